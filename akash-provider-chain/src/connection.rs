@@ -21,13 +21,13 @@ const NO_TLS: (&str, &str) = (
 );
 
 /// Returns true if a response to plain HTTP is the error of a TLS-only server: this provider, Go servers, nginx.
-pub(crate) fn is_tls_required(answer: &[u8]) -> bool {
+pub(crate) fn is_tls_required(response: &[u8]) -> bool {
     const SIGNS: [&str; 3] = [
         "this is an https port",
         "HTTP request to an HTTPS server",
         "plain HTTP request was sent to HTTPS port",
     ];
-    let text = String::from_utf8_lossy(answer);
+    let text = String::from_utf8_lossy(response);
     SIGNS.iter().any(|sign| text.contains(sign))
 }
 
@@ -125,12 +125,12 @@ mod tests {
 
     #[test]
     fn detects_a_tls_port_by_its_response_to_plain_http() {
-        for answer in [
+        for response in [
             "Client sent an HTTP request to an HTTPS server.\n",
             "<center>The plain HTTP request was sent to HTTPS port</center>",
             "this is an https port: write https:// in front of the address\n",
         ] {
-            assert!(is_tls_required(answer.as_bytes()), "{answer}");
+            assert!(is_tls_required(response.as_bytes()), "{response}");
         }
         assert!(!is_tls_required(b"404 page not found"));
         let message = tls_required().to_string();

@@ -70,11 +70,11 @@ pub enum FeeError {
     },
     /// The price of the node is above the limit.
     #[error(
-        "node requires {asked} per unit of gas, the limit is {limit}: raise the limit or use another node"
+        "node requires {required} per unit of gas, the limit is {limit}: raise the limit or use another node"
     )]
     PriceAboveLimit {
         /// Minimum price of the node, with its denomination.
-        asked: String,
+        required: String,
         /// Configured maximum price, with its denomination.
         limit: String,
     },
@@ -87,7 +87,7 @@ impl GasConfig {
     /// Returns an error if the node does not accept the denomination, or if its price is above the limit.
     pub fn price_at(&self, minimum: &[DecCoin]) -> Result<Dec, FeeError> {
         let ours = minimum.iter().find(|c| c.denom == self.denom);
-        let asked = match ours {
+        let required = match ours {
             Some(coin) => coin.amount,
             // A node without a minimum price accepts transactions without a fee.
             None if minimum.is_empty() => Dec::ZERO,
@@ -100,14 +100,14 @@ impl GasConfig {
             }
         };
         // The limit applies to the price of the node only. The operator has configured the own price.
-        if asked > self.price_max {
+        if required > self.price_max {
             let show = |amount| DecCoin::new(&self.denom, amount).to_string();
             return Err(FeeError::PriceAboveLimit {
-                asked: show(asked),
+                required: show(required),
                 limit: show(self.price_max),
             });
         }
-        Ok(asked.max(self.price))
+        Ok(required.max(self.price))
     }
 
     /// Returns the fee for a gas limit, rounded up.

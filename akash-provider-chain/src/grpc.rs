@@ -63,8 +63,8 @@ impl Grpc {
         pin: Option<u64>,
     ) -> Result<(Bytes, Option<u64>), Fault> {
         let time = self.limits.response_time;
-        let answer = tokio::time::timeout(time, self.send(path, data, pin)).await;
-        answer.map_err(|_| Fault::Timeout(time))?
+        let response = tokio::time::timeout(time, self.send(path, data, pin)).await;
+        response.map_err(|_| Fault::Timeout(time))?
     }
 
     async fn send(
@@ -85,10 +85,10 @@ impl Grpc {
                 .insert(HEIGHT, AsciiMetadataValue::from(height));
         }
         let path = PathAndQuery::from_static(path);
-        let answer = caller.unary(request, path, Raw).await;
-        let answer = answer.map_err(|status| self.fault(&status))?;
-        let height = height_in(answer.metadata());
-        Ok((answer.into_inner(), height))
+        let response = caller.unary(request, path, Raw).await;
+        let response = response.map_err(|status| self.fault(&status))?;
+        let height = height_in(response.metadata());
+        Ok((response.into_inner(), height))
     }
 
     fn fault(&self, status: &Status) -> Fault {

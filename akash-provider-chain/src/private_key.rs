@@ -1,8 +1,6 @@
 //! Secp256k1 keys of accounts: addresses and signatures.
 //!
-//! Signatures are deterministic (RFC 6979) and have a low `s`: 64 bytes `r
-//!
-//! s` over the SHA-256 of the message.
+//! Signatures are deterministic (RFC 6979) and have a low `s`: 64 bytes `r || s` over the SHA-256 of the message.
 
 use akash_provider_core::types::Address;
 use k256::ecdsa::signature::{Signer as _, Verifier as _};

@@ -35,9 +35,9 @@ fn malformed(operation: &'static str, error: &Malformed) -> Error {
 }
 
 /// Converts a "not found" error to `None`.
-fn found<T>(answer: Result<T, NodeError>, operation: &'static str) -> Result<Option<T>, Error> {
-    match answer {
-        Ok(answer) => Ok(Some(answer)),
+fn found<T>(response: Result<T, NodeError>, operation: &'static str) -> Result<Option<T>, Error> {
+    match response {
+        Ok(response) => Ok(Some(response)),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error.into_port(operation)),
     }
@@ -171,12 +171,12 @@ impl Reader {
         let asked = self
             .endpoints
             .query_as::<_, DeploymentParts>(&request, pin, |_| Ok(()));
-        let (answer, height) = match asked.await {
-            Ok(answer) => answer,
+        let (response, height) = match asked.await {
+            Ok(response) => response,
             Err(error) if error.is_not_found() => return Ok(Ok(None)),
             Err(error) => return Err(error),
         };
-        let (deployment, mut groups, escrow) = match answer.whole(self).and_then(convert::deployment) {
+        let (deployment, mut groups, escrow) = match response.whole(self).and_then(convert::deployment) {
             Ok(parts) => parts,
             Err(error) => return Ok(Err(error)),
         };
@@ -310,9 +310,9 @@ impl Reader {
     }
 }
 
-fn convert_bid(answer: mkt::QueryBidResponse) -> Result<Bid, Malformed> {
+fn convert_bid(response: mkt::QueryBidResponse) -> Result<Bid, Malformed> {
     let missing = || Malformed::new("bid", "is missing");
-    convert::bid(answer.bid.ok_or_else(missing)?)
+    convert::bid(response.bid.ok_or_else(missing)?)
 }
 
 #[async_trait]
@@ -321,8 +321,8 @@ impl ChainQuery for Reader {
         let request = akash::provider::v1beta4::QueryProviderRequest {
             owner: owner.to_string(),
         };
-        let answer = found(self.get(&request, None).await, "provider")?;
-        let record = answer.and_then(|a| a.provider).map(convert::provider);
+        let response = found(self.get(&request, None).await, "provider")?;
+        let record = response.and_then(|a| a.provider).map(convert::provider);
         record.transpose().map_err(|e| malformed("provider", &e))
     }
 
@@ -332,8 +332,8 @@ impl ChainQuery for Reader {
     }
 
     async fn order(&self, id: &OrderId) -> Result<Option<Order>, Error> {
-        let answer = found(self.get(&convert::order_request(id), None).await, "order")?;
-        let order = answer.and_then(|a| a.order).map(convert::order);
+        let response = found(self.get(&convert::order_request(id), None).await, "order")?;
+        let order = response.and_then(|a| a.order).map(convert::order);
         order.transpose().map_err(|e| malformed("order", &e))
     }
 
@@ -351,8 +351,8 @@ impl ChainQuery for Reader {
     }
 
     async fn group(&self, id: &GroupId) -> Result<Option<Group>, Error> {
-        let answer = found(self.get(&convert::group_request(id), None).await, "group")?;
-        let group = answer.and_then(|a| a.group).map(convert::group);
+        let response = found(self.get(&convert::group_request(id), None).await, "group")?;
+        let group = response.and_then(|a| a.group).map(convert::group);
         group.transpose().map_err(|e| malformed("group", &e))
     }
 
@@ -412,8 +412,8 @@ impl ChainQuery for Reader {
         let request = cosmos::auth::v1beta1::QueryAccountRequest {
             address: address.to_string(),
         };
-        let answer = found(self.get(&request, None).await, "account")?;
-        let account = answer.map(|a| convert::account(a.account));
+        let response = found(self.get(&request, None).await, "account")?;
+        let account = response.map(|a| convert::account(a.account));
         account.transpose().map_err(|e| malformed("account", &e))
     }
 
@@ -424,11 +424,11 @@ impl ChainQuery for Reader {
 
     async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error> {
         let request = convert::balance_request(address, denom);
-        let answer = self
+        let response = self
             .get(&request, None)
             .await
             .map_err(|e| e.into_port("balance"))?;
-        let coin = convert::coin_balance(answer.balance, denom);
+        let coin = convert::coin_balance(response.balance, denom);
         coin.map_err(|e| malformed("balance", &e))
     }
 

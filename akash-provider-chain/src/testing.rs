@@ -62,7 +62,7 @@ impl Drop for Node {
 
 #[derive(Clone)]
 struct Serving {
-    answer: Answer,
+    response: Answer,
     pushes: Arc<Pushes>,
     calls: Arc<AtomicU64>,
     frames: broadcast::Sender<String>,
@@ -72,13 +72,13 @@ impl Node {
     /// Starts a node with a response function, on a free port or at a given address.
     pub(crate) async fn start_at(
         at: Option<SocketAddr>,
-        answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static,
+        response: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let at = at.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
         let listener = listen(at).await;
         let (frames, _) = broadcast::channel(1024);
         let serving = Serving {
-            answer: Arc::new(answer),
+            response: Arc::new(response),
             pushes: Arc::default(),
             calls: Arc::default(),
             frames: frames.clone(),
@@ -103,8 +103,8 @@ impl Node {
     }
 
     /// Starts a node with a response function.
-    pub(crate) async fn start(answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Self {
-        Self::start_at(None, answer).await
+    pub(crate) async fn start(response: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_at(None, response).await
     }
 
     /// Sends a message to all subscribers.
@@ -146,7 +146,7 @@ impl Serving {
     async fn reply(&self, stream: &mut TcpStream, body: &[u8]) -> bool {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let call: Value = serde_json::from_slice(body).unwrap();
-        let reply = (self.answer)(call["method"].as_str().unwrap(), &call["params"]);
+        let reply = (self.response)(call["method"].as_str().unwrap(), &call["params"]);
         let (status, body) = match reply {
             Reply::Result(result) => (
                 200,
@@ -176,9 +176,9 @@ impl Serving {
             }
         };
         let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n", body.len());
-        let mut answer = head.into_bytes();
-        answer.extend(body);
-        stream.write_all(&answer).await.is_ok()
+        let mut response = head.into_bytes();
+        response.extend(body);
+        stream.write_all(&response).await.is_ok()
     }
 
     async fn websocket(&self, stream: TcpStream) {
@@ -202,8 +202,8 @@ impl Serving {
                     if message.is_text() {
                         frames = Some(self.frames.subscribe());
                         self.pushes.subscribed.fetch_add(1, Ordering::Relaxed);
-                        let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {}}).to_string();
-                        if socket.send(Message::text(answer)).await.is_err() {
+                        let response = json!({"jsonrpc": "2.0", "id": 1, "result": {}}).to_string();
+                        if socket.send(Message::text(response)).await.is_err() {
                             return;
                         }
                     }

@@ -101,7 +101,7 @@ fn generated_code_matches_the_proto_files() {
         let (old, new) = (committed.join(&name), fresh.path().join(&name));
         assert!(
             fs::read(old).unwrap() == fs::read(new).unwrap(),
-            "{name} differs from proto/ says: run it with {WRITE}=1"
+            "{name} differs from the code for proto/: run with {WRITE}=1"
         );
     }
 }

@@ -6,7 +6,6 @@
 //! The state that must survive a crash is in files: the next certificate, and the old certificate, with the time of
 //! the swap as its modification time. The old certificate is revoked only if one response of the chain contains it
 //! and its replacement, both valid and byte for byte equal. A certificate that is absent from a response counts as
-//! unknown. valid and one that replaces it as valid too, both byte for byte; what is absent from an answer is
 //! unknown.
 
 use super::rotation::{ChainStatus, chain_status};

@@ -147,13 +147,13 @@ fn payment(payment: escrow::types::v1::Payment) -> Result<Payment, Malformed> {
 ///
 /// # Errors
 /// Returns an error if a field of the lease or of the payment is missing or invalid.
-pub fn lease_record(answer: mkt::v1beta5::QueryLeaseResponse) -> Result<LeaseRecord, Malformed> {
+pub fn lease_record(response: mkt::v1beta5::QueryLeaseResponse) -> Result<LeaseRecord, Malformed> {
     // A node encodes a missing payment as an empty message.
-    let paid = answer
+    let paid = response
         .escrow_payment
         .filter(|p| p.id.as_ref().is_some_and(|id| !id.xid.is_empty()));
     Ok(LeaseRecord {
-        lease: lease(required("lease", answer.lease)?)?,
+        lease: lease(required("lease", response.lease)?)?,
         payment: paid
             .map(payment)
             .transpose()
@@ -202,10 +202,10 @@ fn escrow_account(account: escrow::types::v1::Account) -> Result<EscrowAccount, 
 /// # Errors
 /// Returns an error if a field is missing or invalid.
 pub fn deployment(
-    answer: dep::v1beta4::QueryDeploymentResponse,
+    response: dep::v1beta4::QueryDeploymentResponse,
 ) -> Result<(Deployment, Vec<Group>, EscrowAccount), Malformed> {
     use dep::v1::deployment::State;
-    let record = required("deployment", answer.deployment)?;
+    let record = required("deployment", response.deployment)?;
     let active = match record.state() {
         State::Active => true,
         State::Closed => false,
@@ -214,10 +214,10 @@ pub fn deployment(
     let window = record.reclamation.and_then(|r| r.min_window);
     let hash = <[u8; 32]>::try_from(record.hash);
     let hash = hash.map_err(|h| Malformed::new("hash", format!("has {} bytes, not 32", h.len())))?;
-    let groups = answer.groups.into_iter().map(group);
+    let groups = response.groups.into_iter().map(group);
     let mut groups: Vec<Group> = groups.collect::<Result<_, _>>()?;
     groups.sort_by_key(|g| g.id.gseq);
-    let money = required("escrow_account", answer.escrow_account)?;
+    let money = required("escrow_account", response.escrow_account)?;
     let deployment = Deployment {
         id: deployment_id(record.id)?,
         active,
@@ -297,10 +297,10 @@ pub fn market_params(params: mkt::v1beta5::Params) -> Result<MarketParams, Malfo
 
 /// Converts a certificate. An absent certificate becomes an empty, invalid one.
 #[must_use]
-pub fn certificate(answer: cert::v1::CertificateResponse) -> Certificate {
-    let certificate = answer.certificate.unwrap_or_default();
+pub fn certificate(response: cert::v1::CertificateResponse) -> Certificate {
+    let certificate = response.certificate.unwrap_or_default();
     Certificate {
-        serial: answer.serial,
+        serial: response.serial,
         valid: certificate.state() == cert::v1::State::Valid,
         cert: certificate.cert,
         pubkey: certificate.pubkey,

@@ -88,7 +88,7 @@ impl Health {
         self.failures = self.failures.saturating_add(1);
         self.checked = Some(now);
         self.retry_at = Some(now + wait + wait / 10 * (jitter % 5));
-        // The difference to the clock varies with the age of the newest block, so the first fault is kept.
+        // The difference to the clock varies with the age of the newest block, so the first fault stays.
         if !matches!(
             (&self.fault, &fault),
             (Some(Fault::Ahead { .. }), Fault::Ahead { .. })

@@ -50,8 +50,8 @@ impl Endpoint {
                     .map(offers_of_json),
             )
         } else {
-            let answer = self.query_message(&discovery::GetInfoRequest {}).await;
-            (discovery::GetInfoRequest::PATH, answer.map(offers_of_proto))
+            let response = self.query_message(&discovery::GetInfoRequest {}).await;
+            (discovery::GetInfoRequest::PATH, response.map(offers_of_proto))
         };
         let offers = match offers {
             Ok(offers) => offers,
@@ -88,11 +88,11 @@ fn has_no_discovery(error: &NodeError) -> bool {
     }
 }
 
-fn offers_of_json(answer: Discovery) -> Vec<Offer> {
-    let versions = answer.supported_versions.unwrap_or_default();
+fn offers_of_json(response: Discovery) -> Vec<Offer> {
+    let versions = response.supported_versions.unwrap_or_default();
     // An older format contains one version without modules. This version is not supported, but part of the error.
     if versions.is_empty() {
-        let old = answer.client_info.map(|c| (c.api_version, Vec::new()));
+        let old = response.client_info.map(|c| (c.api_version, Vec::new()));
         return old.into_iter().collect();
     }
     let modules = |list: Option<Vec<crate::rpc::types::DiscoveredModule>>| {
@@ -105,8 +105,8 @@ fn offers_of_json(answer: Discovery) -> Vec<Offer> {
         .collect()
 }
 
-fn offers_of_proto(answer: discovery::GetInfoResponse) -> Vec<Offer> {
-    let info = answer.info.unwrap_or_default();
+fn offers_of_proto(response: discovery::GetInfoResponse) -> Vec<Offer> {
+    let info = response.info.unwrap_or_default();
     if info.supported_versions.is_empty() {
         let old = info.client_info.map(|c| (c.api_version, Vec::new()));
         return old.into_iter().collect();

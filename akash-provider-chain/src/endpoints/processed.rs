@@ -31,7 +31,7 @@ impl Endpoints {
     pub fn raise_floor(&self, block: Checkpoint) {
         let mut processed = lock(&self.shared.processed);
         if processed.block.is_none_or(|old| old.height < block.height) {
-            // The evidence is kept: further false blocks must not delay the review.
+            // The evidence stays unchanged: further false blocks must not delay the review.
             processed.block = Some(block);
             processed.since = Some(Instant::now());
         }

@@ -226,9 +226,9 @@ async fn block_from_search(endpoint: &Endpoint, height: Height, chain_id: &str) 
             per_page: SEARCH_PAGE.to_string(),
             order_by: "asc",
         };
-        let answer: TxSearch = endpoint.call("tx_search", params).await?;
-        let txs = answer.txs.unwrap_or_default();
-        let total = usize::try_from(answer.total_count.0).unwrap_or(usize::MAX);
+        let response: TxSearch = endpoint.call("tx_search", params).await?;
+        let txs = response.txs.unwrap_or_default();
+        let total = usize::try_from(response.total_count.0).unwrap_or(usize::MAX);
         // The index is late or pruned. Further pages would not complete the result.
         if txs.is_empty() || total != count {
             break;

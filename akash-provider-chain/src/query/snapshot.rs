@@ -93,24 +93,24 @@ impl Reader {
         let request = akash::provider::v1beta4::QueryProviderRequest {
             owner: owner.to_string(),
         };
-        let answer = match self.get(&request, pin).await {
+        let response = match self.get(&request, pin).await {
             Err(error) if error.is_not_found() => return Ok(None),
-            answer => answer?,
+            response => response?,
         };
         let path = akash::provider::v1beta4::QueryProviderRequest::PATH;
-        let record = answer.provider.map(convert::provider).transpose();
+        let record = response.provider.map(convert::provider).transpose();
         record.map_err(|e| self.malformed_record(path, &e))
     }
 
     pub(crate) async fn params_at(&self, pin: Option<Height>) -> Result<MarketParams, NodeError> {
         let request = akash::market::v1beta5::QueryParamsRequest {};
         // Used until the next snapshot, so two nodes must agree. Two nodes need not have the pinned height.
-        let answer = if self.endpoints.has_second() {
+        let response = if self.endpoints.has_second() {
             self.endpoints.query_agreed(&request).await?
         } else {
             self.get(&request, pin).await?
         };
-        let params = convert::market_params(answer.params.unwrap_or_default());
+        let params = convert::market_params(response.params.unwrap_or_default());
         params.map_err(|e| self.malformed_record(akash::market::v1beta5::QueryParamsRequest::PATH, &e))
     }
 
@@ -200,11 +200,11 @@ impl Reader {
                 provider: provider.clone(),
             };
             async move {
-                let answer = match self.get(&convert::bid_request(&id), pin).await {
+                let response = match self.get(&convert::bid_request(&id), pin).await {
                     Err(error) if error.is_not_found() => return Ok(None),
-                    answer => answer?,
+                    response => response?,
                 };
-                let bid = super::convert_bid(answer);
+                let bid = super::convert_bid(response);
                 let path = akash::market::v1beta5::QueryBidRequest::PATH;
                 bid.map(Some).map_err(|e| self.malformed_record(path, &e))
             }

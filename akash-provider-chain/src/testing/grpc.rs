@@ -40,15 +40,15 @@ impl Drop for GrpcNode {
 impl GrpcNode {
     /// Starts a node with a response function of path, request and height.
     pub(crate) async fn start(
-        answer: impl Fn(&str, &[u8], Option<u64>) -> GrpcReply + Send + Sync + 'static,
+        response: impl Fn(&str, &[u8], Option<u64>) -> GrpcReply + Send + Sync + 'static,
     ) -> Self {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await;
         let url = format!("grpc://{}", listener.local_addr().unwrap());
-        let answer: Answer = Arc::new(answer);
+        let response: Answer = Arc::new(response);
         let task = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(connection(stream, Arc::clone(&answer)));
+                connections.spawn(connection(stream, Arc::clone(&response)));
             }
         });
         Self { url, task }
@@ -138,20 +138,20 @@ pub(crate) fn node_reply(chain: &Chain, path: &str, data: &[u8]) -> Option<GrpcR
     Some(GrpcReply::Bytes(bytes, height))
 }
 
-async fn connection(stream: TcpStream, answer: Answer) {
+async fn connection(stream: TcpStream, response: Answer) {
     let Ok(mut connection) = h2::server::handshake(stream).await else {
         return;
     };
     while let Some(Ok((request, respond))) = connection.accept().await {
-        let answer = Arc::clone(&answer);
-        tokio::spawn(async move { reply(request, respond, &answer).await });
+        let response = Arc::clone(&response);
+        tokio::spawn(async move { reply(request, respond, &response).await });
     }
 }
 
 async fn reply(
     request: http::Request<h2::RecvStream>,
     mut respond: h2::server::SendResponse<Bytes>,
-    answer: &Answer,
+    response: &Answer,
 ) {
     let path = request.uri().path().to_owned();
     let asked = request.headers().get("x-cosmos-block-height");
@@ -166,7 +166,7 @@ async fn reply(
     let head = http::Response::builder().header("content-type", "application/grpc");
     // The node itself responds to discovery, without a height.
     let has_height = path != discovery::GetInfoRequest::PATH;
-    match answer(&path, message, asked) {
+    match response(&path, message, asked) {
         GrpcReply::Bytes(bytes, height) => {
             let head = if has_height {
                 head.header("x-cosmos-block-height", height.to_string())

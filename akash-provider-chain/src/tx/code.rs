@@ -6,7 +6,7 @@ use akash_provider_core::types::{Msg, TxError, TxOutcome};
 /// Maximum length of a log of the chain, in characters. Handlers that panic append a stack trace.
 const LOG_CHARS_MAX: usize = 300;
 
-/// Code of a transaction whose handler panicked.
+/// Code of a transaction with a handler that panicked.
 const PANIC: u32 = 111_222;
 
 /// Maps the error code of a refused message.

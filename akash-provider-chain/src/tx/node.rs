@@ -65,8 +65,8 @@ fn malformed(what: &str) -> Error {
 }
 
 /// Checks that a response is conclusive. A refusal is inconclusive if another node may have received the transaction.
-fn check_conclusive(answer: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
-    match answer {
+fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
+    match response {
         Submission::Refused { code, log }
             if may_have_arrived.load(Ordering::Relaxed) && !code.is_sdk(IN_MEMPOOL) =>
         {
@@ -74,7 +74,7 @@ fn check_conclusive(answer: Submission, may_have_arrived: &AtomicBool) -> Result
                 format!("perhaps sent: one node did not respond, and the next one refused with {code} {log}");
             Err(Error::new(ErrorKind::Unavailable, "broadcast", message))
         }
-        answer => Ok(answer),
+        response => Ok(response),
     }
 }
 
@@ -90,8 +90,8 @@ impl Reader {
         let ask = |at: usize| {
             let (params, endpoint) = (params.clone(), self.endpoints.endpoint(at));
             async move {
-                let answer = endpoint?.call::<Checked>("broadcast_tx_sync", params).await;
-                Ok((note_delivery(answer, may_have_arrived)?, None))
+                let response = endpoint?.call::<Checked>("broadcast_tx_sync", params).await;
+                Ok((note_delivery(response, may_have_arrived)?, None))
             }
         };
         let (_, checked) = self.endpoints.attempt(Capability::Blocks, ask).await?;
@@ -112,11 +112,11 @@ impl Reader {
             let (data, endpoint) = (data.clone(), self.endpoints.endpoint(at));
             async move {
                 let endpoint = endpoint?;
-                let answer = endpoint.query_node(BroadcastTxRequest::PATH, data).await;
-                let answer = note_delivery(answer, may_have_arrived)?;
+                let response = endpoint.query_node(BroadcastTxRequest::PATH, data).await;
+                let response = note_delivery(response, may_have_arrived)?;
                 // The node accepted the request, but the response is malformed, so the transaction may have been
                 // sent.
-                let read = BroadcastTxResponse::decode(answer).ok();
+                let read = BroadcastTxResponse::decode(response).ok();
                 let checked = read.and_then(|r| r.tx_response).ok_or_else(|| {
                     may_have_arrived.store(true, Ordering::Relaxed);
                     endpoint.error(
@@ -133,11 +133,11 @@ impl Reader {
 }
 
 /// Records that a node may have received the transaction without a usable response.
-fn note_delivery<T>(answer: Result<T, NodeError>, may_have_arrived: &AtomicBool) -> Result<T, NodeError> {
-    if answer.as_ref().is_err_and(|e| e.fault.may_have_been_received()) {
+fn note_delivery<T>(response: Result<T, NodeError>, may_have_arrived: &AtomicBool) -> Result<T, NodeError> {
+    if response.as_ref().is_err_and(|e| e.fault.may_have_been_received()) {
         may_have_arrived.store(true, Ordering::Relaxed);
     }
-    answer
+    response
 }
 
 fn simulate_request(tx: Vec<u8>) -> SimulateRequest {
@@ -147,10 +147,10 @@ fn simulate_request(tx: Vec<u8>) -> SimulateRequest {
     }
 }
 
-fn to_simulation(answer: Result<SimulateResponse, NodeError>) -> Result<Simulation, Error> {
-    match answer {
-        Ok(answer) => {
-            let gas = answer.gas_info.ok_or_else(|| malformed("gas"))?;
+fn to_simulation(response: Result<SimulateResponse, NodeError>) -> Result<Simulation, Error> {
+    match response {
+        Ok(response) => {
+            let gas = response.gas_info.ok_or_else(|| malformed("gas"))?;
             Ok(Simulation::Gas { used: gas.gas_used })
         }
         // A message about a missing order or lease fails with `not found`, which is a refusal too.
@@ -173,11 +173,11 @@ impl TxApi for Reader {
             address: address.to_string(),
         };
         // Number and sequence are cached until a node refuses them.
-        let answer = match self.endpoints.query_agreed(&request).await {
+        let response = match self.endpoints.query_agreed(&request).await {
             Err(error) if error.is_not_found() => return Ok(None),
-            answer => answer.map_err(|e| e.into_port("account"))?,
+            response => response.map_err(|e| e.into_port("account"))?,
         };
-        let account = crate::convert::account(answer.account);
+        let account = crate::convert::account(response.account);
         let malformed =
             |e: crate::convert::Malformed| Error::new(ErrorKind::Unavailable, "account", e.to_string());
         account.map(Some).map_err(malformed)
@@ -188,8 +188,8 @@ impl TxApi for Reader {
     }
 
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error> {
-        let answer = self.endpoints.query(&ConfigRequest {}, None).await;
-        let (config, _) = answer.map_err(|e| e.into_port("gas prices"))?;
+        let response = self.endpoints.query(&ConfigRequest {}, None).await;
+        let (config, _) = response.map_err(|e| e.into_port("gas prices"))?;
         let coins = config
             .minimum_gas_price
             .split(',')
@@ -212,7 +212,7 @@ impl TxApi for Reader {
             self.endpoints
                 .query(&request, None)
                 .await
-                .map(|(answer, _)| answer),
+                .map(|(response, _)| response),
         )
     }
 
@@ -249,7 +249,7 @@ impl TxApi for Reader {
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error> {
         let may_have_arrived = AtomicBool::new(false);
         let error = match self.broadcast_by_rpc(&tx, &may_have_arrived).await {
-            Ok(answer) => return check_conclusive(answer, &may_have_arrived),
+            Ok(response) => return check_conclusive(response, &may_have_arrived),
             Err(error) => error,
         };
         if let Some(submission) = as_known(&error) {
@@ -257,7 +257,7 @@ impl TxApi for Reader {
         }
         // Fallback for endpoints without JSON-RPC. Sending the same bytes twice has no effect.
         match self.broadcast_by_grpc(tx, &may_have_arrived).await {
-            Ok(answer) => check_conclusive(answer, &may_have_arrived),
+            Ok(response) => check_conclusive(response, &may_have_arrived),
             Err(second) => as_known(&second).ok_or_else(|| error.into_port("broadcast")),
         }
     }
@@ -267,7 +267,7 @@ impl TxApi for Reader {
             hash: hash.to_string(),
         };
         let found = match self.endpoints.query(&request, None).await {
-            Ok((answer, _)) => answer.tx_response.ok_or_else(|| malformed("result"))?,
+            Ok((response, _)) => response.tx_response.ok_or_else(|| malformed("result"))?,
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error.into_port("find transaction")),
         };

@@ -283,18 +283,18 @@ impl Planner {
             Input::Cancel { ticket } => {
                 self.withdraw(ticket);
             }
-            Input::Block(answer) => self.chain.block(self.now, &self.config, answer),
+            Input::Block(response) => self.chain.block(self.now, &self.config, response),
             Input::ObservedBlock {
                 block,
                 is_newest,
                 is_complete,
             } => self.block_observed(block, is_newest, is_complete),
-            Input::Account(answer) => self.account(answer),
-            Input::Prices(answer) => self.chain.set_prices(self.now, answer),
-            Input::Simulated(id, answer) => self.simulated(id, answer, &mut out),
-            Input::Sent(id, answer) => self.sent(id, answer, &mut out),
-            Input::Found(id, answer) => self.found(id, answer, &mut out),
-            Input::Object(id, answer) => self.object_fetched(id, answer, &mut out),
+            Input::Account(response) => self.account(response),
+            Input::Prices(response) => self.chain.set_prices(self.now, response),
+            Input::Simulated(id, response) => self.simulated(id, response, &mut out),
+            Input::Sent(id, response) => self.sent(id, response, &mut out),
+            Input::Found(id, response) => self.found(id, response, &mut out),
+            Input::Object(id, response) => self.object_fetched(id, response, &mut out),
             Input::Tick => {}
             Input::Stop => self.stop(&mut out),
         }

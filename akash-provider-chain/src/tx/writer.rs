@@ -115,7 +115,7 @@ impl TxWriter {
     /// Creates a writer for one key, and its task.
     ///
     /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped. Transactions
-    /// that may have been sent then have an unknown outcome, and the others fail. The stored minutes of `spent` count
+    /// that may have been sent then have an unknown outcome, and the others fail. The stored minutes of `expenses` count
     /// towards the ceiling of one hour.
     #[must_use]
     pub fn new(
@@ -171,7 +171,7 @@ impl TxWriter {
             )
         };
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let (sender, answer) = oneshot::channel();
+        let (sender, response) = oneshot::channel();
         let reply = Reply { sender, fence };
         // Created before the first await: if the future is dropped later, the guard notifies the task.
         let mut waiting = DropGuard {
@@ -181,9 +181,9 @@ impl TxWriter {
         };
         let sent = self.inbox.send(Command::Submit(ticket, msgs, reply)).await;
         sent.map_err(|_| stopped())?;
-        let answer = answer.await;
+        let response = response.await;
         waiting.answered = true;
-        match answer {
+        match response {
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(failure)) => {
                 let error = Error::new(failure.kind, OPERATION, failure.message);
@@ -447,7 +447,7 @@ async fn explain_refusal(
 
 async fn within<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
     match timeout(CALL_MAX, question).await {
-        Ok(answer) => answer.map_err(|e| e.to_failure()),
+        Ok(response) => response.map_err(|e| e.to_failure()),
         Err(_) => Err(Failure {
             kind: ErrorKind::Timeout,
             transient: true,

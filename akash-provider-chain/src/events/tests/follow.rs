@@ -202,8 +202,8 @@ impl Scene {
 
     async fn start_node(&mut self) {
         let (chain, behavior) = (self.chain.clone(), Arc::clone(&self.behavior));
-        let answer = move |method: &str, params: &serde_json::Value| chain.reply(&behavior, method, params);
-        self.node = Some(Node::start_at(Some(self.address), answer).await);
+        let response = move |method: &str, params: &serde_json::Value| chain.reply(&behavior, method, params);
+        self.node = Some(Node::start_at(Some(self.address), response).await);
     }
 }
 

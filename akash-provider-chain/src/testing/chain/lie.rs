@@ -77,7 +77,7 @@ impl Lie {
 }
 
 fn no_bids(bytes: &[u8]) -> Vec<u8> {
-    let mut answer = mkt::QueryParamsResponse::decode(bytes).unwrap();
-    answer.params.as_mut().unwrap().order_max_bids = 0;
-    answer.encode_to_vec()
+    let mut response = mkt::QueryParamsResponse::decode(bytes).unwrap();
+    response.params.as_mut().unwrap().order_max_bids = 0;
+    response.encode_to_vec()
 }

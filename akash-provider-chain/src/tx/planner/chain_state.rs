@@ -16,7 +16,7 @@ pub(super) struct Tip {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RequiredValue<T> {
     value: Option<T>,
-    asked: bool,
+    is_pending: bool,
     retry_at: Mono,
     failures: u32,
     problem: String,
@@ -26,7 +26,7 @@ impl<T> Default for RequiredValue<T> {
     fn default() -> Self {
         Self {
             value: None,
-            asked: false,
+            is_pending: false,
             retry_at: Mono::default(),
             failures: 0,
             problem: String::new(),
@@ -37,20 +37,20 @@ impl<T> Default for RequiredValue<T> {
 impl<T> RequiredValue<T> {
     /// Returns true if a query is due, and marks the query as pending.
     fn start_query(&mut self, now: Mono) -> bool {
-        let ask = !self.asked && now >= self.retry_at;
-        self.asked |= ask;
+        let ask = !self.is_pending && now >= self.retry_at;
+        self.is_pending |= ask;
         ask
     }
 
     fn fail(&mut self, now: Mono, why: String) {
-        self.asked = false;
+        self.is_pending = false;
         self.failures = self.failures.saturating_add(1);
         self.retry_at = now.plus(backoff(self.failures));
         self.problem = why;
     }
 
     fn set(&mut self, value: T) {
-        self.asked = false;
+        self.is_pending = false;
         self.failures = 0;
         self.problem.clear();
         self.value = Some(value);
@@ -110,8 +110,8 @@ impl ChainState {
     }
 
     /// Handles the response to the query of the newest block.
-    pub(super) fn block(&mut self, now: Mono, config: &PlannerConfig, answer: Result<SyncInfo, Failure>) {
-        let info = match answer {
+    pub(super) fn block(&mut self, now: Mono, config: &PlannerConfig, response: Result<SyncInfo, Failure>) {
+        let info = match response {
             Ok(info) if info.chain_id != config.chain_id => {
                 let why = format!(
                     "the node belongs to chain `{}`, not `{}`",
@@ -149,16 +149,20 @@ impl ChainState {
         let is_progress = |tip: Tip| tip.height <= block.height || tip.time < block.time;
         if self.tip().is_none_or(is_progress) {
             // A pending query stays pending: its response arrives later.
-            let asked = self.tip.asked;
+            let is_pending = self.tip.is_pending;
             self.block(now, config, Ok(block));
-            self.tip.asked = asked;
+            self.tip.is_pending = is_pending;
             self.tip.retry_at = now.plus(config.followed_poll);
         }
     }
 
     /// Handles the response to the account query, and returns the sequence.
-    pub(super) fn set_account(&mut self, now: Mono, answer: Result<Option<Account>, Failure>) -> Option<u64> {
-        match answer {
+    pub(super) fn set_account(
+        &mut self,
+        now: Mono,
+        response: Result<Option<Account>, Failure>,
+    ) -> Option<u64> {
+        match response {
             Ok(Some(account)) => {
                 self.account.set(account.number);
                 return Some(account.sequence);
@@ -173,8 +177,8 @@ impl ChainState {
     }
 
     /// Handles the response to the price query.
-    pub(super) fn set_prices(&mut self, now: Mono, answer: Result<Vec<DecCoin>, Failure>) {
-        match answer {
+    pub(super) fn set_prices(&mut self, now: Mono, response: Result<Vec<DecCoin>, Failure>) {
+        match response {
             Ok(prices) => self.prices.set(prices),
             Err(error) => self.prices.fail(now, error.message),
         }
@@ -215,6 +219,10 @@ impl ChainState {
     /// Returns the pending queries: block, account, prices.
     #[cfg(test)]
     pub(super) fn pending(&self) -> [bool; 3] {
-        [self.tip.asked, self.account.asked, self.prices.asked]
+        [
+            self.tip.is_pending,
+            self.account.is_pending,
+            self.prices.is_pending,
+        ]
     }
 }

@@ -71,7 +71,7 @@ struct World {
 }
 
 fn unavailable() -> Failure {
-    failure(ErrorKind::Unavailable, "no answer".into())
+    failure(ErrorKind::Unavailable, "no response".into())
 }
 
 fn address(number: u8) -> Address {
@@ -410,13 +410,13 @@ impl World {
             InFlight::Prices => add("answered", false, &|w| w.step(Input::Prices(Ok(Vec::new())))),
             InFlight::Simulate(id, draft) => {
                 add("answered", false, &|w| {
-                    let answer = match w.would_fail(&draft.msgs) {
+                    let response = match w.would_fail(&draft.msgs) {
                         None => Simulation::Gas { used: 100_000 },
                         Some(number) => Simulation::Refused {
                             log: format!("market {number}"),
                         },
                     };
-                    w.step(Input::Simulated(*id, Ok(answer)));
+                    w.step(Input::Simulated(*id, Ok(response)));
                 });
                 add("lost", true, &|w| {
                     w.step(Input::Simulated(*id, Err(unavailable())))
@@ -425,7 +425,7 @@ impl World {
             InFlight::Send(id, draft) => {
                 add("answered", false, &|w| w.sent(*id, draft, true, true));
                 add("lost on the way", true, &|w| w.sent(*id, draft, false, false));
-                add("answer lost of", true, &|w| w.sent(*id, draft, true, false));
+                add("response lost of", true, &|w| w.sent(*id, draft, true, false));
                 add("mempool full for", true, &|w| {
                     w.refuse(*id, draft, 20);
                 });
@@ -451,12 +451,12 @@ impl World {
     }
 
     fn sent(&mut self, id: FlightId, draft: &Draft, arrives: bool, is_answered: bool) {
-        let answer = arrives.then(|| self.arrive(draft));
-        if is_answered && let Some(Submission::Refused { code, .. }) = &answer {
+        let response = arrives.then(|| self.arrive(draft));
+        if is_answered && let Some(Submission::Refused { code, .. }) = &response {
             return self.refuse(id, draft, code.number);
         }
-        let answer = answer.filter(|_| is_answered).ok_or_else(unavailable);
-        self.step(Input::Sent(id, answer));
+        let response = response.filter(|_| is_answered).ok_or_else(unavailable);
+        self.step(Input::Sent(id, response));
     }
 
     fn refuse(&mut self, id: FlightId, draft: &Draft, number: u32) {
@@ -465,11 +465,11 @@ impl World {
         if let Some(sent) = self.sent.iter_mut().find(|s| s.draft == *draft) {
             sent.is_refused = first;
         }
-        let answer = Submission::Refused {
+        let response = Submission::Refused {
             code: Code::new("sdk", number),
             log: "refused".to_owned(),
         };
-        self.step(Input::Sent(id, Ok(answer)));
+        self.step(Input::Sent(id, Ok(response)));
     }
 
     fn successors(&self) -> Vec<(String, Self)> {
@@ -516,12 +516,12 @@ impl World {
         let needs = planner.chain.pending().into_iter().zip(needs).collect::<Vec<_>>();
         if let Some((_, need)) = needs
             .iter()
-            .find(|(asked, in_flight)| *asked && !self.in_flight.contains(in_flight))
+            .find(|(is_pending, in_flight)| *is_pending && !self.in_flight.contains(in_flight))
         {
             return Some(format!("waits for a response without a pending call: {need:?}"));
         }
         let is_waiting = |phase: &Phase| match phase {
-            Phase::Estimating { asked, .. } | Phase::Waiting { asked, .. } => *asked,
+            Phase::Estimating { is_pending, .. } | Phase::Waiting { is_pending, .. } => *is_pending,
             Phase::Sending | Phase::Explaining { .. } => true,
             Phase::Ready { .. } => false,
             Phase::Checking { step, .. } => *step != Check::Start,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     /// Gas unknown: a simulation is due at `at`, or running.
-    Estimating { at: Mono, asked: bool },
+    Estimating { at: Mono, is_pending: bool },
     /// Simulation refused: the state of the object is queried for the reason.
     Explaining { log: String },
     /// Ready to be sent from `at`.
@@ -16,7 +16,10 @@ pub(super) enum Phase {
     /// Sent to a node, without a response yet.
     Sending,
     /// Accepted by a node, not in a known block yet.
-    Waiting { searched_at: Option<u64>, asked: bool },
+    Waiting {
+        searched_at: Option<u64>,
+        is_pending: bool,
+    },
     /// Expired: the planner checks whether a block contains the transaction.
     Checking { at: Mono, step: Check },
 }

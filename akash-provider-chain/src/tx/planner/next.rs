@@ -123,7 +123,7 @@ impl Planner {
             if flight.gas.is_none() {
                 flight.phase = Phase::Estimating {
                     at: self.now,
-                    asked: false,
+                    is_pending: false,
                 };
             }
             self.last_flight += 1;
@@ -164,12 +164,12 @@ impl Planner {
 
     fn estimate(&mut self, tip: Tip, out: &mut Vec<Action>) {
         let now = self.now;
-        let running = self.in_order(|p| matches!(p, Phase::Estimating { asked: true, .. }));
+        let running = self.in_order(|p| matches!(p, Phase::Estimating { is_pending: true, .. }));
         let mut room = self.config.simulations_max.saturating_sub(running.len());
         let shape = |f: &Flight| Shape::for_messages(&f.msgs());
         let shapes = running.iter().filter_map(|id| self.flights.get(id));
         let mut shapes: BTreeSet<Shape> = shapes.filter_map(shape).collect();
-        for id in self.in_order(|p| matches!(p, Phase::Estimating { at, asked: false } if *at <= now)) {
+        for id in self.in_order(|p| matches!(p, Phase::Estimating { at, is_pending: false } if *at <= now)) {
             let Some(flight) = self.flights.get_mut(&id) else {
                 continue;
             };
@@ -192,7 +192,10 @@ impl Planner {
             };
             room -= 1;
             if let Some(flight) = self.flights.get_mut(&id) {
-                flight.phase = Phase::Estimating { at: now, asked: true };
+                flight.phase = Phase::Estimating {
+                    at: now,
+                    is_pending: true,
+                };
                 out.push(Action::Simulate(id, draft));
             }
         }
@@ -312,7 +315,9 @@ impl Planner {
         for (id, flight) in &mut self.flights {
             let Some(draft) = &flight.draft else { continue };
             match flight.phase {
-                Phase::Waiting { asked: false, .. } if expired_for_all(draft, tip, lag) => {
+                Phase::Waiting {
+                    is_pending: false, ..
+                } if expired_for_all(draft, tip, lag) => {
                     flight.phase = Phase::Checking {
                         at: now,
                         step: Check::Finding,
@@ -320,7 +325,7 @@ impl Planner {
                     out.push(Action::Find(*id, draft.clone()));
                 }
                 Phase::Waiting {
-                    asked: false,
+                    is_pending: false,
                     searched_at,
                 } if searched_at
                     .max(flight.absent_until)
@@ -328,11 +333,13 @@ impl Planner {
                 {
                     flight.phase = Phase::Waiting {
                         searched_at: Some(tip.height),
-                        asked: true,
+                        is_pending: true,
                     };
                     out.push(Action::Find(*id, draft.clone()));
                 }
-                Phase::Waiting { asked: false, .. } => {
+                Phase::Waiting {
+                    is_pending: false, ..
+                } => {
                     // Nodes drop transactions: after a restart, or when the mempool is full.
                     let late = flight
                         .accepted_at

@@ -85,8 +85,8 @@ impl Planner {
         }
     }
 
-    pub(super) fn account(&mut self, answer: Result<Option<Account>, Failure>) {
-        if let Some(sequence) = self.chain.set_account(self.now, answer) {
+    pub(super) fn account(&mut self, response: Result<Option<Account>, Failure>) {
+        if let Some(sequence) = self.chain.set_account(self.now, response) {
             let waiting = self.flights.values().filter_map(Flight::waiting_sequence);
             // Transactions below the sequence of the chain are included or expired.
             let waiting = waiting.filter(|s| *s >= sequence).max();
@@ -97,14 +97,14 @@ impl Planner {
     pub(super) fn simulated(
         &mut self,
         id: FlightId,
-        answer: Result<Simulation, Failure>,
+        response: Result<Simulation, Failure>,
         out: &mut Vec<Action>,
     ) {
         let (now, height) = (self.now, self.chain.height().unwrap_or(0));
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
-        match answer {
+        match response {
             Ok(Simulation::Gas { used }) => {
                 self.proven = true;
                 let msgs = flight.msgs();
@@ -112,7 +112,10 @@ impl Planner {
                     // The result is not trusted, and is not stored for other transactions of this shape.
                     let at = self.delay(id, why.to_string());
                     if let Some(flight) = self.flights.get_mut(&id) {
-                        flight.phase = Phase::Estimating { at, asked: false };
+                        flight.phase = Phase::Estimating {
+                            at,
+                            is_pending: false,
+                        };
                     }
                     return;
                 }
@@ -145,7 +148,7 @@ impl Planner {
                     flight.replaced += 1;
                     flight.phase = Phase::Estimating {
                         at: now.plus(backoff(1)),
-                        asked: false,
+                        is_pending: false,
                     };
                     return self.sequencer.invalidate();
                 }
@@ -160,23 +163,28 @@ impl Planner {
                 } else {
                     Phase::Estimating {
                         at: now.plus(backoff(flight.failures)),
-                        asked: false,
+                        is_pending: false,
                     }
                 };
             }
         }
     }
 
-    pub(super) fn sent(&mut self, id: FlightId, answer: Result<Submission, Failure>, out: &mut Vec<Action>) {
+    pub(super) fn sent(
+        &mut self,
+        id: FlightId,
+        response: Result<Submission, Failure>,
+        out: &mut Vec<Action>,
+    ) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
         let waiting = Phase::Waiting {
             searched_at: None,
-            asked: false,
+            is_pending: false,
         };
-        match answer {
+        match response {
             Ok(Submission::Accepted | Submission::Known) => self.accepted(id),
             Ok(Submission::Refused { code, .. }) if code.is_sdk(IN_MEMPOOL) => self.accepted(id),
             // The transaction was sent before, so the response to the same bytes is inconclusive.
@@ -214,7 +222,7 @@ impl Planner {
                 if self.chain.tip().is_some_and(expired) {
                     flight.phase = Phase::Waiting {
                         searched_at: None,
-                        asked: false,
+                        is_pending: false,
                     };
                 }
             }
@@ -234,7 +242,7 @@ impl Planner {
         flight.failures = 0;
         flight.phase = Phase::Waiting {
             searched_at,
-            asked: false,
+            is_pending: false,
         };
         if let Some(sequence) = flight.waiting_sequence() {
             self.sequencer.mark_used(sequence);
@@ -313,7 +321,10 @@ impl Planner {
         flight.draft = None;
         flight.perhaps_sent = false;
         flight.accepted_at = None;
-        flight.phase = Phase::Estimating { at, asked: false };
+        flight.phase = Phase::Estimating {
+            at,
+            is_pending: false,
+        };
         // The stored estimate is too low for this shape.
         self.estimates.remove(&msgs);
     }
@@ -321,20 +332,20 @@ impl Planner {
     pub(super) fn found(
         &mut self,
         id: FlightId,
-        answer: Result<Option<IncludedTx>, Failure>,
+        response: Result<Option<IncludedTx>, Failure>,
         out: &mut Vec<Action>,
     ) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
-        let absent = match answer {
+        let absent = match response {
             Ok(Some(included)) => return self.included(id, &included, out),
             Ok(None) => true,
             Err(_) => false,
         };
         match &mut flight.phase {
-            Phase::Waiting { asked, .. } => *asked = false,
+            Phase::Waiting { is_pending, .. } => *is_pending = false,
             Phase::Checking { at, step } => {
                 *at = now;
                 *step = Check::FetchingObject { absent };
@@ -376,7 +387,7 @@ impl Planner {
     pub(super) fn object_fetched(
         &mut self,
         id: FlightId,
-        answer: Result<ObjectState, Failure>,
+        response: Result<ObjectState, Failure>,
         out: &mut Vec<Action>,
     ) {
         let now = self.now;
@@ -385,7 +396,7 @@ impl Planner {
         };
         match flight.phase.clone() {
             Phase::Explaining { log } => {
-                let error = match (answer, flight.msgs().first()) {
+                let error = match (response, flight.msgs().first()) {
                     (Ok(ObjectState::Impossible(error)), _) => error,
                     (Ok(ObjectState::Done { .. }), Some(Msg::CreateBid { .. })) => TxError::BidExists,
                     (Ok(ObjectState::Done { .. }), Some(Msg::CloseBid { .. })) => TxError::UnknownBid,
@@ -406,7 +417,10 @@ impl Planner {
                     // A node behind the others may not have the order yet.
                     flight.unexplained += 1;
                     let at = now.plus(backoff(flight.unexplained));
-                    flight.phase = Phase::Estimating { at, asked: false };
+                    flight.phase = Phase::Estimating {
+                        at,
+                        is_pending: false,
+                    };
                     return;
                 }
                 let code = "simulation".to_owned();
@@ -420,7 +434,7 @@ impl Planner {
             Phase::Checking {
                 step: Check::FetchingObject { absent },
                 ..
-            } => match answer {
+            } => match response {
                 Ok(ObjectState::Done { height }) => {
                     let height = height.or_else(|| self.chain.height()).unwrap_or_default();
                     self.reply(id, &Ok(TxOutcome::Committed { height }), out);

@@ -54,7 +54,7 @@ fn key() -> PrivateKey {
 }
 
 fn unavailable() -> Failure {
-    failure(ErrorKind::Unavailable, "no answer".into())
+    failure(ErrorKind::Unavailable, "no response".into())
 }
 
 impl World {
@@ -159,18 +159,18 @@ impl World {
                 let bytes = self.bytes(&draft);
                 // The transaction of a lost response may have arrived.
                 let arrives = !lost || self.strikes(50);
-                let answer = arrives.then(|| self.node.broadcast(&bytes));
-                Input::Sent(id, answer.filter(|_| !lost).ok_or_else(unavailable))
+                let response = arrives.then(|| self.node.broadcast(&bytes));
+                Input::Sent(id, response.filter(|_| !lost).ok_or_else(unavailable))
             }
             Action::Find(id, draft) => {
                 let hash = TxHash::new(&self.bytes(&draft));
                 Input::Found(id, or_lost(lost).map(|()| self.node.find(&hash, lag)))
             }
             Action::FetchObject(id, msg) => {
-                let answer = object_state(&self.node.chain, &msg).now_or_never().unwrap();
+                let response = object_state(&self.node.chain, &msg).now_or_never().unwrap();
                 Input::Object(
                     id,
-                    or_lost(lost).and_then(|()| answer.map_err(|e| e.to_failure())),
+                    or_lost(lost).and_then(|()| response.map_err(|e| e.to_failure())),
                 )
             }
         };
