@@ -1,17 +1,19 @@
-//! `cargo xtask alone`: every crate compiles by itself.
+//! `cargo xtask alone`: compiles every crate separately.
 //!
-//! In a build of the whole workspace, features that one crate asks for leak into another that forgot to.
+//! In a build of the whole workspace, features enabled by one crate also apply to crates that forgot to
+//! enable them.
 
 use crate::error::Result;
 use crate::workspace::{Package, Workspace};
 
-/// Libraries whose binary chooses the version of the Kubernetes API; their own tests choose it for themselves.
+/// Libraries that leave the version of the Kubernetes API to the dependent binary. Their tests select it
+/// themselves.
 const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
-/// Folders of what nobody builds but this workspace. The commands are built alone whenever they run.
+/// Folders of crates used only in this workspace. The commands are built separately whenever they run.
 const TOOLS: [&str; 2] = ["testbed", "xtask"];
 
-/// Checks every member that strangers build alone, then with no default features, then with each of its features.
+/// Checks each published crate: with default features, without them, and with each single feature.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let is_tool = |member: &&Package| {
         let of = |folder: &&str| {
@@ -61,11 +63,11 @@ fn variants(member: &Package) -> Vec<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::tests::described;
+    use crate::workspace::tests::workspace_of;
 
     #[test]
-    fn a_crate_is_checked_bare_pure_and_with_each_feature() {
-        let workspace = described(&[("core", "core", &[])], &[]);
+    fn crate_is_checked_with_default_no_and_single_features() {
+        let workspace = workspace_of(&[("core", "core", &[])], &[]);
         let flags: Vec<String> = workspace
             .members()
             .flat_map(variants)

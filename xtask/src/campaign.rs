@@ -1,4 +1,4 @@
-//! `cargo xtask campaign NAME`: the long form of what the test command runs in a small form.
+//! `cargo xtask campaign NAME`: long forms of tests that the test command runs in a short form.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::sim;
 use crate::tiers;
 use crate::workspace::Workspace;
 
-/// Which campaign.
+/// Campaign to run
 #[derive(Debug, Arguments)]
 pub(crate) struct Args {
     name: Name,
-    /// The first seed; the default begins where the test command's seeds end.
+    /// First seed [default: the first one after the seeds of the test command]
     #[arg(long, default_value_t = 1_000_000)]
     seed: u64,
-    /// How long a soak takes.
+    /// Duration of the soak campaign, in minutes
     #[arg(long, default_value_t = 60)]
     minutes: u64,
     #[command(flatten)]
@@ -29,30 +29,31 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Name {
-    /// A million simulated histories.
+    /// A million simulated histories
     Sim,
-    /// A thousand simulated histories, written down as a flight recorder does and done again from what was written.
+    /// A thousand simulated histories, recorded and replayed
     Replay,
-    /// The chain client before a node that misbehaves: a hundred seeds of faults, two hundred kills, a cut of a minute.
+    /// Chain client with a misbehaving node: a hundred seeds of faults, two hundred kills, a cut of a minute
     Chain,
-    /// The daemon before a node that lies for a minute, alone and beside an honest one, running on and restarted.
+    /// Daemon with a node that lies for a minute, alone and beside an honest node, running and restarted
     Lies,
     /// Two daemons on an API server, a Redis and a chain, under a stream of orders: a hundred fail-overs with a lease of
     /// 4 s, then twenty each on Kubernetes Leases and on Redis with the default lease.
     Ha,
-    /// Twenty bursts of fifty orders in one block, with a change of the price policy in the middle of each.
+    /// Twenty bursts of fifty orders in one block, with a change of the price policy in the middle of each
     Bursts,
-    /// What strangers send the gateway, guided by coverage: ten minutes for each kind.
+    /// Coverage-guided fuzzing of the gateway: ten minutes per target
     Fuzz,
-    /// A real node whose parts are away for a minute each, and a program that is killed a hundred times.
+    /// A node with components that are down for a minute each, and a program that is killed a hundred times
     K8s,
-    /// A kubelet that is paused for ten minutes: no lease is closed.
+    /// A kubelet that is paused for ten minutes: no lease is closed
     Kubelet,
-    /// Requests through a proxy while the CustomResourceDefinitions of the records are deleted and restored.
+    /// Requests through a proxy while the CustomResourceDefinitions of the records are deleted and restored
     Definitions,
-    /// A provider under five orders a second for an hour: memory, descriptors, threads and tasks must not grow.
+    /// A provider with five orders per second for an hour: memory, descriptors, threads and tasks must not
+    /// grow
     Soak,
-    /// Whether a test notices when a decision is changed: two hundred changes, an hour on two cores.
+    /// Mutation tests: two hundred changes of decisions, an hour on two cores
     Mutants,
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     }
 }
 
-/// Returns the small form of each campaign, by the name as it is typed.
+/// Returns the short form of each campaign with its name on the command line.
 #[cfg(test)]
 pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
     let named = |name: &Name| {
@@ -92,12 +93,12 @@ pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
 
 #[cfg(test)]
 impl Name {
-    /// What the test command runs of the campaign.
+    /// Returns the part of the campaign that the test command runs.
     const fn small_form(self) -> SmallForm {
         match self {
             Self::Sim | Self::Replay => SmallForm::Stage("simulation"),
             Self::Chain => {
-                SmallForm::Tests(&["whatever_fails_every_block_is_told_once_and_every_bid_is_sent_once"])
+                SmallForm::Tests(&["every_block_is_received_once_and_every_bid_sent_once_under_any_fault"])
             }
             Self::Lies => {
                 SmallForm::Tests(&["a_daemon_bids_within_thirty_seconds_after_a_lie_also_after_a_restart"])
@@ -105,30 +106,28 @@ impl Name {
             Self::Ha => SmallForm::Tests(&[
                 "hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered_once",
             ]),
-            Self::Bursts => SmallForm::Tests(&[
-                "the_orders_of_one_block_have_one_price_although_the_policy_changes_in_the_middle",
-            ]),
+            Self::Bursts => SmallForm::Tests(&["orders_of_one_block_have_one_price_during_policy_change"]),
             Self::Fuzz => {
                 SmallForm::Tests(&["certificates", "shell_frames", "tokens", "manifests", "queries"])
             }
             Self::K8s => SmallForm::Tests(&[
-                "parts_die_and_no_lease_is_lost",
-                "killed_anywhere_it_ends_as_if_it_had_not_been",
+                "stopped_components_lose_no_lease",
+                "kills_at_any_time_do_not_change_the_result",
             ]),
-            Self::Kubelet => SmallForm::Tests(&["a_paused_kubelet_ends_no_lease"]),
+            Self::Kubelet => SmallForm::Tests(&["paused_kubelet_ends_no_lease"]),
             Self::Definitions => SmallForm::Tests(&[
                 "deleted_definitions_delete_no_route_and_the_provider_declares_its_records_again",
             ]),
-            Self::Soak => SmallForm::Tests(&["what_it_holds_does_not_grow_with_what_it_has_done"]),
+            Self::Soak => SmallForm::Tests(&["resource_usage_does_not_grow_with_load"]),
             Self::Mutants => SmallForm::Tests(&[
-                "every_mutant_is_in_one_part_and_parts_are_as_large_as_asked_for",
-                "the_list_of_this_repository_is_well_formed",
+                "every_mutant_is_in_one_shard_of_requested_size",
+                "list_of_this_repository_is_valid",
             ]),
         }
     }
 }
 
-/// The long form of the test in `run::bursts`.
+/// Runs the long form of the test in `run::bursts`.
 fn bursts(workspace: &Workspace) -> Result<()> {
     workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon"])
@@ -138,7 +137,7 @@ fn bursts(workspace: &Workspace) -> Result<()> {
         .map(drop)
 }
 
-/// The long form of the test in `run::lies`.
+/// Runs the long form of the test in `run::lies`.
 fn lies(workspace: &Workspace) -> Result<()> {
     workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon"])
@@ -148,9 +147,9 @@ fn lies(workspace: &Workspace) -> Result<()> {
         .map(drop)
 }
 
-/// The long form of the test in `run::soak`.
+/// Runs the long form of the test in `run::soak`.
 fn soak(workspace: &Workspace, minutes: u64) -> Result<()> {
-    // The build before it, and the end of the last leases after it.
+    // Time for the build before the soak, and for the end of the last leases after it.
     const BESIDE: Duration = Duration::from_mins(30);
     let length = Duration::from_mins(minutes);
     workspace
@@ -163,7 +162,7 @@ fn soak(workspace: &Workspace, minutes: u64) -> Result<()> {
         .map(drop)
 }
 
-/// The long form of the tests in `chain_faults`.
+/// Runs the long forms of the tests in `chain_faults`.
 fn chain(workspace: &Workspace, seed: u64) -> Result<()> {
     const LONG: [(&str, &str); 3] = [
         ("CHAIN_SEEDS", "100"),

@@ -1,4 +1,4 @@
-//! `cargo xtask cluster`: a real Kubernetes for tests, from the crate `testbed`.
+//! `cargo xtask cluster`: manages Kubernetes clusters for tests, from the crate `testbed`.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::tiers;
 use crate::workspace::Workspace;
 
-/// What to do with a cluster.
+/// Arguments of `cargo xtask cluster`.
 #[derive(Debug, Arguments)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -18,61 +18,60 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Brings a cluster up; one that is up and healthy is only shown.
+    /// Starts a cluster, or shows a healthy running one
     Up {
         #[command(flatten)]
-        which: Which,
+        which: Selection,
         #[arg(long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Takes it down: processes, containers, mounts, network. The logs stay.
-    Down(Which),
-    /// Shows its parts; fails when one is not healthy.
+    /// Stops a cluster: processes, containers, mounts, network. The logs stay
+    Down(Selection),
+    /// Shows the components; fails if one is not healthy
     Status {
         #[command(flatten)]
-        which: Which,
+        which: Selection,
         #[arg(long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Ends a component without a warning.
+    /// Kills a component without warning
     Kill(Part),
-    /// Starts a component that ended.
+    /// Starts a stopped component
     Start(Part),
-    /// Stops a component in its tracks.
+    /// Suspends a component
     Pause(Part),
-    /// Lets a paused component go on.
+    /// Resumes a suspended component
     Resume(Part),
-    /// Checks that a tier holds what it promises, on a cluster of its own, which is taken down again.
+    /// Tests a tier of the testbed on a temporary cluster
     Check {
-        /// How much of a Kubernetes: api, node or scale.
+        /// Tier: api, node or scale
         #[arg(long, value_parser = str::parse::<Tier>)]
         tier: Tier,
     },
-    /// Runs the tests of a tier as the test command does: on a cluster of their own, which is taken down again.
+    /// Runs the tests of a tier like the test command, on temporary clusters
     Test {
-        /// How much of a Kubernetes: api or node.
+        /// Tier: api or node
         #[arg(long, value_parser = str::parse::<Tier>)]
         tier: Tier,
     },
-    /// Builds the programs of the tiers; what is built already is kept.
+    /// Builds the missing programs of the tiers
     Build {
-        /// The tiers; all of them when none is named.
+        /// Tiers [default: all]
         #[arg(long, value_parser = str::parse::<Tier>)]
         tier: Vec<Tier>,
     },
 }
 
-/// Which cluster.
+/// Selection of a cluster.
 #[derive(Debug, Arguments)]
-struct Which {
-    /// How much of a Kubernetes: api, node or scale; without it, and without a name or a folder, the cluster that is
-    /// up.
+struct Selection {
+    /// Tier: api, node or scale [default: that of the running cluster, without name and folder]
     #[arg(long, value_parser = str::parse::<Tier>)]
     tier: Option<Tier>,
-    /// Its name, when several stand side by side; the tier's without it.
+    /// Name, if several clusters run [default: name of the tier]
     #[arg(long)]
     name: Option<String>,
-    /// Its state folder; `target/cluster/NAME` without it.
+    /// State folder [default: target/cluster/NAME]
     #[arg(long)]
     dir: Option<PathBuf>,
 }
@@ -80,22 +79,22 @@ struct Which {
 #[derive(Debug, Arguments)]
 struct Part {
     #[command(flatten)]
-    which: Which,
-    /// The component, as `status` names it.
+    which: Selection,
+    /// Component, as named by `status`
     #[arg(value_parser = str::parse::<Component>)]
     component: Component,
 }
 
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 enum Output {
-    /// For people: one line each.
+    /// One line per value
     #[default]
     Text,
-    /// For programs.
+    /// JSON
     Json,
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     match &args.action {
         Action::Up { which, output } => show(&up(workspace, which)?, *output),
@@ -127,10 +126,10 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     }
 }
 
-fn up(workspace: &Workspace, which: &Which) -> Result<Cluster> {
+fn up(workspace: &Workspace, which: &Selection) -> Result<Cluster> {
     let tier = which
         .tier
-        .ok_or_else(|| Error::new("say with --tier how much of a Kubernetes: api, node or scale"))?;
+        .ok_or_else(|| Error::new("missing --tier: api, node or scale"))?;
     let name = which.name.as_deref().unwrap_or_else(|| tier.as_str());
     Ok(Cluster::up(&options(
         workspace,
@@ -144,13 +143,13 @@ fn down(dir: &Path) -> Result<()> {
     match Cluster::at(dir)? {
         Some(cluster) => Ok(cluster.down()?),
         None => {
-            println!("no cluster came up in {}", dir.display());
+            println!("no cluster was started in {}", dir.display());
             Ok(())
         }
     }
 }
 
-/// A cluster with the custom resources of this checkout.
+/// Options of a cluster with the CustomResourceDefinitions of this checkout.
 pub(crate) fn options(workspace: &Workspace, tier: Tier, name: &str, dir: Option<&Path>) -> Options {
     Options {
         tier,
@@ -176,8 +175,8 @@ fn show(cluster: &Cluster, output: Output) -> Result<()> {
     Err(Error::new("the cluster is not healthy"))
 }
 
-impl Which {
-    /// Its state folder, where that is said.
+impl Selection {
+    /// Returns the state folder, if specified.
     fn dir(&self, workspace: &Workspace) -> Option<PathBuf> {
         if let Some(dir) = &self.dir {
             return Some(dir.clone());
@@ -192,20 +191,20 @@ impl Which {
     fn find(&self, workspace: &Workspace) -> Result<Cluster> {
         let Some(dir) = self.dir(workspace) else {
             let folder = workspace.target.join("cluster");
-            return the_one(&folder, all(&folder)?);
+            return exactly_one(&folder, all(&folder)?);
         };
         let told = |what: String| Error::new(format!("{}: {what}", dir.display()));
-        let cluster = Cluster::at(&dir)?.ok_or_else(|| told("no cluster came up there".to_owned()))?;
+        let cluster = Cluster::at(&dir)?.ok_or_else(|| told("no cluster was started there".to_owned()))?;
         match self.tier {
             Some(tier) if cluster.tier() != tier => {
-                Err(told(format!("its tier is {}, not {tier}", cluster.tier())))
+                Err(told(format!("the tier is {}, not {tier}", cluster.tier())))
             }
             _ => Ok(cluster),
         }
     }
 }
 
-/// The clusters that are up in a folder of state folders, with the names of these.
+/// Returns the clusters below a folder, with the names of their state folders.
 fn all(folder: &Path) -> Result<Vec<(String, Cluster)>> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Ok(Vec::new());
@@ -220,20 +219,20 @@ fn all(folder: &Path) -> Result<Vec<(String, Cluster)>> {
     Ok(found)
 }
 
-/// The only one that was found.
-fn the_one<T>(folder: &Path, mut found: Vec<(String, T)>) -> Result<T> {
+/// Returns the only element, or an error.
+fn exactly_one<T>(folder: &Path, mut found: Vec<(String, T)>) -> Result<T> {
     let told = |what: &str| Error::new(format!("{}: {what}", folder.display()));
     if found.len() > 1 {
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
         return Err(told(&format!(
-            "several clusters are up: {}; name one with --name",
+            "several clusters run: {}; select one with --name",
             names.join(", ")
         )));
     }
     match found.pop() {
         Some((_, cluster)) => Ok(cluster),
         None => Err(told(
-            "no cluster is up; `cargo xtask cluster up --tier api` brings one up",
+            "no cluster runs; `cargo xtask cluster up --tier api` starts one",
         )),
     }
 }
@@ -247,14 +246,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cluster_that_is_up_needs_no_name_and_several_do() {
+    fn single_running_cluster_needs_no_name() {
         let folder = Path::new("target/cluster");
         let found = |names: &[&'static str]| names.iter().map(|name| ((*name).to_owned(), *name)).collect();
-        assert_eq!(the_one(folder, found(&["api"])).unwrap(), "api");
-        let none = the_one(folder, found(&[])).unwrap_err().to_string();
-        assert!(none.contains("no cluster is up"), "{none}");
-        let several = the_one(folder, found(&["api", "node"])).unwrap_err().to_string();
-        assert!(several.contains("api, node; name one with --name"), "{several}");
+        assert_eq!(exactly_one(folder, found(&["api"])).unwrap(), "api");
+        let none = exactly_one(folder, found(&[])).unwrap_err().to_string();
+        assert!(none.contains("no cluster runs"), "{none}");
+        let several = exactly_one(folder, found(&["api", "node"]))
+            .unwrap_err()
+            .to_string();
+        assert!(several.contains("api, node; select one with --name"), "{several}");
         assert!(all(Path::new("/no/such/folder")).unwrap().is_empty());
     }
 }

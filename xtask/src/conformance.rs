@@ -1,6 +1,7 @@
-//! `cargo xtask conformance`: the suites of the ports, against every backend, wrapper and example that has them.
+//! `cargo xtask conformance`: runs the conformance suites of the ports with every backend, wrapper and
+//! example.
 //!
-//! A suite's tests carry `conformance` in their names; that is how they are found.
+//! The tests of a suite have `conformance` in their names.
 
 use crate::error::Result;
 use crate::tally;

@@ -1,9 +1,9 @@
-//! `cargo xtask crds`: the definitions of our Kubernetes kinds in `deploy/crds`, written from the types.
+//! `cargo xtask crds`: writes the CustomResourceDefinitions in `deploy/crds` from the Rust types.
 
 use crate::error::Result;
 use crate::workspace::Workspace;
 
-/// Writes the files. That they are current is a test of the crate.
+/// Writes the files. A test of the crate checks that they are current.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     workspace
         .cargo(&["test", "--locked", "-p", "akash-provider-k8s"])

@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the documentation builds without a warning, its code runs, its links lead somewhere.
+//! `cargo xtask docs`: builds the documentation without warnings, runs its code and checks its links.
 
 mod links;
 
@@ -9,14 +9,14 @@ use crate::workspace::Workspace;
 
 pub(crate) use links::run as links;
 
-/// Builds the documentation, runs the code in it and follows its links.
+/// Builds the documentation, runs its code and checks its links.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     links(workspace)?;
     build(workspace)?;
     examples(workspace).map(drop)
 }
 
-/// Builds the documentation of everything, private items included, with warnings denied.
+/// Builds all documentation, including private items, with warnings as errors.
 pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     workspace
         .cargo(&[

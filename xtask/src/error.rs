@@ -1,21 +1,21 @@
-//! What can go wrong in a development command: a sentence for the person who ran it.
+//! Error type of the development commands.
 
 use std::fmt;
 
-/// The result of a development command.
+/// Result of a development command.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// A sentence that says what failed, where, and how to mend it when that is known.
+/// Message with the failed operation, its location, and the remedy if known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Error(String);
 
 impl Error {
-    /// An error that reads as `message`.
+    /// Creates an error with this message.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
 
-    /// One error out of a list of findings; `Ok` when there are none.
+    /// Returns one error for a list of findings, or `Ok` for an empty list.
     pub(crate) fn from_findings(what: &str, findings: &[String]) -> Result<()> {
         if findings.is_empty() {
             return Ok(());
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_stand_one_a_line() {
+    fn findings_are_printed_one_per_line() {
         let error = Error::from_findings("links", &["a".to_owned(), "b".to_owned()]).unwrap_err();
         assert_eq!(error.to_string(), "links:\n  a\n  b");
     }

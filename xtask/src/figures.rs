@@ -1,10 +1,10 @@
-//! Figures as the benches and the simulation print them: one JSON object a line.
+//! Figures printed by benchmarks and by the simulation: one JSON object per line.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// One measured value.
+/// A measured value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -13,7 +13,7 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// A value under its name, in its unit.
+    /// Creates a figure with name, value and unit.
     pub(crate) fn new(name: impl Into<String>, value: f64, unit: &str) -> Self {
         Self {
             name: name.into(),
@@ -23,17 +23,17 @@ impl Figure {
     }
 }
 
-/// Finds the figures among lines of other output.
+/// Finds the figures in mixed output.
 pub(crate) fn find<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Figure> {
     lines.into_iter().filter_map(parse).collect()
 }
 
-/// The figure as one line.
+/// Formats a figure as one line.
 pub(crate) fn json(figure: &Figure) -> Result<String> {
     serde_json::to_string(figure).map_err(|error| Error::new(format!("{}: {error}", figure.name)))
 }
 
-/// Reads a figure. The test runner may have begun the line with the name of the test that prints it.
+/// Parses a figure. The line may start with the name of the test that prints it.
 pub(crate) fn parse(line: &str) -> Option<Figure> {
     serde_json::from_str(&line[line.find('{')?..]).ok()
 }

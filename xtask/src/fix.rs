@@ -1,12 +1,12 @@
-//! `cargo xtask fix`: writes what `verify` would complain about and a program can mend.
+//! `cargo xtask fix`: fixes findings of `verify` that a program can fix.
 
 use crate::error::Result;
 use crate::prose::lower_limit;
 use crate::verify::write_weights;
 use crate::workspace::Workspace;
 
-/// Formats, applies clippy's machine-applicable mends, formats again, writes what dependencies weigh,
-/// and records a lower score of the prose.
+/// Formats, applies clippy's machine-applicable suggestions, formats again, writes the weights of
+/// dependencies, and lowers the limit of the prose score.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     workspace.cargo(&["fmt", "--all"]).run()?;
     let dirty = ["--allow-dirty", "--allow-staged"];

@@ -1,8 +1,8 @@
-//! `cargo xtask campaign fuzz`: what strangers send the gateway, guided by coverage where that can be had.
+//! `cargo xtask campaign fuzz`: fuzzes the gateway, guided by coverage if possible.
 //!
-//! The targets are programs of `provider-daemon/gateway/fuzz`. They are built with the flags that `cargo fuzz` gives, so that
-//! nothing has to be installed, and without a sanitizer, so that the pinned toolchain does: there is no unsafe code
-//! here that one would watch.
+//! The targets are programs of `provider-daemon/gateway/fuzz`. They are built with the flags of `cargo fuzz`,
+//! so that no installation is needed, and without a sanitizer, so that the pinned toolchain suffices. The
+//! code has no unsafe blocks that a sanitizer would check.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,29 +11,29 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::workspace::Workspace;
 
-/// Seconds for each target, where `FUZZ_SECONDS` does not say it.
+/// Default duration per target, in seconds. `FUZZ_SECONDS` overrides it.
 const SECONDS: u64 = 600;
-/// More than that, and it hangs: reading the largest input takes milliseconds.
+/// Time limit per input, in seconds. Parsing the largest input takes milliseconds.
 const SECONDS_FOR_ONE: u64 = 10;
-/// Longest input: larger ones are cut by limits before anything reads them.
+/// Maximum length of an input. Larger inputs are refused before they are parsed.
 const BYTES_MAX: u64 = 64 * 1024;
-/// Memory that no input of that length explains.
+/// Memory limit, in MiB, well above the needs of an input of that length.
 const MIB_MAX: u64 = 2048;
-/// Coverage in counters, with comparisons, as libFuzzer reads it.
+/// Flags for coverage counters and traced comparisons, as libFuzzer reads them.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks";
-/// Where the crate lies.
+/// Folder of the crate.
 const CRATE: &str = "provider-daemon/gateway/fuzz";
 
-/// Ten minutes, or `FUZZ_SECONDS`, for each target, as many side by side as there are cores; without coverage where the programs cannot
-/// be built, and a word about why.
+/// Runs each target for ten minutes or `FUZZ_SECONDS`, on all cores in parallel. Runs without coverage and
+/// prints the reason if the programs cannot be built.
 pub(crate) fn run(workspace: &Workspace, seed: u64) -> Result<()> {
     let seconds = seconds()?;
     match build(workspace) {
         Ok(programs) => guided(workspace, &programs, seconds, seed),
         Err(error) => {
-            eprintln!("skipped: fuzzing guided by coverage: {error}; inputs are changed at random instead");
+            eprintln!("skipped: coverage-guided fuzzing: {error}; inputs are mutated randomly instead");
             seeded(workspace, seconds, seed)
         }
     }
@@ -43,7 +43,11 @@ fn seconds() -> Result<u64> {
     let Ok(given) = std::env::var("FUZZ_SECONDS") else {
         return Ok(SECONDS);
     };
-    let wrong = |error| Error::new(format!("FUZZ_SECONDS=`{given}`: {error}; write it as 600"));
+    let wrong = |error| {
+        Error::new(format!(
+            "invalid FUZZ_SECONDS `{given}`: {error}; expected a number of seconds, for example 600"
+        ))
+    };
     given.parse().map_err(wrong)
 }
 
@@ -54,7 +58,7 @@ fn build(workspace: &Workspace) -> Result<Vec<Program>> {
     let host = host(workspace)?;
     let target = workspace.target.join("fuzz");
     let manifest = workspace.root.join(CRATE).join("Cargo.toml");
-    // With a target, the flags are for the programs alone and not for what runs while they are built.
+    // With `--target`, the flags do not apply to build scripts.
     workspace
         .cargo(&["build", "--locked", "--release", "--target", &host])
         .args([
@@ -80,10 +84,10 @@ fn host(workspace: &Workspace) -> Result<String> {
         .lines()?;
     let host = said.iter().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned)
-        .ok_or_else(|| Error::new("rustc names no host".to_owned()))
+        .ok_or_else(|| Error::new("cannot read the host from `rustc -vV`".to_owned()))
 }
 
-/// The names of the corpora, one for each target.
+/// Names of the corpora, one per target.
 fn targets(workspace: &Workspace) -> Result<Vec<String>> {
     let folder = workspace.root.join(CRATE).join("corpus");
     let unreadable = |error| Error::new(format!("{}: {error}", folder.display()));
@@ -108,10 +112,10 @@ fn guided(workspace: &Workspace, programs: &[Program], seconds: u64, seed: u64) 
         let outcomes = std::thread::scope(|scope| {
             let running: Vec<_> = together
                 .iter()
-                .map(|program| scope.spawn(move || tried(workspace, program, seconds, seed)))
+                .map(|program| scope.spawn(move || run_target(workspace, program, seconds, seed)))
                 .collect();
             let joined = running.into_iter().map(|one| {
-                let gone = |_| Err(Error::new("a thread ended badly".to_owned()));
+                let gone = |_| Err(Error::new("a thread panicked".to_owned()));
                 one.join().unwrap_or_else(gone)
             });
             joined.collect::<Vec<_>>()
@@ -119,11 +123,11 @@ fn guided(workspace: &Workspace, programs: &[Program], seconds: u64, seed: u64) 
         let failed = outcomes.into_iter().filter_map(Result::err);
         failures.extend(failed.map(|error| error.to_string()));
     }
-    Error::from_findings("targets that broke a rule", &failures)
+    Error::from_findings("targets with a failure", &failures)
 }
 
-/// Runs a target. What it finds on its way is kept below `target`, and what breaks a rule too.
-fn tried(workspace: &Workspace, (name, program): &Program, seconds: u64, seed: u64) -> Result<()> {
+/// Runs a target. New inputs and failures are stored below `target`.
+fn run_target(workspace: &Workspace, (name, program): &Program, seconds: u64, seed: u64) -> Result<()> {
     let found = workspace.scratch(&format!("fuzz/corpus/{name}"))?;
     let broken = workspace.scratch(&format!("fuzz/broken/{name}"))?;
     let corpus = workspace.root.join(CRATE).join("corpus").join(name);
@@ -132,7 +136,7 @@ fn tried(workspace: &Workspace, (name, program): &Program, seconds: u64, seed: u
         format!("-timeout={SECONDS_FOR_ONE}"),
         format!("-max_len={BYTES_MAX}"),
         format!("-rss_limit_mb={MIB_MAX}"),
-        // libFuzzer knows seeds of 32 bits.
+        // libFuzzer accepts 32-bit seeds.
         format!("-seed={}", seed & u64::from(u32::MAX)),
         format!("-artifact_prefix={}/", broken.display()),
         "-print_final_stats=1".to_owned(),
@@ -145,7 +149,7 @@ fn tried(workspace: &Workspace, (name, program): &Program, seconds: u64, seed: u
         .run()
 }
 
-/// The long form of the test `fuzz`, in release: the more inputs the better.
+/// Runs the long form of the test `fuzz` in a release build, because the number of inputs matters.
 fn seeded(workspace: &Workspace, seconds: u64, seed: u64) -> Result<()> {
     let tests = workspace
         .cargo(&["test", "--locked", "--release", "-p", "akash-provider-gateway"])

@@ -1,4 +1,4 @@
-//! `cargo xtask layers`: which crate may depend on which.
+//! `cargo xtask layers`: checks the allowed dependencies between crates.
 //!
 //! ```text
 //!     examples/*                     provider-daemon
@@ -8,10 +8,11 @@
 //!         │           ╲                     │                ╱
 //!         └───────────────────────► akash-provider-core
 //! ```
-//! The gateway serves any provider, and the development network any client: they pull in neither a cluster nor what
-//! belongs to the daemon. The examples share the tenant and the market of `example-embedded`. `testbed` and
-//! `fault-proxy`, which stands before a node and breaks the link to it, depend on none of them; `xtask` runs the first,
-//! and tests may find a cluster through it. `operator-bench` measures the operators of the daemon from outside.
+//! The gateway serves any provider, and the development network serves any client, so both are free of a
+//! cluster backend or a part of the daemon. The examples share the tenant and the market of
+//! `example-embedded`. `testbed` and `fault-proxy`, which injects faults in front of a node, depend on none
+//! of these crates. `xtask` and tests use `testbed`. `operator-bench` measures the operators of the daemon
+//! from outside.
 
 use std::collections::BTreeSet;
 
@@ -27,20 +28,21 @@ const BACKENDS: [&str; 4] = [
     CHAIN,
 ];
 const DAEMON: &str = "provider-daemon";
-/// What stands on core and chain and serves others, whoever embeds it.
+/// Servers on top of core and chain, for any embedder.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
-/// The example that embeds one of them: what comes with it is what an embedder gets.
+/// Example with one of the servers, with the dependencies of an embedder.
 const EMBEDDER: &str = "example-own-gateway";
-/// The example that the others are, but for one part: they take its tenant and its market.
+/// Base of the other examples, which reuse its tenant and market.
 const CANONICAL: &str = "example-embedded";
 
-/// The development commands, and the Kubernetes that they bring up; crates use it in their tests alone.
+/// Development commands, and the testbed. Crates use the testbed in tests only.
 const TOOL: &str = "xtask";
 const TESTBED: &str = "testbed";
-/// It measures the released program from outside, and knows records and messages as that does.
+/// Benchmark of the release build, which decodes its records and messages.
 const OPERATOR_BENCH: &str = "operator-bench";
 
-/// What the core never pulls in, with any feature. A name stands for its family: `kube` for `kube-client` too.
+/// Crates that the core never depends on, with any feature. A name includes its family: `kube` includes
+/// `kube-client`.
 const BANNED: [(&str, &str); 22] = [
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
@@ -55,26 +57,24 @@ const BANNED: [(&str, &str); 22] = [
     ("tonic", "wire types are converted at the border"),
     ("k256", "keys belong to akash-provider-chain"),
     ("axum", "serving belongs to the daemon"),
-    ("hyper", "the core speaks to no network by itself"),
-    ("reqwest", "the core speaks to no network by itself"),
-    ("tower", "the core speaks to no network by itself"),
+    ("hyper", "the core does not access the network"),
+    ("reqwest", "the core does not access the network"),
+    ("tower", "the core does not access the network"),
     ("rustls", "TLS belongs to the daemon and the backends"),
     ("ring", "TLS belongs to the daemon and the backends"),
-    ("openssl", "no C library of the machine is linked"),
-    ("native-tls", "no C library of the machine is linked"),
+    ("openssl", "no system C library is linked"),
+    ("native-tls", "no system C library is linked"),
     ("clap", "flags belong to the daemon"),
-    (
-        "tracing-subscriber",
-        "where log lines go is the embedder's choice",
-    ),
+    ("tracing-subscriber", "the embedder selects the log output"),
     ("rusqlite", "durable state belongs to the daemon"),
     ("redb", "durable state belongs to the daemon"),
     ("redis", "the bus on Redis belongs to akash-provider-redis"),
 ];
 
-/// What the core does not pull in without its default features: it decides, and waits for nothing.
+/// Crates that the core does not depend on without its default features, because it makes decisions without
+/// waiting.
 const BANNED_WHEN_PURE: [(&str, &str); 10] = [
-    ("tokio", "the pure core has no tasks and no timers"),
+    ("tokio", "the pure core has no tasks or timers"),
     ("futures", "the pure core awaits nothing"),
     ("async-trait", "the pure core awaits nothing"),
     ("mio", "the pure core has no input and output"),
@@ -82,15 +82,15 @@ const BANNED_WHEN_PURE: [(&str, &str); 10] = [
     ("process-wrap", "the pure core starts no process"),
     ("mockall", "mocks are for tests"),
     ("schemars", "the schema of events is the feature `schema`"),
-    ("tracing", "the pure core returns what it has to say"),
-    ("getrandom", "randomness comes from a seed that is handed in"),
+    ("tracing", "the pure core returns events instead of logs"),
+    ("getrandom", "randomness comes from a seed parameter"),
 ];
 
-/// What a server never pulls in, and so neither does its embedder, who brings a cluster, flags and state of their own.
+/// Crates that a server never depends on, because its embedder chooses cluster, flags and state.
 const BANNED_IN_SERVERS: [(&str, &str); 14] = [
-    ("akash-provider-k8s", "it serves any cluster"),
-    ("akash-provider-process", "it serves any cluster"),
-    (DAEMON, "the daemon stands on it"),
+    ("akash-provider-k8s", "a server works with any cluster"),
+    ("akash-provider-process", "a server works with any cluster"),
+    (DAEMON, "the daemon depends on the servers"),
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
     ("gateway-api", "Kubernetes belongs to akash-provider-k8s"),
@@ -98,16 +98,13 @@ const BANNED_IN_SERVERS: [(&str, &str); 14] = [
     ("clap", "flags belong to the daemon"),
     ("redb", "durable state belongs to the daemon"),
     ("rusqlite", "durable state belongs to the daemon"),
-    ("redis", "the bus is the embedder's choice"),
-    (
-        "tracing-subscriber",
-        "where log lines go is the embedder's choice",
-    ),
-    ("openssl-sys", "no C library of the machine is linked"),
-    ("native-tls", "no C library of the machine is linked"),
+    ("redis", "the embedder selects the bus"),
+    ("tracing-subscriber", "the embedder selects the log output"),
+    ("openssl-sys", "no system C library is linked"),
+    ("native-tls", "no system C library is linked"),
 ];
 
-/// Checks the rules.
+/// Checks the dependencies.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut findings = misplaced(workspace);
     let all = tree(workspace, CORE, "--all-features")?;
@@ -125,7 +122,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Error::from_findings("layers", &findings)
 }
 
-/// What a package is built with, itself included.
+/// Dependency tree of a package, including the package itself.
 fn tree(workspace: &Workspace, package: &str, features: &str) -> Result<BTreeSet<String>> {
     let lines = workspace
         .cargo(&[
@@ -137,11 +134,11 @@ fn tree(workspace: &Workspace, package: &str, features: &str) -> Result<BTreeSet
     if names.contains(package) {
         Ok(names)
     } else {
-        Err(Error::new(format!("`cargo tree` does not show {package} itself")))
+        Err(Error::new(format!("`cargo tree` does not list {package}")))
     }
 }
 
-/// Reads `serde v1.0.2 (proc-macro) (*)`.
+/// Parses `serde v1.0.2 (proc-macro) (*)`.
 fn package_name(line: &str) -> Option<String> {
     let (name, rest) = line.trim().split_once(' ')?;
     rest.starts_with('v').then(|| name.to_owned())
@@ -163,7 +160,7 @@ fn is_of_family(name: &str, family: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
 }
 
-/// Dependencies between our own crates that the picture above does not show.
+/// Dependencies between workspace crates that the diagram above does not contain.
 fn misplaced(workspace: &Workspace) -> Vec<String> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut findings = Vec::new();
@@ -198,7 +195,8 @@ fn may_depend(workspace: &Workspace, member: &Package, on: &str) -> bool {
         }
         TOOL => on == TESTBED,
         OPERATOR_BENCH => on == CORE || BACKENDS.contains(&on),
-        // The core and the testbed stand alone; a new crate gets a line here and in the picture.
+        // Core and testbed have no dependencies in the workspace. A new crate needs a line here and in the
+        // diagram.
         _ => false,
     }
 }
@@ -212,7 +210,7 @@ fn is_example(workspace: &Workspace, member: &Package) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::tests::described;
+    use crate::workspace::tests::workspace_of;
 
     #[test]
     fn names_are_read_from_a_tree() {
@@ -227,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ban_covers_the_family_and_not_its_namesakes() {
+    fn ban_covers_family_but_not_similar_names() {
         let names = ["kube-client", "kubert", "clap_derive", "tokio"]
             .map(str::to_owned)
             .into();
@@ -238,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_embeds_a_server_gets_no_cluster_and_no_daemon() {
+    fn server_does_not_depend_on_cluster_or_daemon() {
         let names = [
             "akash-provider-k8s",
             "kube-core",
@@ -252,8 +250,8 @@ mod tests {
     }
 
     #[test]
-    fn the_drawn_layers_are_allowed() {
-        let workspace = described(
+    fn dependencies_in_the_diagram_are_allowed() {
+        let workspace = workspace_of(
             &[
                 ("core", "akash-provider-core", &["serde"]),
                 ("k8s", "akash-provider-k8s", &["akash-provider-core"]),
@@ -285,8 +283,8 @@ mod tests {
     }
 
     #[test]
-    fn arrows_that_are_not_drawn_are_refused() {
-        let workspace = described(
+    fn other_dependencies_are_refused() {
+        let workspace = workspace_of(
             &[
                 ("core", "akash-provider-core", &["akash-provider-k8s"]),
                 ("k8s", "akash-provider-k8s", &["akash-provider-chain"]),

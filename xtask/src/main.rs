@@ -1,7 +1,6 @@
-//! Development commands of this workspace, one file each; `cargo xtask help` lists them.
+//! Development commands of this workspace, one per file. `cargo xtask help` lists them.
 //!
-//! Continuous integration runs `cargo xtask test` and nothing else, so a person at a desk and the
-//! build machine always run the same checks.
+//! Continuous integration runs only `cargo xtask test`, so developers and CI always run the same checks.
 
 mod alone;
 mod bench;
@@ -38,7 +37,7 @@ use clap::{Parser, Subcommand};
 use crate::error::Result;
 use crate::workspace::Workspace;
 
-/// Development commands of this workspace.
+/// Development commands of this workspace
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Cli {
@@ -48,35 +47,35 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// The gate: every check that needs no test run; writes nothing outside the target folder.
+    /// Runs every check that needs no test run; writes only to the target folder
     Verify,
-    /// Formats the code and applies the mends that clippy knows.
+    /// Formats the code and applies fixes of clippy
     Fix,
-    /// The test command: verify, all tests, exploration, simulation, examples and the daemon on real SDL files.
+    /// Runs verify, all tests, exploration, simulation, examples, and the daemon on SDL files
     Test,
-    /// Simulates whole histories from seeds; a failing seed prints how to run it again.
+    /// Simulates complete histories from seeds; a failed seed prints the command that repeats it
     Sim(sim::Args),
-    /// Runs the event log of a failed simulation again.
+    /// Repeats a failed simulation from its event log
     Replay(replay::Args),
-    /// Speed and size figures, in release; informs and never judges by time.
+    /// Measures speed and size of release builds; never fails by time
     Bench(bench::Args),
-    /// The shape of the code in numbers: lines, public items, comments, who names the fields of big structs.
+    /// Prints statistics of the code: lines, public items, comments, users of the fields of large structs
     Figures,
-    /// Which crate may depend on which, and what the core must never pull in.
+    /// Checks which crate may depend on which, and the banned dependencies of the core
     Layers,
-    /// Checks every crate by itself, and the core with each of its features.
+    /// Checks every crate separately, and the core with each of its features
     Alone,
-    /// Lists the words of the prose that have a plainer replacement, and the score.
+    /// Lists words of the prose with a plainer replacement, and the score
     Prose(prose::Args),
-    /// Builds the documentation with warnings denied, runs its code, follows its links.
+    /// Builds the documentation with warnings as errors, runs its code, checks its links
     Docs,
-    /// A long run, for nights and releases.
+    /// Runs a long test, for nights and releases
     Campaign(campaign::Args),
-    /// The suites that every backend of a port passes.
+    /// Runs the conformance suites of all backends
     Conformance,
-    /// A real Kubernetes for tests: brings it up, shows it, breaks parts of it, takes it down.
+    /// Manages Kubernetes clusters for tests: start, show, break, stop
     Cluster(cluster::Args),
-    /// Writes the definitions of our Kubernetes kinds, deploy/crds, from their types.
+    /// Writes the CustomResourceDefinitions in deploy/crds from the Rust types
     Crds,
 }
 
@@ -117,7 +116,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn every_command_can_be_given() {
+    fn every_command_is_parsed() {
         Cli::command().debug_assert();
     }
 }

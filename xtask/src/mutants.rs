@@ -1,8 +1,9 @@
-//! `cargo xtask campaign mutants`: does a test notice when a decision is changed?
+//! `cargo xtask campaign mutants`: mutation tests of the decisions.
 //!
-//! `cargo-mutants` changes the pure decisions (`.cargo/mutants.toml` says which files), one change at a time, and runs
-//! the tests that judge them. It works on a copy of the workspace below `target`, so that a run that is killed leaves
-//! no change in the checkout. What survives and is not in the list of accepted survivors fails the campaign.
+//! `cargo-mutants` changes the pure decision functions (selected in `.cargo/mutants.toml`), one change at a
+//! time, and runs their tests. It works on a copy of the workspace below `target`, so that an interrupted run
+//! leaves no change in the checkout. A surviving mutant that is not in the list of accepted ones fails the
+//! campaign.
 
 mod accepted;
 mod mutant;
@@ -19,25 +20,25 @@ use crate::process::Process;
 use crate::workspace::{Workspace, read};
 
 use accepted::Accepted;
-use mutant::{Fate, Mutant, Tried};
+use mutant::{Mutant, Outcome, Trial};
 
-/// The version whose names for mutants the list of accepted survivors is written in.
+/// Version of cargo-mutants that determines the names in the list of accepted mutants.
 const VERSION: &str = "27.1.0";
-/// Survivors that no test can tell from the code, or that none shall.
+/// Mutants that no test can or should detect.
 const ACCEPTED: &str = "xtask/mutants.accepted";
-/// What one build may take; the first is a cold one.
+/// Time limit of a build, in seconds. The first build is a cold one.
 const BUILD_SECONDS: u64 = 900;
-/// What the tests of one mutant may take: many times what they take without one.
+/// Time limit of the tests of a mutant, in seconds: many times their normal duration.
 const TEST_SECONDS: u64 = 120;
-/// What one mutant is expected to take at most, build and tests; a run that takes longer as a whole is ended.
+/// Expected maximum time per mutant for build and tests, in seconds. A run that exceeds the total is stopped.
 const SECONDS_FOR_ONE: u64 = 180;
 
-/// A crate and the tests that judge its decisions: those that find most in the seconds they take.
+/// A crate and the tests of its decisions: those that find most mutants per second.
 struct Subject {
     package: &'static str,
-    /// The test binaries.
+    /// Test binaries.
     targets: &'static [&'static str],
-    /// Which of their tests.
+    /// Filters of the tests.
     tests: &'static [&'static str],
 }
 
@@ -45,8 +46,8 @@ const SUBJECTS: [Subject; 2] = [
     Subject {
         package: "akash-provider-core",
         targets: &["--lib", "--test", "integration"],
-        // Three seconds instead of thirty: programs and clocks, which decide nothing, and what counts the work of the
-        // largest inputs.
+        // Three seconds instead of thirty: skips tests of programs and clocks, which make no decisions, and
+        // of the work for the largest inputs.
         tests: &[
             "--skip=flow::",
             "--skip=parity::",
@@ -67,20 +68,21 @@ const SUBJECTS: [Subject; 2] = [
     },
 ];
 
-/// How many mutants.
+/// Number of mutants.
 #[derive(Debug, Arguments)]
-// Its fields stand among those of the campaign, whose group has the same name.
+// The fields are flattened into those of the campaign, which has a group of the same name.
 #[group(id = "mutants")]
 pub(crate) struct Args {
-    /// Mutants: how many are tried, evenly from all files. The seed says which; the next seed tries others.
+    /// Mutants: number of tried mutants, evenly from all files. The seed selects them; the next seed tries
+    /// others
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
-    /// Mutants: every one is tried. Takes a night.
+    /// Mutants: try all of them, which takes a night
     #[arg(long, conflicts_with = "count")]
     all: bool,
 }
 
-/// Tries the mutants, holds the survivors against the list and prints the figures.
+/// Tries the mutants, compares survivors with the list and prints the figures.
 pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
     let begun = Instant::now();
     let accepted = Accepted::parse(&read(&workspace.root.join(ACCEPTED))?)?;
@@ -90,7 +92,7 @@ pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
         .map(|subject| Ok((subject, tool.list(subject)?)))
         .collect::<Result<Vec<_>>>()?;
     let known: Vec<&Mutant> = lists.iter().flat_map(|(_, list)| list).collect();
-    // Asked before anything is tried: it costs nothing, and the rest costs an hour.
+    // Checked first, because this check is cheap and the campaign takes an hour.
     accepted.expect_known(&known)?;
     let shards = if args.all {
         1
@@ -106,21 +108,21 @@ pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
         tried.extend(tool.run(subject, list, &shard)?);
     }
     let findings = accepted.findings(&tried);
-    for figure in outcome(&tried, &accepted, begun.elapsed()) {
+    for figure in summary(&tried, &accepted, begun.elapsed()) {
         println!("{}", figures::json(&figure)?);
     }
     Error::from_findings(
-        &format!("mutants; write a test, or say in {ACCEPTED} why none can tell"),
+        &format!("surviving mutants; write a test, or add the reason to {ACCEPTED}"),
         &findings,
     )
 }
 
-/// How many parts of `total` mutants have about `count` each.
+/// Number of shards of `total` mutants with about `count` each.
 fn shards(total: usize, count: u64) -> u64 {
     u64::try_from(total).unwrap_or(u64::MAX).div_ceil(count).max(1)
 }
 
-/// One part of the mutants of a crate: every `of`-th, from the one at `index`.
+/// One shard of the mutants of a crate: every `of`-th mutant, from `index`.
 struct Shard {
     index: u64,
     of: u64,
@@ -133,7 +135,7 @@ impl Shard {
     }
 }
 
-/// The program, and the copy of the workspace that it works on.
+/// The program, and its copy of the workspace.
 struct Tool {
     program: PathBuf,
     tree: PathBuf,
@@ -141,7 +143,7 @@ struct Tool {
 }
 
 impl Tool {
-    /// Installs the program below `target` where it is not there, and brings the copy up to date.
+    /// Installs the program below `target` if missing, and updates the copy.
     fn installed(workspace: &Workspace) -> Result<Self> {
         let program = workspace.tool("cargo-mutants", VERSION)?;
         let scratch = workspace.scratch("mutants")?;
@@ -158,7 +160,7 @@ impl Tool {
         Process::new(&self.program, &self.tree)
             .args(["mutants", "--package", subject.package])
             .env("CARGO_TARGET_DIR", self.scratch.join("target"))
-            // Building is most of the time, and nobody debugs a mutant.
+            // Builds take most of the time, and debug information is not needed.
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
     }
 
@@ -168,28 +170,28 @@ impl Tool {
         if list.is_empty() {
             let package = subject.package;
             return Err(Error::new(format!(
-                "{package}: .cargo/mutants.toml names no file of it"
+                "{package}: .cargo/mutants.toml selects no file of the crate"
             )));
         }
         Ok(list)
     }
 
-    fn run(&self, subject: &Subject, list: &[Mutant], shard: &Shard) -> Result<Vec<Tried>> {
+    fn run(&self, subject: &Subject, list: &[Mutant], shard: &Shard) -> Result<Vec<Trial>> {
         let wanted = shard.of(list);
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
         let output = self.scratch.join(subject.package);
         let told = output.join("mutants.out").join("outcomes.json");
-        // What an earlier run left must not be taken for this one's.
-        forget(&told)?;
+        // Delete results of an earlier run.
+        delete_outcomes(&told)?;
         let limit = u64::try_from(wanted.len())
             .unwrap_or(u64::MAX)
             .saturating_mul(SECONDS_FOR_ONE)
             .saturating_add(BUILD_SECONDS);
         let ended = self
             .process(subject)
-            // In place is one at a time: a second copy would cost a second cold build.
+            // In place means one at a time. A second copy would need a second cold build.
             .args(["--in-place", "--all-features", "--colors=never"])
             .args([
                 "--sharding=round-robin".to_owned(),
@@ -203,7 +205,7 @@ impl Tool {
             .args([Path::new("--output"), &output])
             .limit(Duration::from_secs(limit))
             .follow();
-        // It ends with a failure when something survives, too: what it has written says how it went.
+        // The exit code also signals survivors. The written outcomes decide.
         let outcomes = match (read(&told), ended) {
             (Ok(text), _) if !text.is_empty() => mutant::outcomes(&text)?,
             (_, Err(error)) | (Err(error), Ok(_)) => return Err(error),
@@ -213,7 +215,7 @@ impl Tool {
     }
 }
 
-fn forget(file: &Path) -> Result<()> {
+fn delete_outcomes(file: &Path) -> Result<()> {
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(Error::new(format!("{}: {error}", file.display())))
@@ -222,23 +224,29 @@ fn forget(file: &Path) -> Result<()> {
     }
 }
 
-fn outcome(tried: &[Tried], accepted: &Accepted, took: Duration) -> [Figure; 6] {
-    let count = |wanted: &dyn Fn(&Tried) -> bool| {
+fn summary(tried: &[Trial], accepted: &Accepted, took: Duration) -> [Figure; 6] {
+    let count = |wanted: &dyn Fn(&Trial) -> bool| {
         let found = tried.iter().filter(|tried| wanted(tried)).count();
         u32::try_from(found).unwrap_or(u32::MAX).into()
     };
     let mutants = |name: &str, value| Figure::new(name, value, "mutants");
-    let survived = |tried: &Tried| tried.fate == Fate::Survived;
+    let survived = |tried: &Trial| tried.outcome == Outcome::Survived;
     [
-        // What does not compile says nothing about the tests.
-        mutants("mutants_tested", count(&|tried| tried.fate != Fate::Unviable)),
-        mutants("mutants_caught", count(&|tried| tried.fate == Fate::Caught)),
+        // Mutants that do not compile do not test the tests.
+        mutants(
+            "mutants_tested",
+            count(&|tried| tried.outcome != Outcome::Unviable),
+        ),
+        mutants("mutants_caught", count(&|tried| tried.outcome == Outcome::Caught)),
         mutants("mutants_survived", count(&survived)),
         mutants(
             "mutants_accepted",
             count(&|tried| survived(tried) && accepted.has(&tried.name)),
         ),
-        mutants("mutants_timed_out", count(&|tried| tried.fate == Fate::TimedOut)),
+        mutants(
+            "mutants_timed_out",
+            count(&|tried| tried.outcome == Outcome::TimedOut),
+        ),
         Figure::new("mutants_seconds", took.as_secs_f64().round(), "s"),
     ]
 }
@@ -248,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mutant_is_in_one_part_and_parts_are_as_large_as_asked_for() {
+    fn every_mutant_is_in_one_shard_of_requested_size() {
         assert_eq!(shards(2000, 200), 10);
         assert_eq!(shards(2001, 200), 11);
         assert_eq!(shards(3, 200), 1);
@@ -268,25 +276,25 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_count_what_compiled() {
+    fn figures_count_compiled_mutants() {
         let tried = [
-            ("a", Fate::Caught),
-            ("b", Fate::Survived),
-            ("c", Fate::Survived),
-            ("d", Fate::TimedOut),
-            ("e", Fate::Unviable),
+            ("a", Outcome::Caught),
+            ("b", Outcome::Survived),
+            ("c", Outcome::Survived),
+            ("d", Outcome::TimedOut),
+            ("e", Outcome::Unviable),
         ]
-        .map(|(name, fate)| Tried {
+        .map(|(name, outcome)| Trial {
             name: name.to_owned(),
-            fate,
+            outcome,
         });
         let accepted = Accepted::parse("b # no difference\n").unwrap();
-        let values = outcome(&tried, &accepted, Duration::from_secs(3)).map(|figure| figure.value);
+        let values = summary(&tried, &accepted, Duration::from_secs(3)).map(|figure| figure.value);
         assert_eq!(values, [4.0, 1.0, 2.0, 1.0, 1.0, 3.0]);
     }
 
     #[test]
-    fn the_list_of_this_repository_is_well_formed() {
+    fn list_of_this_repository_is_valid() {
         let workspace = Workspace::load().unwrap();
         Accepted::parse(&read(&workspace.root.join(ACCEPTED)).unwrap()).unwrap();
     }

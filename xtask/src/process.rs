@@ -1,4 +1,4 @@
-//! Running other programs: echoed, limited in time, and read line by line where their output matters.
+//! Execution of other programs: printed, limited in time, and read line by line if needed.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Lines that may wait between the reader and the command; a full buffer only slows the program that writes.
+/// Maximum number of buffered lines. A full buffer only slows the program.
 const LINES_IN_FLIGHT: usize = 1024;
 
-/// A program about to run at the root of the workspace.
+/// A program to run at the root of the workspace.
 pub(crate) struct Process {
     command: Command,
     shown: String,
@@ -22,7 +22,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// A program with the given working directory.
+    /// Creates a program with this working directory.
     pub(crate) fn new(program: impl AsRef<OsStr>, dir: &Path) -> Self {
         let program = program.as_ref();
         let mut command = Command::new(program);
@@ -32,7 +32,7 @@ impl Process {
             .unwrap_or(program)
             .to_string_lossy()
             .into_owned();
-        // An hour is longer than any stage may take and still ends a build machine's wait.
+        // One hour is longer than any stage and still ends the wait of a CI machine.
         Self {
             command,
             shown,
@@ -41,7 +41,7 @@ impl Process {
         }
     }
 
-    /// The cargo that runs this program; no network beyond the registry, no change of Cargo.lock.
+    /// Creates a call of cargo with `--locked`.
     pub(crate) fn cargo(dir: &Path, args: &[&str]) -> Self {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         Self::new(cargo, dir).args(args)
@@ -62,38 +62,38 @@ impl Process {
         self
     }
 
-    /// The program is killed when it runs longer than this.
+    /// Sets the time after which the program is killed.
     pub(crate) fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The command line itself is not worth a line.
+    /// Does not print the command line.
     pub(crate) fn quiet(mut self) -> Self {
         self.quiet = true;
         self
     }
 
-    /// Its complaints are not shown either: whether it ends well is all that is asked.
+    /// Does not print the stderr of the program either.
     pub(crate) fn silent(mut self) -> Self {
         self.command.stderr(Stdio::null());
         self
     }
 
-    /// Runs it; everything it prints is shown.
+    /// Runs the program with its output shown.
     pub(crate) fn run(mut self) -> Result<()> {
         let mut child = self.spawn()?;
         let deadline = Instant::now() + self.limit;
         self.finish(&mut child, deadline)
     }
 
-    /// Runs it and returns the lines of its standard output, which are shown only when it fails.
+    /// Runs the program and returns the lines of its stdout, which are printed only on failure.
     pub(crate) fn lines(self) -> Result<Vec<String>> {
         self.sift(|_| {})
     }
 
-    /// Like [`Self::lines`], and hands every line to `seen` as it comes. When the program fails, everything it
-    /// said is printed after all, so that a build log holds the whole story.
+    /// Same as [`Self::lines`], and passes every line to `seen` at once. On failure the complete output is
+    /// printed.
     pub(crate) fn sift(self, seen: impl FnMut(&str)) -> Result<Vec<String>> {
         let (lines, outcome) = self.collect(seen)?;
         if outcome.is_err() {
@@ -104,20 +104,20 @@ impl Process {
         outcome.map(|()| lines)
     }
 
-    /// Runs it, shows every line of its standard output as it comes, on standard error, and returns them all.
+    /// Runs the program, prints every line of its stdout to stderr at once, and returns all lines.
     pub(crate) fn follow(self) -> Result<Vec<String>> {
         let (lines, outcome) = self.collect(|line| eprintln!("{line}"))?;
         outcome.map(|()| lines)
     }
 
-    /// Runs it and returns what it wrote to its standard output, however it ended.
+    /// Runs the program and returns its stdout and its result.
     pub(crate) fn collect(mut self, mut seen: impl FnMut(&str)) -> Result<(Vec<String>, Result<()>)> {
         self.command.stdout(Stdio::piped());
         let mut child = self.spawn()?;
         let incoming = reader(&mut child)?;
         let deadline = Instant::now() + self.limit;
         let mut lines = Vec::new();
-        // Ends when the program has closed its output, or at the deadline.
+        // Ends when the program closes its output, or at the deadline.
         while let Ok(line) = incoming.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             seen(&line);
             lines.push(line);
@@ -127,12 +127,12 @@ impl Process {
 
     fn spawn(&mut self) -> Result<Child> {
         if !self.quiet {
-            // On standard error, beside cargo's own progress: standard output belongs to results.
+            // On stderr like cargo's progress, because stdout is for results.
             eprintln!("$ {}", self.shown);
         }
         self.command
             .spawn()
-            .map_err(|error| Error::new(format!("`{}` does not start: {error}", self.shown)))
+            .map_err(|error| Error::new(format!("`{}` cannot start: {error}", self.shown)))
     }
 
     fn finish(&self, child: &mut Child, deadline: Instant) -> Result<()> {
@@ -149,10 +149,10 @@ impl Process {
     }
 }
 
-/// Reads on a thread of its own, so that a silent program cannot outwait its limit.
+/// Reads on a separate thread, so that a silent program cannot exceed its limit.
 fn reader(child: &mut Child) -> Result<Receiver<String>> {
     let Some(stdout) = child.stdout.take() else {
-        return Err(Error::new("the program's output is not readable"));
+        return Err(Error::new("cannot read the output of the program"));
     };
     let (sender, receiver) = sync_channel(LINES_IN_FLIGHT);
     thread::spawn(move || {
@@ -170,7 +170,7 @@ fn reader(child: &mut Child) -> Result<Receiver<String>> {
 }
 
 fn wait(child: &mut Child, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
-    // Short enough not to be felt in the time table.
+    // Short enough to be invisible in the time table.
     let pause = Duration::from_millis(10);
     loop {
         if let Some(status) = child.try_wait()? {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_is_seen_as_it_comes() {
+    fn every_line_is_passed_at_once() {
         let mut seen = Vec::new();
         sh("echo one; echo two")
             .sift(|line| seen.push(line.to_owned()))
@@ -208,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_program_is_an_error_that_names_it() {
+    fn failed_program_is_an_error_with_its_name() {
         let error = sh("exit 3").lines().unwrap_err().to_string();
         assert!(error.contains("sh -c exit 3") && error.contains('3'), "{error}");
     }
 
     #[test]
-    fn a_program_over_its_limit_is_ended() {
+    fn program_is_killed_at_its_time_limit() {
         let begun = Instant::now();
         let error = sh("exec sleep 30")
             .limit(Duration::from_millis(50))
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_does_not_exist_is_an_error() {
+    fn missing_program_is_an_error() {
         assert!(
             Process::new("no-such-program-anywhere", Path::new("/"))
                 .run()

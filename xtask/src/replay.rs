@@ -1,4 +1,4 @@
-//! `cargo xtask replay FILE`: a failed history once more, from the event log it left under `target/sim`.
+//! `cargo xtask replay FILE`: repeats a failed history from its event log below `target/sim`.
 
 use std::path::PathBuf;
 
@@ -8,20 +8,20 @@ use crate::error::{Error, Result};
 use crate::sim;
 use crate::workspace::Workspace;
 
-/// Which history.
+/// Arguments of `cargo xtask replay`.
 #[derive(Debug, Arguments)]
 pub(crate) struct Args {
-    /// The event log.
+    /// Event log
     file: PathBuf,
 }
 
-/// Runs it; the simulation prints what it does.
+/// Runs the simulation, which prints its events.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
-    // The simulation runs in the core's folder, so a relative path would mean another file there.
+    // The simulation runs in the folder of the core, so a relative path would name another file.
     let file = args
         .file
         .canonicalize()
-        .map_err(|error| Error::new(format!("event log {}: {error}", args.file.display())))?;
+        .map_err(|error| Error::new(format!("cannot read event log {}: {error}", args.file.display())))?;
     sim::simulation(workspace, sim::Form::Released)
         .env("SIM_REPLAY", file)
         .run()

@@ -1,22 +1,22 @@
-//! The stages of a long command: what each cost, what it had to say, whether it held.
+//! Stages of a long command: duration, notes and result.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Seconds that everything which compiles may take on two cores, from a fresh clone: 15 minutes for our own crates,
-/// and 7 for the programs of Kubernetes, which are built once.
+/// Time limit of all builds on two cores, from a fresh clone: 15 minutes for the workspace, and 7 for the
+/// Kubernetes programs, which are built once.
 const BUILD_BUDGET: Duration = Duration::from_mins(22);
-/// Seconds that everything which runs may take on two cores, but for the tiers: 6 minutes for the library, and 4 for
-/// faults on the wire, fuzzing, and clients of others.
+/// Time limit of all tests on two cores, except the tiers: 6 minutes for the library, and 4 for network
+/// faults, fuzzing and third-party clients.
 const RUN_BUDGET: Duration = Duration::from_mins(10);
-/// Seconds that the tests against a real API server may take.
+/// Time limit of the tests with a real API server.
 const API_BUDGET: Duration = Duration::from_mins(5);
-/// Seconds that the tests against a real node may take.
+/// Time limit of the tests with a real node.
 const NODE_BUDGET: Duration = Duration::from_mins(6);
 
-/// What a stage's time is spent on, and so which budget it counts against.
+/// Kind of a stage, which selects its time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Build,
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Node,
 }
 
-/// Lines a stage wants to be read at the end too: what was skipped, what deserves a look.
+/// Lines that are repeated at the end: skipped tests, and remarks.
 pub(crate) type Notes = Vec<String>;
 
 #[derive(Debug)]
@@ -36,14 +36,14 @@ struct Stage {
     outcome: Result<Notes>,
 }
 
-/// The stages of one command, in order.
+/// Stages of one command, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     stages: Vec<Stage>,
 }
 
 impl Report {
-    /// Runs a stage and keeps its outcome; a failure does not stop the stages after it. True when it held.
+    /// Runs a stage and stores its result. A failure does not stop later stages. Returns `true` on success.
     pub(crate) fn stage(
         &mut self,
         kind: Kind,
@@ -66,7 +66,7 @@ impl Report {
         held
     }
 
-    /// Prints the table and says whether every stage held.
+    /// Prints the table. Fails if a stage failed.
     pub(crate) fn finish(self) -> Result<()> {
         print!("{}", self.table());
         let failed: Vec<&str> = self
@@ -95,8 +95,8 @@ impl Report {
             );
         }
         for (kind, what, budget) in [
-            (Kind::Build, "all that compiles", BUILD_BUDGET),
-            (Kind::Run, "all that runs", RUN_BUDGET),
+            (Kind::Build, "all builds", BUILD_BUDGET),
+            (Kind::Run, "all tests", RUN_BUDGET),
             (Kind::Api, "all on an API server", API_BUDGET),
             (Kind::Node, "all on a node", NODE_BUDGET),
         ] {
@@ -138,7 +138,7 @@ impl Report {
     }
 }
 
-/// Equal lines as one, with how often it was said, in the order of their first time.
+/// Merges equal lines, with their count, in the order of their first occurrence.
 fn counted(lines: &[String]) -> Vec<(&str, usize)> {
     let mut counted: Vec<(&str, usize)> = Vec::new();
     for line in lines {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_counts_against_its_own_budget() {
+    fn each_kind_has_its_own_time_limit() {
         let report = Report {
             stages: vec![
                 stage("clippy", Kind::Build, 1321, Ok(vec![])),
@@ -172,25 +172,20 @@ mod tests {
                     "tests",
                     Kind::Run,
                     600,
-                    Ok(["a word to the reader", "another", "a word to the reader"]
-                        .map(str::to_owned)
-                        .to_vec()),
+                    Ok(["a note", "another", "a note"].map(str::to_owned).to_vec()),
                 ),
             ],
         };
         let table = report.table();
         assert!(table.contains("1321.0  OVER its budget of 1320 s"), "{table}");
         assert!(table.contains("600.0  within its budget of 600 s"), "{table}");
-        assert!(
-            table.contains("tests: 2 × a word to the reader\ntests: another\n"),
-            "{table}"
-        );
+        assert!(table.contains("tests: 2 × a note\ntests: another\n"), "{table}");
         assert!(!table.contains("all on a node"), "{table}");
         assert_eq!(report.finish(), Ok(()));
     }
 
     #[test]
-    fn a_failed_stage_fails_the_command_and_the_later_ones_still_run() {
+    fn failed_stage_fails_the_command_and_later_stages_run() {
         let mut report = Report::default();
         assert!(!report.stage(Kind::Run, "first", || Err(Error::new("no"))));
         assert!(report.stage(Kind::Run, "second", || Ok(vec![])));

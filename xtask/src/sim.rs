@@ -1,10 +1,10 @@
-//! `cargo xtask sim`: whole histories of a provider, each from a seed, in release; `cargo xtask test` runs a few of them
-//! in a form that is built sooner.
+//! `cargo xtask sim`: simulates complete histories of a provider from seeds, in a release build. `cargo xtask
+//! test` runs some of them in a build that compiles faster.
 //!
-//! The simulation is the test binary `simulation` of the core. It is told what to do by environment
-//! variables: `SIM_SEED` (the first), `SIM_SEEDS` (how many from there), `SIM_THREADS`, `SIM_LOG_DIR`
-//! (where the event log of a failure goes) or `SIM_REPLAY` (an event log to run again). It prints
-//! figures, among them `sim_histories`: how many it ran.
+//! The simulation is the test binary `simulation` of the core. Environment variables control it: `SIM_SEED`
+//! (first seed), `SIM_SEEDS` (number of seeds), `SIM_THREADS`, `SIM_LOG_DIR` (folder for event logs of
+//! failures) or `SIM_REPLAY` (event log to repeat). It prints figures, among them `sim_histories`, the number
+//! of executed histories.
 
 use clap::Args as Arguments;
 
@@ -13,29 +13,29 @@ use crate::figures::{self, Figure};
 use crate::process::Process;
 use crate::workspace::Workspace;
 
-/// Which histories.
+/// Seeds to simulate.
 #[derive(Debug, Arguments)]
 pub(crate) struct Args {
-    /// How many seeds.
+    /// Number of seeds
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seeds: u64,
-    /// The first of them.
+    /// First seed
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
 }
 
-/// How the core is compiled for its histories and its exploration.
+/// Build profile of the core for its histories and its exploration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
-    /// As it is shipped and measured: for many histories.
+    /// Release build, for many histories.
     Released,
-    /// Optimised a little, on the dependencies that all tests were built with, and with checks of overflow: for few
-    /// histories, which take less time than a build in release.
+    /// Slightly optimized, with the dependencies of all tests, and with overflow checks: for few histories,
+    /// which take less time than a release build.
     Quick,
 }
 
 impl Form {
-    /// The command that builds and runs tests of the core.
+    /// Command that builds and runs tests of the core.
     pub(crate) const fn command(self) -> &'static [&'static str] {
         match self {
             Self::Released => &[
@@ -67,13 +67,13 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
 /// Runs the seeds and returns the figures.
 ///
 /// # Errors
-/// When a history breaks a rule, and when fewer histories ran than were asked for.
+/// Fails if a history violates a rule, or if fewer histories ran than requested.
 pub(crate) fn seeds(workspace: &Workspace, form: Form, args: &Args) -> Result<Vec<Figure>> {
     let logs = workspace.scratch("sim")?;
     let lines = simulation(workspace, form)
         .env("SIM_SEED", args.seed.to_string())
         .env("SIM_SEEDS", args.seeds.to_string())
-        // Two: what the smallest machine we promise times for has.
+        // Two threads: the cores of the smallest machine with documented times.
         .env("SIM_THREADS", "2")
         .env("SIM_LOG_DIR", logs)
         .follow()?;
@@ -82,21 +82,21 @@ pub(crate) fn seeds(workspace: &Workspace, form: Form, args: &Args) -> Result<Ve
     Ok(figures)
 }
 
-/// The simulation, ready to be told what to run.
+/// Returns the simulation program.
 pub(crate) fn simulation(workspace: &Workspace, form: Form) -> Process {
     workspace
         .cargo(form.command())
         .args(["--test", "simulation", "--", "--nocapture"])
 }
 
-/// Runs a thousand histories that are written down and done again from what was written.
+/// Records a thousand histories and replays them.
 ///
 /// # Errors
-/// When one of them is not done again as it was, and when fewer ran.
+/// Fails if a replay differs, or if fewer histories ran.
 pub(crate) fn tapes(workspace: &Workspace, seed: u64) -> Result<()> {
     const TAPES: u64 = 1_000;
     let lines = simulation(workspace, Form::Released)
-        .args(["what_was_recorded_of_a_history_gives_the_same_effects"])
+        .args(["recorded_history_replays_to_same_effects"])
         .env("SIM_SEED", seed.to_string())
         .env("SIM_TAPES", TAPES.to_string())
         .env("SIM_THREADS", "2")
@@ -106,7 +106,7 @@ pub(crate) fn tapes(workspace: &Workspace, seed: u64) -> Result<()> {
     expect_histories(&figures, "sim_taped_histories", TAPES)
 }
 
-/// Builds the exploration and the simulation without running them.
+/// Builds the exploration and the simulation.
 pub(crate) fn build(workspace: &Workspace, form: Form) -> Result<()> {
     workspace
         .cargo(form.command())
@@ -119,13 +119,13 @@ fn expect_histories(figures: &[Figure], name: &str, wanted: u64) -> Result<()> {
         .iter()
         .find(|figure| figure.name == name)
         .map(|figure| figure.value);
-    #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 seeds")]
+    #[expect(clippy::cast_precision_loss, reason = "the number of seeds is below 2^53")]
     let enough = ran.is_some_and(|ran| ran >= wanted as f64);
     if enough {
         return Ok(());
     }
     Err(Error::new(format!(
-        "simulation: {wanted} histories were asked for, {} ran",
+        "simulation: {wanted} histories requested, {} ran",
         ran.unwrap_or(0.0)
     )))
 }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_simulation_that_ran_too_little_is_a_failure() {
+    fn incomplete_simulation_is_a_failure() {
         let ran = |value| [Figure::new("sim_histories", value, "histories")];
         assert_eq!(expect_histories(&ran(20.0), "sim_histories", 20), Ok(()));
         assert!(expect_histories(&ran(19.0), "sim_histories", 20).is_err());

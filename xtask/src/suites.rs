@@ -1,4 +1,4 @@
-//! Test programs side by side. Many of them wait most of their time, and cargo runs one after the other.
+//! Runs test programs in parallel. Many of them wait most of the time, and cargo runs them in sequence.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -14,54 +14,54 @@ use crate::report::Notes;
 use crate::tally::Counter;
 use crate::workspace::Workspace;
 
-/// How many go at once.
+/// Degree of parallelism.
 #[derive(Debug, Clone, Copy)]
-struct Together {
+struct Parallelism {
     programs: usize,
-    /// Tests of each program: more than there are cores, since those that take long wait for something.
+    /// Number of test threads per program: more than cores, because slow tests mostly wait.
     threads: &'static str,
 }
 
-/// Tests that need nothing but this machine.
-const ALONE: Together = Together {
+/// Tests that need only this machine.
+const ALONE: Parallelism = Parallelism {
     programs: 2,
     threads: "4",
 };
-/// Tests on a cluster wait for it, and those that want one to themselves for each other: a thread that only waits for
-/// its turn must not be one that others lack.
-const ON_A_CLUSTER: Together = Together {
+/// Tests on a cluster wait for the cluster, and exclusive tests wait for each other, so more threads are
+/// needed.
+const ON_A_CLUSTER: Parallelism = Parallelism {
     programs: 3,
     threads: "8",
 };
 
-/// A test program, ready to run.
+/// A test program.
 #[derive(Debug, PartialEq, Eq)]
 struct Suite {
     program: PathBuf,
-    /// The folder of its package, where cargo would run it.
+    /// Folder of its package, the working directory under cargo.
     folder: PathBuf,
 }
 
-/// Builds what `cargo test` with these arguments would run, and runs it.
+/// Builds and runs the tests of `cargo test` with these arguments.
 ///
 /// # Errors
-/// When a test fails, when not one ran, and when none of a port's suite did.
+/// Fails if a test fails, if no test ran, or if no conformance test ran.
 pub(crate) fn run(workspace: &Workspace, what: &str, cargo: &[&str]) -> Result<Notes> {
     let (counter, failed) = ran(workspace, cargo, ALONE, &[])?;
     let conformance = counter.conformance();
     let notes = counter.finish(what)?;
     println!("conformance: {conformance} passed");
-    Error::from_findings("test programs that failed", &failed)?;
+    Error::from_findings("failed test programs", &failed)?;
     if conformance == 0 {
-        return Err(Error::new("no test of a port's suite ran"));
+        return Err(Error::new("no conformance test ran"));
     }
     Ok(notes)
 }
 
-/// The same with a variable of the environment, for tests among which a port's suite need not be.
+/// Same as [`run`], with an environment variable, and without required conformance tests.
 ///
 /// # Errors
-/// When a test fails, and when not one ran.
+/// Fails if a test fails, or if no test ran.
 pub(crate) fn run_with(
     workspace: &Workspace,
     what: &str,
@@ -70,14 +70,14 @@ pub(crate) fn run_with(
 ) -> Result<Notes> {
     let (counter, failed) = ran(workspace, cargo, ON_A_CLUSTER, &[variable])?;
     let notes = counter.finish(what)?;
-    Error::from_findings("test programs that failed", &failed)?;
+    Error::from_findings("failed test programs", &failed)?;
     Ok(notes)
 }
 
 fn ran(
     workspace: &Workspace,
     cargo: &[&str],
-    together: Together,
+    together: Parallelism,
     environment: &[(&str, &OsStr)],
 ) -> Result<(Counter, Vec<String>)> {
     let build = [cargo, &["--no-run", "--message-format=json-render-diagnostics"]].concat();
@@ -85,17 +85,17 @@ fn ran(
     for line in workspace.cargo(&build).quiet().lines()? {
         suites.extend(read(&line));
     }
-    // What is large needs most time, and what is begun last should be short.
+    // Large programs take the longest, and the last one to start should be short.
     suites.sort_by_key(|suite| std::fs::metadata(&suite.program).map_or(0, |file| file.len()));
     let mut counter = Counter::default();
     let failed = side_by_side(suites, together, environment, &mut counter);
     Ok((counter, failed))
 }
 
-/// Runs all of them, the last first; returns those that failed, whose whole output is shown.
+/// Runs all programs, the last one first. Returns the failed ones, with their output printed.
 fn side_by_side(
     suites: Vec<Suite>,
-    together: Together,
+    together: Parallelism,
     environment: &[(&str, &OsStr)],
     counter: &mut Counter,
 ) -> Vec<String> {
@@ -132,7 +132,7 @@ fn side_by_side(
     })
 }
 
-/// The test program that a message of cargo tells of.
+/// Reads the test program from a message of cargo.
 fn read(line: &str) -> Option<Suite> {
     let message: Value = serde_json::from_str(line).ok()?;
     if !message["profile"]["test"].as_bool()? {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn test_programs_are_found_among_the_messages() {
+    fn test_programs_are_found_in_messages_of_cargo() {
         let line = r#"{"reason":"compiler-artifact","manifest_path":"/w/core/Cargo.toml","profile":{"test":true},"executable":"/w/target/engine-1"}"#;
         let suite = Suite {
             program: "/w/target/engine-1".into(),
@@ -175,9 +175,9 @@ mod tests {
     }
 
     #[test]
-    fn all_are_counted_and_those_that_fail_are_named() {
+    fn all_tests_are_counted_and_failed_programs_reported() {
         let good = "test \"$OF_THE_SUITE\" = given || exit 1; echo 'test a::conformance ... ok'; echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
-        // What it says is shown, and must not look like a result of the run that this test is part of.
+        // The output is printed and must not look like a test result of this test run.
         let bad = "echo broken; exit 101";
         let suites = vec![shell(good, "good"), shell(bad, "bad"), shell(good, "again")];
         let programs: Vec<PathBuf> = suites.iter().map(|suite| suite.program.clone()).collect();

@@ -1,5 +1,5 @@
-//! `cargo xtask figures`: the shape of the code in numbers, one JSON object a line. Counted from the files that git
-//! knows, by simple rules that are written here, so that two commits can be compared.
+//! `cargo xtask figures`: statistics of the code, one JSON object per line. Counted from the files in git by
+//! simple rules, so that two commits are comparable.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ mod reach;
 mod types;
 mod units;
 
-/// Structs of which several files have methods, each with the folder it lives in.
+/// Structs with methods in several files, with their folders.
 const SHARED: [(&str, &str); 6] = [
     ("Engine", "akash-provider-core/src"),
     ("Leases", "akash-provider-core/src/engine"),
@@ -24,7 +24,7 @@ const SHARED: [(&str, &str); 6] = [
     ("KubeCluster", "akash-provider-k8s/src"),
 ];
 
-/// A doc comment of so few words says what the name says.
+/// Maximum length of a doc comment that only repeats the name, in words.
 const FILLER_WORDS: usize = 3;
 
 /// Prints all figures.
@@ -40,11 +40,12 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// No type is public that nobody outside of its crate can come by: it would bind us and serve nobody.
+/// Checks that every public type is reachable from outside of its crate, because an unreachable one only
+/// restricts changes.
 pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
     let surfaces = types::surfaces(&files);
-    let told = |name| format!("{name} is public, and nobody outside of its crate can come by it");
+    let told = |name| format!("{name} is public, but not reachable from outside of its crate");
     let findings: Vec<String> = surfaces
         .iter()
         .flat_map(types::Surface::unreached)
@@ -59,7 +60,7 @@ pub(crate) fn migrating(workspace: &Workspace) -> Result<()> {
     Error::from_findings("migration tables", &migrating::findings(&files))
 }
 
-/// A file's path below the workspace, and its text.
+/// Path of a file below the workspace, and its text.
 type Source = (String, String);
 
 fn sources(root: &Path) -> Result<Vec<Source>> {
@@ -114,7 +115,7 @@ fn survey(files: &[Source], surfaces: &[types::Surface<'_>]) -> Vec<Figure> {
         figures.push(count(
             &format!("{prefix}_field_uses"),
             uses,
-            "pairs of a file and a field",
+            "pairs of file and field",
         ));
     }
     figures
@@ -176,7 +177,7 @@ fn is_inline_comment(line: &str) -> bool {
     line.starts_with("// ") || line == "//"
 }
 
-/// Words of each doc comment of an item.
+/// Number of words of each doc comment of an item.
 fn doc_lengths(text: &str) -> Vec<usize> {
     let mut lengths = Vec::new();
     let mut words = None;
@@ -211,7 +212,7 @@ fn fields_of(files: &[&Source], name: &str) -> Vec<String> {
     body.lines().filter_map(field).collect()
 }
 
-/// Pairs of a file and a field, where methods of the struct in that file name that field.
+/// Number of pairs of file and field for which methods of the struct in the file use the field.
 fn field_uses(files: &[&Source], name: &str, fields: &[String]) -> usize {
     let start = format!("impl {name} {{\n");
     let mut pairs = BTreeSet::new();
@@ -245,7 +246,7 @@ mod tests {
     const TEXT: &str = "/// Which.\npub struct One {\n    /// What it holds, in bytes.\n    pub(crate) size: u64,\n    name: String,\n}\n\nimpl One {\n    // It says why.\n    pub fn size(&self) -> u64 {\n        self.size + self\n            .name.len() + self.size()\n    }\n}\n";
 
     #[test]
-    fn fields_and_who_names_them_are_counted() {
+    fn fields_and_their_uses_are_counted() {
         let files = [("a/src/one.rs".to_owned(), TEXT.to_owned())];
         let files: Vec<&Source> = files.iter().collect();
         let fields = fields_of(&files, "One");
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn docs_and_comments_are_told_apart() {
+    fn docs_and_comments_are_distinguished() {
         assert_eq!(doc_lengths(TEXT), [1, 5]);
         assert_eq!(TEXT.lines().filter(|l| is_inline_comment(l)).count(), 1);
         assert_eq!(TEXT.lines().filter(|l| is_public_item(l)).count(), 2);

@@ -1,10 +1,10 @@
-//! Running cargo's tests and counting them: a run that ran nothing is a failure, and a skip is told.
+//! Counts the results of cargo's tests. A run without tests fails, and skipped tests are reported.
 
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::report::Notes;
 
-/// What the test binaries of one run reported, added up.
+/// Sum of the results of the test binaries of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: u64,
@@ -12,7 +12,7 @@ struct Tally {
     ignored: u64,
 }
 
-/// Counts while the lines of a run come in.
+/// Counts the results in the lines of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     tally: Tally,
@@ -21,7 +21,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// One line of a test program; a skip is shown at once.
+    /// Processes a line of a test program. Prints a skipped test at once.
     pub(crate) fn see(&mut self, line: &str) {
         if let Some(found) = parse(line) {
             self.tally.add(&found);
@@ -33,10 +33,10 @@ impl Counter {
         }
     }
 
-    /// Shows what was counted.
+    /// Prints the counts.
     ///
     /// # Errors
-    /// When not one test ran: a filter that fits nothing proves nothing.
+    /// Fails if no test ran, because a filter without a match proves nothing.
     pub(crate) fn finish(self, what: &str) -> Result<Notes> {
         let Tally {
             passed,
@@ -50,16 +50,16 @@ impl Counter {
         Ok(self.notes)
     }
 
-    /// Tests of a port's suite that passed.
+    /// Number of passed conformance tests.
     pub(crate) const fn conformance(&self) -> u64 {
         self.conformance
     }
 }
 
-/// Runs a `cargo test` whose arguments end behind `--`; shows its results line by line.
+/// Runs `cargo test` with arguments that end after `--`, and prints its results.
 ///
 /// # Errors
-/// When a test fails, and when not one test ran.
+/// Fails if a test fails, or if no test ran.
 pub(crate) fn run(what: &str, tests: Process) -> Result<Notes> {
     let mut counter = Counter::default();
     tests.sift(|line| counter.see(line))?;
@@ -74,7 +74,7 @@ impl Tally {
     }
 }
 
-/// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+/// Parses `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
 fn parse(line: &str) -> Option<Tally> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let mut tally = Tally::default();
@@ -93,7 +93,7 @@ fn parse(line: &str) -> Option<Tally> {
     Some(tally)
 }
 
-/// `test cluster::conformance::suite ... ok`: that word in its name makes a test one of a port's suite.
+/// Recognizes `test cluster::conformance::suite ... ok` by its name.
 fn is_passed_conformance(line: &str) -> bool {
     let name = line
         .strip_prefix("test ")
@@ -101,9 +101,9 @@ fn is_passed_conformance(line: &str) -> bool {
     name.is_some_and(|name| name.contains("conformance"))
 }
 
-/// A line that says something was not tested, and why.
+/// Returns the reason of a skipped test.
 fn skip(line: &str) -> Option<String> {
-    // With captured output off, a test's own words follow its name on one line.
+    // Without captured output, the output of a test follows its name on the same line.
     if let Some(at) = line.find("skipped: ") {
         return Some(line[at..].to_owned());
     }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_line_is_counted() {
+    fn result_line_is_counted() {
         let line = "test result: FAILED. 12 passed; 2 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.01s";
         assert_eq!(
             parse(line),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_of_a_suite_is_known_by_its_name() {
+    fn conformance_test_is_recognized_by_its_name() {
         assert!(is_passed_conformance("test memory::conformance::suite ... ok"));
         assert!(!is_passed_conformance(
             "test memory::conformance::suite ... FAILED"
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn skips_are_found_wherever_they_stand_in_a_line() {
+    fn skips_are_found_anywhere_in_a_line() {
         assert_eq!(skip("skipped: no folder").as_deref(), Some("skipped: no folder"));
         assert_eq!(
             skip("test sdl::golden ... skipped: no folder").as_deref(),

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: the test command. Everything that must hold before a change is done, from a fresh
-//! clone with nothing but rustup and Go, within the time that its last table holds it against.
+//! `cargo xtask test`: the test command, with every check that a change must pass, from a fresh clone with
+//! only rustup and Go, within the time limits of its last table.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::report::{Kind, Notes, Report};
 use crate::workspace::{Package, Workspace};
 use crate::{docs, sim, suites, tally, tiers, verify};
 
-/// Histories of the small simulation.
+/// Histories of the short simulation.
 const SEEDS: sim::Args = sim::Args {
     seeds: 20_000,
     seed: 1,
 };
-/// The examples that are promised; each runs to its own assertion.
+/// Documented examples. Each ends with an assertion.
 const EXAMPLES: [&str; 8] = [
     "embedded",
     "fixed_price",
@@ -24,14 +24,14 @@ const EXAMPLES: [&str; 8] = [
     "own-gateway",
     "sans_io",
 ];
-/// The example that reads from a server: its own test gives it one.
+/// The example that reads from a server. Its own test provides the server.
 const SERVED: &str = "example-watch_bus";
-/// Longer than any example or `dev --once` may take; a hang ends here and not with the build machine.
+/// Time limit of an example or of `dev --once`.
 const LIMIT: Duration = Duration::from_mins(2);
-/// Our own SDL files, which the daemon plays to their end.
+/// SDL files of the repository, which the daemon runs to their end.
 const SDL: &str = "akash-provider-core/tests/data/sdl";
 
-/// Runs everything and prints the time table; any failure fails the command.
+/// Runs all stages and prints the time table. Fails if a stage fails.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut report = Report::default();
     verify::stages(workspace, &mut report);
@@ -39,7 +39,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         report.stage(Kind::Run, "tests", || tests(workspace));
         report.stage(Kind::Run, "examples", || examples(workspace));
         report.stage(Kind::Run, "dev --once", || dev_once(workspace));
-        // Each piece of documentation code is compiled as it is run.
+        // Each code block is compiled when it runs.
         report.stage(Kind::Build, "doctests", || docs::examples(workspace));
     }
     if report.stage(Kind::Build, "build of the simulation", || {
@@ -54,7 +54,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     report.finish()
 }
 
-/// Programs and tests in one build, so that the features of a dependency are settled once.
+/// Builds programs and tests together, so that the features of dependencies are unified once.
 fn build(workspace: &Workspace) -> Result<Notes> {
     let targets = ["--lib", "--bins", "--tests"];
     workspace
@@ -80,7 +80,7 @@ fn exploration(workspace: &Workspace) -> Result<Notes> {
 fn examples(workspace: &Workspace) -> Result<Notes> {
     let found: Vec<&Package> = workspace.members_under("examples").collect();
     let names: Vec<&str> = found.iter().map(|example| example.name.as_str()).collect();
-    Error::from_findings("examples that are not there", &absent(&names))?;
+    Error::from_findings("missing examples", &absent(&names))?;
     let by_themselves = found.iter().filter(|example| example.name != SERVED);
     for program in by_themselves.flat_map(|example| example.binaries()) {
         crate::process::Process::new(workspace.binary(program), &workspace.root)
@@ -104,7 +104,7 @@ fn dev_once(workspace: &Workspace) -> Result<Notes> {
         .collect();
     files.sort();
     if files.is_empty() {
-        return Err(Error::new(format!("no SDL file lies in {SDL}")));
+        return Err(Error::new(format!("no SDL file in {SDL}")));
     }
     crate::process::Process::new(workspace.binary("provider-daemon"), &workspace.root)
         .args(["dev", "--once", "--accept-any", "--block-time", "50ms"])
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_example_that_was_promised_and_is_not_there_is_told() {
+    fn missing_example_is_reported() {
         let all: Vec<String> = EXAMPLES.iter().map(|name| format!("example-{name}")).collect();
         let names: Vec<&str> = all.iter().map(String::as_str).collect();
         assert!(absent(&names).is_empty());

@@ -1,5 +1,5 @@
-//! The stages of the test command that need a real Kubernetes: for each tier a cluster comes up, is held against
-//! its promises, serves the tests that name it, and goes down again whatever happened.
+//! Stages of the test command with a real Kubernetes. For each tier a cluster is started, checked, used by
+//! the tests of the tier, and stopped in any case.
 
 use std::thread;
 
@@ -10,8 +10,8 @@ use crate::report::{Kind, Notes, Report};
 use crate::workspace::Workspace;
 use crate::{cluster, suites};
 
-/// The targets of each tier: every one of such a name, in any member. They find the cluster with
-/// `testbed::Cluster::from_env`. A bench runs in its small form.
+/// Targets of each tier in all workspace members. They find the cluster with
+/// `testbed::Cluster::from_env`. A bench runs in its short form.
 const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     (
         Tier::Api,
@@ -21,12 +21,13 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     ),
     (Tier::Node, Kind::Node, "node tier", &["--test=node_tier"]),
 ];
-/// The second cluster of a tier. What the check of the first looks for by name must not be found in it.
+/// Name of the second cluster of a tier. The name must not contain the name of the first cluster, which the
+/// self-test looks for.
 const SECOND: &str = "second";
-/// The variable that names the state folders of the clusters to test on.
+/// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
 
-/// Runs the stages; where a machine cannot hold a cluster, they say why and pass.
+/// Runs the stages. If the machine cannot run a cluster, each stage prints the reason and passes.
 pub(crate) fn stages(workspace: &Workspace, report: &mut Report) {
     if let Some(obstacle) = testbed::obstacle() {
         for (_, kind, name, _) in TESTS {
@@ -56,21 +57,21 @@ pub(crate) fn run(workspace: &Workspace, tier: Tier) -> Result<()> {
     Ok(())
 }
 
-/// What makes a campaign of the tests of the node tier: seconds, and how often.
+/// Settings of the node tier campaign: duration of outages in seconds, and number of kills.
 const CAMPAIGN: [(&str, &str); 2] = [("K8S_OUTAGE_S", "60"), ("K8S_KILLS", "100")];
 
-/// The faults of the node tier in their long form; every test shows what it has to say.
+/// Runs the faults of the node tier in their long form, with the output of all tests.
 pub(crate) fn campaign(workspace: &Workspace, seed: u64) -> Result<()> {
     node_campaign(workspace, DAEMON, &[], seed, &CAMPAIGN)
 }
 
-/// The pause of a kubelet in its long form: ten times the limit of unhealthy time.
+/// Runs the kubelet pause in its long form: ten times the limit of unhealthy time.
 pub(crate) fn paused_kubelet(workspace: &Workspace, seed: u64) -> Result<()> {
-    const TEST: &str = "outages::a_paused_kubelet_ends_no_lease";
+    const TEST: &str = "outages::paused_kubelet_ends_no_lease";
     node_campaign(workspace, DAEMON, &[TEST], seed, &[("K8S_OUTAGE_S", "600")])
 }
 
-/// Requests through a proxy while the definitions of the records are deleted and restored.
+/// Runs requests through a proxy while the definitions of the records are deleted and restored.
 pub(crate) fn definitions(workspace: &Workspace, seed: u64) -> Result<()> {
     const TEST: &str = "proxied::definitions::";
     node_campaign(workspace, "akash-provider-k8s", &[TEST, "--ignored"], seed, &[])
@@ -78,7 +79,7 @@ pub(crate) fn definitions(workspace: &Workspace, seed: u64) -> Result<()> {
 
 const DAEMON: &str = "provider-daemon";
 
-/// Runs tests of a package's node tier on a cluster of their own.
+/// Runs tests of a package's node tier on a temporary cluster.
 fn node_campaign(
     workspace: &Workspace,
     package: &str,
@@ -109,7 +110,7 @@ const HAND_OVERS: [(&str, &str, &str); 3] = [
     ("redis", "12", "20"),
 ];
 
-/// The hand-overs between two daemons in their long form; what the test says ends with what was counted.
+/// Runs the fail-overs between two daemons in their long form. The last lines of the test are its counters.
 pub(crate) fn hand_overs(workspace: &Workspace, seed: u64) -> Result<()> {
     let options = cluster::options(workspace, Tier::Api, "campaign-ha", None);
     with_cluster(&options, |cluster| {
@@ -128,7 +129,7 @@ pub(crate) fn hand_overs(workspace: &Workspace, seed: u64) -> Result<()> {
     })
 }
 
-/// Does something with a cluster that is there for that alone.
+/// Runs `work` with a temporary cluster.
 pub(crate) fn with_cluster<T>(options: &Options, work: impl FnOnce(&Cluster) -> Result<T>) -> Result<T> {
     let outcome = Cluster::up(options)
         .map_err(Error::from)
@@ -140,9 +141,9 @@ pub(crate) fn with_cluster<T>(options: &Options, work: impl FnOnce(&Cluster) -> 
 }
 
 fn on_cluster(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -> Result<Notes> {
-    // Names of their own: what a developer has up is left alone.
+    // Special names, so that a developer's running cluster is not touched.
     let first = cluster::options(workspace, tier, &format!("test-{tier}"), None);
-    // Tests that need a cluster to themselves mostly wait for it: they go beside the others, on a second one.
+    // Exclusive tests mostly wait for the cluster, so they run on a second one in parallel.
     let second = cluster::options(workspace, tier, &format!("{SECOND}-{tier}"), None);
     let outcome = thread::scope(|scope| {
         let second = scope.spawn(|| Cluster::up(&second));
@@ -152,7 +153,7 @@ fn on_cluster(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -
         let first = Cluster::up(&first)?;
         let second = second
             .join()
-            .map_err(|_| Error::new("bringing the second cluster up panicked"))?;
+            .map_err(|_| Error::new("the start of the second cluster panicked"))?;
         tests(workspace, name, targets, &[first, second?])
     });
     let down: Vec<Result<()>> = [&first, &second].into_iter().map(take_down).collect();
@@ -168,11 +169,11 @@ fn take_down(options: &Options) -> Result<()> {
     }
 }
 
-/// In the features of the whole workspace, so that nothing is compiled twice. The programs go side by side: most of their
-/// tests wait for a cluster.
+/// Builds with the features of the whole workspace, so that nothing is compiled twice, and runs the programs
+/// in parallel, because most of their tests wait.
 fn tests(workspace: &Workspace, name: &str, targets: &[&str], clusters: &[Cluster]) -> Result<Notes> {
     let dirs = std::env::join_paths(clusters.iter().map(Cluster::dir))
-        .map_err(|error| Error::new(format!("the folders of the clusters: {error}")))?;
+        .map_err(|error| Error::new(format!("cannot join the state folders: {error}")))?;
     let mut cargo = vec!["test", "--locked", "--workspace", "--all-features"];
     cargo.extend(targets);
     suites::run_with(workspace, name, &cargo, (VARIABLE, &dirs))

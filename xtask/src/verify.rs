@@ -1,14 +1,14 @@
-//! `cargo xtask verify`: the gate. It reads the sources and writes nothing but build output.
+//! `cargo xtask verify`: reads the sources and writes only build output.
 //!
-//! What it finds and a program can mend, `cargo xtask fix` mends.
+//! `cargo xtask fix` fixes the findings that a program can fix.
 
 mod advisories;
+mod file_length;
 mod licences;
 mod lints;
 mod manifests;
 mod packages;
 mod reasons;
-mod rooms;
 mod semver;
 
 use crate::error::Result;
@@ -27,16 +27,16 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     report.finish()
 }
 
-/// The checks as stages of a longer command, cheap ones first. True when all of them held.
+/// Runs the checks as stages of a longer command, cheap ones first. Returns `true` if all passed.
 pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
     let held = [
         report.stage(Kind::Run, "formatting", || {
             done(workspace.cargo(&["fmt", "--all", "--check"]).run())
         }),
         report.stage(Kind::Run, "lints of each member", || done(lints::run(workspace))),
-        report.stage(Kind::Run, "length of files", || rooms::run(workspace)),
+        report.stage(Kind::Run, "length of files", || file_length::run(workspace)),
         report.stage(Kind::Run, "licences, bans, sources", || licences::run(workspace)),
-        report.stage(Kind::Run, "known holes", || advisories::run(workspace)),
+        report.stage(Kind::Run, "known vulnerabilities", || advisories::run(workspace)),
         report.stage(Kind::Run, "reasons of dependencies", || {
             done(reasons::run(workspace))
         }),
@@ -77,7 +77,7 @@ fn clippy(workspace: &Workspace) -> Result<()> {
         .run()
 }
 
-/// The same code screens bids in a browser, so the core without its default features must build for one.
+/// Builds the core without its default features for browsers, where it screens orders.
 fn wasm(workspace: &Workspace) -> Result<()> {
     let rustup = |args: &[&str]| crate::process::Process::new("rustup", &workspace.root).args(args);
     let installed = rustup(&["target", "list", "--installed"]).lines()?;

@@ -1,4 +1,4 @@
-//! What cargo says of this workspace: members, their targets and features, and every package they pull in.
+//! Metadata of this workspace from cargo: members with targets and features, and all dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,26 +8,26 @@ use serde::Deserialize;
 use crate::error::{Error, Result};
 use crate::process::Process;
 
-/// The workspace this program was built in.
+/// The workspace of this program.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// The folder of the workspace's Cargo.toml.
+    /// Folder of the workspace's Cargo.toml.
     pub(crate) root: PathBuf,
-    /// Where cargo builds.
+    /// Target folder.
     pub(crate) target: PathBuf,
-    /// Every package of the dependency graph, members included.
+    /// All packages of the dependency graph, including members.
     packages: Vec<Package>,
     members: Vec<String>,
     graph: Graph,
 }
 
-/// One package of the graph.
+/// A package.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     id: String,
     pub(crate) name: String,
     pub(crate) version: String,
-    /// An SPDX expression.
+    /// SPDX expression.
     pub(crate) license: Option<String>,
     #[serde(default)]
     pub(crate) description: Option<String>,
@@ -39,16 +39,16 @@ pub(crate) struct Package {
     pub(crate) keywords: Vec<String>,
     #[serde(default)]
     pub(crate) categories: Vec<String>,
-    /// What other programs than cargo are told.
+    /// Metadata for other programs than cargo.
     #[serde(default)]
     metadata: serde_json::Value,
-    /// The oldest compiler it says it builds with.
+    /// Minimum supported Rust version.
     #[serde(default)]
     pub(crate) rust_version: Option<String>,
-    /// The registries it may be published to; nothing for any, empty for none.
+    /// Registries to which the package may be published: `None` for any, empty for none.
     #[serde(default)]
     publish: Option<Vec<String>>,
-    /// Where it comes from; nothing for a package of a folder.
+    /// Source, or `None` for a package in a folder.
     pub(crate) source: Option<String>,
     pub(crate) manifest_path: PathBuf,
     features: BTreeMap<String, Vec<String>>,
@@ -60,10 +60,10 @@ pub(crate) struct Package {
 struct Target {
     name: String,
     kind: Vec<String>,
-    /// The file that it begins with.
+    /// Root file of the target.
     #[serde(default)]
     src_path: PathBuf,
-    /// Whether a program with its tests is built, as cargo does unless a manifest says otherwise.
+    /// Whether the target has tests. True unless the manifest disables them.
     #[serde(default = "tested")]
     test: bool,
 }
@@ -81,17 +81,17 @@ impl Target {
 #[derive(Debug, Deserialize)]
 struct Dependency {
     name: String,
-    /// Nothing for a normal dependency.
+    /// Kind of the dependency, or `None` for a normal one.
     kind: Option<String>,
-    /// The folder it is in, where it is in one.
+    /// Folder of a path dependency.
     #[serde(default)]
     path: Option<PathBuf>,
-    /// The versions that will do.
+    /// Version requirement.
     #[serde(default)]
     req: String,
 }
 
-/// Which packages each package is built with.
+/// Resolved dependencies of each package.
 #[derive(Debug, Default, Deserialize)]
 struct Graph {
     nodes: Vec<Node>,
@@ -125,17 +125,17 @@ struct Metadata {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Loads the metadata from cargo.
     pub(crate) fn load() -> Result<Self> {
-        Self::described_by(&[])
+        Self::load_with(&[])
     }
 
-    /// The same, with the packages alone that are built for `platform`.
+    /// Same as [`Self::load`], limited to packages that are built for `platform`.
     pub(crate) fn load_for(platform: &str) -> Result<Self> {
-        Self::described_by(&["--filter-platform", platform])
+        Self::load_with(&["--filter-platform", platform])
     }
 
-    fn described_by(more: &[&str]) -> Result<Self> {
+    fn load_with(more: &[&str]) -> Result<Self> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let usual = [
             "metadata",
@@ -151,7 +151,7 @@ impl Workspace {
 
     pub(crate) fn from_json(text: &str) -> Result<Self> {
         let metadata: Metadata = serde_json::from_str(text)
-            .map_err(|error| Error::new(format!("`cargo metadata` is not understood: {error}")))?;
+            .map_err(|error| Error::new(format!("cannot parse the output of `cargo metadata`: {error}")))?;
         Ok(Self {
             root: metadata.workspace_root,
             target: metadata.target_directory,
@@ -161,21 +161,22 @@ impl Workspace {
         })
     }
 
-    /// The packages of this workspace.
+    /// Members of the workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages
             .iter()
             .filter(|package| self.members.contains(&package.id))
     }
 
-    /// The packages that others wrote.
-    pub(crate) fn strangers(&self) -> impl Iterator<Item = &Package> {
+    /// External packages.
+    pub(crate) fn external_packages(&self) -> impl Iterator<Item = &Package> {
         self.packages
             .iter()
             .filter(|package| !self.members.contains(&package.id))
     }
 
-    /// How many packages of others the members need, tests and tools included, where no member names `without`.
+    /// Number of external packages that the members need, including tests and tools, if no member depends on
+    /// `without`.
     pub(crate) fn packages_without(&self, without: &str) -> usize {
         let dropped: BTreeSet<&str> = self
             .packages
@@ -189,7 +190,8 @@ impl Workspace {
         self.reached(members.iter().copied().collect(), is_taken).len() - members.len()
     }
 
-    /// The newest compiler that anything `member` is built with needs, and what needs it; tests aside.
+    /// Highest minimum Rust version among the dependencies of `member`, and the dependency that requires it.
+    /// Tests are excluded.
     pub(crate) fn newest_compiler_of(&self, member: &Package) -> Option<(String, String)> {
         let is_built = |_: &str, link: &Link| link.dep_kinds.iter().any(|k| k.kind.as_deref() != Some("dev"));
         let reached = self.reached(vec![&member.id], is_built);
@@ -203,7 +205,7 @@ impl Workspace {
             .max_by_key(|(needed, _)| crate::verify::version(needed))
     }
 
-    /// The packages that these lead to, themselves included, over the links that are taken.
+    /// Packages reachable from `from` over the accepted links, including `from`.
     fn reached<'a>(
         &'a self,
         from: Vec<&'a str>,
@@ -226,28 +228,28 @@ impl Workspace {
         seen
     }
 
-    /// The members whose folder lies under `folder` of the root.
+    /// Members in a folder below the root.
     pub(crate) fn members_under(&self, folder: &str) -> impl Iterator<Item = &Package> {
         let folder = self.root.join(folder);
         self.members()
             .filter(move |package| package.manifest_path.starts_with(&folder))
     }
 
-    /// The path of a binary that `cargo build` in the dev profile leaves.
+    /// Path of a binary built in the dev profile.
     pub(crate) fn binary(&self, name: &str) -> PathBuf {
         self.target
             .join("debug")
             .join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
     }
 
-    /// The same as it is released.
+    /// Path of a binary built in the release profile.
     pub(crate) fn released(&self, name: &str) -> PathBuf {
         self.target
             .join("release")
             .join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
     }
 
-    /// A folder under the target folder for what a command leaves behind.
+    /// Folder below the target folder for files of a command.
     pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
         let folder = self.target.join(name);
         std::fs::create_dir_all(&folder)
@@ -255,7 +257,8 @@ impl Workspace {
         Ok(folder)
     }
 
-    /// A program from the registry in one version, installed below the target folder where it is not there yet.
+    /// Installs a program from the registry in this version below the target folder, if missing, and returns
+    /// its path.
     pub(crate) fn tool(&self, name: &str, version: &str) -> Result<PathBuf> {
         let root = self.scratch(&format!("tools/{name}-{version}"))?;
         let program = root
@@ -265,21 +268,22 @@ impl Workspace {
             self.cargo(&["install", name, "--locked", "--version"])
                 .args([&format!("={version}"), "--root"])
                 .args([&root])
-                // Neither the settings nor the target folder of what is built here are for it.
+                // The build settings and the target folder of this workspace do not apply to the program.
                 .env("CARGO_TARGET_DIR", root.join("build"))
                 .run()?;
-            // Half a gigabyte that nobody needs again.
+            // Half a gigabyte that is not needed again.
             let _ = std::fs::remove_dir_all(root.join("build"));
         }
         Ok(program)
     }
 
-    /// Cargo at the root.
+    /// Returns a call of cargo at the root.
     pub(crate) fn cargo(&self, args: &[&str]) -> Process {
         Process::cargo(&self.root, args)
     }
 
-    /// Every file of ours with this extension, sorted; build output and hidden folders but `.ci` are not ours.
+    /// Files of the repository with this extension, sorted, without build output and hidden folders except
+    /// `.ci`.
     pub(crate) fn files(&self, extension: &str) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let mut folders = vec![self.root.clone()];
@@ -301,7 +305,7 @@ impl Workspace {
         Ok(found)
     }
 
-    /// A path as a person at the root would write it.
+    /// Path relative to the root.
     pub(crate) fn relative(&self, path: &Path) -> String {
         path.strip_prefix(&self.root)
             .unwrap_or(path)
@@ -311,7 +315,7 @@ impl Workspace {
 }
 
 impl Package {
-    /// The names of its features, `default` left out.
+    /// Names of the features, except `default`.
     pub(crate) fn features(&self) -> impl Iterator<Item = &str> {
         self.features
             .keys()
@@ -319,7 +323,7 @@ impl Package {
             .filter(|name| *name != "default")
     }
 
-    /// The names of what it depends on in a normal build.
+    /// Names of the normal dependencies.
     pub(crate) fn dependencies(&self) -> impl Iterator<Item = &str> {
         self.dependencies
             .iter()
@@ -327,29 +331,29 @@ impl Package {
             .map(|dep| dep.name.as_str())
     }
 
-    /// The names of what it depends on in any build, that of its tests and of its build script too.
+    /// Names of all dependencies, including those of tests and build scripts.
     pub(crate) fn all_dependencies(&self) -> impl Iterator<Item = &str> {
         self.dependencies.iter().map(|dep| dep.name.as_str())
     }
 
-    /// True unless its manifest keeps it from being published.
+    /// Returns `true` unless the manifest prevents publishing.
     pub(crate) fn is_published(&self) -> bool {
         self.publish.as_ref().is_none_or(|to| !to.is_empty())
     }
 
-    /// True when other programs are built on it.
+    /// Returns `true` for a library.
     pub(crate) fn is_library(&self) -> bool {
         self.targets.iter().any(|target| target.is("lib"))
     }
 
-    /// True when its manifest says how its pages are built.
-    pub(crate) fn says_how_it_is_documented(&self) -> bool {
+    /// Returns `true` if the manifest has settings for docs.rs.
+    pub(crate) fn has_docs_metadata(&self) -> bool {
         self.metadata
             .pointer("/docs/rs")
             .is_some_and(|said| !said.is_null())
     }
 
-    /// Packages of the workspace it is built with and names no version of.
+    /// Dependencies in the workspace without a version.
     pub(crate) fn loose_paths(&self) -> impl Iterator<Item = &str> {
         let built = self
             .dependencies
@@ -359,7 +363,7 @@ impl Package {
         loose.map(|dep| dep.name.as_str())
     }
 
-    /// The names of its binaries.
+    /// Names of the binaries.
     pub(crate) fn binaries(&self) -> impl Iterator<Item = &str> {
         self.targets
             .iter()
@@ -367,12 +371,12 @@ impl Package {
             .map(|t| t.name.as_str())
     }
 
-    /// Files, or folders of them, in which cargo would run no test.
+    /// Files or folders in which cargo runs no test.
     pub(crate) fn untested(&self) -> impl Iterator<Item = &Path> {
         let programs = || self.targets.iter().filter(|t| t.is("lib") || t.is("bin"));
         let is_whole = programs().all(|target| !target.test);
         let untested = programs().filter(|target| !target.test);
-        // Where one of them is tested, so are the files that they share.
+        // A folder with a tested target is tested as a whole.
         untested.filter_map(move |target| match is_whole {
             true => target.src_path.parent(),
             false => Some(target.src_path.as_path()),
@@ -389,10 +393,10 @@ pub(crate) fn read(path: &Path) -> Result<String> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A workspace as cargo would describe it: `members` with their normal dependencies, and strangers.
-    pub(crate) fn described(
+    /// Creates a workspace from `members` with their normal dependencies, and external packages.
+    pub(crate) fn workspace_of(
         members: &[(&str, &str, &[&str])],
-        strangers: &[(&str, &str, &str)],
+        external_packages: &[(&str, &str, &str)],
     ) -> Workspace {
         let dependency = |name: &&str| serde_json::json!({"name": name, "kind": null});
         let mut packages = Vec::new();
@@ -405,7 +409,7 @@ pub(crate) mod tests {
                 "dependencies": dependencies.iter().map(dependency).collect::<Vec<_>>(),
             }));
         }
-        for (name, license, source) in strangers {
+        for (name, license, source) in external_packages {
             packages.push(serde_json::json!({
                 "id": format!("x {name}"), "name": name, "version": "1.0.0", "license": license,
                 "source": source, "manifest_path": format!("/r/{name}/Cargo.toml"),
@@ -422,8 +426,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn members_and_strangers_are_told_apart() {
-        let workspace = described(
+    fn members_and_external_packages_are_distinguished() {
+        let workspace = workspace_of(
             &[("core", "core", &[]), ("examples/a", "example-a", &["core"])],
             &[("x", "MIT", "s")],
         );
@@ -432,7 +436,10 @@ pub(crate) mod tests {
             ["core", "example-a"]
         );
         assert_eq!(
-            workspace.strangers().map(|p| p.name.as_str()).collect::<Vec<_>>(),
+            workspace
+                .external_packages()
+                .map(|p| p.name.as_str())
+                .collect::<Vec<_>>(),
             ["x"]
         );
         let examples: Vec<_> = workspace
@@ -444,13 +451,13 @@ pub(crate) mod tests {
 
     #[test]
     fn default_is_not_listed_as_a_feature() {
-        let workspace = described(&[("core", "core", &[])], &[]);
+        let workspace = workspace_of(&[("core", "core", &[])], &[]);
         let features: Vec<_> = workspace.members().flat_map(Package::features).collect();
         assert_eq!(features, ["extra"]);
     }
 
     #[test]
-    fn nonsense_from_cargo_is_an_error() {
+    fn invalid_output_of_cargo_is_an_error() {
         assert!(Workspace::from_json("{}").is_err());
     }
 

@@ -1,4 +1,5 @@
-//! Figures of builds from nothing: what a newcomer waits for, and what a clean clone pays before its first test.
+//! Figures of builds from scratch: the wait of a new user, and the cost of a fresh clone before its first
+//! test.
 
 use std::fs;
 use std::path::Path;
@@ -9,9 +10,9 @@ use crate::figures::Figure;
 use crate::workspace::Workspace;
 
 const CORE: [&str; 3] = ["build", "-p", "akash-provider-core"];
-/// The command that README begins with builds this.
+/// The first command of the README.
 const RELEASE: [&str; 4] = ["build", "--release", "-p", "provider-daemon"];
-/// What the test command builds before it runs anything.
+/// The build of the test command.
 const TESTS: [&str; 6] = [
     "build",
     "--workspace",
@@ -21,18 +22,18 @@ const TESTS: [&str; 6] = [
     "--tests",
 ];
 const BINARY: &str = "release/provider-daemon";
-/// Clock ticks of a second, as Linux counts processor time for programs.
+/// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
 const CPU: &str = "s of a core";
 const MIB: f64 = 1_048_576.0;
 
-/// What an embedder waits for: the core and all it needs.
+/// Build time of an embedder: the core and its dependencies.
 pub(super) fn core(workspace: &Workspace) -> Result<Figure> {
     let (seconds, ()) = cold(workspace, &CORE, |_| Ok(()))?;
     Ok(Figure::new("core_cold_build_s", seconds, "s"))
 }
 
-/// All others, one after the other. What a build takes of the processors is read as Linux tells it.
+/// Runs the other builds in sequence. CPU time is read from `/proc`.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     let begun = processor_seconds()?;
     let (release, bytes) = cold(workspace, &RELEASE, |folder| size(&folder.join(BINARY)))?;
@@ -51,7 +52,7 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
     Ok(())
 }
 
-/// Builds into a folder that is empty before and gone after `look` has seen what came of it; seconds.
+/// Builds into an empty folder, which is deleted after `look`. Returns the duration in seconds.
 fn cold<T>(
     workspace: &Workspace,
     command: &[&str],
@@ -59,7 +60,7 @@ fn cold<T>(
 ) -> Result<(f64, T)> {
     let folder = workspace.scratch("cold-build")?;
     clear(&folder)?;
-    // Fetched first: the network is not what is measured.
+    // Dependencies are fetched first, because the network is not part of the measurement.
     workspace.cargo(&["fetch", "--locked", "--quiet"]).run()?;
     let begun = Instant::now();
     let build = workspace.cargo(command).args(["--locked", "--quiet"]);
@@ -70,15 +71,15 @@ fn cold<T>(
     Ok((seconds, seen))
 }
 
-/// What every program that this one started, and has waited for, took of the processors.
+/// CPU time of all child processes that have ended, in seconds.
 fn processor_seconds() -> Result<f64> {
     let path = "/proc/self/stat";
     let stat = fs::read_to_string(path).map_err(|error| Error::new(format!("{path}: {error}")))?;
-    waited_for(&stat).ok_or_else(|| Error::new(format!("{path} has another form: {stat}")))
+    waited_for(&stat).ok_or_else(|| Error::new(format!("unexpected content of {path}: {stat}")))
 }
 
 fn waited_for(stat: &str) -> Option<f64> {
-    // The second field may hold anything; what follows it does not.
+    // The second field may contain any text, the following fields do not.
     let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
     Some((ticks(13)? + ticks(14)?) / TICKS)
@@ -100,14 +101,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_children_is_read_behind_any_name() {
+    fn cpu_time_of_children_is_read_after_any_name() {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 10 20 0 0 11 12 250 50 20 0 1 0 100";
         assert_eq!(waited_for(stat), Some(3.0));
         assert_eq!(waited_for("7 (cut) S 1"), None);
     }
 
     #[test]
-    fn this_process_has_such_a_file() {
+    fn stat_file_of_this_process_is_readable() {
         assert!(processor_seconds().unwrap() >= 0.0);
     }
 }

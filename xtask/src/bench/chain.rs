@@ -1,10 +1,10 @@
-//! Figures of the chain client: signing by itself, the rest before a development network.
+//! Figures of the chain client: signing, and requests to a development network.
 
 use crate::error::Result;
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
-/// Both benches.
+/// Runs both benchmarks.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     for (package, bench) in [("akash-provider-chain", "sign"), ("provider-daemon", "chain")] {
         let bench = workspace.cargo(&["bench", "--locked", "-p", package, "--bench", bench]);

@@ -1,10 +1,10 @@
-//! Figures of the gateway: a daemon on backends in memory, and its load in another process.
+//! Figures of the gateway: a daemon on memory backends, with the load generator in another process.
 
 use crate::error::Result;
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
-/// All of them, one after the other.
+/// Runs the benchmarks in sequence.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     let bench = workspace.cargo(&[
         "bench",

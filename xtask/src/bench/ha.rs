@@ -1,5 +1,5 @@
-//! Figures of several instances: the bus by a bench of its crate, recordings by tests on the released program, and
-//! takeovers by one of its api tier, which has all that is needed for two daemons.
+//! Figures of high availability: the bus by a bench of its crate, recordings by tests with the release build,
+//! and fail-overs by a test of the API tier, which has the fixture for two daemons.
 
 use testbed::Tier;
 
@@ -9,12 +9,12 @@ use crate::figures::Figure;
 use crate::tiers;
 use crate::workspace::Workspace;
 
-/// All of them, on one API server that is thrown away afterwards.
+/// Runs the benchmarks on one temporary API server.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     if let Some(obstacle) = testbed::obstacle() {
-        return Err(Error::new(format!("no cluster can come up: {obstacle}")));
+        return Err(Error::new(format!("cannot start a cluster: {obstacle}")));
     }
-    // Built first: an idle cluster is no use to a compiler.
+    // Build before the cluster starts, because an idle cluster would take CPU time from the compiler.
     workspace
         .cargo(&["build", "--locked", "--release", "-p", "provider-daemon"])
         .run()?;

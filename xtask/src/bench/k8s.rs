@@ -9,12 +9,12 @@ use crate::process::Process;
 use crate::tiers;
 use crate::workspace::Workspace;
 
-/// Both benches, each on an API server that is thrown away afterwards.
+/// Runs both benchmarks, each on a temporary API server.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     if let Some(obstacle) = testbed::obstacle() {
-        return Err(Error::new(format!("no cluster can come up: {obstacle}")));
+        return Err(Error::new(format!("cannot start a cluster: {obstacle}")));
     }
-    // Built first: an idle cluster is no use to a compiler.
+    // Build before the cluster starts, because an idle cluster would take CPU time from the compiler.
     bench(workspace)
         .args(["--bench", "cluster", "--bench", "inventory", "--no-run"])
         .run()?;
@@ -24,7 +24,7 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
         super::collect(leases.args([cluster.kubeconfig()]), found)
     })?;
     tiers::with_cluster(&api("bench-scale"), |cluster| {
-        // They would take nodes without a kubelet for lost, and end the pods on them.
+        // The controllers would treat nodes without a kubelet as lost, and delete their pods.
         cluster.pause(Component::ControllerManager)?;
         let capacity = bench(workspace).args(["--bench", "inventory", "--", "--fill", "--kubeconfig"]);
         super::collect(capacity.args([cluster.kubeconfig()]), found)

@@ -1,4 +1,4 @@
-//! Figures of the operators: the released program on a large cluster, measured by `testbed/operator-bench`.
+//! Figures of the operators: the release build on a large cluster, measured by `testbed/operator-bench`.
 
 use testbed::{Component, Tier};
 
@@ -9,12 +9,13 @@ use crate::process::Process;
 use crate::tiers;
 use crate::workspace::Workspace;
 
-/// All of them, on one API server that is thrown away afterwards.
+/// Runs the benchmarks on one temporary API server.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     if let Some(obstacle) = testbed::obstacle() {
-        return Err(Error::new(format!("no cluster can come up: {obstacle}")));
+        return Err(Error::new(format!("cannot start a cluster: {obstacle}")));
     }
-    // In one build, so that what they share is built once; and first: an idle cluster is no use to a compiler.
+    // One build, so that common dependencies are built once, and before the cluster starts, because an idle
+    // cluster would take CPU time from the compiler.
     let both = ["-p", "provider-daemon", "-p", "operator-bench"];
     workspace
         .cargo(&["build", "--locked", "--release"])
@@ -23,7 +24,7 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
     let scratch = workspace.scratch("operator-bench")?;
     let options = cluster::options(workspace, Tier::Api, "bench-operators", None);
     tiers::with_cluster(&options, |cluster| {
-        // They would take nodes without a kubelet for lost, and end the pods on them.
+        // The controllers would treat nodes without a kubelet as lost, and delete their pods.
         cluster.pause(Component::ControllerManager)?;
         let bench = Process::new(workspace.released("operator-bench"), &workspace.root)
             .args(["--kubeconfig".as_ref(), cluster.kubeconfig().as_os_str()])

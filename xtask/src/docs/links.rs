@@ -1,11 +1,11 @@
-//! Relative links in Markdown files: the file is there, and so is the heading they point into.
+//! Relative links in Markdown files: the file and the heading exist.
 
 use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::workspace::{Workspace, read};
 
-/// Follows every relative link of every Markdown file of ours.
+/// Checks every relative link of the repository's Markdown files.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut findings = Vec::new();
     for path in workspace.files("md")? {
@@ -30,7 +30,7 @@ fn fault(file: &Path, text: &str, link: &str) -> Option<String> {
     let (path, heading) = link.split_once('#').unwrap_or((link, ""));
     let target = file.parent()?.join(path);
     if !path.is_empty() && !target.exists() {
-        return Some(format!("`{link}` leads to no file"));
+        return Some(format!("`{link}` points to a missing file"));
     }
     if heading.is_empty() {
         return None;
@@ -41,10 +41,10 @@ fn fault(file: &Path, text: &str, link: &str) -> Option<String> {
         std::fs::read_to_string(&target).ok()?
     };
     let found = headings(&other).iter().any(|known| known == heading);
-    (!found).then(|| format!("`{link}` leads to no heading"))
+    (!found).then(|| format!("`{link}` points to a missing heading"))
 }
 
-/// The targets of `[text](target)` and of `[name]: target` that stay inside the repository.
+/// Targets of `[text](target)` and `[name]: target` inside the repository.
 fn links(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(text) {
@@ -60,14 +60,14 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// The target without its title, when it is relative.
+/// Returns a relative target without its title.
 fn inside(target: &str) -> Option<String> {
     let target = target.split_whitespace().next()?.trim_matches(['<', '>']);
     let elsewhere = target.contains("://") || target.starts_with("mailto:");
     (!elsewhere).then(|| target.to_owned())
 }
 
-/// The lines outside of code fences, with `inline code` taken out.
+/// Lines outside of code fences, without inline code.
 fn prose(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut lines = Vec::new();
@@ -81,7 +81,7 @@ fn prose(text: &str) -> Vec<String> {
     lines
 }
 
-/// The anchors that a rendered page gives its headings.
+/// Anchors of the headings on a rendered page.
 fn headings(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut found = Vec::new();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn code_holds_no_links() {
+    fn links_in_code_are_ignored() {
         assert_eq!(links("`[a](b)` and\n```text\n[c](d)\n```\n[e](f)"), ["f"]);
     }
 
@@ -125,12 +125,15 @@ mod tests {
     }
 
     #[test]
-    fn broken_files_and_headings_are_told() {
+    fn missing_files_and_headings_are_reported() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
         let text = "# Here\n[a](Cargo.toml) [b](src) [c](#here) [d](absent.md) [e](#there)";
         assert_eq!(
             broken(&file, text),
-            ["`absent.md` leads to no file", "`#there` leads to no heading"]
+            [
+                "`absent.md` points to a missing file",
+                "`#there` points to a missing heading"
+            ]
         );
     }
 }

@@ -1,27 +1,28 @@
-//! The list of survivors that are accepted, a line each: the mutant, ` # `, and why no test notices it.
+//! The list of accepted mutants, one per line: the mutant, ` # `, and the reason why no test detects it.
 //!
-//! The list only shrinks by itself: an entry whose mutant a test catches, or that no code has any more, is a failure.
+//! The list cannot become outdated: an entry is an error if a test catches its mutant, or if the mutant no
+//! longer exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 
-use super::mutant::{Fate, Mutant, Tried};
+use super::mutant::{Mutant, Outcome, Trial};
 
-/// Between a mutant and its reason; no change has it in its name.
+/// Separator between mutant and reason, which no mutant name contains.
 const BETWEEN: &str = " # ";
-/// Fewer words are a shrug.
+/// Minimum number of words of a reason.
 const WORDS_MIN: usize = 2;
 
-/// Mutants that may survive.
+/// Names of accepted mutants.
 #[derive(Debug, Default)]
 pub(super) struct Accepted(BTreeSet<String>);
 
 impl Accepted {
-    /// Reads the list. Empty lines and those that begin with `#` say nothing.
+    /// Parses the list. Empty lines and lines that start with `#` are ignored.
     ///
     /// # Errors
-    /// Names each line without a reason, out of order, or there twice.
+    /// Lists each line without a reason, out of order, or repeated.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let mut names = BTreeSet::new();
         let mut findings = Vec::new();
@@ -33,11 +34,11 @@ impl Accepted {
             let (name, reason) = line.split_once(BETWEEN).unwrap_or((line, ""));
             if reason.split_whitespace().count() < WORDS_MIN {
                 findings.push(format!(
-                    "line {number}: `{line}` says no reason; write MUTANT{BETWEEN}WHY"
+                    "line {number}: `{line}` has no reason; write MUTANT{BETWEEN}REASON"
                 ));
             }
             if name == before {
-                findings.push(format!("line {number}: `{name}` stands there twice"));
+                findings.push(format!("line {number}: `{name}` is repeated"));
             } else if name < before {
                 findings.push(format!(
                     "line {number}: `{name}` belongs before `{before}`: the list is sorted"
@@ -50,12 +51,12 @@ impl Accepted {
         Ok(Self(names))
     }
 
-    /// True when this mutant may survive.
+    /// Returns `true` for an accepted mutant.
     pub(super) fn has(&self, name: &str) -> bool {
         self.0.contains(name)
     }
 
-    /// Fails for entries that no code has (any more).
+    /// Fails for entries without an existing mutant.
     pub(super) fn expect_known(&self, known: &[&Mutant]) -> Result<()> {
         let known: BTreeSet<&str> = known.iter().map(|mutant| mutant.name.as_str()).collect();
         let gone: Vec<String> = self
@@ -65,29 +66,29 @@ impl Accepted {
             .cloned()
             .collect();
         Error::from_findings(
-            "accepted mutants that do not exist; take them off the list",
+            "accepted mutants that do not exist; remove them from the list",
             &gone,
         )
     }
 
-    /// What the list and the run do not agree about. Entries that were not tried are not judged.
-    pub(super) fn findings(&self, tried: &[Tried]) -> Vec<String> {
-        // By name, so that two runs are easy to compare.
-        let fates: BTreeMap<&str, Fate> = tried
+    /// Differences between the list and the run. Entries that were not tried are ignored.
+    pub(super) fn findings(&self, tried: &[Trial]) -> Vec<String> {
+        // Sorted by name, so that two runs are comparable.
+        let outcomes: BTreeMap<&str, Outcome> = tried
             .iter()
-            .map(|tried| (tried.name.as_str(), tried.fate))
+            .map(|tried| (tried.name.as_str(), tried.outcome))
             .collect();
-        fates
+        outcomes
             .into_iter()
-            .filter_map(|(name, fate)| match (fate, self.has(name)) {
-                (Fate::Survived, false) => Some(format!("survived: {name}")),
-                (Fate::Caught | Fate::TimedOut, true) => Some(format!(
-                    "is caught, though accepted; take it off the list: {name}"
+            .filter_map(|(name, outcome)| match (outcome, self.has(name)) {
+                (Outcome::Survived, false) => Some(format!("survived: {name}")),
+                (Outcome::Caught | Outcome::TimedOut, true) => Some(format!(
+                    "is caught, although accepted; remove it from the list: {name}"
                 )),
-                (Fate::Unviable, true) => Some(format!(
-                    "does not compile, though accepted; take it off the list: {name}"
+                (Outcome::Unviable, true) => Some(format!(
+                    "does not compile, although accepted; remove it from the list: {name}"
                 )),
-                (Fate::Survived, true) | (_, false) => None,
+                (Outcome::Survived, true) | (_, false) => None,
             })
             .collect()
     }
@@ -97,31 +98,31 @@ impl Accepted {
 mod tests {
     use super::*;
 
-    fn tried(fates: &[(&str, Fate)]) -> Vec<Tried> {
-        let tried = |(name, fate): &(&str, Fate)| Tried {
+    fn tried(outcomes: &[(&str, Outcome)]) -> Vec<Trial> {
+        let tried = |(name, outcome): &(&str, Outcome)| Trial {
             name: (*name).to_owned(),
-            fate: *fate,
+            outcome: *outcome,
         };
-        fates.iter().map(tried).collect()
+        outcomes.iter().map(tried).collect()
     }
 
     #[test]
-    fn entries_have_a_reason_each_and_are_sorted() {
+    fn entries_have_reasons_and_are_sorted() {
         let text =
             "# what this is\n\na.rs: replace < with <= in f # both ends are equal\nb.rs: x # one two\n";
         let list = Accepted::parse(text).unwrap();
         assert!(list.has("a.rs: replace < with <= in f") && list.has("b.rs: x"));
         for (wrong, why) in [
-            ("a.rs: x\n", "line 1: `a.rs: x` says no reason"),
-            ("a.rs: x # \n", "says no reason"),
-            ("a.rs: x # because\n", "says no reason"),
+            ("a.rs: x\n", "line 1: `a.rs: x` has no reason"),
+            ("a.rs: x # \n", "has no reason"),
+            ("a.rs: x # because\n", "has no reason"),
             (
                 "b.rs: x # one two\n\na.rs: x # one two\n",
                 "line 3: `a.rs: x` belongs before",
             ),
             (
                 "a.rs: x # one two\na.rs: x # one two\n",
-                "line 2: `a.rs: x` stands there twice",
+                "line 2: `a.rs: x` is repeated",
             ),
         ] {
             let error = Accepted::parse(wrong).unwrap_err().to_string();
@@ -130,22 +131,26 @@ mod tests {
     }
 
     #[test]
-    fn a_survivor_that_is_not_accepted_is_found() {
+    fn unaccepted_survivor_is_reported() {
         let list = Accepted::parse("a # no difference\n").unwrap();
         let tried = tried(&[
-            ("a", Fate::Survived),
-            ("b", Fate::Survived),
-            ("c", Fate::Caught),
-            ("d", Fate::TimedOut),
-            ("e", Fate::Unviable),
+            ("a", Outcome::Survived),
+            ("b", Outcome::Survived),
+            ("c", Outcome::Caught),
+            ("d", Outcome::TimedOut),
+            ("e", Outcome::Unviable),
         ]);
         assert_eq!(list.findings(&tried), ["survived: b"]);
     }
 
     #[test]
-    fn an_accepted_mutant_that_does_not_survive_is_found_and_one_that_was_not_tried_is_not() {
+    fn accepted_mutant_that_does_not_survive_is_reported_if_tried() {
         let list = Accepted::parse("a # one two\nb # one two\nc # one two\nd # one two\n").unwrap();
-        let tried = tried(&[("a", Fate::Caught), ("b", Fate::TimedOut), ("c", Fate::Unviable)]);
+        let tried = tried(&[
+            ("a", Outcome::Caught),
+            ("b", Outcome::TimedOut),
+            ("c", Outcome::Unviable),
+        ]);
         let findings = list.findings(&tried);
         assert_eq!(findings.len(), 3, "{findings:?}");
         assert!(findings[0].contains("is caught") && findings[0].ends_with(": a"));
@@ -153,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_no_code_has_is_an_error() {
+    fn entry_without_mutant_is_an_error() {
         let mutant = Mutant {
             place: "a:1:1".to_owned(),
             name: "a".to_owned(),

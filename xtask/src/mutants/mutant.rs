@@ -1,4 +1,4 @@
-//! What `cargo-mutants` says: which changes there are, and what became of each.
+//! Output of `cargo-mutants`: the list of changes, and the outcome of each.
 
 use std::collections::BTreeMap;
 
@@ -9,61 +9,63 @@ use crate::error::{Error, Result};
 /// A change of the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mutant {
-    /// Its name with line and column, `FILE:LINE:COLUMN: CHANGE in FUNCTION`: one in a tree, another after an edit.
+    /// Unique name with line and column, `FILE:LINE:COLUMN: CHANGE in FUNCTION`. The name changes with edits
+    /// of the file.
     pub(super) place: String,
-    /// `FILE: CHANGE in FUNCTION`, with `(2 of 3)` behind it where the function has several: it outlives edits elsewhere.
+    /// `FILE: CHANGE in FUNCTION`, followed by `(2 of 3)` if the function has several. The name survives
+    /// edits of other code.
     pub(super) name: String,
 }
 
-/// What became of a mutant.
+/// Outcome of a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Outcome {
     /// A test failed.
     Caught,
     /// Every test passed.
     Survived,
-    /// It ran for too long: it was noticed.
+    /// The tests exceeded their time limit, which counts as detected.
     TimedOut,
-    /// It does not compile.
+    /// The mutant does not compile.
     Unviable,
 }
 
-/// A mutant that was tried.
+/// A tried mutant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Tried {
+pub(super) struct Trial {
     pub(super) name: String,
-    pub(super) fate: Fate,
+    pub(super) outcome: Outcome,
 }
 
 #[derive(Debug, Deserialize)]
-struct Described {
+struct ListedMutant {
     name: String,
     file: String,
 }
 
 #[derive(Debug, Deserialize)]
 struct Report {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<ReportEntry>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Outcome {
+struct ReportEntry {
     scenario: Scenario,
     summary: String,
 }
 
 #[derive(Debug, Deserialize)]
 enum Scenario {
-    /// The tests without a change.
+    /// The tests of the unchanged code.
     Baseline,
-    Mutant(Described),
+    Mutant(ListedMutant),
 }
 
-/// Reads the answer to `--list --json`, in its order.
+/// Parses the output of `--list --json`, in its order.
 pub(super) fn list(text: &str) -> Result<Vec<Mutant>> {
-    let described: Vec<Described> = serde_json::from_str(text)
-        .map_err(|error| Error::new(format!("the list of cargo-mutants is not understood: {error}")))?;
-    let names: Vec<String> = described.iter().map(lasting).collect::<Result<_>>()?;
+    let described: Vec<ListedMutant> = serde_json::from_str(text)
+        .map_err(|error| Error::new(format!("cannot parse the list of cargo-mutants: {error}")))?;
+    let names: Vec<String> = described.iter().map(stable_name).collect::<Result<_>>()?;
     let mut totals = BTreeMap::<&str, usize>::new();
     for name in &names {
         *totals.entry(name).or_default() += 1;
@@ -85,8 +87,8 @@ pub(super) fn list(text: &str) -> Result<Vec<Mutant>> {
     Ok(mutants.collect())
 }
 
-/// The name without line and column.
-fn lasting(mutant: &Described) -> Result<String> {
+/// Returns the name without line and column.
+fn stable_name(mutant: &ListedMutant) -> Result<String> {
     let change = mutant
         .name
         .strip_prefix(&mutant.file)
@@ -94,69 +96,65 @@ fn lasting(mutant: &Described) -> Result<String> {
     let Some((_, change)) = change else {
         let name = &mutant.name;
         return Err(Error::new(format!(
-            "cargo-mutants names a mutant `{name}`: not FILE:LINE:COLUMN: CHANGE"
+            "unexpected mutant name `{name}`: expected FILE:LINE:COLUMN: CHANGE"
         )));
     };
     Ok(format!("{}: {change}", mutant.file))
 }
 
-/// Reads `outcomes.json`: the places that were tried, and what became of each.
-pub(super) fn outcomes(text: &str) -> Result<Vec<(String, Fate)>> {
-    let wrong = |error| {
-        Error::new(format!(
-            "outcomes.json of cargo-mutants is not understood: {error}"
-        ))
-    };
+/// Parses `outcomes.json`: the tried places and their outcomes.
+pub(super) fn outcomes(text: &str) -> Result<Vec<(String, Outcome)>> {
+    let wrong = |error| Error::new(format!("cannot parse outcomes.json of cargo-mutants: {error}"));
     let report: Report = serde_json::from_str(text).map_err(wrong)?;
     let mut found = Vec::new();
-    for Outcome { scenario, summary } in report.outcomes {
+    for ReportEntry { scenario, summary } in report.outcomes {
         match scenario {
             Scenario::Baseline if summary == "Success" => {}
             Scenario::Baseline => {
                 return Err(Error::new(
-                    "the tests fail without a change; see the lines above and mend that first",
+                    "the tests fail without a change; fix them first, see the lines above",
                 ));
             }
             Scenario::Mutant(mutant) => {
-                let fate = fate(&summary).ok_or_else(|| {
+                let outcome = parse_outcome(&summary).ok_or_else(|| {
                     Error::new(format!(
-                        "{}: cargo-mutants says `{summary}`, which is not known here",
+                        "{}: unknown outcome `{summary}` of cargo-mutants",
                         mutant.name
                     ))
                 })?;
-                found.push((mutant.name, fate));
+                found.push((mutant.name, outcome));
             }
         }
     }
     Ok(found)
 }
 
-fn fate(summary: &str) -> Option<Fate> {
+fn parse_outcome(summary: &str) -> Option<Outcome> {
     match summary {
-        "CaughtMutant" => Some(Fate::Caught),
-        "MissedMutant" => Some(Fate::Survived),
-        "Timeout" => Some(Fate::TimedOut),
-        "Unviable" => Some(Fate::Unviable),
+        "CaughtMutant" => Some(Outcome::Caught),
+        "MissedMutant" => Some(Outcome::Survived),
+        "Timeout" => Some(Outcome::TimedOut),
+        "Unviable" => Some(Outcome::Unviable),
         _ => None,
     }
 }
 
-/// What became of the mutants that were to be tried.
+/// Returns the outcomes of the requested mutants.
 ///
 /// # Errors
-/// When one of them was not: a run that was cut short proves nothing.
-pub(super) fn matched(wanted: &[&Mutant], outcomes: &[(String, Fate)]) -> Result<Vec<Tried>> {
-    let fates: BTreeMap<&str, Fate> = outcomes
+/// Fails if a mutant was not tried, because an incomplete run proves nothing.
+pub(super) fn matched(wanted: &[&Mutant], outcomes: &[(String, Outcome)]) -> Result<Vec<Trial>> {
+    let by_place: BTreeMap<&str, Outcome> = outcomes
         .iter()
-        .map(|(place, fate)| (place.as_str(), *fate))
+        .map(|(place, outcome)| (place.as_str(), *outcome))
         .collect();
-    let tried: Vec<Tried> = wanted
+    let tried: Vec<Trial> = wanted
         .iter()
         .filter_map(|mutant| {
-            let fate = *fates.get(mutant.place.as_str())?;
-            Some(Tried {
+            let outcome = *by_place.get(mutant.place.as_str())?;
+            Some(Trial {
                 name: mutant.name.clone(),
-                fate,
+                outcome,
             })
         })
         .collect();
@@ -185,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn names_outlive_an_edit_and_are_one_in_a_tree() {
+    fn names_survive_edits_and_are_unique() {
         let names: Vec<String> = list(LIST).unwrap().into_iter().map(|m| m.name).collect();
         assert_eq!(
             names,
@@ -198,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_not_one_is_an_error() {
+    fn invalid_list_is_an_error() {
         assert!(list("{}").is_err());
         assert!(list(r#"[{"name": "replace all", "file": "a/x.rs"}]"#).is_err());
     }
@@ -215,16 +213,16 @@ mod tests {
         assert_eq!(
             outcomes(text).unwrap(),
             [
-                (place("3:9: replace"), Fate::Caught),
-                (place("4:9: replace"), Fate::Survived),
-                (place("5:9: replace"), Fate::TimedOut),
-                (place("6:9: replace"), Fate::Unviable),
+                (place("3:9: replace"), Outcome::Caught),
+                (place("4:9: replace"), Outcome::Survived),
+                (place("5:9: replace"), Outcome::TimedOut),
+                (place("6:9: replace"), Outcome::Unviable),
             ]
         );
     }
 
     #[test]
-    fn tests_that_fail_without_a_change_and_words_nobody_knows_are_errors() {
+    fn failing_baseline_and_unknown_outcomes_are_errors() {
         let failing = r#"{"outcomes": [{"scenario": "Baseline", "summary": "Failure"}]}"#;
         assert!(
             outcomes(failing)
@@ -238,10 +236,10 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_cut_short_is_an_error() {
+    fn incomplete_run_is_an_error() {
         let list = list(LIST).unwrap();
         let wanted: Vec<&Mutant> = list.iter().collect();
-        let mut outcomes: Vec<_> = list.iter().map(|m| (m.place.clone(), Fate::Caught)).collect();
+        let mut outcomes: Vec<_> = list.iter().map(|m| (m.place.clone(), Outcome::Caught)).collect();
         assert_eq!(matched(&wanted, &outcomes).unwrap().len(), 3);
         outcomes.pop();
         let error = matched(&wanted, &outcomes).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! A copy of the workspace that may be changed. It stays, so that the next run builds little.
+//! A modifiable copy of the workspace, retained so that the next run builds little.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// Build output, history, and what other package managers leave: nothing of it is source.
+/// Folders without sources: build output, history, and packages of other package managers.
 const LEFT_OUT: [&str; 3] = ["target", ".git", "node_modules"];
 
-/// Makes `to` the same as `from`. Files that are the same already keep their times: cargo goes by them.
+/// Makes `to` equal to `from`. Unchanged files retain their modification time, which cargo uses.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).map_err(|error| at(to, &error))?;
     let wanted = names(from)?;
@@ -31,7 +31,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
 
 fn file(source: &Path, copied: &Path) -> Result<()> {
     let bytes = fs::read(source).map_err(|error| at(source, &error))?;
-    // The mark of a program is all that is kept of a file besides its bytes.
+    // The executable flag is the only retained attribute.
     let allowed = |path| fs::metadata(path).map(|metadata| metadata.permissions());
     let same_mark = matches!((allowed(source), allowed(copied)), (Ok(one), Ok(other)) if one == other);
     if same_mark && fs::read(copied).is_ok_and(|there| there == bytes) {
@@ -72,7 +72,7 @@ mod tests {
     use crate::workspace::Workspace;
 
     #[test]
-    fn a_copy_follows_its_source_and_leaves_alone_what_is_the_same() {
+    fn copy_follows_its_source_and_retains_unchanged_files() {
         let scratch = Workspace::load().unwrap().scratch("xtask-tests/tree").unwrap();
         let _ = fs::remove_dir_all(&scratch);
         let (from, to) = (scratch.join("from"), scratch.join("to"));

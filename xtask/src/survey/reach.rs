@@ -1,31 +1,31 @@
-//! Which public types a stranger can come by: those that are named outside of their crate, and what their public fields,
-//! variants and methods show in turn. Read by lines, as rustfmt lays them out.
+//! Public types reachable from outside of their crate: types that other crates name, and the types in their
+//! public fields, variants and methods. Parsed by lines in the layout of rustfmt.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// What the public declarations of each type show: words, of which some are types.
+/// Identifiers in the public declarations of each type. Some of them are types.
 #[derive(Default)]
-pub(super) struct Shown<'a> {
+pub(super) struct Declarations<'a> {
     of_type: BTreeMap<&'a str, HashSet<&'a str>>,
     /// Free functions and constants, by name.
     of_function: BTreeMap<&'a str, HashSet<&'a str>>,
 }
 
-/// A block that is being read.
+/// The block that is being parsed.
 struct Block<'a> {
     subject: &'a str,
     indent: usize,
-    /// All of it shows, not only what is `pub`: variants, and what a trait asks for or is answered with.
+    /// All items are public, as in enums and traits.
     is_open: bool,
 }
 
-impl<'a> Shown<'a> {
-    /// Adds the declarations of one file.
+impl<'a> Declarations<'a> {
+    /// Adds the declarations of a file.
     pub(super) fn read(&mut self, text: &'a str) {
         let mut block: Option<Block<'a>> = None;
-        // Words of a signature that goes on over several lines belong to whom it began with.
+        // Further lines of a signature belong to the item of its first line.
         let mut signature: Option<(&'a str, bool)> = None;
-        // A derive makes the kind of a custom resource from the spec that follows.
+        // The derive of a custom resource creates a kind from the following spec.
         let mut kind: Option<&'a str> = None;
         for line in text.lines() {
             let code = line.trim_start();
@@ -80,40 +80,40 @@ impl<'a> Shown<'a> {
     }
 
     fn add(&mut self, owner: &'a str, is_function: bool, code: &'a str) {
-        let shown = if is_function {
+        let declarations = if is_function {
             &mut self.of_function
         } else {
             &mut self.of_type
         };
-        shown.entry(owner).or_default().extend(words(code));
+        declarations.entry(owner).or_default().extend(words(code));
     }
 
-    /// The types of a crate that cannot be come by from what `named` names.
+    /// Types of a crate that are not reachable from the names in `named`.
     pub(super) fn unreached(&self, types: &[&'a str], named: &HashSet<&str>) -> Vec<&'a str> {
         let all: BTreeSet<&str> = types.iter().copied().collect();
         let functions = self.of_function.iter().filter(|(name, _)| named.contains(*name));
-        let by_function = functions.flat_map(|(_, shown)| shown.iter().copied());
+        let by_function = functions.flat_map(|(_, declarations)| declarations.iter().copied());
         let mut next: Vec<&str> = by_function.filter(|word| all.contains(word)).collect();
         next.extend(all.iter().copied().filter(|name| named.contains(*name)));
         let mut reached = BTreeSet::new();
         while let Some(name) = next.pop() {
             if reached.insert(name)
-                && let Some(shown) = self.of_type.get(name)
+                && let Some(declarations) = self.of_type.get(name)
             {
-                next.extend(shown.iter().copied().filter(|word| all.contains(word)));
+                next.extend(declarations.iter().copied().filter(|word| all.contains(word)));
             }
         }
         all.difference(&reached).copied().collect()
     }
 }
 
-/// The words of a line.
+/// Identifiers in a line.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
         .filter(|word| !word.is_empty())
 }
 
-/// The words of the examples in a file's docs: they are compiled as a stranger's program is.
+/// Identifiers in the examples of a file's docs, which are compiled as separate programs.
 pub(super) fn examples(text: &str) -> impl Iterator<Item = &str> {
     let docs = text.lines().filter_map(|line| {
         let line = line.trim_start();
@@ -128,7 +128,7 @@ pub(super) fn examples(text: &str) -> impl Iterator<Item = &str> {
     code.flat_map(words)
 }
 
-/// A signature goes on in the next line.
+/// Returns whether a signature continues on the next line.
 fn continues(code: &str) -> bool {
     !code.ends_with('{') && !code.ends_with(';') && !code.ends_with('}')
 }
@@ -139,8 +139,8 @@ fn after<'a>(code: &'a str, kinds: &[&str]) -> Option<&'a str> {
     words(rest).next()
 }
 
-/// The type that a line declares `pub`. What is visible in its crate alone is declared otherwise: the lint
-/// `unreachable_pub` is set.
+/// Returns the type that a line declares `pub`. Crate-private types are declared `pub(crate)`, because the
+/// lint `unreachable_pub` is enabled.
 pub(super) fn declared(code: &str) -> Option<&str> {
     after(code, &["struct ", "enum ", "trait ", "type "])
 }
@@ -149,7 +149,7 @@ fn function(code: &str) -> Option<&str> {
     after(code, &["fn ", "const fn ", "async fn ", "const ", "static "])
 }
 
-/// The type that an `impl` is for.
+/// Returns the type of an `impl` block.
 fn implemented(code: &str) -> Option<&str> {
     let rest = code.strip_prefix("impl")?;
     let subject = match rest.rsplit_once(" for ") {
@@ -210,13 +210,13 @@ pub struct Exemplary;
 "#;
 
     #[test]
-    fn a_type_is_reached_by_fields_variants_signatures_and_nothing_else() {
-        let mut shown = Shown::default();
-        shown.read(TEXT);
+    fn types_are_reached_by_fields_variants_and_signatures_only() {
+        let mut declarations = Declarations::default();
+        declarations.read(TEXT);
         let types: Vec<&str> = TEXT.lines().filter_map(declared).collect();
         let mut named = HashSet::from(["Known", "Kind", "made"]);
         named.extend(examples(TEXT));
-        let unreached = shown.unreached(&types, &named);
+        let unreached = declarations.unreached(&types, &named);
         assert_eq!(unreached, ["Hidden", "Inner", "Private", "Spoken"]);
     }
 }

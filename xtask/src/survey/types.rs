@@ -1,12 +1,12 @@
-//! The public types of the crates that are embedded: how many there are, and which of them nobody outside can come by.
+//! Public types of the embeddable crates: their number, and the unreachable ones.
 
 use std::collections::HashSet;
 
-use super::reach::{Shown, declared, examples, words};
+use super::reach::{Declarations, declared, examples, words};
 use super::{Source, count};
 use crate::figures::Figure;
 
-/// The crates that strangers build on.
+/// Crates for embedders.
 pub(super) const EMBEDDED: [(&str, &str); 7] = [
     ("core", "akash-provider-core/src/"),
     ("chain", "akash-provider-chain/src/"),
@@ -17,16 +17,16 @@ pub(super) const EMBEDDED: [(&str, &str); 7] = [
     ("devnet", "provider-daemon/devnet/src/"),
 ];
 
-/// What a crate shows.
+/// Public surface of a crate.
 pub(super) struct Surface<'a> {
     name: &'static str,
     types: usize,
     variants: usize,
-    /// Types that no example, test outside of the crate, bench or other crate names or comes by.
+    /// Types that no example, external test, bench or other crate names or reaches.
     unreached: Vec<&'a str>,
 }
 
-/// The surface of each crate.
+/// Returns the surface of each crate.
 pub(super) fn surfaces(files: &[Source]) -> Vec<Surface<'_>> {
     let of = |(name, folder): (&'static str, &str)| {
         let within: Vec<&str> = files
@@ -35,20 +35,20 @@ pub(super) fn surfaces(files: &[Source]) -> Vec<Surface<'_>> {
             .map(|(_, text)| text.as_str())
             .collect();
         let types: Vec<&str> = within.iter().flat_map(|text| public_types(text)).collect();
-        let mut shown = Shown::default();
-        within.iter().for_each(|text| shown.read(text));
+        let mut declarations = Declarations::default();
+        within.iter().for_each(|text| declarations.read(text));
         Surface {
             name,
             types: types.len(),
             variants: within.iter().map(|text| public_variants(text)).sum(),
-            unreached: shown.unreached(&types, &named_outside(folder, files)),
+            unreached: declarations.unreached(&types, &named_outside(folder, files)),
         }
     };
     EMBEDDED.map(of).into()
 }
 
 impl Surface<'_> {
-    /// Types and variants, and how many types nobody outside can come by.
+    /// Number of types, variants and unreachable types.
     pub(super) fn figures(&self) -> [Figure; 3] {
         let name = self.name;
         [
@@ -58,7 +58,7 @@ impl Surface<'_> {
         ]
     }
 
-    /// Those types, sorted, each with its crate.
+    /// Unreachable types, sorted, each with its crate.
     pub(super) fn unreached(&self) -> Vec<String> {
         let mut all: Vec<String> = self
             .unreached
@@ -70,7 +70,7 @@ impl Surface<'_> {
     }
 }
 
-/// Every word that is written outside of a crate's own sources.
+/// Identifiers used outside of a crate's own sources.
 fn named_outside<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
     let outside = files
         .iter()
@@ -83,9 +83,9 @@ fn named_outside<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
         .collect()
 }
 
-/// Names of what a file declares `pub`.
+/// Names of the types that a file declares `pub`.
 fn public_types(text: &str) -> impl Iterator<Item = &str> {
-    // A guide whose examples are compiled is a type for the tests alone.
+    // A guide with compiled examples is a type for tests only.
     let mut is_for_tests = false;
     text.lines().filter_map(move |line| {
         is_for_tests |= line.trim() == "#[cfg(doctest)]";
@@ -121,7 +121,7 @@ mod tests {
     const TEXT: &str = "pub struct One(u8);\npub(crate) struct Two;\npub enum Three {\n    /// First.\n    A,\n    B {\n        C: u8,\n    },\n}\nenum Four {\n    D,\n}\n";
 
     #[test]
-    fn types_and_variants_are_counted_and_what_nobody_comes_by_is_found() {
+    fn types_and_variants_are_counted_and_unreachable_types_found() {
         assert_eq!(public_types(TEXT).collect::<Vec<_>>(), ["One", "Three"]);
         assert_eq!(public_variants(TEXT), 2);
         let files = [

@@ -1,4 +1,4 @@
-//! How much is built, as Cargo plans it: nothing is built for it.
+//! Size of builds according to cargo's build plan, without a build.
 
 use serde_json::Value;
 
@@ -7,20 +7,20 @@ use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
-/// Cargo prints its plan on its nightly channel alone, or where this is set.
+/// Cargo prints its plan on the nightly channel, or with this variable.
 const NIGHTLY: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
-/// What one build consists of.
+/// Units of a build.
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
     units: usize,
-    /// Of them those of other people's crates.
+    /// Number of units of external crates.
     of_dependencies: usize,
-    /// Programs that run tests.
+    /// Number of test programs.
     executables: usize,
 }
 
-/// The plans of the tests and of the program as it is released.
+/// Returns the plans of the tests and of the release build.
 pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
     let tests = plan(workspace, &["test", "--no-run", "--workspace", "--all-features"])?;
     let program = plan(workspace, &["build", "--release", "-p", "provider-daemon"])?;
@@ -38,7 +38,7 @@ fn plan(workspace: &Workspace, what: &[&str]) -> Result<Plan> {
         .cargo(&[what, &asked[..]].concat())
         .env(NIGHTLY.0, NIGHTLY.1);
     let text = cargo.quiet().lines()?.concat();
-    read(&text).ok_or_else(|| Error::new("cargo's plan of a build cannot be read; its form may have changed"))
+    read(&text).ok_or_else(|| Error::new("cannot parse cargo's build plan; its format may have changed"))
 }
 
 fn read(text: &str) -> Option<Plan> {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_is_counted_by_whose_and_what_its_units_are() {
+    fn plan_is_counted_by_origin_and_kind_of_units() {
         let text = r#"{"version":1,"units":[
             {"pkg_id":"registry+https://example.com#a@1.0.0","mode":"build"},
             {"pkg_id":"path+file:///w/core#0.1.0","mode":"build"},

@@ -1,9 +1,9 @@
-//! Known holes in the packages that others wrote.
+//! Known vulnerabilities of dependencies.
 //!
-//! They are looked up in RustSec's database, a folder of files that cargo-audit and cargo-deny keep too. It is
-//! brought up to date where its home can be reached; else the newest copy at hand is used and its age is said, and
-//! without any copy the check is skipped and says so. Ours lies below the target folder and is never committed. The newest copy is of no use to somebody who does not see how old it
-//! is: a hole is told of days after it is found.
+//! Packages are looked up in the RustSec database, which cargo-audit and cargo-deny also store. The database
+//! is updated if it can be reached. Otherwise the newest copy is used and its age is reported, because a
+//! vulnerability may be published days after the copy. Without a copy the check is skipped and reports that.
+//! The copy of this check is in the target folder and never committed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ use crate::process::Process;
 use crate::report::Notes;
 use crate::workspace::{Package, Workspace, read};
 
-/// Where the database is from.
+/// Repository of the database.
 const HOME: &str = "https://github.com/RustSec/advisory-db";
-/// Names the folder of a copy, which is then the only one that is used.
+/// Environment variable with the folder of the only copy to use.
 const VARIABLE: &str = "ADVISORY_DB";
-/// Time for fetching it: it has some ten megabytes.
+/// Time limit of a download of about ten megabytes.
 const FETCH_MAX: Duration = Duration::from_mins(1);
-/// A copy that was fetched so recently is not fetched again.
+/// Age up to which a copy is not updated.
 const FRESH: Duration = Duration::from_hours(6);
 const DAY: Duration = Duration::from_hours(24);
 
-/// The head of an advisory.
+/// Header of an advisory.
 #[derive(Debug, Deserialize)]
 struct Entry {
     advisory: Advisory,
@@ -39,7 +39,7 @@ struct Entry {
 struct Advisory {
     id: String,
     package: String,
-    /// A warning, such as that nobody looks after a package any more, and no hole.
+    /// Category of an advisory that is not a vulnerability, such as unmaintained.
     informational: Option<String>,
     withdrawn: Option<toml::Value>,
 }
@@ -52,7 +52,7 @@ struct Versions {
     unaffected: Vec<String>,
 }
 
-/// What deny.toml says about advisories.
+/// Settings for advisories in deny.toml.
 #[derive(Debug, Default, Deserialize)]
 struct Policy {
     #[serde(default)]
@@ -65,48 +65,48 @@ struct Accepted {
     ignore: Vec<Ignored>,
 }
 
-/// An advisory that does not concern us, and why.
+/// An ignored advisory, with the reason.
 #[derive(Debug, Deserialize)]
 struct Ignored {
     id: String,
     reason: String,
 }
 
-/// What was found out about the packages.
+/// Findings about the packages.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Judged {
+struct Findings {
     holes: Vec<String>,
     notes: Notes,
 }
 
-/// Looks every package up; the notes say by which database, and how old it is.
+/// Looks up every package. The notes name the database and its age.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
-    let Some(database) = Places::of(workspace).newest(|own| fetch(HOME, own))? else {
+    let Some(database) = Locations::of(workspace).newest(|own| fetch(HOME, own))? else {
         return Ok(vec![format!(
-            "skipped, no package was looked up: there is no database of advisories, and {HOME} cannot be fetched; \
+            "skipped, no package was looked up: no database of advisories, and {HOME} cannot be fetched; \
              name the folder of a copy in {VARIABLE}"
         )]);
     };
     let policy: Policy = toml::from_str(&read(&workspace.root.join("deny.toml"))?)
         .map_err(|error| Error::new(format!("deny.toml: {error}")))?;
-    let judged = judge(&database, workspace.strangers(), &policy)?;
+    let findings = judge(&database, workspace.external_packages(), &policy)?;
     let mut notes = vec![format!("{}: {}", database.display(), age(&database))];
-    notes.extend(judged.notes);
-    Error::from_findings("advisories", &judged.holes)?;
+    notes.extend(findings.notes);
+    Error::from_findings("advisories", &findings.holes)?;
     Ok(notes)
 }
 
-/// Folders in which a database may be.
-struct Places {
-    /// The only one to be used, where somebody names one.
+/// Possible folders of the database.
+struct Locations {
+    /// The only folder to use, if configured.
     named: Option<PathBuf>,
-    /// Ours, below the target folder: in no commit, and there again after the next fetch.
+    /// Folder of this check, below the target folder.
     own: PathBuf,
-    /// Cargo's, where cargo-audit and cargo-deny keep theirs.
+    /// Folder of cargo, used by cargo-audit and cargo-deny.
     cargo: Option<PathBuf>,
 }
 
-impl Places {
+impl Locations {
     fn of(workspace: &Workspace) -> Self {
         let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
         Self {
@@ -116,12 +116,12 @@ impl Places {
         }
     }
 
-    /// The newest copy, after ours was fetched where it is not fresh; nothing where there is none at all.
+    /// Returns the newest copy, after an update of an outdated one, or `None` without any copy.
     fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named {
             if !named.join("crates").is_dir() {
                 let text = format!(
-                    "{VARIABLE} names {}, which has no folder `crates`",
+                    "{VARIABLE} is set to {}, which has no folder `crates`",
                     named.display()
                 );
                 return Err(Error::new(text));
@@ -144,24 +144,24 @@ impl Places {
     }
 }
 
-/// Brings our own copy up to date, or leaves it as it is.
+/// Updates the copy of this check, if possible.
 fn fetch(home: &str, own: &Path) {
     if let Err(error) = fetched(home, own) {
-        eprintln!("the advisories cannot be fetched: {error}");
+        eprintln!("cannot fetch the advisories: {error}");
     }
 }
 
 fn fetched(home: &str, own: &Path) -> Result<()> {
     let git = |args: &[&str]| {
         let process = Process::new("git", Path::new("/")).args(args);
-        // Nobody is there to be asked for a password.
+        // Git must not prompt for a password.
         let process = process.env("GIT_TERMINAL_PROMPT", "0").quiet().silent();
         process.limit(FETCH_MAX).lines().map(|_| ())
     };
     if own.join("crates").is_dir() {
         return git(&["-C", &own.display().to_string(), "pull", "--quiet", "--ff-only"]);
     }
-    // Beside its place first: one that was ended halfway would be in the way of every one after it.
+    // Downloaded to a temporary folder, because an interrupted download would block all later ones.
     let failed = |error: std::io::Error| Error::new(format!("{}: {error}", own.display()));
     let half = own.with_extension("half");
     for leftover in [own, &half] {
@@ -174,16 +174,16 @@ fn fetched(home: &str, own: &Path) -> Result<()> {
     std::fs::rename(&half, own).map_err(failed)
 }
 
-/// How long ago a copy was last written: fetched, or unpacked.
+/// Time since a copy was last fetched or unpacked.
 fn written(copy: &Path) -> Option<Duration> {
     let of = |path: PathBuf| std::fs::metadata(path).ok()?.modified().ok();
     let at = of(copy.join(".git/FETCH_HEAD")).max(of(copy.join("crates")))?;
     Some(SystemTime::now().duration_since(at).unwrap_or_default())
 }
 
-/// How old its newest advisory is, by git where it is a clone, else by the files themselves.
+/// Age of the newest advisory: of the git commit in a clone, else of the files.
 fn age(copy: &Path) -> String {
-    // Elsewhere git would speak of the folder around it.
+    // In another folder git would use the surrounding repository.
     let is_clone = copy.join(".git").exists();
     let seconds = is_clone.then(|| {
         let last = Process::new("git", copy).args(["log", "-1", "--format=%ct"]);
@@ -199,17 +199,17 @@ fn age(copy: &Path) -> String {
     match since.map(|since| since.as_secs() / DAY.as_secs()) {
         None => "of unknown age".to_owned(),
         Some(days @ 0..=14) => format!("{days} days old"),
-        Some(days) => format!("{days} days old: what was found since is not known here"),
+        Some(days) => format!("{days} days old: later advisories are missing"),
     }
 }
 
-/// Compares packages with the advisories about them.
+/// Compares packages with their advisories.
 fn judge<'p>(
     database: &Path,
     packages: impl Iterator<Item = &'p Package>,
     policy: &Policy,
-) -> Result<Judged> {
-    let mut judged = Judged::default();
+) -> Result<Findings> {
+    let mut findings = Findings::default();
     let mut unused: BTreeMap<&str, &str> = policy
         .advisories
         .ignore
@@ -222,7 +222,7 @@ fn judge<'p>(
         looked_up += 1;
         for path in advisories_of(database, &package.name)? {
             let entry = entry(&read(&path)?, &path)?;
-            if entry.advisory.package != package.name || !concerns(&entry, &package.version, &path)? {
+            if entry.advisory.package != package.name || !affects(&entry, &package.version, &path)? {
                 continue;
             }
             let Advisory {
@@ -231,21 +231,23 @@ fn judge<'p>(
             unused.remove(id.as_str());
             let what = format!("{} {}: {id}", package.name, package.version);
             match (accepted.get(id.as_str()), informational) {
-                (Some(reason), _) => judged.notes.push(format!("{what} is accepted: {reason}")),
-                (None, Some(kind)) => judged.notes.push(format!("{what} ({kind})")),
-                (None, None) => judged.holes.push(format!("{what}, a known hole: update it")),
+                (Some(reason), _) => findings.notes.push(format!("{what} is accepted: {reason}")),
+                (None, Some(kind)) => findings.notes.push(format!("{what} ({kind})")),
+                (None, None) => findings
+                    .holes
+                    .push(format!("{what}, a known vulnerability: update it")),
             }
         }
     }
     if looked_up == 0 {
-        return Err(Error::new("cargo names no package to look up"));
+        return Err(Error::new("cargo lists no package to look up"));
     }
     for id in unused.keys() {
-        judged
+        findings
             .holes
-            .push(format!("deny.toml accepts {id}, which concerns no package"));
+            .push(format!("deny.toml accepts {id}, which affects no package"));
     }
-    Ok(judged)
+    Ok(findings)
 }
 
 fn advisories_of(database: &Path, name: &str) -> Result<Vec<PathBuf>> {
@@ -265,24 +267,24 @@ fn advisories_of(database: &Path, name: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Reads the head of an advisory: TOML between two fences, at the beginning.
+/// Parses the header of an advisory: TOML between two fences at the beginning.
 fn entry(text: &str, path: &Path) -> Result<Entry> {
     let head = text
         .trim_start()
         .strip_prefix("```toml")
         .and_then(|rest| rest.split_once("\n```"));
-    let (head, _) = head.ok_or_else(|| Error::new(format!("{}: has no head", path.display())))?;
+    let (head, _) = head.ok_or_else(|| Error::new(format!("{}: no header", path.display())))?;
     toml::from_str(head).map_err(|error| Error::new(format!("{}: {error}", path.display())))
 }
 
-/// Whether an advisory is about this version.
-fn concerns(entry: &Entry, version: &str, path: &Path) -> Result<bool> {
+/// Returns whether an advisory affects this version.
+fn affects(entry: &Entry, version: &str, path: &Path) -> Result<bool> {
     let failed = |error: semver::Error| Error::new(format!("{}: {error}", path.display()));
     let mut version = Version::parse(version).map_err(failed)?;
     if entry.advisory.withdrawn.is_some() {
         return Ok(false);
     }
-    // What is before a release is judged as that release: requirements name none of them.
+    // A pre-release counts as its release, because version requirements do not match pre-releases.
     version.pre = semver::Prerelease::EMPTY;
     for requirement in entry.versions.patched.iter().chain(&entry.versions.unaffected) {
         if VersionReq::parse(requirement).map_err(failed)?.matches(&version) {

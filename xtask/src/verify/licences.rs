@@ -1,7 +1,7 @@
-//! The policy of deny.toml: which licences, which crates, which sources.
+//! Policy of deny.toml: licences, banned crates and sources.
 //!
-//! `cargo deny` judges where it is installed. Elsewhere the same file is judged here, from what cargo
-//! knows of each package, so that a machine with nothing but rustup still has the gate.
+//! `cargo deny` checks the policy if installed. Otherwise this check uses the same file and cargo's metadata,
+//! so that a machine with only rustup has the check too.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ struct Sources {
     registries: Vec<String>,
 }
 
-/// Judges by `cargo deny`, or by the check built in here; the note says which.
+/// Checks with `cargo deny`, or with the built-in check. The note names the one used.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     if workspace
         .cargo(&["deny", "--version"])
@@ -69,17 +69,17 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
             "sources",
         ];
         workspace.cargo(&["deny"]).args(checks).run()?;
-        return Ok(vec!["judged by cargo deny".to_owned()]);
+        return Ok(vec!["checked by cargo deny".to_owned()]);
     }
     let policy = read_policy(&read(&workspace.root.join("deny.toml"))?)?;
     let findings: Vec<String> = workspace
-        .strangers()
+        .external_packages()
         .flat_map(|package| findings(&policy, package))
         .collect();
     Error::from_findings("deny.toml", &findings)?;
     Ok(vec![format!(
-        "cargo deny is not installed: {} packages were judged by the check built in",
-        workspace.strangers().count()
+        "cargo deny is not installed: {} packages were checked by the built-in check",
+        workspace.external_packages().count()
     )])
 }
 
@@ -123,15 +123,15 @@ fn findings(policy: &Policy, package: &Package) -> Vec<String> {
         Some(expression) => match accepted(expression, &accepts) {
             Some(true) => {}
             Some(false) => found.push(format!("{name}: {expression} is not on the list")),
-            None => found.push(format!("{name}: `{expression}` is no licence expression")),
+            None => found.push(format!("{name}: invalid licence expression `{expression}`")),
         },
     }
     found
 }
 
-/// Whether an SPDX expression can be satisfied with accepted licences; nothing when it is malformed.
+/// Returns whether accepted licences satisfy an SPDX expression, or `None` if the expression is malformed.
 fn accepted(expression: &str, accepts: &dyn Fn(&str) -> bool) -> Option<bool> {
-    // Before SPDX, a slash between two licences meant that either may be chosen.
+    // Before SPDX, a slash between two licences meant a choice.
     let spaced = expression
         .replace('/', " OR ")
         .replace('(', " ( ")
@@ -178,7 +178,7 @@ fn single(words: &mut Words<'_>, accepts: &dyn Fn(&str) -> bool) -> Option<bool>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::tests::described;
+    use crate::workspace::tests::workspace_of;
 
     const OURS: &str = "https://registry.example/index";
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn one_accepted_choice_is_enough() {
+    fn one_accepted_alternative_is_sufficient() {
         assert_eq!(judge("MIT"), Some(true));
         assert_eq!(judge("Zlib OR MIT"), Some(true));
         assert_eq!(judge("MIT/Zlib"), Some(true));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_conjunction_is_needed() {
+    fn every_part_of_a_conjunction_must_be_accepted() {
         assert_eq!(judge("(Zlib OR MIT) AND Unicode-3.0"), Some(true));
         assert_eq!(judge("MIT AND OpenSSL"), Some(false));
         assert_eq!(
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_expressions_are_told() {
+    fn malformed_expressions_are_reported() {
         for expression in ["", "(MIT", "MIT)", "MIT OR", "MIT Zlib", "AND", "MIT WITH"] {
             assert_eq!(judge(expression), None, "{expression}");
         }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_finds_what_breaks_it() {
+    fn each_rule_finds_its_violation() {
         let ours = format!("registry+{OURS}");
         let strangers = [
             ("good", "MIT", ours.as_str()),
@@ -235,9 +235,9 @@ mod tests {
             ("openssl-sys", "MIT", ours.as_str()),
             ("forked", "MIT", "git+https://git.example/forked"),
         ];
-        let workspace = described(&[], &strangers);
+        let workspace = workspace_of(&[], &strangers);
         let found: Vec<String> = workspace
-            .strangers()
+            .external_packages()
             .flat_map(|p| findings(&policy(), p))
             .collect();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Every member takes the lints of the workspace; cargo lets a member forget them in silence.
+//! Checks that every member uses the lints of the workspace. Cargo does not warn about a missing entry.
 
 use crate::error::{Error, Result};
 use crate::workspace::{Workspace, read};
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_takes_the_lints_of_the_workspace_or_is_found() {
+    fn member_without_workspace_lints_is_found() {
         assert_eq!(
             inherits("[package]\nname = 'a'\n[lints]\nworkspace = true"),
             Ok(true)

@@ -1,4 +1,5 @@
-//! Every crate that can be published has what a registry and its readers ask for, and no test is where none is run.
+//! Checks the manifests: publishable crates have the fields of a registry, and no file contains tests that
+//! cargo does not run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,17 +7,17 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace, read};
 
-/// Most keywords, and most categories, that the registry takes.
+/// Maximum number of keywords, and of categories, in the registry.
 const WORDS_MAX: usize = 5;
 
-/// Looks at the members that are not kept from being published.
+/// Checks the publishable members.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut findings = Vec::new();
     let mut told_apart = BTreeMap::new();
     for member in workspace.members().filter(|member| member.is_published()) {
         if let Some(other) = told_apart.insert(member.keywords.clone(), &member.name) {
             findings.push(format!(
-                "`{}` has the keywords of `{other}`: whoever searches cannot tell them apart",
+                "`{}` has the same keywords as `{other}`: use different ones",
                 member.name
             ));
         }
@@ -27,17 +28,17 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             && version(own) < version(&wanted)
         {
             findings.push(format!(
-                "`{}` says that it builds with Rust {own}, and `{by}`, which it depends on, needs {wanted}",
+                "`{}` requires Rust {own}, but its dependency `{by}` requires {wanted}",
                 member.name
             ));
         }
     }
-    findings.extend(unheard(workspace)?);
+    findings.extend(tests_not_run(workspace)?);
     Error::from_findings("manifests", &findings)
 }
 
-/// Tests in files of which the manifest says that there are none: cargo would never run them.
-fn unheard(workspace: &Workspace) -> Result<Vec<String>> {
+/// Finds tests in files of targets with `test = false`, which cargo does not run.
+fn tests_not_run(workspace: &Workspace) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for member in workspace.members() {
         let untested: Vec<&Path> = member.untested().collect();
@@ -47,7 +48,7 @@ fn unheard(workspace: &Workspace) -> Result<Vec<String>> {
         for file in workspace.files("rs")? {
             if untested.iter().any(|path| file.starts_with(path)) && has_tests(&read(&file)?) {
                 findings.push(format!(
-                    "{} has tests, and the manifest of `{}` says `test = false`",
+                    "{} has tests, but the manifest of `{}` has `test = false`",
                     file.display(),
                     member.name
                 ));
@@ -89,12 +90,12 @@ fn lacks(member: &Package) -> Vec<String> {
             words.len()
         )
     });
-    let undocumented = (member.is_library() && !member.says_how_it_is_documented())
-        .then(|| "does not say in `[package.metadata.docs.rs]` which features its pages show".to_owned());
+    let undocumented = (member.is_library() && !member.has_docs_metadata())
+        .then(|| "does not list features in `[package.metadata.docs.rs]`".to_owned());
     empty.chain(loose).chain(uncounted).chain(undocumented).collect()
 }
 
-/// `1.89` and `1.89.0` are the same.
+/// Parses a version. `1.89` and `1.89.0` are equal.
 pub(crate) fn version(text: &str) -> Vec<u64> {
     let mut parts: Vec<u64> = text.split('.').filter_map(|part| part.parse().ok()).collect();
     parts.resize(3, 0);
@@ -104,11 +105,11 @@ pub(crate) fn version(text: &str) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::tests::described;
+    use crate::workspace::tests::workspace_of;
 
     #[test]
-    fn what_a_registry_asks_for_is_missed() {
-        let found = run(&described(&[("core", "core", &[])], &[]))
+    fn missing_fields_of_a_registry_are_found() {
+        let found = run(&workspace_of(&[("core", "core", &[])], &[]))
             .unwrap_err()
             .to_string();
         for field in ["description", "repository", "readme", "rust-version"] {
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn two_crates_are_told_apart_and_say_how_they_are_documented() {
+    fn crates_need_different_keywords_and_documented_features() {
         let member = |name: &str, keywords: &[&str], metadata: serde_json::Value| {
             serde_json::json!({
                 "id": name, "name": name, "version": "0.1.0", "manifest_path": format!("/w/{name}/Cargo.toml"),
@@ -141,11 +142,14 @@ mod tests {
         assert_eq!(found(&[one.clone(), member("two", &["b"], docs.clone())]), Ok(()));
         let same = found(&[one.clone(), member("two", &["a"], docs)]).unwrap_err();
         assert!(
-            same.to_string().contains("`two` has the keywords of `one`"),
+            same.to_string().contains("`two` has the same keywords as `one`"),
             "{same}"
         );
         let silent = found(&[one, member("two", &["b"], serde_json::Value::Null)]).unwrap_err();
-        assert!(silent.to_string().contains("`two` does not say in"), "{silent}");
+        assert!(
+            silent.to_string().contains("`two` does not list features"),
+            "{silent}"
+        );
         let many = found(&[member(
             "one",
             &["a", "b", "c", "d", "e", "f"],
@@ -155,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_is_found_where_it_begins_a_line() {
+    fn test_attribute_is_found_at_start_of_line() {
         assert!(has_tests("fn a() {}\n    #[test]\nfn b() {}"));
         assert!(!has_tests("//! A `#[test]` is an attribute."));
     }

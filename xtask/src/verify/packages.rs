@@ -1,22 +1,23 @@
-//! The libraries can be packed for a registry, and what is packed of the core builds by itself.
+//! Checks that the libraries can be packaged for a registry, and that the packaged core builds.
 //!
-//! A manifest that names a file outside of its folder, a readme that is not there, a dependency without a version or a
-//! source that is left out are found here, and not on the day of a release.
+//! Finds a manifest that names a file outside of its folder, a missing readme, a dependency without a
+//! version, and excluded sources, before a release does.
 
 use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace};
 
-/// Unpacked and built as a stranger's cargo would: a minute and a half the first time, ten seconds after that. For the
-/// others it would be many, and what can go wrong with packing alone goes wrong here too.
+/// Crate that is unpacked and built as an embedder would: a minute and a half the first time, ten seconds
+/// later. Building the others would take minutes and find no further problems of packaging.
 const BUILT: &str = "akash-provider-core";
-/// What is in every archive, besides its sources.
+/// Files in every archive, besides sources.
 const PARTS: [&str; 3] = ["Cargo.toml", "README.md", "LICENSE"];
 
-/// Packs the libraries that are published, all at once since they need each other, and unpacks and builds the core.
+/// Packages all published libraries together, because they depend on each other, and unpacks and builds the
+/// core.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let libraries: Vec<&Package> = libraries(workspace).collect();
     if !libraries.iter().any(|library| library.name == BUILT) {
-        return Err(Error::new(format!("`{BUILT}` is no library that is published")));
+        return Err(Error::new(format!("`{BUILT}` is not a published library")));
     }
     let mut findings = Vec::new();
     for library in &libraries {
@@ -33,14 +34,14 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     workspace.cargo(&pack).args(["--package", BUILT]).run()
 }
 
-/// The libraries that strangers get from a registry.
+/// Published libraries.
 pub(super) fn libraries(workspace: &Workspace) -> impl Iterator<Item = &Package> {
     workspace
         .members()
         .filter(|member| member.is_published() && member.is_library() && member.binaries().next().is_none())
 }
 
-/// What an archive with these files lacks.
+/// Missing files of an archive.
 fn lacking(name: &str, files: &[String]) -> Vec<String> {
     let lacks = PARTS
         .into_iter()
@@ -55,13 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_archive_has_its_readme_and_its_licence() {
+    fn archive_contains_readme_and_licence() {
         let files = ["Cargo.toml", "README.md", "src/LICENSE"].map(str::to_owned);
         assert_eq!(lacking("a", &files), ["the archive of `a` has no LICENSE"]);
     }
 
     #[test]
-    fn the_libraries_are_those_that_have_no_program() {
+    fn libraries_are_members_without_a_binary() {
         let workspace = Workspace::load().unwrap();
         let mut names: Vec<&str> = libraries(&workspace)
             .map(|library| library.name.as_str())

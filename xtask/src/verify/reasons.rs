@@ -1,5 +1,5 @@
-//! Every direct dependency of the workspace has its row in docs/dependencies.md with what it weighs, and no row outlives
-//! its crate.
+//! Checks that every direct dependency of the workspace has a row with its weight in docs/dependencies.md,
+//! and that no row is outdated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 use crate::workspace::{Workspace, read};
 
 const PAGE: &str = "docs/dependencies.md";
-/// Crate, for what, why this one, weight.
+/// Number of columns: crate, purpose, reason, weight.
 const COLUMNS: usize = 4;
 
-/// What the weights are counted for: others need other crates of the system.
+/// Platform of the weights. Other platforms need other crates.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
-/// Compares the page with the manifests of all members, and with what cargo says of the crates behind them.
+/// Compares the page with the manifests of all members and with cargo's metadata.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let page = read(&workspace.root.join(PAGE))?;
     let wanted = wanted(workspace);
@@ -22,7 +22,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Error::from_findings(PAGE, &found)
 }
 
-/// Writes the weights into the page.
+/// Writes the weights to the page.
 pub(crate) fn write_weights(workspace: &Workspace) -> Result<()> {
     let path = workspace.root.join(PAGE);
     let page = read(&path)?;
@@ -32,7 +32,7 @@ pub(crate) fn write_weights(workspace: &Workspace) -> Result<()> {
         .map_err(|error| Error::new(format!("{}: {error}", path.display())))
 }
 
-/// How many crates of the build are there for the sake of each direct dependency alone, itself included.
+/// Number of crates in the build that only this direct dependency requires, including itself.
 fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
     let built = Workspace::load_for(PLATFORM)?;
     let all = built.packages_without("");
@@ -40,7 +40,7 @@ fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
     Ok(wanted.keys().map(weigh).collect())
 }
 
-/// A row with what its crate weighs; any other line as it is.
+/// Returns a row with the weight of its crate. Other lines are unchanged.
 fn weighed(line: &str, weights: &BTreeMap<String, usize>) -> String {
     let named = rows(line).first().and_then(|(name, _)| weights.get(*name));
     match (named, line.trim_end().trim_end_matches('|').rsplit_once('|')) {
@@ -53,12 +53,12 @@ fn stale(page: &str, weights: &BTreeMap<String, usize>) -> Vec<String> {
     let stale = |(name, columns): (&str, Vec<&str>)| {
         let (told, weight) = (columns.last()?.to_owned(), weights.get(name)?);
         (told != weight.to_string())
-            .then(|| format!("`{name}` weighs {weight} and not {told}; `cargo xtask fix` writes it"))
+            .then(|| format!("`{name}` has weight {weight}, not {told}; `cargo xtask fix` updates it"))
     };
     rows(page).into_iter().filter_map(stale).collect()
 }
 
-/// What others wrote and a member names, with one of those who do.
+/// External dependencies, each with a member that uses it.
 fn wanted(workspace: &Workspace) -> BTreeMap<&str, &str> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut wanted = BTreeMap::new();
@@ -71,7 +71,7 @@ fn wanted(workspace: &Workspace) -> BTreeMap<&str, &str> {
     wanted
 }
 
-/// The rows of the page's tables: the crate of the first column, and all columns.
+/// Rows of the page's tables: the crate in the first column, and all columns.
 fn rows(page: &str) -> Vec<(&str, Vec<&str>)> {
     page.lines()
         .filter_map(|line| {
@@ -87,29 +87,29 @@ fn findings(wanted: &BTreeMap<&str, &str>, page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (name, columns) in rows(page) {
         if !given.insert(name) {
-            found.push(format!("`{name}` is there twice"));
+            found.push(format!("`{name}` has two rows"));
         }
         if !wanted.contains_key(name) {
-            found.push(format!("`{name}` is no dependency of the workspace"));
+            found.push(format!("`{name}` is not a dependency of the workspace"));
         }
         if columns.len() != COLUMNS || columns.iter().any(|column| column.is_empty()) {
             found.push(format!(
-                "the row of `{name}` does not say all of: for what, why this one, weight"
+                "the row of `{name}` is incomplete: purpose, reason, weight"
             ));
         }
     }
     let lacking = wanted.iter().filter(|(name, _)| !given.contains(*name));
-    found.extend(lacking.map(|(name, by)| format!("`{name}` of `{by}` has no row; say why it is there")));
+    found.extend(lacking.map(|(name, by)| format!("`{name}` of `{by}` has no row; add its reason")));
     found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::tests::described;
+    use crate::workspace::tests::workspace_of;
 
     #[test]
-    fn rows_are_those_of_tables() {
+    fn rows_are_read_from_tables() {
         let page = "# `title`\n| crate | for |\n|---|---|\n| `serde` | `json` | why | MIT | 0 |\n`uuid`\n";
         assert_eq!(
             rows(page),
@@ -118,12 +118,12 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_that_is_not_so_is_told_and_written() {
+    fn outdated_weight_is_reported_and_fixed() {
         let weights = BTreeMap::from([("serde".to_owned(), 2), ("toml".to_owned(), 0)]);
         let page = "| crate | weight |\n| `serde` | a | b | c | 3 |\n| `toml` | a | b | c | 0 |\n";
         assert_eq!(
             stale(page, &weights),
-            ["`serde` weighs 2 and not 3; `cargo xtask fix` writes it"]
+            ["`serde` has weight 2, not 3; `cargo xtask fix` updates it"]
         );
         let written: Vec<_> = page.lines().map(|line| weighed(line, &weights)).collect();
         let mended = [
@@ -135,24 +135,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_idle_twice_or_empty_is_told() {
+    fn missing_unused_repeated_and_empty_rows_are_reported() {
         let wanted = BTreeMap::from([("serde", "core"), ("sha2", "chain"), ("toml", "xtask")]);
         let page = "| `serde` | a | b | 0 |\n| `serde` | a | b | 0 |\n| `uuid` | a | b | 0 |\n\
                     | `toml` | a | | 0 |\n";
         assert_eq!(
             findings(&wanted, page),
             [
-                "`serde` is there twice",
-                "`uuid` is no dependency of the workspace",
-                "the row of `toml` does not say all of: for what, why this one, weight",
-                "`sha2` of `chain` has no row; say why it is there",
+                "`serde` has two rows",
+                "`uuid` is not a dependency of the workspace",
+                "the row of `toml` is incomplete: purpose, reason, weight",
+                "`sha2` of `chain` has no row; add its reason",
             ]
         );
     }
 
     #[test]
-    fn every_member_counts_and_none_is_a_dependency() {
-        let workspace = described(
+    fn dependencies_of_all_members_count_and_members_do_not() {
+        let workspace = workspace_of(
             &[
                 ("core", "core", &["serde"]),
                 ("examples/a", "a", &["core", "toml"]),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn this_workspace_has_its_reasons() {
+    fn dependencies_of_this_workspace_have_reasons() {
         run(&Workspace::load().unwrap()).unwrap();
     }
 }

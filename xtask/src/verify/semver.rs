@@ -1,7 +1,8 @@
-//! A library breaks no interface that a release promised, unless its version says so.
+//! Checks that a library has no breaking change compared with the last release, unless its version permits
+//! one.
 //!
-//! `cargo-semver-checks` compares the public interface with that of the last release, which is a tag `vX.Y.Z` that this
-//! state comes from. It is installed below the target folder, in one version, once there is a release to compare with.
+//! `cargo-semver-checks` compares the public API with the newest tag `vX.Y.Z` that is an ancestor of this
+//! commit. A pinned version is installed below the target folder once a release exists.
 
 use ::semver::Version;
 
@@ -11,12 +12,14 @@ use crate::process::Process;
 use crate::report::Notes;
 use crate::workspace::Workspace;
 
-/// A newer one reads what newer compilers say of an interface; it moves with the compiler.
+/// Version of cargo-semver-checks. It must support the rustdoc format of the compiler, so it is updated
+/// together with the compiler.
 const VERSION: &str = "0.51.0";
-/// The library whose binary chooses the version of the Kubernetes API, and the one chosen here.
+/// The library with a Kubernetes API version selected by its dependent binary, and the version for this
+/// check.
 const CHOICE: (&str, &str) = ("akash-provider-k8s", "k8s-openapi/v1_34");
 
-/// Compares each library with its state at the last release; without a release there is nothing to break.
+/// Compares each library with its last release. Without a release the check passes.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let tags = Process::new("git", &workspace.root)
         .args(["tag", "--list", "--merged", "HEAD"])
@@ -24,7 +27,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
         .lines()?;
     let Some(release) = last(&tags) else {
         return Ok(vec![
-            "there is no release to compare with: no tag vX.Y.Z leads here".to_owned(),
+            "no release to compare with: no ancestor has a tag vX.Y.Z".to_owned(),
         ]);
     };
     let program = workspace.tool("cargo-semver-checks", VERSION)?;
@@ -40,7 +43,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     Ok(vec![format!("compared with {release}")])
 }
 
-/// The newest release among tags; what comes before a release promises nothing.
+/// Returns the newest release among the tags. Pre-releases are ignored.
 fn last(tags: &[String]) -> Option<String> {
     let releases = tags.iter().filter_map(|tag| {
         let version = Version::parse(tag.trim().strip_prefix('v')?).ok()?;
@@ -54,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_release_is_compared_with() {
+    fn newest_release_is_compared() {
         let of = |tags: &[&str]| last(&tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>());
         assert_eq!(of(&["v0.9.0", "v0.10.0", "v0.2.11"]), Some("v0.10.0".to_owned()));
         assert_eq!(

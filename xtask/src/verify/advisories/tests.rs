@@ -1,7 +1,7 @@
-//! Which copy is used, and what is found in it.
+//! Selection of the copy, and its findings.
 
 use super::*;
-use crate::workspace::tests::described;
+use crate::workspace::tests::workspace_of;
 
 fn advisory(id: &str, package: &str, more: &str, versions: &str) -> String {
     format!(
@@ -10,22 +10,26 @@ fn advisory(id: &str, package: &str, more: &str, versions: &str) -> String {
     )
 }
 
-/// A database with these advisories; the packages are all of version 1.0.0.
-fn judged(name: &str, advisories: &[String], policy: &str) -> Result<Judged> {
+/// Compares packages of version 1.0.0 with these advisories.
+fn judged(name: &str, advisories: &[String], policy: &str) -> Result<Findings> {
     let folder = std::env::temp_dir().join(format!("advisories-{}-{name}", std::process::id()));
     let of_package = folder.join("crates/hole");
     std::fs::create_dir_all(&of_package).unwrap();
     for (number, text) in advisories.iter().enumerate() {
         std::fs::write(of_package.join(format!("{number}.md")), text).unwrap();
     }
-    let workspace = described(&[], &[("hole", "MIT", "s"), ("other", "MIT", "s")]);
-    let judged = judge(&folder, workspace.strangers(), &toml::from_str(policy).unwrap());
+    let workspace = workspace_of(&[], &[("hole", "MIT", "s"), ("other", "MIT", "s")]);
+    let judged = judge(
+        &folder,
+        workspace.external_packages(),
+        &toml::from_str(policy).unwrap(),
+    );
     std::fs::remove_dir_all(&folder).unwrap();
     judged
 }
 
 #[test]
-fn a_version_with_a_known_hole_is_found_and_a_mended_one_is_not() {
+fn vulnerable_version_is_found_and_fixed_version_is_not() {
     let of = |id: &str, versions: &str| advisory(id, "hole", "", versions);
     let found = judged(
         "versions",
@@ -39,10 +43,10 @@ fn a_version_with_a_known_hole_is_found_and_a_mended_one_is_not() {
         ],
         "",
     );
-    let expected = Judged {
+    let expected = Findings {
         holes: vec![
-            "hole 1.0.0: A, a known hole: update it".to_owned(),
-            "hole 1.0.0: D, a known hole: update it".to_owned(),
+            "hole 1.0.0: A, a known vulnerability: update it".to_owned(),
+            "hole 1.0.0: D, a known vulnerability: update it".to_owned(),
         ],
         notes: vec!["hole 1.0.0: F (unmaintained)".to_owned()],
     };
@@ -50,15 +54,15 @@ fn a_version_with_a_known_hole_is_found_and_a_mended_one_is_not() {
 }
 
 #[test]
-fn what_is_accepted_has_a_reason_and_is_there() {
+fn accepted_advisory_has_a_reason_and_affects_a_package() {
     let policy = "[advisories]\nignore = [{ id = 'A', reason = 'not called' }, { id = 'Z', reason = 'old' }]";
     let found = judged("policy", &[advisory("A", "hole", "", "patched = []")], policy).unwrap();
     assert_eq!(found.notes, ["hole 1.0.0: A is accepted: not called"]);
-    assert_eq!(found.holes, ["deny.toml accepts Z, which concerns no package"]);
+    assert_eq!(found.holes, ["deny.toml accepts Z, which affects no package"]);
 }
 
 #[test]
-fn what_cannot_be_read_is_no_clean_bill() {
+fn unreadable_database_is_an_error() {
     for (name, text) in [
         ("headless", "# A title".to_owned()),
         ("nonsense", "```toml\n[advisory]\n```\n".to_owned()),
@@ -68,7 +72,7 @@ fn what_cannot_be_read_is_no_clean_bill() {
     }
 }
 
-/// A copy of the database that was written so long ago.
+/// Creates a copy of the database with this age.
 fn copy(at: &Path, hours: u64) -> PathBuf {
     let crates = at.join("crates");
     std::fs::create_dir_all(&crates).unwrap();
@@ -77,7 +81,7 @@ fn copy(at: &Path, hours: u64) -> PathBuf {
     at.to_owned()
 }
 
-/// A folder that is gone with the test.
+/// A temporary folder, deleted when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -88,8 +92,8 @@ impl Folder {
         Self(folder)
     }
 
-    fn places(&self) -> Places {
-        Places {
+    fn places(&self) -> Locations {
+        Locations {
             named: None,
             own: self.0.join("target/advisory-db"),
             cargo: Some(self.0.join("cargo")),
@@ -104,7 +108,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn the_newest_copy_is_used_and_ours_is_fetched_when_it_is_old() {
+fn newest_copy_is_used_and_outdated_copy_is_updated() {
     let folder = Folder::new("newest");
     let own = folder.places().own;
     let newest = |fetch: &dyn Fn(&Path)| {
@@ -116,16 +120,16 @@ fn the_newest_copy_is_used_and_ours_is_fetched_when_it_is_old() {
         (found.unwrap(), asked)
     };
     let unreachable = |_: &Path| {};
-    assert_eq!(newest(&unreachable), (None, true), "none at all");
+    assert_eq!(newest(&unreachable), (None, true), "no copy");
     let of_cargo = copy(&folder.0.join("cargo/advisory-db"), 90);
-    assert_eq!(newest(&unreachable), (Some(of_cargo), true), "what others keep");
+    assert_eq!(newest(&unreachable), (Some(of_cargo), true), "the copy of cargo");
     let of_deny = copy(&folder.0.join("cargo/advisory-dbs/github.com-x"), 80);
     assert_eq!(newest(&unreachable), (Some(of_deny), true));
     copy(&own, 70);
     assert_eq!(
         newest(&unreachable),
         (Some(own.clone()), true),
-        "kept from the last fetch"
+        "the copy of the last fetch"
     );
     let fetched = newest(&|own: &Path| drop(copy(own, 0)));
     assert_eq!(fetched, (Some(own.clone()), true));
@@ -133,16 +137,16 @@ fn the_newest_copy_is_used_and_ours_is_fetched_when_it_is_old() {
 }
 
 #[test]
-fn the_one_that_is_named_is_the_only_one() {
+fn configured_folder_is_the_only_one_used() {
     let folder = Folder::new("named");
     copy(&folder.places().own, 0);
     let named = copy(&folder.0.join("mine"), 9_000);
     let of = |named: PathBuf| {
-        let places = Places {
+        let places = Locations {
             named: Some(named),
             ..folder.places()
         };
-        places.newest(|_| panic!("it is not fetched"))
+        places.newest(|_| panic!("an unexpected fetch"))
     };
     assert_eq!(of(named.clone()).unwrap(), Some(named));
     let error = of(folder.0.join("cargo")).unwrap_err().to_string();
@@ -150,7 +154,7 @@ fn the_one_that_is_named_is_the_only_one() {
 }
 
 #[test]
-fn a_fetch_that_was_ended_halfway_is_begun_again() {
+fn interrupted_fetch_is_restarted() {
     let folder = Folder::new("halfway");
     let home = copy(&folder.0.join("home"), 0);
     std::fs::write(home.join("crates/one"), "").unwrap();
@@ -182,9 +186,9 @@ fn a_fetch_that_was_ended_halfway_is_begun_again() {
 }
 
 #[test]
-fn an_old_copy_says_what_it_does_not_know() {
+fn old_copy_reports_missing_advisories() {
     let folder = Folder::new("age");
     assert_eq!(age(&copy(&folder.0.join("new"), 25)), "1 days old");
     let old = age(&copy(&folder.0.join("old"), 24 * 20 + 1));
-    assert_eq!(old, "20 days old: what was found since is not known here");
+    assert_eq!(old, "20 days old: later advisories are missing");
 }

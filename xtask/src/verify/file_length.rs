@@ -1,17 +1,17 @@
-//! Files stay short enough to read in one sitting, or say in their module doc why they are longer.
+//! Checks the length of files: a long file states the reason in its module doc.
 
 use crate::error::Result;
 use crate::report::Notes;
 use crate::workspace::{Workspace, read};
 
-/// Lines a file may have without a reason.
+/// Maximum number of lines without a reason.
 const LIMIT: usize = 600;
-/// How the reason begins, on a line of the module doc.
+/// Prefix of the reason, on a line of the module doc.
 const REASON: &str = "Length:";
-/// How a file begins that a program wrote.
+/// First line of generated files.
 const GENERATED: &str = "// This file is @generated";
 
-/// Returns the files to look at; a long file is a question and not an error.
+/// Returns notes about long files without a reason. They are not errors.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut notes = Notes::new();
     for path in workspace.files("rs")? {
@@ -19,7 +19,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
         if lacks_reason(&text) {
             let lines = text.lines().count();
             notes.push(format!(
-                "{}: {lines} lines and no `//! {REASON} …` that says why it is over {LIMIT}",
+                "{}: {lines} lines, above {LIMIT}, without a reason in a line `//! {REASON} …`",
                 workspace.relative(&path)
             ));
         }
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_stands_in_the_module_doc() {
+    fn reason_is_read_from_the_module_doc() {
         assert!(lacks_reason(&format!(
             "//! A table.\n{}//! Length: late.\n",
             "x\n".repeat(LIMIT)
