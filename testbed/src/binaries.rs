@@ -1,7 +1,7 @@
-//! The programs of Kubernetes, built once from Go modules and shared by every checkout of the machine.
+//! Kubernetes programs, built once from Go modules and shared by all checkouts on the machine.
 //!
-//! They lie in a cache folder named after the contents of `testbed/**/go.mod` and `go.sum`, so a changed pin is a
-//! new folder. A program appears in it whole or not at all.
+//! The cache folder is named after the contents of `testbed/**/go.mod` and `go.sum`, so a changed version
+//! uses a new folder. A program is moved into the folder when it is complete.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,15 @@ use crate::command::Run;
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// Where the programs are looked for and built, when the variable is set.
+/// Environment variable with the cache folder.
 const VARIABLE: &str = "AKASH_TESTBED";
-/// The API server alone takes four minutes on two cores; three of them building is still no hang.
+/// Time limit of a build. The API server takes four minutes on two cores, and three builds may run at the
+/// same time.
 const LIMIT: Duration = Duration::from_mins(30);
-/// The version of the programs below is the one pinned in go.mod; they only know it when they are told.
+/// Version of the Kubernetes programs, as pinned in go.mod. The version is passed to the linker.
 const KUBERNETES: &str = "v1.34.4";
 
-/// One program: the module that pins it, and the package it is.
+/// A program: the module that pins its version, and its package.
 struct Program {
     name: &'static str,
     module: &'static str,
@@ -51,7 +52,7 @@ const fn program(name: &'static str, module: &'static str, package: &'static str
     }
 }
 
-/// The programs a tier starts.
+/// Returns the programs of a tier.
 fn of(tier: Tier) -> impl Iterator<Item = &'static Program> {
     PROGRAMS.iter().filter(move |program| match program.name {
         "etcd" | "kubectl" | "kube-apiserver" | "kube-controller-manager" => true,
@@ -61,10 +62,10 @@ fn of(tier: Tier) -> impl Iterator<Item = &'static Program> {
     })
 }
 
-/// Builds what the tiers need and is not there yet, and returns the folder it lies in.
+/// Builds the missing programs of the tiers and returns their folder.
 ///
 /// # Errors
-/// When Go is not installed, a module cannot be had, or the cache folder cannot be written.
+/// Fails if Go is not installed, a module cannot be downloaded, or the cache folder cannot be written.
 pub fn build(tiers: &[Tier]) -> Result<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
     let cache = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
@@ -77,7 +78,7 @@ pub fn build(tiers: &[Tier]) -> Result<PathBuf> {
         return Ok(folder);
     }
     check_go()?;
-    // Whoever comes second waits and finds everything built. The kernel gives the lock back if its holder dies.
+    // A second process waits and finds all programs built. The kernel releases the lock if its holder dies.
     let path = folder.join("lock");
     let lock = File::create(&path).map_err(|error| Error::at(&path, error))?;
     lock.lock().map_err(|error| Error::at(&path, error))?;
@@ -129,7 +130,7 @@ fn check_go() -> Result<()> {
     })
 }
 
-/// `$AKASH_TESTBED`, or a folder of ours where the machine keeps its caches.
+/// Returns `$AKASH_TESTBED`, or a folder in the user's cache.
 fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
     if let Some(folder) = variable(VARIABLE) {
         return Ok(folder);
@@ -139,20 +140,20 @@ fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
         .map(|cache| cache.join("akash-provider").join("testbed"))
         .ok_or_else(|| {
             Error::new(format!(
-                "neither HOME nor XDG_CACHE_HOME is set: name a folder in {VARIABLE}"
+                "HOME and XDG_CACHE_HOME are not set: set {VARIABLE} to a folder"
             ))
         })
 }
 
-/// A folder for something else that is made once for every checkout.
+/// Returns a folder for other files that are shared by all checkouts.
 pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
-    // Beside the programs, wherever those were put.
+    // Next to the folder of the programs.
     let programs = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;
     let beside = programs.parent().map(Path::to_owned).unwrap_or(programs);
     Ok(beside.join(name))
 }
 
-/// The name of the folder: what is pinned, in 16 digits.
+/// Returns the name of the folder: 16 digits of a hash of the pinned versions.
 fn key(sources: &Path) -> Result<String> {
     let mut digest = Sha256::new();
     for module in [".", "kwok", "coredns"] {
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tier_has_the_programs_its_components_start() {
+    fn every_tier_has_the_programs_of_its_components() {
         for tier in Tier::ALL {
             let names: Vec<&str> = of(tier).map(|program| program.name).collect();
             for component in tier.components() {
@@ -189,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn the_pinned_version_is_the_one_the_programs_are_told() {
+    fn pinned_version_is_passed_to_the_linker() {
         let pins = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("go.mod")).unwrap();
         assert!(pins.contains(&format!("\tk8s.io/kubernetes {KUBERNETES} ")));
     }
 
     #[test]
-    fn the_cache_lies_where_it_is_said_or_where_caches_lie() {
+    fn cache_folder_follows_environment_variables() {
         let set = |name: &'static str, value: &'static str| {
             move |asked: &str| (asked == name).then(|| PathBuf::from(value))
         };
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_pin_is_another_folder() {
+    fn changed_version_uses_another_folder() {
         let folder = std::env::temp_dir().join(format!("testbed-key-{}", std::process::id()));
         for module in ["", "kwok", "coredns"] {
             std::fs::create_dir_all(folder.join(module)).unwrap();

@@ -1,13 +1,13 @@
-//! The part of the tree of control groups that a cluster's pods live in.
+//! Control groups of a cluster's pods.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::files::{create_dir, gone};
+use crate::files::{create_dir, remove_if_present};
 
 const TREE: &str = "/sys/fs/cgroup";
 
-/// Makes a group of this name at the top of every hierarchy: the kubelet wants it to be there.
+/// Creates the group at the top of every hierarchy, because the kubelet requires it.
 pub(crate) fn create(name: &str) -> Result<()> {
     for top in tops(Path::new(TREE)) {
         create_dir(&top.join(name))?;
@@ -15,7 +15,7 @@ pub(crate) fn create(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes the group and those in it, and ends what still lives in them: containers survive their shims.
+/// Removes the group and its children, and kills their processes, because containers outlive their shims.
 pub(crate) fn remove(name: &str) -> Result<()> {
     for top in tops(Path::new(TREE)) {
         prune(&top.join(name))?;
@@ -23,7 +23,7 @@ pub(crate) fn remove(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// One folder in version 2 of control groups, one for each controller in version 1.
+/// Root folders: one for cgroup v2, one per controller for cgroup v1.
 fn tops(tree: &Path) -> Vec<PathBuf> {
     if tree.join("cgroup.controllers").exists() {
         return vec![tree.to_owned()];
@@ -40,7 +40,7 @@ fn tops(tree: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A group's files go with its folder, and a folder goes once it holds no other.
+/// Removes a group. Its files are removed with the folder, and child folders must be removed first.
 fn prune(group: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(group) {
         Ok(entries) => entries,
@@ -52,18 +52,18 @@ fn prune(group: &Path) -> Result<()> {
             prune(&entry.path())?;
         }
     }
-    // A process that ended a moment ago may still be counted.
+    // A process that has just ended may still be counted.
     crate::command::until(
         "the control group is empty",
         std::time::Duration::from_secs(10),
         || {
             end_members(group);
-            gone(group, |path| std::fs::remove_dir(path)).map_err(|error| error.to_string())
+            remove_if_present(group, |path| std::fs::remove_dir(path)).map_err(|error| error.to_string())
         },
     )
 }
 
-/// Kills whatever is in a group of ours; who has ended meanwhile needs nothing more.
+/// Kills all processes of a group. A process that has already ended is ignored.
 fn end_members(group: &Path) {
     let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     let pids = members.lines().filter_map(|line| line.parse::<i32>().ok());
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_are_told_apart() {
+    fn both_cgroup_versions_are_detected() {
         let tree = std::env::temp_dir().join(format!("testbed-cgroups-{}", std::process::id()));
         for controller in ["cpu", "memory"] {
             std::fs::create_dir_all(tree.join(controller)).unwrap();

@@ -1,5 +1,5 @@
-//! Does the testbed hold what it promises? A cluster of its own comes up, is used, broken, mended and taken down,
-//! and nothing of it stays.
+//! Self-test of the testbed: a cluster is started, used, broken, repaired and stopped, and leaves nothing
+//! behind.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,13 +15,13 @@ use crate::{mounts, network};
 mod node;
 mod scale;
 
-/// Longer than any single thing takes on a busy machine.
+/// Time limit of a single step, generous for busy machines.
 const WITHIN: Duration = Duration::from_mins(1);
 
-/// Checks a tier from up to down; returns what was shown, a line each.
+/// Tests a tier from start to stop, and returns the results, one per line.
 ///
 /// # Errors
-/// When something does not hold; the cluster is taken down all the same.
+/// Fails if a check fails. The cluster is stopped in any case.
 pub fn check(options: &Options) -> Result<Vec<String>> {
     let begun = Instant::now();
     let cluster = Cluster::up(options)?;
@@ -29,13 +29,13 @@ pub fn check(options: &Options) -> Result<Vec<String>> {
     let outcome = used(&cluster, options, &mut shown);
     let remains = Remains::of(&cluster)?;
     let begun = Instant::now();
-    // Taken down as it is by then: whoever brought it up again did so in the same folder.
+    // The cluster is opened again, because a crash test may have replaced it in the same folder.
     let down = Cluster::at(&options.dir)?.map_or(Ok(()), Cluster::down);
     outcome?;
     down?;
     remains.check()?;
     shown.push(format!(
-        "down in {:.1} s, nothing stays",
+        "stopped in {:.1} s, nothing is left",
         begun.elapsed().as_secs_f64()
     ));
     Ok(shown)
@@ -43,30 +43,30 @@ pub fn check(options: &Options) -> Result<Vec<String>> {
 
 fn used(cluster: &Cluster, options: &Options, shown: &mut Vec<String>) -> Result<()> {
     stays_up(cluster, options)?;
-    shown.push("a second `up` leaves it as it is".to_owned());
+    shown.push("a second `up` changes nothing".to_owned());
     cluster.kubectl(&["create", "namespace", "check"])?;
     cluster.kubectl_input(&["apply", "-f", "-"], include_str!("../manifests/check.yaml"))?;
     eventually("the ReplicaSet of a Deployment", || {
         let names = cluster.kubectl(&["get", "replicasets", "--namespace", "check", "--output", "name"])?;
-        holds("its ReplicaSet", &names, "web-")
+        holds("the ReplicaSet", &names, "web-")
     })?;
     cluster.kubectl(&["create", "token", "default", "--namespace", "check"])?;
-    shown.push("controllers act, accounts get tokens".to_owned());
+    shown.push("controllers work, accounts get tokens".to_owned());
     match options.tier {
         Tier::Api => {}
         Tier::Node => node::check(cluster, shown)?,
         Tier::Scale => scale::check(cluster, shown)?,
     }
     breaks_and_mends(cluster)?;
-    shown.push("an API server that was killed comes back, a paused store too".to_owned());
+    shown.push("a killed API server and a paused store recover".to_owned());
     cluster.kubectl(&["delete", "namespace", "check", "--timeout", "60s"])?;
-    shown.push("a namespace ends".to_owned());
+    shown.push("a namespace is deleted".to_owned());
     crashes(cluster, options)?;
-    shown.push("the leftovers of a crash are in nobody's way".to_owned());
+    shown.push("leftovers of a crash do not prevent a start".to_owned());
     Ok(())
 }
 
-/// `up` on what is up changes nothing.
+/// Asserts that `up` on a running cluster changes nothing.
 fn stays_up(cluster: &Cluster, options: &Options) -> Result<()> {
     let before = cluster.status();
     let after = Cluster::up(options)?.status();
@@ -74,7 +74,7 @@ fn stays_up(cluster: &Cluster, options: &Options) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(format!(
-        "a second `up` changed it from\n{before}to\n{after}"
+        "a second `up` changed the cluster from\n{before}to\n{after}"
     )))
 }
 
@@ -84,7 +84,9 @@ fn breaks_and_mends(cluster: &Cluster) -> Result<()> {
         cluster.kubectl(&["get", "--raw", "/readyz"])
     })?;
     if cluster.status().is_healthy() {
-        return Err(Error::new("a cluster without an API server calls itself healthy"));
+        return Err(Error::new(
+            "a cluster without an API server is reported as healthy",
+        ));
     }
     cluster.start(Component::ApiServer)?;
     cluster.kubectl(&["get", "deployment", "web", "--namespace", "check"])?;
@@ -101,14 +103,14 @@ fn breaks_and_mends(cluster: &Cluster) -> Result<()> {
     let paused = refused("a paused store", || cluster.kubectl(&write));
     cluster.resume(Component::Etcd)?;
     paused?;
-    eventually("the store answers", || {
+    eventually("the store responds", || {
         cluster.kubectl(&["get", "--raw", "/readyz"])
     })?;
-    // Its controllers may have lost their patience, as they do in the field; a new start is what heals them there.
+    // The controllers may have given up, as in a real cluster, where a restart resolves it.
     eventually("the controllers", || cluster.restart_controllers())
 }
 
-/// Everything dies at once, as when the machine's power goes; then somebody asks for a cluster again.
+/// Kills all components at once, as a power failure would, and starts the cluster again.
 fn crashes(cluster: &Cluster, options: &Options) -> Result<()> {
     for component in options.tier.components() {
         cluster.kill(*component)?;
@@ -120,7 +122,7 @@ fn crashes(cluster: &Cluster, options: &Options) -> Result<()> {
     Err(Error::new(format!("after a crash:\n{}", again.status())))
 }
 
-/// What a cluster borrows from the machine.
+/// Resources of the machine used by a cluster.
 struct Remains {
     layout: Layout,
 }
@@ -129,11 +131,11 @@ impl Remains {
     fn of(cluster: &Cluster) -> Result<Self> {
         let layout = Layout::read(cluster.dir())?;
         let layout =
-            layout.ok_or_else(|| Error::at(cluster.dir(), "the record of a running cluster is gone"))?;
+            layout.ok_or_else(|| Error::at(cluster.dir(), "the record of a running cluster is missing"))?;
         Ok(Self { layout })
     }
 
-    /// Whether all of it was given back.
+    /// Checks that all resources were released.
     fn check(&self) -> Result<()> {
         let layout = &self.layout;
         let mut left: Vec<String> = Vec::new();
@@ -148,7 +150,7 @@ impl Remains {
         left.extend(
             links
                 .lines()
-                .filter(|line| line.starts_with(&layout.wire().0))
+                .filter(|line| line.starts_with(&layout.link().0))
                 .map(str::to_owned),
         );
         left.extend(processes_naming(&[
@@ -162,7 +164,7 @@ impl Remains {
     }
 }
 
-/// Files and folders of ours that are still there; the logs are meant to be.
+/// Existing files and folders of the cluster, except logs.
 fn there(layout: &Layout) -> Vec<PathBuf> {
     let groups = std::fs::read_dir("/sys/fs/cgroup")
         .into_iter()
@@ -194,7 +196,7 @@ fn names(path: &Path, what: &str) -> bool {
     path.display().to_string().contains(what)
 }
 
-/// Command lines that speak of one of these, but our own.
+/// Command lines that contain one of these names, except those of this program.
 fn processes_naming(what: &[&str]) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let me = std::process::id().to_string();
@@ -202,7 +204,7 @@ fn processes_naming(what: &[&str]) -> Vec<String> {
         .filter(|entry| entry.file_name().to_str() != Some(&me))
         .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
         .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
-        // Whoever checks from a folder of this name is not what is looked for.
+        // The checkout folder may contain the name.
         .filter(|line| !line.contains("xtask") && what.iter().any(|what| line.contains(what)))
         .collect()
 }
@@ -216,11 +218,11 @@ fn eventually<T>(what: &str, mut ask: impl FnMut() -> Result<T>) -> Result<()> {
 fn refused<T>(what: &str, ask: impl FnOnce() -> Result<T>) -> Result<()> {
     match ask() {
         Err(_) => Ok(()),
-        Ok(_) => Err(Error::new(format!("{what} answers"))),
+        Ok(_) => Err(Error::new(format!("{what} responds"))),
     }
 }
 
-/// Whether an answer holds what it should.
+/// Checks that a result contains a text.
 fn holds(what: &str, answer: &str, wanted: &str) -> Result<()> {
     if answer.contains(wanted) {
         return Ok(());
@@ -236,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_lacks_what_it_should_hold_is_told() {
+    fn missing_text_in_a_result_is_an_error() {
         assert_eq!(holds("a", "one two", "two"), Ok(()));
         assert!(holds("a", "one two", "three").is_err());
         assert!(refused("a", || Ok(())).is_err());
@@ -244,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_names_a_cluster_is_found() {
+    fn process_with_name_of_cluster_is_found() {
         let mut child = std::process::Command::new("sleep").args(["60"]).spawn().unwrap();
         let mut named = std::process::Command::new("sh")
             .args(["-c", "read x", "akash-t-abcdef"])
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        // It has its name once it has become the program, which on a busy machine takes a moment.
+        // The child has its command line only after `exec`, which may take a moment.
         let begun = std::time::Instant::now();
         let mut found = processes_naming(&["akash-t-abcdef"]);
         while found.is_empty() && begun.elapsed() < std::time::Duration::from_secs(10) {

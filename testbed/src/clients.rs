@@ -1,5 +1,5 @@
-//! Clients that others wrote, for tests of what they are to be served: installed once into the user's cache, in the
-//! versions that are pinned here. The error is the reason why a test is skipped.
+//! Third-party clients for tests, installed once into the user's cache in pinned versions. An error is the
+//! reason to skip a test.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use crate::binaries::cache_of;
 use crate::command::Run;
 use crate::error::{Error, Result};
 
-/// Longest that a package registry is waited for.
+/// Maximum wait for a package registry.
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// The folder with the network's own TypeScript SDK, a websocket client, and the scripts that use them.
+/// Returns the folder with the network's TypeScript SDK, a websocket client, and scripts that use them.
 ///
 /// # Errors
-/// Node or npm is absent, or the packages cannot be had.
+/// Fails if Node or npm is missing, or the packages cannot be downloaded.
 pub fn node() -> Result<PathBuf> {
     needs("node", "--version")?;
     needs("npm", "--version")?;
@@ -34,10 +34,10 @@ pub fn node() -> Result<PathBuf> {
     )
 }
 
-/// `grpcurl`, a Go program.
+/// Returns `grpcurl`, a Go program.
 ///
 /// # Errors
-/// Go is absent, or the module cannot be had.
+/// Fails if Go is missing, or the module cannot be downloaded.
 pub fn grpcurl() -> Result<PathBuf> {
     needs("go", "version")?;
     let folder = install("grpcurl", &["go.mod", "go.sum"], |folder| {
@@ -60,11 +60,10 @@ pub fn grpcurl() -> Result<PathBuf> {
     Ok(folder.join("grpcurl"))
 }
 
-/// `schemathesis`, which asks for whatever an OpenAPI document allows and forbids. A Python program in an
-/// environment of its own.
+/// Returns `schemathesis`, an OpenAPI fuzzer, in its own Python environment.
 ///
 /// # Errors
-/// Python is absent or has no `venv`, or the packages cannot be had.
+/// Fails if Python or its module `venv` is missing, or the packages cannot be downloaded.
 pub fn schemathesis() -> Result<PathBuf> {
     needs("python3", "--version")?;
     let folder = install("schemathesis", &["requirements.txt"], |folder| {
@@ -95,8 +94,8 @@ fn needs(program: &str, version: &str) -> Result<()> {
     Run::new(program).args([version]).done()
 }
 
-/// A folder in the cache with these files of `testbed/{name}` and what `make` made beside them; named after what is
-/// in them. It is made where it stays: a Python environment cannot be moved.
+/// Returns a cache folder with these files of `testbed/{name}` and the results of `make`, named after the
+/// contents of the files. The folder is created in place, because a Python environment cannot be moved.
 fn install(name: &str, files: &[&str], make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let mut digest = Sha256::new();
@@ -112,7 +111,7 @@ fn install(name: &str, files: &[&str], make: impl FnOnce(&Path) -> Result<()>) -
         .collect();
     let folder = cache_of(name)?.join(key);
     std::fs::create_dir_all(&folder).map_err(|error| Error::at(&folder, error))?;
-    // Whoever comes second waits and finds everything there. The kernel gives the lock back if its holder dies.
+    // A second process waits and finds the folder complete. The kernel releases the lock if its holder dies.
     let path = folder.join("lock");
     let lock = File::create(&path).map_err(|error| Error::at(&path, error))?;
     lock.lock().map_err(|error| Error::at(&path, error))?;

@@ -1,4 +1,4 @@
-//! A running cluster: bringing it up, asking it, breaking parts of it, taking it down.
+//! A running cluster: start, use, break and stop.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use crate::component::Component;
 use crate::error::{Error, Result};
 use crate::layout::{Addresses, Layout, check_name};
-use crate::processes::{self, Known, State};
+use crate::processes::{self, ProcessId, State};
 use crate::tier::Tier;
 use crate::{binaries, cgroups, files, images, network, packages};
 
@@ -22,41 +22,41 @@ mod teardown;
 pub use hold::Hold;
 pub use status::{ComponentStatus, Health, Status};
 
-/// Longer than a component takes on a machine that builds something else beside it.
+/// Time limit until a component is healthy, generous for busy machines.
 const HEALTHY_WITHIN: Duration = Duration::from_mins(2);
 
-/// How often a component is started before that counts as failed.
+/// Number of start attempts of a component.
 const STARTS: u32 = 3;
 
-/// The file whose lock is held by whoever changes a cluster, and the mark of a state folder.
+/// Lock file of changes to a cluster, and marker of a state folder.
 const LOCK: &str = "testbed.lock";
 
-/// Which cluster, and where.
+/// Type and location of a cluster.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How much of a Kubernetes.
+    /// Tier of the cluster.
     pub tier: Tier,
-    /// A short name: clusters of different names stand side by side.
+    /// Short name. Clusters with different names run side by side.
     pub name: String,
-    /// Its state folder.
+    /// State folder.
     pub dir: PathBuf,
-    /// A folder with CustomResourceDefinitions; one that is not there holds none.
+    /// Folder with CustomResourceDefinitions. A missing folder counts as empty.
     pub crds: PathBuf,
 }
 
-/// A cluster that came up, known by its state folder.
+/// A started cluster, identified by its state folder.
 #[derive(Debug, Clone)]
 pub struct Cluster {
     layout: Layout,
 }
 
 impl Cluster {
-    /// Brings a cluster up; one that is up and healthy is left as it is. What a run that died left in its
-    /// folder is taken away first.
+    /// Starts a cluster. A healthy cluster is left unchanged. Leftovers of a crashed cluster in the folder
+    /// are removed first.
     ///
     /// # Errors
-    /// When this is not root, programs cannot be had, or a component does not become healthy: with the end of
-    /// its log. What had started by then is taken down.
+    /// Fails without root, if programs cannot be obtained, or if a component does not become healthy. The
+    /// error contains the end of its log, and started components are stopped.
     pub fn up(options: &Options) -> Result<Self> {
         check_name(&options.name)?;
         if let Some(obstacle) = network::obstacle() {
@@ -75,15 +75,15 @@ impl Cluster {
             let cluster = Self { layout };
             if cluster.status().is_healthy() {
                 let cluster = cluster.of_tier(options.tier)?;
-                // They may have changed since it came up.
+                // The definitions may have changed since the start.
                 objects::define(&cluster.layout, &options.crds)?;
                 return Ok(cluster);
             }
-            eprintln!("taking away what is left of a cluster that is not healthy");
+            eprintln!("removing an unhealthy cluster");
             teardown::run(&cluster.layout)?;
         }
         let mut layout = Layout::new(options.tier, &options.name, &dir, 0, &programs);
-        // A run that died before it could write its record.
+        // A crash may have happened before the record was written.
         teardown::run(&layout)?;
         network::create(&mut layout)?;
         let cluster = Self { layout };
@@ -96,99 +96,99 @@ impl Cluster {
         }
     }
 
-    /// The cluster of a state folder; nothing when none came up there.
+    /// Returns the cluster of a state folder, or `None` if no cluster was started there.
     ///
     /// # Errors
-    /// When its record cannot be read.
+    /// Fails if the record cannot be read.
     pub fn at(dir: &Path) -> Result<Option<Self>> {
         Ok(Layout::read(dir)?.map(|layout| Self { layout }))
     }
 
-    /// Takes it down: processes, containers, mounts, network. The logs stay.
+    /// Stops the cluster and removes its processes, containers, mounts and network. The logs stay.
     ///
     /// # Errors
-    /// When something of it cannot be taken away.
+    /// Fails if a resource cannot be removed.
     pub fn down(self) -> Result<()> {
         let _lock = lock(&self.layout.dir)?;
         teardown::run(&self.layout)
     }
 
-    /// How much of a Kubernetes it is.
+    /// Returns the tier.
     #[must_use]
     pub fn tier(&self) -> Tier {
         self.layout.tier
     }
 
-    /// Its state folder.
+    /// Returns the state folder.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.layout.dir
     }
 
-    /// The log of the writes of the account `akash-provider`: one JSON object of `audit.k8s.io` a line.
+    /// Returns the audit log of writes by the account `akash-provider`: one `audit.k8s.io` JSON object per line.
     #[must_use]
     pub fn audit_log(&self) -> PathBuf {
         self.layout.audit_log()
     }
 
-    /// The kubeconfig of its administrator.
+    /// Returns the kubeconfig of the administrator.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.layout.kubeconfig()
     }
 
-    /// Where it can be reached.
+    /// Returns the addresses.
     #[must_use]
     pub fn addresses(&self) -> Addresses {
         self.layout.addresses()
     }
 
-    /// The file a component's output goes to.
+    /// Returns the log file of a component.
     #[must_use]
     pub fn log(&self, component: Component) -> PathBuf {
         self.layout.log(component)
     }
 
-    /// Runs kubectl as the administrator and returns what it prints.
+    /// Runs kubectl as administrator and returns its output.
     ///
     /// # Errors
-    /// When it fails: with what it says.
+    /// Fails if kubectl fails. The error contains its stderr.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         objects::kubectl(&self.layout).args(args).stdout()
     }
 
-    /// Runs kubectl as the administrator, which reads `input`, and returns what it prints.
+    /// Runs kubectl as administrator with `input` and returns its output.
     ///
     /// # Errors
-    /// When it fails: with what it says.
+    /// Fails if kubectl fails. The error contains its stderr.
     pub fn kubectl_input(&self, args: &[&str], input: &str) -> Result<String> {
         objects::kubectl(&self.layout).args(args).input(input).stdout()
     }
 
-    /// Runs a program in the cluster's network, as one of its node, and returns what it prints.
+    /// Runs a program in the network namespace of the node and returns its output.
     ///
     /// # Errors
-    /// When it fails: with what it says.
+    /// Fails if the program fails. The error contains its stderr.
     pub fn on_node(&self, program: &str, args: &[&str]) -> Result<String> {
         network::enter(&self.layout, program).args(args).stdout()
     }
 
-    /// The network namespace of its node, as `nsenter --net` takes it.
+    /// Returns the network namespace of the node, as an argument of `nsenter --net`.
     #[must_use]
     pub fn network(&self) -> PathBuf {
         network::file(&self.layout.netns)
     }
 
-    /// The path of a program of this cluster's version, such as `kubectl`.
+    /// Returns the path of a program of the cluster's version, such as `kubectl`.
     #[must_use]
     pub fn program(&self, name: &str) -> PathBuf {
         self.layout.program(name)
     }
 
-    /// Ends a component as a crash would: without a warning.
+    /// Kills a component without warning, as a crash would.
     ///
     /// # Errors
-    /// When the cluster has no such component, or it does not end.
+    /// Fails if the cluster has no such component, or the component does not end.
     pub fn kill(&self, component: Component) -> Result<()> {
         self.check(component)?;
         match self.known(component) {
@@ -197,11 +197,12 @@ impl Cluster {
         }
     }
 
-    /// Starts a component that ended, and waits until it is healthy; one that runs is left as it is. One that ends
-    /// again on its way is started again, as a supervisor would: an API server gives up when its store is slow.
+    /// Starts a stopped component and waits until it is healthy. A running component is left unchanged. A
+    /// component that ends during the start is started again, as a supervisor would, because an API server
+    /// gives up if its store is slow.
     ///
     /// # Errors
-    /// When it does not become healthy: with the end of its log.
+    /// Fails if the component does not become healthy. The error contains the end of its log.
     pub fn start(&self, component: Component) -> Result<()> {
         self.check(component)?;
         let mut left = STARTS;
@@ -219,12 +220,13 @@ impl Cluster {
         }
     }
 
-    /// Starts those that act alone anew, after the API server was away. In the field they lose an election within
-    /// ten seconds, end and are started again; without elections they would wait with growing pauses, a minute and
-    /// more.
+    /// Restarts the controllers after an outage of the API server.
+    ///
+    /// In a real cluster controllers lose their leader election within ten seconds and are restarted. Without
+    /// elections, as here, they would back off for more than a minute.
     ///
     /// # Errors
-    /// When one does not end or does not become healthy.
+    /// Fails if a component does not end or does not become healthy.
     pub fn restart_controllers(&self) -> Result<()> {
         let components = self.layout.tier.components().iter().copied();
         let alone = |part: &Component| matches!(part, Component::ControllerManager | Component::Scheduler);
@@ -235,18 +237,18 @@ impl Cluster {
         Ok(())
     }
 
-    /// Stops a component in its tracks; its connections stay open and answer nothing.
+    /// Suspends a component. Its connections stay open without responses.
     ///
     /// # Errors
-    /// When the cluster has no such component, or it does not run.
+    /// Fails if the cluster has no such component, or the component does not run.
     pub fn pause(&self, component: Component) -> Result<()> {
         self.signal(component, Signal::SIGSTOP)
     }
 
-    /// Lets a paused component go on.
+    /// Resumes a suspended component.
     ///
     /// # Errors
-    /// When the cluster has no such component, or it does not run.
+    /// Fails if the cluster has no such component, or the component does not run.
     pub fn resume(&self, component: Component) -> Result<()> {
         self.signal(component, Signal::SIGCONT)
     }
@@ -256,7 +258,7 @@ impl Cluster {
             return Ok(self);
         }
         let what = format!(
-            "a cluster of tier {} is up here, wanted is {wanted}; take it down first or choose another folder",
+            "a cluster of tier {} runs here, expected {wanted}; stop it first or choose another folder",
             self.layout.tier
         );
         Err(Error::at(&self.layout.dir, what))
@@ -271,7 +273,7 @@ impl Cluster {
             cgroups::create(&self.layout.netns)?;
         }
         for component in self.layout.tier.components() {
-            // The others would wait for it with growing pauses.
+            // Other components would wait for the API server with back-off.
             self.launch(*component)?;
             if matches!(
                 component,
@@ -315,7 +317,7 @@ impl Cluster {
         let health = || match status::of(&self.layout, component) {
             Health::Healthy => Ok(true),
             Health::Gone => Ok(false),
-            Health::Paused => Err("it is paused".to_owned()),
+            Health::Paused => Err("the component is paused".to_owned()),
             Health::Unhealthy(reason) => Err(reason),
         };
         let told = |reason: &str| {
@@ -328,7 +330,7 @@ impl Cluster {
         };
         match crate::command::until("health", HEALTHY_WITHIN, health) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(told("it ended")),
+            Ok(false) => Err(told("the component ended")),
             Err(error) => Err(told(&error.to_string())),
         }
     }
@@ -354,16 +356,16 @@ impl Cluster {
         )))
     }
 
-    fn known(&self, component: Component) -> Option<Known> {
-        Known::read(&self.layout.pid(component))
+    fn known(&self, component: Component) -> Option<ProcessId> {
+        ProcessId::read(&self.layout.pid(component))
     }
 
     fn state(&self, component: Component) -> State {
-        self.known(component).map_or(State::Gone, Known::state)
+        self.known(component).map_or(State::Gone, ProcessId::state)
     }
 }
 
-/// A state folder is ours from the start: what lies in it is deleted, so it was empty or holds our mark.
+/// Checks that a state folder is empty or contains the marker, because its contents will be deleted.
 fn check_folder(dir: &Path) -> Result<()> {
     let failed = |error| Error::at(dir, error);
     let is_empty = std::fs::read_dir(dir).map_err(failed)?.next().is_none();
@@ -372,11 +374,12 @@ fn check_folder(dir: &Path) -> Result<()> {
     }
     Err(Error::at(
         dir,
-        "it holds files that are not a cluster's: choose an empty folder",
+        "the folder contains other files: choose an empty folder",
     ))
 }
 
-/// One program at a time brings up or takes down what is in a folder; the kernel ends the lock with its holder.
+/// Locks the folder, so that one program at a time starts or stops its cluster. The kernel releases the lock
+/// with its holder.
 fn lock(dir: &Path) -> Result<File> {
     let path = dir.join(LOCK);
     let file = File::create(&path).map_err(|error| Error::at(&path, error))?;
@@ -384,12 +387,12 @@ fn lock(dir: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// The last lines of a log.
+/// Returns the last lines of a log.
 fn tail(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    // As much as fits on a screen.
+    // As many lines as fit on a screen.
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
@@ -398,7 +401,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_with_files_of_others_is_not_taken() {
+    fn folder_with_foreign_files_is_refused() {
         let dir = std::env::temp_dir().join(format!("testbed-folder-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("data")).unwrap();
         let error = check_folder(&dir).unwrap_err().to_string();
@@ -412,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_log_is_shown_and_no_log_is_no_error() {
+    fn end_of_log_is_returned_and_missing_log_is_empty() {
         let log = std::env::temp_dir().join(format!("testbed-log-{}", std::process::id()));
         assert_eq!(tail(&log), "");
         let lines: Vec<String> = (0..100).map(|line| line.to_string()).collect();

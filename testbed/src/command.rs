@@ -1,4 +1,4 @@
-//! Running a short program to its end: its output is kept, its time limited.
+//! Execution of a short program with captured output and a time limit.
 
 use std::ffi::OsStr;
 use std::io::{Read, Write};
@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// What a program printed and how it ended.
+/// Output and exit code of a program.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// Nothing when a signal or the limit ended it.
+    /// Exit code, or `None` after a signal or at the time limit.
     pub(crate) code: Option<i32>,
 }
 
-/// A program that runs for seconds.
+/// A program to run.
 #[derive(Debug)]
 pub(crate) struct Run {
     command: Command,
@@ -35,7 +35,7 @@ impl Run {
             .unwrap_or(program)
             .to_string_lossy()
             .into_owned();
-        // A minute is longer than any of them takes on a busy machine.
+        // One minute, generous for busy machines.
         Self {
             command: Command::new(program),
             shown,
@@ -63,7 +63,7 @@ impl Run {
         self
     }
 
-    /// What it reads on its standard input.
+    /// Sets the standard input.
     pub(crate) fn input(mut self, text: impl Into<String>) -> Self {
         self.input = Some(text.into());
         self
@@ -74,10 +74,10 @@ impl Run {
         self
     }
 
-    /// Runs it and returns what it printed on standard output.
+    /// Runs the program and returns its stdout.
     ///
     /// # Errors
-    /// When it does not start, fails or takes too long: with what it said.
+    /// Fails if the program does not start, fails or exceeds its time limit. The error contains its stderr.
     pub(crate) fn stdout(self) -> Result<String> {
         let shown = self.shown.clone();
         let outcome = self.outcome()?;
@@ -96,14 +96,14 @@ impl Run {
         Err(Error::new(format!("`{shown}` {how}: {}", said.trim())))
     }
 
-    /// Runs it for what it does alone.
+    /// Runs the program and ignores its output.
     pub(crate) fn done(self) -> Result<()> {
         self.stdout().map(drop)
     }
 
-    /// Runs it, whatever it ends with.
+    /// Runs the program and returns its outcome for any exit code.
     pub(crate) fn outcome(mut self) -> Result<Outcome> {
-        let failed = |shown: &str, error| Error::new(format!("`{shown}` does not run: {error}"));
+        let failed = |shown: &str, error| Error::new(format!("`{shown}` cannot run: {error}"));
         let stdin = if self.input.is_some() {
             Stdio::piped()
         } else {
@@ -130,12 +130,12 @@ impl Run {
     }
 }
 
-/// Reads on a thread of its own: a full pipe would stop the program.
+/// Reads a stream on a separate thread, because a full pipe would block the program.
 fn drain(stream: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
-            // What came before an error is still worth showing.
+            // Output before an error is still useful.
             let _ = stream.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()
@@ -153,15 +153,15 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<i32>> {
             child.wait()?;
             return Ok(None);
         }
-        // Short beside the programs, which take tens of milliseconds.
+        // Short compared with the programs, which take tens of milliseconds.
         thread::sleep(Duration::from_millis(3));
     }
 }
 
-/// Asks every few milliseconds until the answer is there.
+/// Polls until the operation succeeds.
 ///
 /// # Errors
-/// When `limit` passes first: `what` has not come, with the last reason.
+/// Fails after `limit`, with `what` and the last error.
 pub(crate) fn until<T>(
     what: &str,
     limit: Duration,
@@ -177,7 +177,7 @@ pub(crate) fn until<T>(
                     limit.as_secs()
                 )));
             }
-            // Polled programs need some milliseconds for themselves.
+            // Polled programs take some milliseconds themselves.
             Err(_) => thread::sleep(Duration::from_millis(50)),
         }
     }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn output_and_code_are_kept_apart() {
+    fn stdout_stderr_and_exit_code_are_separate() {
         let outcome = sh("echo out; echo err >&2; exit 3").outcome().unwrap();
         assert_eq!(outcome.stdout, "out\n");
         assert_eq!(outcome.stderr, "err\n");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_tells_what_the_program_said() {
+    fn failure_contains_stderr() {
         let error = sh("echo no room >&2; exit 1").done().unwrap_err().to_string();
         assert!(
             error.contains("no room") && error.contains("ended with 1"),
@@ -209,12 +209,12 @@ mod tests {
     }
 
     #[test]
-    fn input_is_handed_over() {
+    fn input_is_passed_to_program() {
         assert_eq!(Run::new("cat").input("a\nb").stdout().unwrap(), "a\nb");
     }
 
     #[test]
-    fn a_program_over_its_limit_is_ended() {
+    fn program_is_killed_at_its_time_limit() {
         let begun = Instant::now();
         let run = Run::new("sleep").args(["30"]).limit(Duration::from_millis(50));
         assert!(run.done().is_err());
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_ends_with_the_last_reason() {
+    fn polling_fails_with_the_last_error() {
         let error = until("the moon", Duration::from_millis(1), || {
             Err::<(), _>("behind clouds".to_owned())
         });

@@ -1,4 +1,4 @@
-//! The parts of a cluster: their names, programs and arguments.
+//! Components of a cluster: names, programs and arguments.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,26 +11,26 @@ mod arguments;
 /// A process of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Component {
-    /// The store of the API server.
+    /// Store of the API server.
     Etcd,
     /// The API server.
     ApiServer,
-    /// Deployments get their ReplicaSets, namespaces end, service accounts get their token.
+    /// Controllers, for example for Deployments, namespaces and service accounts.
     ControllerManager,
-    /// Pods get their node.
+    /// Scheduler of pods.
     Scheduler,
-    /// Runs containers.
+    /// Container runtime.
     Containerd,
-    /// The node's agent.
+    /// Node agent.
     Kubelet,
-    /// Services answer on their addresses and node ports.
+    /// Proxy of Services and node ports.
     KubeProxy,
-    /// Simulates nodes and what runs on them.
+    /// Simulator of nodes and their pods.
     Kwok,
 }
 
 impl Component {
-    /// Every component.
+    /// All components.
     pub const ALL: [Self; 8] = [
         Self::Etcd,
         Self::ApiServer,
@@ -42,7 +42,7 @@ impl Component {
         Self::Kwok,
     ];
 
-    /// Its name, as typed.
+    /// Returns the name used on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl Component {
         }
     }
 
-    /// The name of its program.
+    /// Returns the name of the program.
     pub(crate) fn program(self) -> &'static str {
         match self {
             Self::ApiServer => "kube-apiserver",
@@ -67,9 +67,9 @@ impl Component {
         }
     }
 
-    /// What its program is called with.
+    /// Returns the arguments of the program.
     pub(crate) fn arguments(self, layout: &Layout) -> Vec<String> {
-        arguments::of(self, layout)
+        arguments::arguments_of(self, layout)
     }
 }
 
@@ -89,7 +89,7 @@ impl FromStr for Component {
             .ok_or_else(|| {
                 let names: Vec<&str> = Self::ALL.iter().map(|component| component.as_str()).collect();
                 Error::new(format!(
-                    "there is no component `{text}`; there are {}",
+                    "unknown component `{text}`: expected one of {}",
                     names.join(", ")
                 ))
             })
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn names_are_parsed_back() {
         for component in Component::ALL {
             assert_eq!(component.to_string().parse(), Ok(component));
         }

@@ -1,12 +1,12 @@
-//! What can go wrong: a sentence for the person at the desk.
+//! Error type of the testbed.
 
 use std::fmt;
 use std::path::Path;
 
-/// The result of what this crate does.
+/// Result of the testbed.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A sentence that says what failed, where, and how to mend it when that is known.
+/// Message with the failed operation, its location, and the remedy if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(String);
 
@@ -15,7 +15,7 @@ impl Error {
         Self(message.into())
     }
 
-    /// What failed at a path.
+    /// Error at a path.
     pub(crate) fn at(path: &Path, error: impl fmt::Display) -> Self {
         Self(format!("{}: {error}", path.display()))
     }

@@ -1,4 +1,4 @@
-//! The files a cluster is told to read: keys, tokens and configurations.
+//! Configuration files of a cluster: keys, tokens and kubeconfigs.
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
@@ -15,7 +15,7 @@ use crate::tier::Tier;
 
 mod node;
 
-/// Who comes with a token: the component (nothing for the administrator), its user and its group.
+/// Users with tokens: component (`None` for the administrator), user and group.
 const USERS: [(Option<Component>, &str, &str); 6] = [
     (None, "testbed-admin", "system:masters"),
     (
@@ -29,10 +29,10 @@ const USERS: [(Option<Component>, &str, &str); 6] = [
     (Some(Component::Kwok), "testbed-kwok", "system:masters"),
 ];
 
-/// The user of the kubelet holds the name of its node.
+/// User of the kubelet, with the name of its node.
 const NODE_USER: &str = "system:node:node-1";
 
-/// Folders, keys, tokens and configurations: everything that is there before a component starts.
+/// Writes all files that must exist before a component starts.
 pub(crate) fn write(layout: &Layout) -> Result<()> {
     for folder in ["config", "data", "logs", "pids", "pki"] {
         create_dir(&layout.dir.join(folder))?;
@@ -67,12 +67,16 @@ pub(crate) fn write(layout: &Layout) -> Result<()> {
     }
 }
 
-/// What is known once the API server has made its certificate: the authority, and so the kubeconfig of the
-/// administrator, which names no other file and can be copied.
+/// Writes the files that need the certificate of the API server: the certificate authority, and the
+/// self-contained kubeconfig of the administrator.
 pub(crate) fn write_authority(layout: &Layout) -> Result<()> {
     let chain = read(&layout.secret("apiserver.crt"))?;
-    let authority = last_certificate(&chain)
-        .ok_or_else(|| Error::at(&layout.secret("apiserver.crt"), "no certificate authority in it"))?;
+    let authority = last_certificate(&chain).ok_or_else(|| {
+        Error::at(
+            &layout.secret("apiserver.crt"),
+            "no certificate authority in the file",
+        )
+    })?;
     plain(&layout.secret("ca.crt"), authority)?;
     let tokens = read(&layout.dir.join("tokens.csv"))?;
     let token = tokens.split(',').next().unwrap_or_default();
@@ -80,20 +84,20 @@ pub(crate) fn write_authority(layout: &Layout) -> Result<()> {
     secret(&layout.kubeconfig(), &kubeconfig(layout, &authority, token))
 }
 
-/// Removes all that [`write()`] and the components left, but the logs.
+/// Removes all files of [`write()`] and of the components, except logs.
 pub(crate) fn remove(layout: &Layout) -> Result<()> {
     for folder in ["config", "data", "pids", "pki"] {
-        gone(&layout.dir.join(folder), |path| std::fs::remove_dir_all(path))?;
+        remove_if_present(&layout.dir.join(folder), |path| std::fs::remove_dir_all(path))?;
     }
     for file in ["kubeconfig", "tokens.csv"] {
-        gone(&layout.dir.join(file), |path| std::fs::remove_file(path))?;
+        remove_if_present(&layout.dir.join(file), |path| std::fs::remove_file(path))?;
     }
-    gone(&layout.run_dir(), |path| std::fs::remove_dir_all(path))?;
-    gone(&layout.record(), |path| std::fs::remove_file(path))
+    remove_if_present(&layout.run_dir(), |path| std::fs::remove_dir_all(path))?;
+    remove_if_present(&layout.record(), |path| std::fs::remove_file(path))
 }
 
-/// Removes something that may not be there.
-pub(crate) fn gone(path: &Path, remove: impl Fn(&Path) -> std::io::Result<()>) -> Result<()> {
+/// Removes a file or folder that may not exist.
+pub(crate) fn remove_if_present(path: &Path, remove: impl Fn(&Path) -> std::io::Result<()>) -> Result<()> {
     match remove(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::at(path, error)),
         _ => Ok(()),
@@ -112,7 +116,7 @@ pub(crate) fn plain(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|error| Error::at(path, error))
 }
 
-/// Only its owner reads it.
+/// Writes a file that only its owner can read.
 fn secret(path: &Path, text: &str) -> Result<()> {
     let failed = |error| Error::at(path, error);
     let mut file = OpenOptions::new()
@@ -125,7 +129,8 @@ fn secret(path: &Path, text: &str) -> Result<()> {
     file.write_all(text.as_bytes()).map_err(failed)
 }
 
-/// The key that signs service accounts' tokens, and what the API server shows the kubelet.
+/// Creates the signing key of service account tokens, and the client certificate of the API server for the
+/// kubelet.
 fn keys(layout: &Layout) -> Result<()> {
     let path = |file: &str| layout.secret(file).display().to_string();
     let openssl = |args: &[&str]| Run::new("openssl").args(args).done();
@@ -157,7 +162,7 @@ fn token() -> Result<String> {
     Ok(HEXLOWER.encode(&bytes))
 }
 
-/// One line for each user: token, user, uid, groups.
+/// Token file of the API server, one line per user: token, user, uid, groups.
 fn token_file(tokens: &[String]) -> String {
     USERS
         .iter()
@@ -166,7 +171,7 @@ fn token_file(tokens: &[String]) -> String {
         .collect()
 }
 
-/// Where a kubeconfig has its certificate authority.
+/// Certificate authority in a kubeconfig.
 enum Authority {
     File(String),
     Inline(String),
@@ -185,7 +190,7 @@ fn kubeconfig(layout: &Layout, authority: &Authority, token: &str) -> String {
     )
 }
 
-/// The API server writes its own certificate and then the authority that signed it.
+/// Returns the last certificate of a chain, which is the certificate authority.
 fn last_certificate(chain: &str) -> Option<&str> {
     let from = chain.rfind("-----BEGIN CERTIFICATE-----")?;
     chain.get(from..)
@@ -198,12 +203,12 @@ mod tests {
     use crate::layout::tests::layout;
 
     #[test]
-    fn the_kubelet_is_the_node_it_says_it_is() {
+    fn user_of_kubelet_matches_its_node() {
         assert_eq!(NODE_USER, format!("system:node:{NODE}"));
     }
 
     #[test]
-    fn every_token_is_another_and_has_a_line() {
+    fn tokens_are_unique_and_have_one_line_each() {
         let (one, two) = (token().unwrap(), token().unwrap());
         assert!(one != two && one.len() == 32);
         let tokens: Vec<String> = (0..USERS.len()).map(|n| format!("t{n}")).collect();
@@ -216,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubeconfig_names_the_server_and_the_authority() {
+    fn kubeconfig_contains_server_and_authority() {
         let text = kubeconfig(
             &layout(Tier::Api, 4),
             &Authority::Inline("Q0E=".to_owned()),
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authority_is_the_last_of_the_chain() {
+    fn certificate_authority_is_last_in_the_chain() {
         let one = "-----BEGIN CERTIFICATE-----\n111\n-----END CERTIFICATE-----\n";
         let two = one.replace("111", "222");
         assert_eq!(last_certificate(&format!("{one}{two}")), Some(two.as_str()));

@@ -1,4 +1,4 @@
-//! Container images without a registry: the machine's static busybox in the layout that `docker save` writes.
+//! Container images without a registry: the static busybox of the machine, in the format of `docker save`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,21 +7,21 @@ use sha2::{Digest, Sha256};
 
 use crate::command::Run;
 use crate::error::{Error, Result};
-use crate::files::{create_dir, gone, plain};
+use crate::files::{create_dir, plain, remove_if_present};
 use crate::layout::Layout;
 
-/// The users of the image: a tenant's program may want to be one without a say.
+/// Users in the image, for tests of programs that do not run as root.
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\n\
                       tenant:x:1000:1000:tenant:/home/tenant:/bin/sh\n\
                       nobody:x:65534:65534:nobody:/:/bin/false\n";
-/// Sleeps until it is asked to end: the first process of a container has no way of its own
-/// to end at `SIGTERM`, and every teardown would wait for the end of its grace.
+/// Sleeps until SIGTERM. The first process of a container ignores SIGTERM by default, so every teardown would
+/// wait for the grace period.
 const PAUSE: &str = "trap 'exit 0' TERM; sleep 2147483647 & wait";
-/// Seconds: as long as a pod may live.
+/// Maximum lifetime of a pod, in seconds.
 const FOR_EVER: &str = "2147483647";
 const GROUP: &str = "root:x:0:\ntenant:x:1000:\nnogroup:x:65534:\n";
 
-/// Makes the images and hands them to containerd.
+/// Creates the images and imports them into containerd.
 pub(crate) fn import(layout: &Layout) -> Result<()> {
     let folder = layout.dir.join("data").join("images");
     let archive = build(&folder)?;
@@ -38,11 +38,11 @@ pub(crate) fn import(layout: &Layout) -> Result<()> {
             &file,
         ])
         .done()?;
-    gone(&folder, |path| std::fs::remove_dir_all(path))
+    remove_if_present(&folder, |path| std::fs::remove_dir_all(path))
 }
 
-/// `localhost/busybox:1` with a shell, and `localhost/pause:1`, which does nothing for ever, of one layer;
-/// `localhost/bare:1`, which does nothing too, of one that holds a single program and no shell.
+/// Creates `localhost/busybox:1` with a shell, `localhost/pause:1`, which sleeps, and `localhost/bare:1`,
+/// which sleeps and contains a single program without a shell.
 fn build(folder: &Path) -> Result<PathBuf> {
     create_dir(&folder.join("save"))?;
     let full = layer(folder, "full", furnish)?;
@@ -70,7 +70,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
     let manifest = [
         image("busybox", &full, json!({"Cmd": ["sh"]})),
         image("pause", &full, json!({"Cmd": ["/bin/sh", "-c", PAUSE]})),
-        // Without a shell there is nobody to hear that it is asked to end.
+        // Without a shell no process handles SIGTERM.
         image(
             "bare",
             &single,
@@ -84,7 +84,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// A layer of what is put into an empty folder: the name of its archive and its digest.
+/// Creates a layer from a folder filled by `fill`. Returns the name of its archive and its digest.
 fn layer(folder: &Path, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<(String, String)> {
     let root = folder.join(name);
     create_dir(&root)?;
@@ -97,7 +97,7 @@ fn layer(folder: &Path, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> R
     Ok((file, digest))
 }
 
-/// What a small system has.
+/// Files of a small system.
 fn furnish(root: &Path) -> Result<()> {
     for path in [
         "bin",
@@ -117,7 +117,7 @@ fn furnish(root: &Path) -> Result<()> {
     link(&root.join("bin"))
 }
 
-/// Puts busybox and a link for each of its commands into a folder.
+/// Copies busybox to a folder, with a link for each of its commands.
 fn link(bin: &Path) -> Result<()> {
     let busybox = busybox(bin)?;
     let commands = Run::new(&busybox).args(["--list"]).stdout()?;
@@ -128,13 +128,13 @@ fn link(bin: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Puts busybox alone into a folder; where the machine has it.
+/// Copies only busybox to a folder, at the same path as on the machine.
 fn busybox(bin: &Path) -> Result<PathBuf> {
     let found = ["/bin/busybox", "/usr/bin/busybox"]
         .map(Path::new)
         .into_iter()
         .find(|path| path.exists());
-    let busybox = found.ok_or_else(|| Error::new("/bin/busybox is not there: install busybox-static"))?;
+    let busybox = found.ok_or_else(|| Error::new("/bin/busybox is missing: install busybox-static"))?;
     let copy = bin.join("busybox");
     std::fs::copy(busybox, &copy).map_err(|error| Error::at(&copy, error))?;
     Ok(busybox.to_owned())
@@ -148,7 +148,7 @@ fn tar(archive: &Path, folder: &Path, what: &[&str]) -> Result<()> {
         .done()
 }
 
-/// As Go names it.
+/// Architecture in Go's notation.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,4 +1,4 @@
-//! Where everything of one cluster lies and which addresses it has: pure functions of its folder and its number.
+//! Paths and addresses of a cluster, derived from its folder and number.
 //!
 //! ```text
 //!  host                        network namespace akash-NAME
@@ -16,41 +16,41 @@ use crate::component::Component;
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// Clusters that fit beside each other: the second octet of their pods goes from 200 to 255.
+/// Maximum number of concurrent clusters: the second octet of pod addresses ranges from 200 to 255.
 pub(crate) const CLUSTERS_MAX: u8 = 56;
-/// The node of a cluster that has one.
+/// Node name of a cluster with a node.
 pub(crate) const NODE: &str = "node-1";
-/// The file that says what runs here.
+/// File with the description of the running cluster.
 const RECORD: &str = "cluster.json";
 
-/// One cluster's place and number.
+/// Location and number of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Layout {
     pub(crate) tier: Tier,
-    /// Its state folder, absolute.
+    /// Absolute path of the state folder.
     pub(crate) dir: PathBuf,
-    /// Its network namespace.
+    /// Network namespace.
     pub(crate) netns: String,
-    /// Which of the numbered address ranges is its own.
+    /// Number of the address range.
     pub(crate) index: u8,
-    /// The folder of the programs built from Go.
+    /// Folder of the programs built from Go.
     pub(crate) programs: PathBuf,
 }
 
-/// The addresses of a cluster; all of them answer from the machine it runs on.
+/// Addresses of a cluster, all reachable from the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Addresses {
-    /// The machine's end of the wire: where the cluster reaches a program on the machine.
+    /// The machine's end of the link, at which the cluster reaches programs on the machine.
     pub host: Ipv4Addr,
-    /// The cluster's end: API server, kubelet and node ports.
+    /// The cluster's end of the link: API server, kubelet and node ports.
     pub node: Ipv4Addr,
-    /// Where pods are.
+    /// Range of pod addresses.
     pub pods: String,
-    /// Where services are.
+    /// Range of Service addresses.
     pub services: String,
-    /// The cluster's resolver.
+    /// Address of cluster DNS.
     pub dns: Ipv4Addr,
-    /// The URL of the API server.
+    /// URL of the API server.
     pub api_server: String,
 }
 
@@ -65,7 +65,7 @@ impl Layout {
         }
     }
 
-    /// What was written when the cluster of this folder came up; nothing when none did.
+    /// Reads the description of the cluster in this folder, or `None` if no cluster was started.
     pub(crate) fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(RECORD);
         match std::fs::read_to_string(&path) {
@@ -92,7 +92,7 @@ impl Layout {
             node,
             pods: format!("10.{octet}.0.0/17"),
             services: format!("10.{octet}.128.0/17"),
-            // The tenth address of the range is the custom.
+            // By convention the tenth address of the range.
             dns: Ipv4Addr::new(10, octet, 128, 10),
             api_server: format!("https://{node}:6443"),
         }
@@ -103,8 +103,8 @@ impl Layout {
         format!("10.{}.0.0/16", 200_u8.saturating_add(self.index))
     }
 
-    /// The two ends of the wire: on the host and in the namespace.
-    pub(crate) fn wire(&self) -> (String, String) {
+    /// Interface names of the link: on the host and in the namespace.
+    pub(crate) fn link(&self) -> (String, String) {
         (format!("akash{}h", self.index), format!("akash{}n", self.index))
     }
 
@@ -112,27 +112,27 @@ impl Layout {
         self.programs.join(name)
     }
 
-    /// The kubeconfig of the administrator.
+    /// Kubeconfig of the administrator.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.dir.join("kubeconfig")
     }
 
-    /// The kubeconfig of a component.
+    /// Kubeconfig of a component.
     pub(crate) fn kubeconfig_of(&self, component: Component) -> PathBuf {
         self.dir.join("config").join(format!("{component}.kubeconfig"))
     }
 
-    /// What components read.
+    /// Configuration file of components.
     pub(crate) fn config(&self, file: &str) -> PathBuf {
         self.dir.join("config").join(file)
     }
 
-    /// Keys and certificates.
+    /// File with a key or certificate.
     pub(crate) fn secret(&self, file: &str) -> PathBuf {
         self.dir.join("pki").join(file)
     }
 
-    /// What components write.
+    /// Data folder of a component.
     pub(crate) fn data(&self, component: Component) -> PathBuf {
         self.dir.join("data").join(component.as_str())
     }
@@ -150,25 +150,26 @@ impl Layout {
         self.dir.join("pids").join(component.as_str())
     }
 
-    /// containerd's socket: short, because a socket's path has at most 107 bytes and folders can be deep.
+    /// Socket of containerd. The path is short, because socket paths are limited to 107 bytes.
     pub(crate) fn containerd_socket(&self) -> PathBuf {
         Path::new("/run").join(&self.netns).join("containerd.sock")
     }
 
-    /// What must lie on a short path.
+    /// Folder for files that need short paths.
     pub(crate) fn run_dir(&self) -> PathBuf {
         Path::new("/run").join(&self.netns)
     }
 }
 
-/// The namespace of a cluster: its name, and its folder in six digits, so that two checkouts never meet.
+/// Name of the network namespace: name of the cluster, and six digits derived from its folder, unique per
+/// checkout.
 fn netns(name: &str, dir: &Path) -> String {
     let digest = Sha256::digest(dir.as_os_str().as_encoded_bytes());
     let digits: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
     format!("akash-{name}-{digits}")
 }
 
-/// A name is part of a namespace's, a network's and a folder's.
+/// Checks a name, which becomes part of a namespace, a network and a folder.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let fits = (1..=20).contains(&name.len())
         && name
@@ -178,7 +179,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::new(format!(
-        "the cluster name `{name}`: it takes 1 to 20 of a-z, 0-9 and -"
+        "invalid cluster name `{name}`: expected 1 to 20 characters of a-z, 0-9 and -"
     )))
 }
 
@@ -191,14 +192,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_number_has_addresses_of_its_own() {
+    fn every_number_has_unique_addresses() {
         let mut seen = std::collections::BTreeSet::new();
         for index in 0..CLUSTERS_MAX {
             let addresses = layout(Tier::Api, index).addresses();
             assert!(seen.insert(addresses.node.to_string()));
             assert!(seen.insert(addresses.pods.clone()));
             assert!(seen.insert(layout(Tier::Api, index).inside()));
-            assert!(seen.insert(layout(Tier::Api, index).wire().0));
+            assert!(seen.insert(layout(Tier::Api, index).link().0));
         }
         let last = layout(Tier::Api, CLUSTERS_MAX - 1).addresses();
         assert_eq!(last.services, "10.255.128.0/17");
@@ -214,12 +215,12 @@ pub(crate) mod tests {
 
     #[test]
     fn interface_names_fit_the_kernel() {
-        let (host, node) = layout(Tier::Api, CLUSTERS_MAX - 1).wire();
+        let (host, node) = layout(Tier::Api, CLUSTERS_MAX - 1).link();
         assert!(host.len() <= 15 && node.len() <= 15 && host != node);
     }
 
     #[test]
-    fn names_are_short_and_plain() {
+    fn invalid_names_are_refused() {
         assert!(check_name("shared-1").is_ok());
         for bad in ["", "a/b", "A", "..", "a name", &"x".repeat(21)] {
             assert!(check_name(bad).is_err(), "{bad}");
@@ -227,7 +228,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_record_is_read_back_and_a_broken_one_is_told() {
+    fn record_is_read_back_and_invalid_record_is_reported() {
         let dir = std::env::temp_dir().join(format!("testbed-layout-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         assert_eq!(Layout::read(&dir), Ok(None));

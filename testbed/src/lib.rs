@@ -1,7 +1,7 @@
-//! A real Kubernetes for tests, without Docker: API server, controllers, kubelet and containers, each a process
-//! of its own in a network namespace of its own.
+//! Kubernetes for tests without Docker: API server, controllers, kubelet and containers, each a process in a
+//! separate network namespace.
 //!
-//! A person brings one up with `cargo xtask cluster up --tier api`, and a test finds it:
+//! `cargo xtask cluster up --tier api` starts a cluster, and a test finds it:
 //!
 //! ```no_run
 //! # fn main() -> Result<(), testbed::Error> {
@@ -11,7 +11,7 @@
 //! let Some(cluster) = Cluster::from_env(Tier::Api)? else {
 //!     return Ok(());
 //! };
-//! // Nobody else's test runs while this one breaks things; the others hold `cluster.shared()`.
+//! // No other test runs while this one breaks the cluster. Other tests hold `cluster.shared()`.
 //! let _alone = cluster.exclusive()?;
 //! println!("{}", cluster.kubeconfig().display());
 //! cluster.kill(Component::ApiServer)?;
@@ -20,11 +20,10 @@
 //! # }
 //! ```
 //!
-//! The rooms: [`Tier`] and [`Component`] say what there is, `layout` where each thing lies and which addresses it
-//! has, `binaries` and `packages` where programs come from, `network`, `mounts` and `cgroups` what is lent
-//! from the machine and given back, `images` what containers are made of, `processes` who is ours, and [`Cluster`] puts them together.
-//! [`Proxy`] is a proxy that runs beside a cluster.
-//! [`recordings`] reads what was recorded of a live chain and of the Go provider.
+//! Modules: [`Tier`] and [`Component`] list the parts, `layout` has paths and addresses, `binaries` and
+//! `packages` provide programs, `network`, `mounts` and `cgroups` manage resources of the machine, `images`
+//! builds container images, `processes` tracks processes, and [`Cluster`] combines them. [`Proxy`] is an HTTP
+//! proxy for routes. [`recordings`] reads recordings of a live chain and of the Go provider.
 
 mod binaries;
 mod cgroups;

@@ -1,4 +1,4 @@
-//! What is mounted under a folder, and taking it off again.
+//! Mounts below a folder.
 
 use std::path::{Path, PathBuf};
 
@@ -6,26 +6,26 @@ use nix::mount::{MntFlags, umount2};
 
 use crate::error::{Error, Result};
 
-/// Everything mounted under the folder, the deepest first.
+/// Returns all mount points below the folder, deepest first.
 pub(crate) fn under(folder: &Path) -> Result<Vec<PathBuf>> {
     let table = Path::new("/proc/self/mountinfo");
     let text = std::fs::read_to_string(table).map_err(|error| Error::at(table, error))?;
     Ok(parse(&text, folder))
 }
 
-/// Takes off what is mounted under the folder.
+/// Unmounts everything below the folder.
 pub(crate) fn release(folder: &Path) -> Result<()> {
     for mount in under(folder)? {
         match umount2(&mount, MntFlags::MNT_DETACH | MntFlags::UMOUNT_NOFOLLOW) {
-            // Another mount took it with itself.
+            // Another unmount removed this one too.
             Ok(()) | Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOENT) => {}
-            Err(error) => return Err(Error::at(&mount, format!("not unmounted: {error}"))),
+            Err(error) => return Err(Error::at(&mount, format!("cannot unmount: {error}"))),
         }
     }
     Ok(())
 }
 
-/// The mount point is the fifth field of a line.
+/// Parses a mount table. The mount point is the fifth field.
 fn parse(table: &str, folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = table
         .lines()
@@ -33,13 +33,13 @@ fn parse(table: &str, folder: &Path) -> Vec<PathBuf> {
         .map(|path| PathBuf::from(plain(path)))
         .filter(|path| path.starts_with(folder))
         .collect();
-    // The last one mounted lies on top.
+    // The last mount is on top.
     found.reverse();
     found.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
     found
 }
 
-/// The kernel writes a space, a tab, a line's end and a backslash as three octal digits.
+/// Decodes a path: the kernel writes space, tab, newline and backslash as three octal digits.
 fn plain(path: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lies_under_the_folder_is_ours_and_the_deepest_goes_first() {
+    fn mounts_below_the_folder_are_listed_deepest_first() {
         let table = "22 1 0:5 / /s/a rw - tmpfs tmpfs rw\n\
                      23 1 0:6 / /s/a/b rw shared:1 - tmpfs tmpfs rw\n\
                      24 1 0:7 / /s/ab rw - tmpfs tmpfs rw\n\
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_mounted_under_a_folder_that_is_not_there() {
+    fn missing_folder_has_no_mounts() {
         assert_eq!(under(Path::new("/no/such/folder")), Ok(vec![]));
     }
 }

@@ -1,6 +1,6 @@
-//! A network namespace of its own for each cluster, with one wire to the host.
+//! A network namespace per cluster, with one link to the host.
 //!
-//! Making the wire claims the number: two clusters that start together cannot both make it.
+//! Creating the link reserves the number: two clusters that start together cannot both create it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,24 +8,24 @@ use crate::command::Run;
 use crate::error::{Error, Result};
 use crate::layout::{CLUSTERS_MAX, Layout};
 
-/// Why this machine cannot hold a cluster, when that can be seen without trying.
+/// Returns why this machine cannot run a cluster, if that is known without an attempt.
 #[must_use]
 pub fn obstacle() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
         let why = "a cluster needs root, for its network namespace and its containers: run it with sudo -E";
         return Some(why.to_owned());
     }
-    // In a container without the capability, root is no help.
+    // In a container without the capability, root is not sufficient.
     let tried = Run::new("unshare").args(["--net", "true"]).done();
     tried
         .err()
-        .map(|error| format!("this machine makes no network namespace: {error}"))
+        .map(|error| format!("cannot create a network namespace on this machine: {error}"))
 }
 
-/// Makes the namespace and the wire of the first free number, which is entered into the layout.
+/// Creates the namespace and the link of the first free number, and stores the number in the layout.
 pub(crate) fn create(layout: &mut Layout) -> Result<()> {
     ip(&["netns", "add", &layout.netns])?;
-    let mut last = Error::new("no number is left");
+    let mut last = Error::new("no number is free");
     for index in 0..CLUSTERS_MAX {
         layout.index = index;
         match claim(layout) {
@@ -44,40 +44,40 @@ pub(crate) fn create(layout: &mut Layout) -> Result<()> {
     )))
 }
 
-/// Takes everything back; what is not there is no error.
+/// Deletes namespace, link and routes. Missing ones are ignored.
 pub(crate) fn delete(layout: &Layout) -> Result<()> {
     if !exists(&layout.netns) {
         return Ok(());
     }
-    // The kernel takes a namespace apart when it has time; the wire, and the number with it, is free at once.
+    // The kernel deletes a namespace later. Deleting the link frees the number at once.
     let links = Run::new("ip")
         .args(["-n", &layout.netns, "-brief", "link"])
         .stdout()?;
-    for link in wires(&links) {
+    for link in links_of_testbed(&links) {
         inside(layout, &["link", "delete", link])?;
     }
     ip(&["netns", "delete", &layout.netns])
 }
 
-/// The names of our wires in a list of links, whose lines begin with `NAME@PEER`.
-fn wires(links: &str) -> impl Iterator<Item = &str> {
+/// Names of the testbed's links in a list of interfaces, with lines that start with `NAME@PEER`.
+fn links_of_testbed(links: &str) -> impl Iterator<Item = &str> {
     links
         .lines()
         .filter_map(|line| line.split(['@', ' ']).next())
         .filter(|name| name.starts_with("akash"))
 }
 
-/// Whether there is a namespace of this name.
+/// Returns whether a namespace of this name exists.
 pub(crate) fn exists(netns: &str) -> bool {
     file(netns).exists()
 }
 
-/// Where the kernel shows a namespace.
+/// Path of a namespace.
 pub(crate) fn file(netns: &str) -> PathBuf {
     Path::new("/run/netns").join(netns)
 }
 
-/// True when the number is ours: nobody routes its addresses, and the wire could be made.
+/// Returns `true` if the number was free: its addresses are not routed, and the link was created.
 fn claim(layout: &Layout) -> Result<bool> {
     let addresses = layout.addresses();
     let routes = Run::new("ip")
@@ -86,7 +86,7 @@ fn claim(layout: &Layout) -> Result<bool> {
     if is_routed(&routes, &layout.inside()) || is_routed(&routes, &format!("{}/30", addresses.host)) {
         return Ok(false);
     }
-    let (host, node) = layout.wire();
+    let (host, node) = layout.link();
     let made = Run::new("ip")
         .args([
             "link",
@@ -111,7 +111,7 @@ fn claim(layout: &Layout) -> Result<bool> {
     }
 }
 
-/// Whether a table of routes has one that begins as `range` does, by its fixed octets.
+/// Returns whether a routing table has a route with the fixed octets of `range`.
 fn is_routed(routes: &str, range: &str) -> bool {
     let (address, bits) = range.split_once('/').unwrap_or((range, "32"));
     let fixed = bits.parse::<usize>().unwrap_or(32) / 8;
@@ -123,10 +123,10 @@ fn is_routed(routes: &str, range: &str) -> bool {
     routes.split_whitespace().any(|word| word.starts_with(&prefix))
 }
 
-/// Addresses, routes and forwarding.
+/// Configures addresses, routes and forwarding.
 fn furnish(layout: &Layout) -> Result<()> {
     let addresses = layout.addresses();
-    let (host, node) = layout.wire();
+    let (host, node) = layout.link();
     let (at_host, at_node) = (addresses.host.to_string(), addresses.node.to_string());
     ip(&["addr", "add", &format!("{at_host}/30"), "dev", &host])?;
     ip(&["link", "set", &host, "up"])?;
@@ -134,13 +134,13 @@ fn furnish(layout: &Layout) -> Result<()> {
     inside(layout, &["addr", "add", &format!("{at_node}/30"), "dev", &node])?;
     inside(layout, &["link", "set", &node, "up"])?;
     inside(layout, &["link", "set", "lo", "up"])?;
-    // Programs of the node reach services too: kube-proxy turns the packet once it has a route. There is no
-    // default route, so nothing in here ever calls the world outside.
+    // Programs of the node reach Services too, because kube-proxy rewrites packets that have a route. Without
+    // a default route nothing connects to the internet.
     inside(
         layout,
         &["route", "add", &addresses.services, "dev", "lo", "src", &at_node],
     )?;
-    // Written from within: /proc/sys/net shows the namespace of the one who looks.
+    // Executed in the namespace, because /proc/sys/net shows the namespace of the reader.
     enter(layout, "sh")
         .args(["-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"])
         .done()
@@ -154,7 +154,7 @@ fn inside(layout: &Layout, args: &[&str]) -> Result<()> {
     ip(&[&["-n", &layout.netns], args].concat())
 }
 
-/// A program in the namespace of a cluster.
+/// Returns a program in the network namespace of a cluster.
 pub(crate) fn enter(layout: &Layout, program: &str) -> Run {
     let network = format!("--net={}", file(&layout.netns).display());
     Run::new("nsenter").args([&network, "--", program])
@@ -165,13 +165,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_wires_are_cut() {
+    fn only_links_of_the_testbed_are_deleted() {
         let links = "lo               UNKNOWN  00:00:00:00:00:00 <LOOPBACK,UP>\nakash3n@if6 UP 5a:00:00:00:00:01 <UP>\n";
-        assert_eq!(wires(links).collect::<Vec<_>>(), ["akash3n"]);
+        assert_eq!(links_of_testbed(links).collect::<Vec<_>>(), ["akash3n"]);
     }
 
     #[test]
-    fn a_range_is_taken_when_a_route_begins_as_it_does() {
+    fn range_with_a_route_is_in_use() {
         let routes = "default via 10.0.0.1 dev eth0\n10.99.4.0/30 dev akash4h\nlocal 10.203.0.1 dev lo\n";
         assert!(is_routed(routes, "10.99.4.1/30"));
         assert!(!is_routed(routes, "10.99.5.1/30"));

@@ -1,4 +1,4 @@
-//! What comes from the distribution: installed by us where we may, named where we may not.
+//! Distribution packages, installed if possible, otherwise named in the error.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::command::Run;
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// A package, and a file that is there when it is installed.
+/// A package, and files that exist when it is installed.
 struct Package {
     name: &'static str,
     files: &'static [&'static str],
@@ -18,7 +18,7 @@ const fn package(name: &'static str, files: &'static [&'static str]) -> Package 
     Package { name, files }
 }
 
-/// What every tier needs.
+/// Packages for every tier.
 const ALWAYS: [Package; 3] = [
     package(
         "iproute2",
@@ -27,7 +27,7 @@ const ALWAYS: [Package; 3] = [
     package("openssl", &["/usr/bin/openssl"]),
     package("util-linux", &["/usr/bin/nsenter"]),
 ];
-/// What a node needs.
+/// Packages for a node.
 const NODE: [Package; 7] = [
     package("containerd", &["/usr/bin/containerd"]),
     package("runc", &["/usr/sbin/runc", "/usr/bin/runc"]),
@@ -35,14 +35,15 @@ const NODE: [Package; 7] = [
     package("conntrack", &["/usr/sbin/conntrack", "/usr/bin/conntrack"]),
     package("iptables", &["/usr/sbin/iptables", "/sbin/iptables"]),
     package("busybox-static", &["/bin/busybox", "/usr/bin/busybox"]),
-    // What stands before the routes of hostnames.
+    // Proxy for routes of hostnames.
     package("haproxy", &["/usr/sbin/haproxy"]),
 ];
 
-/// The server and the sentinel of Redis are this one program under two names. Its package starts no service.
+/// Package of the Redis server and sentinel, which are one program with two names. The package starts no
+/// service.
 const REDIS: Package = package("redis-tools", &["/usr/bin/redis-check-rdb"]);
 
-/// Shows a program another clock on the wall.
+/// Package of a library that changes the clock of a program.
 const FAKETIME: Package = package(
     "libfaketime",
     &[
@@ -51,25 +52,23 @@ const FAKETIME: Package = package(
     ],
 );
 
-/// Installs what the tier needs and the machine lacks.
+/// Installs the missing packages of the tier.
 pub(crate) fn install(tier: Tier) -> Result<()> {
     let node: &[Package] = if tier == Tier::Node { &NODE } else { &[] };
     add(ALWAYS.iter().chain(node))
 }
 
-/// The program that is a Redis server when it is called `redis-server`, and a sentinel when it is called
-/// `redis-sentinel`; installed where the machine lacks it.
-/// Where that fails, the text names the command that would.
+/// Returns the program that is a Redis server under the name `redis-server`, and a sentinel under the name
+/// `redis-sentinel`. Installs its package if missing. If that fails, the error names the command.
 pub(crate) fn redis() -> Result<PathBuf> {
     add([&REDIS].into_iter())?;
     Ok(REDIS.files.iter().map(PathBuf::from).collect())
 }
 
-/// The library that, loaded before all others, shows a program another clock on the wall; installed where the machine
-/// lacks it.
+/// Returns a preloaded library that changes the clock of a program. Installs its package if missing.
 ///
 /// # Errors
-/// It cannot be installed. The text names the command that would.
+/// Fails if the package cannot be installed. The error names the command.
 pub fn faketime() -> Result<PathBuf> {
     add([&FAKETIME].into_iter())?;
     let found = FAKETIME
@@ -77,7 +76,7 @@ pub fn faketime() -> Result<PathBuf> {
         .iter()
         .map(PathBuf::from)
         .find(|file| file.exists());
-    found.ok_or_else(|| Error::new("libfaketime is installed, and lies elsewhere than was thought"))
+    found.ok_or_else(|| Error::new("libfaketime is installed in an unexpected folder"))
 }
 
 fn add<'a>(packages: impl Iterator<Item = &'a Package> + Clone) -> Result<()> {
@@ -85,7 +84,7 @@ fn add<'a>(packages: impl Iterator<Item = &'a Package> + Clone) -> Result<()> {
     if missing().is_empty() {
         return Ok(());
     }
-    // `apt-get update` fails while another one runs, and clusters and tests start at the same time.
+    // Concurrent runs of `apt-get update` fail, and clusters and tests start at the same time.
     let path = std::env::temp_dir().join("akash-provider-testbed.packages.lock");
     let file = File::create(&path).and_then(|file| file.lock().map(|()| file));
     let _installing = file.map_err(|error| Error::new(format!("cannot lock {}: {error}", path.display())))?;
@@ -94,7 +93,7 @@ fn add<'a>(packages: impl Iterator<Item = &'a Package> + Clone) -> Result<()> {
         return Ok(());
     }
     let command = format!("apt-get install -y --no-install-recommends {}", lacking.join(" "));
-    let mend = |error| {
+    let with_remedy = |error| {
         Error::new(format!(
             "{error}\nthe tests need these programs; install them with: {command}"
         ))
@@ -108,8 +107,8 @@ fn add<'a>(packages: impl Iterator<Item = &'a Package> + Clone) -> Result<()> {
             .done()
     };
     let args = [&["install", "-y", "--no-install-recommends"], &lacking[..]].concat();
-    // A machine that is fresh has no lists yet, and one that is old has stale ones.
-    apt(&["update"]).and_then(|()| apt(&args)).map_err(mend)
+    // A fresh machine has no package lists, and an old one has outdated lists.
+    apt(&["update"]).and_then(|()| apt(&args)).map_err(with_remedy)
 }
 
 fn lacking<'a>(
@@ -127,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_lacking_is_asked_for() {
+    fn only_missing_packages_are_installed() {
         let all = || ALWAYS.iter().chain(&NODE);
         assert!(lacking(all(), |_| true).is_empty());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Unused ports for servers that are told their port before they start.
+//! Unused ports for servers that need a fixed port before they start.
 
 use crate::error::{Error, Result};
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,7 +1,7 @@
-//! Processes that outlive the program which started them, and how to know that one is still ours.
+//! Processes that outlive the program that started them, and their identification.
 //!
-//! A pid alone proves nothing: it may have been given to another program. With the moment it started, which the
-//! kernel keeps, it does.
+//! A pid alone is not sufficient, because the kernel reuses pids. The pid together with the start time
+//! identifies a process.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::process::CommandExt as _;
@@ -15,14 +15,14 @@ use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
 
-/// A process, known by its number and the moment it started.
+/// A process, identified by pid and start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct ProcessId {
     pub(crate) pid: i32,
     started: u64,
 }
 
-/// What the kernel says of a process.
+/// State of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Runs,
@@ -30,12 +30,19 @@ pub(crate) enum State {
     Gone,
 }
 
-/// Starts a program in a network namespace; it lives on when this program ends, and its output goes to `log`.
-pub(crate) fn start(netns: &str, program: &Path, args: &[String], dir: &Path, log: &Path) -> Result<Known> {
+/// Starts a program in a network namespace, with its output in `log`. The program continues when this process
+/// ends.
+pub(crate) fn start(
+    netns: &str,
+    program: &Path,
+    args: &[String],
+    dir: &Path,
+    log: &Path,
+) -> Result<ProcessId> {
     let file = append(log)?;
     let twin = file.try_clone().map_err(|error| Error::at(log, error))?;
-    // `nsenter` and not `ip netns exec`, which remounts /sys and hides the cgroups from the kubelet.
-    // Each step replaces the one before, so the pid stays.
+    // `nsenter` instead of `ip netns exec`, which remounts /sys and hides the cgroups from the kubelet. Each
+    // command executes the next one, so the pid stays the same.
     let mut child = Command::new("nsenter")
         .arg(format!("--net=/run/netns/{netns}"))
         .arg("--")
@@ -45,22 +52,17 @@ pub(crate) fn start(netns: &str, program: &Path, args: &[String], dir: &Path, lo
         .stdin(Stdio::null())
         .stdout(file)
         .stderr(twin)
-        // A Ctrl-C at the desk is not meant for it.
+        // Ctrl-C in the terminal must not reach the process.
         .process_group(0)
         .spawn()
-        .map_err(|error| {
-            Error::new(format!(
-                "`nsenter … {}` does not start: {error}",
-                program.display()
-            ))
-        })?;
+        .map_err(|error| Error::new(format!("`nsenter … {}` cannot start: {error}", program.display())))?;
     let pid = i32::try_from(child.id()).map_err(|error| Error::at(program, error))?;
-    // A child that ended while this program lives is collected, or it would be seen as a zombie.
-    let known = Known::of(pid);
+    // A child that ends while this program runs is reaped, so that it does not appear as a zombie.
+    let known = ProcessId::of(pid);
     thread::spawn(move || child.wait());
     known.ok_or_else(|| {
         Error::new(format!(
-            "{} ended at once; see {}",
+            "{} ended immediately, see {}",
             program.display(),
             log.display()
         ))
@@ -75,14 +77,14 @@ fn append(log: &Path) -> Result<File> {
         .map_err(|error| Error::at(log, error))
 }
 
-impl Known {
-    /// The process that has this pid.
+impl ProcessId {
+    /// Returns the process with this pid.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         let (_, started) = stat(pid)?;
         Some(Self { pid, started })
     }
 
-    /// What was written by [`Self::write`]; nothing when there is no such file or it is not understood.
+    /// Reads a file of [`Self::write`]. Returns `None` if the file is missing or invalid.
     pub(crate) fn read(file: &Path) -> Option<Self> {
         let text = std::fs::read_to_string(file).ok()?;
         let (pid, started) = text.trim().split_once(' ')?;
@@ -108,7 +110,7 @@ impl Known {
         }
     }
 
-    /// Sends a signal, if it is still the same process.
+    /// Sends a signal, if the process is still the same.
     pub(crate) fn signal(self, signal: Signal) -> Result<()> {
         if self.state() == State::Gone {
             return Ok(());
@@ -119,13 +121,13 @@ impl Known {
         }
     }
 
-    /// Ends it and waits until it is gone: politely for `patience`, then by force.
-    pub(crate) fn stop(self, patience: Duration) -> Result<()> {
-        if !patience.is_zero() {
+    /// Stops the process: SIGTERM, then SIGKILL after `grace`, and waits for the end.
+    pub(crate) fn stop(self, grace: Duration) -> Result<()> {
+        if !grace.is_zero() {
             self.signal(Signal::SIGTERM)?;
-            // One that was paused hears nothing else.
+            // A suspended process handles no other signal.
             self.signal(Signal::SIGCONT)?;
-            if self.gone_within(patience) {
+            if self.gone_within(grace) {
                 return Ok(());
             }
         }
@@ -152,14 +154,14 @@ impl Known {
     }
 }
 
-/// The children of a process, and theirs; the deepest last.
-pub(crate) fn descendants(of: i32) -> Vec<Known> {
+/// Descendants of a process, the deepest last.
+pub(crate) fn descendants(of: i32) -> Vec<ProcessId> {
     let parents: Vec<(i32, i32)> = pids().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let mut found = Vec::new();
     let mut next = vec![of];
     while let Some(above) = next.pop() {
         for (pid, _) in parents.iter().filter(|(_, parent)| *parent == above) {
-            found.extend(Known::of(*pid));
+            found.extend(ProcessId::of(*pid));
             next.push(*pid);
         }
     }
@@ -173,7 +175,7 @@ fn pids() -> impl Iterator<Item = i32> {
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// The state and the start of a process, from its line `PID (NAME) STATE PPID …`; a name may hold anything.
+/// Reads state and start time from the line `PID (NAME) STATE PPID …`. The name may contain any character.
 fn stat(pid: i32) -> Option<(char, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse(&text)
@@ -183,7 +185,7 @@ fn parse(text: &str) -> Option<(char, u64)> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut words = rest.split_whitespace();
     let state = words.next()?.chars().next()?;
-    // The start is the 22nd field of the line, and the state the third.
+    // The start time is field 22 of the line, and the state field 3.
     let started = words.nth(18)?.parse().ok()?;
     Some((state, started))
 }
@@ -197,37 +199,41 @@ fn parent(pid: i32) -> Option<i32> {
 mod tests {
     use super::*;
 
-    fn sleeper() -> (std::process::Child, Known) {
+    fn sleeper() -> (std::process::Child, ProcessId) {
         let child = Command::new("sleep").arg("60").spawn().unwrap();
-        let known = Known::of(i32::try_from(child.id()).unwrap()).unwrap();
+        let known = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
         (child, known)
     }
 
     #[test]
-    fn a_name_with_brackets_and_spaces_is_no_trap() {
+    fn name_with_brackets_and_spaces_is_parsed() {
         let line = "7 (a) b (c)) T 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 424242 1 1";
         assert_eq!(parse(line), Some(('T', 424_242)));
         assert_eq!(parse("7 (sh"), None);
     }
 
     #[test]
-    fn another_process_of_the_same_number_is_not_ours() {
+    fn reused_pid_is_another_process() {
         let (mut child, known) = sleeper();
         assert_eq!(known.state(), State::Runs);
-        let stranger = Known {
+        let stranger = ProcessId {
             started: known.started + 1,
             ..known
         };
         assert_eq!(stranger.state(), State::Gone);
         stranger.stop(Duration::ZERO).unwrap();
-        assert_eq!(known.state(), State::Runs, "a stranger's signal reached it");
+        assert_eq!(
+            known.state(),
+            State::Runs,
+            "the signal was sent to another process"
+        );
         known.stop(Duration::ZERO).unwrap();
         child.wait().unwrap();
         assert_eq!(known.state(), State::Gone);
     }
 
     #[test]
-    fn a_paused_process_is_seen_and_can_still_be_ended() {
+    fn suspended_process_is_detected_and_stopped() {
         let (mut child, known) = sleeper();
         known.signal(Signal::SIGSTOP).unwrap();
         let deadline = Instant::now() + Duration::from_secs(5);
@@ -240,19 +246,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn process_id_is_read_back() {
         let file = std::env::temp_dir().join(format!("testbed-pid-{}", std::process::id()));
-        let me = Known::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let me = ProcessId::of(i32::try_from(std::process::id()).unwrap()).unwrap();
         me.write(&file).unwrap();
-        assert_eq!(Known::read(&file), Some(me));
+        assert_eq!(ProcessId::read(&file), Some(me));
         std::fs::write(&file, "nonsense").unwrap();
-        assert_eq!(Known::read(&file), None);
+        assert_eq!(ProcessId::read(&file), None);
         std::fs::remove_file(&file).unwrap();
-        assert_eq!(Known::read(&file), None);
+        assert_eq!(ProcessId::read(&file), None);
     }
 
     #[test]
-    fn children_of_children_are_found() {
+    fn descendants_are_found() {
         let mut shell = Command::new("sh")
             .args(["-c", "sleep 61 & wait"])
             .spawn()

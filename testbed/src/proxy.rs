@@ -1,7 +1,7 @@
-//! A real proxy, HAProxy, that leads what it is told: the data plane of a test's own controller of routes.
+//! HAProxy as the data plane of a test's route controller.
 //!
-//! A new configuration is taken over by a reload of the master: the new worker gets the listening socket from the old
-//! one, which ends once the connections that it has are over.
+//! A new configuration is applied by a reload of the master: the new worker takes over the listening socket,
+//! and the old worker ends with its last connection.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,23 +18,23 @@ use nix::unistd::Pid;
 use crate::command::{Run, until};
 use crate::error::{Error, Result};
 
-/// Longest wait until a configuration is the one that answers.
+/// Maximum time until a configuration is active.
 const LOADS_WITHIN: Duration = Duration::from_secs(20);
-/// Longest wait for one answer.
+/// Maximum time for a response.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
-/// The name under which a proxy says which configuration it has.
+/// Hostname at which the proxy returns the number of its configuration.
 const GENERATION: &str = "generation.invalid";
 
-/// Where a hostname leads.
+/// Target of a hostname.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backend {
-    /// To these, in turn; without any the proxy answers 503.
+    /// These servers, in turn. Without any server the response is 503.
     Servers(Vec<SocketAddr>),
-    /// To nothing that exists: it answers 500.
+    /// A missing target. The response is 500.
     Broken,
 }
 
-/// A proxy that runs; it ends when it is dropped.
+/// A running proxy, stopped when dropped.
 #[derive(Debug)]
 pub struct Proxy {
     child: Child,
@@ -44,10 +44,10 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one that has no hostname yet, on a free port of the loopback, with its files in a folder.
+    /// Starts a proxy without hostnames on an unused loopback port, with its files in a folder.
     ///
     /// # Errors
-    /// The program cannot be had or does not start: with what it says.
+    /// Fails if the program cannot be installed or does not start. The error contains its output.
     pub fn start(dir: &Path) -> Result<Self> {
         fs::create_dir_all(dir).map_err(|error| Error::at(dir, error))?;
         let port = crate::free_port()?;
@@ -63,7 +63,7 @@ impl Proxy {
             .stdout(Stdio::from(log))
             .stderr(Stdio::from(errors))
             .spawn()
-            .map_err(|error| Error::new(format!("haproxy does not start: {error}")))?;
+            .map_err(|error| Error::new(format!("cannot start haproxy: {error}")))?;
         let mut proxy = Self {
             child,
             file,
@@ -74,38 +74,39 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// The port of the loopback that it listens at.
+    /// Returns the port on loopback.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Leads these hostnames and no other, and returns once it does. `*.` before a name stands for any label.
+    /// Replaces the hostnames, and returns when the configuration is active. A name with the prefix `*.`
+    /// matches any label.
     ///
     /// # Errors
-    /// It refuses the configuration, or does not take it over in time.
+    /// Fails if the configuration is refused or not active in time.
     pub fn load(&mut self, hostnames: &BTreeMap<String, Backend>) -> Result<()> {
         self.generation += 1;
         write(&self.file, &configuration(self.port, self.generation, hostnames))?;
-        // A reload of something that it does not understand would leave the old one in place, unsaid.
+        // A reload with an invalid configuration would keep the old one without an error.
         Run::new("haproxy")
             .args(["-c", "-q", "-f"])
             .args([&self.file])
             .done()?;
         let master = Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(0));
-        kill(master, Signal::SIGUSR2).map_err(|error| Error::new(format!("haproxy is gone: {error}")))?;
+        kill(master, Signal::SIGUSR2).map_err(|error| Error::new(format!("haproxy has ended: {error}")))?;
         self.until_loaded()
     }
 
     fn until_loaded(&mut self) -> Result<()> {
         let (port, wanted) = (self.port, self.generation.to_string());
-        until("haproxy takes its configuration", LOADS_WITHIN, || {
+        until("the configuration is active", LOADS_WITHIN, || {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("it ended with {status}"));
+                return Err(format!("haproxy ended with {status}"));
             }
             match ask(port) {
                 Ok(text) if text.ends_with(&format!("\r\n\r\n{wanted}")) => Ok(()),
-                Ok(text) => Err(format!("it answers {text:?}")),
+                Ok(text) => Err(format!("haproxy returned {text:?}")),
                 Err(error) => Err(error.to_string()),
             }
         })
@@ -114,7 +115,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // The master takes its workers with it.
+        // The master stops its workers.
         if let Ok(master) = i32::try_from(self.child.id()) {
             let _ = kill(Pid::from_raw(master), Signal::SIGTERM);
         }
@@ -141,7 +142,7 @@ fn ask(port: u16) -> std::io::Result<String> {
 fn configuration(port: u16, generation: u64, hostnames: &BTreeMap<String, Backend>) -> String {
     let mut uses = String::new();
     let mut backends = String::new();
-    // Names before wildcards, and of these the nearer one first.
+    // Exact names before wildcards, and longer wildcards first.
     let mut ordered: Vec<_> = hostnames.iter().enumerate().collect();
     ordered.sort_by_key(|(_, (name, _))| (name.starts_with("*."), std::cmp::Reverse(name.len())));
     for (number, (name, backend)) in ordered {
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_before_wildcards_and_each_has_its_backend() {
+    fn exact_names_precede_wildcards() {
         let server = SocketAddr::from(([10, 0, 0, 7], 9_000));
         let text = configuration(
             8_080,
@@ -197,7 +198,7 @@ mod tests {
                 ("a.example.com".to_owned(), Backend::Broken),
             ]),
         );
-        let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words} in {text}"));
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"));
         assert!(at("-m str a.example.com") < at("-m end .b.example.com"));
         assert!(at("-m end .b.example.com") < at("-m end .example.com"));
         assert!(text.contains("    server s0 10.0.0.7:9000\n"), "{text}");

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_archive_is_unpacked_once_and_read_by_name() {
+    fn archive_is_unpacked_once_and_read_by_name() {
         let chain = folder("chain");
         assert_eq!(folder("chain"), chain);
         let transactions = files(&folder("chain/tx"), ".tx.b64");
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "recordings missing: no folder")]
-    fn a_folder_without_recordings_fails_the_test() {
+    fn missing_recordings_fail_the_test() {
         let _ = folder("chain/none");
     }
 }

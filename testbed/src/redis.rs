@@ -1,4 +1,4 @@
-//! A Redis for a test: a server or a sentinel, on a port of loopback.
+//! A Redis server or sentinel for tests, on loopback.
 
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
@@ -12,10 +12,10 @@ use nix::unistd::Pid;
 use crate::error::{Error, Result};
 use crate::packages;
 
-/// Longest wait until it listens.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum wait until the server listens.
+const WAIT_LIMIT: Duration = Duration::from_secs(20);
 
-/// One that runs. It ends at once when this is dropped.
+/// A running server, killed when dropped.
 #[derive(Debug)]
 pub struct Redis {
     child: Child,
@@ -23,11 +23,11 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts `redis-server` or `redis-sentinel` in a folder, and waits until it listens at the port that the words say.
-    /// Prints `skipped: …` and returns nothing where this machine has none and none can be installed.
+    /// Starts `redis-server` or `redis-sentinel` in a folder with these arguments, and waits until it listens
+    /// at the port. Prints `skipped: …` and returns `None` if the program is missing and cannot be installed.
     ///
     /// # Errors
-    /// It does not start, or does not listen in time.
+    /// Fails if the program does not start, or does not listen in time.
     pub fn start(name: &str, port: u16, folder: &Path, words: &[String]) -> Result<Option<Self>> {
         let program = match packages::redis() {
             Ok(program) => program,
@@ -45,9 +45,9 @@ impl Redis {
         let redis = Self { child, port };
         let began = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > WAIT_LIMIT {
                 return Err(Error::new(format!(
-                    "{name} does not listen at {port} within {PATIENCE:?}"
+                    "{name} does not listen at {port} within {WAIT_LIMIT:?}"
                 )));
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -55,24 +55,24 @@ impl Redis {
         Ok(Some(redis))
     }
 
-    /// Where it listens.
+    /// Listening port.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// It does nothing more until [`Redis::go_on`], and its connections stay.
+    /// Suspends the process until [`Redis::go_on`]. Connections stay open.
     ///
     /// # Errors
-    /// It is not there any more.
+    /// Fails if the process has ended.
     pub fn freeze(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// It goes on where it was.
+    /// Resumes the process.
     ///
     /// # Errors
-    /// It is not there any more.
+    /// Fails if the process has ended.
     pub fn go_on(&self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
@@ -83,9 +83,9 @@ impl Redis {
         kill(Pid::from_raw(pid), signal).map_err(|error| gone(error.to_string()))
     }
 
-    /// Ends it at once, and waits until it is gone.
+    /// Kills the process and waits until it has ended.
     pub fn kill(&mut self) {
-        // One that has ended by itself is what was asked for.
+        // A process that has already ended is not an error.
         self.child.kill().ok();
         self.child.wait().ok();
     }

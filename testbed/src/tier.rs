@@ -1,4 +1,4 @@
-//! How much of a Kubernetes a test needs.
+//! Tiers of the testbed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 use crate::component::Component;
 use crate::error::Error;
 
-/// How much of a Kubernetes runs. Every tier holds all of [`Tier::Api`].
+/// Parts of Kubernetes that run. Every tier includes [`Tier::Api`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// API server, its store and the controllers: objects are real, nothing runs.
+    /// API server, its store and the controllers. Objects are real, but no pod runs.
     Api,
-    /// And a node: pods run, answer, log and execute.
+    /// Additionally a node: pods run, respond, write logs and accept exec.
     Node,
-    /// And a scheduler and simulated nodes, which callers create: thousands of them.
+    /// Additionally a scheduler and thousands of simulated nodes, which the caller creates.
     Scale,
 }
 
 impl Tier {
-    /// Every tier.
+    /// All tiers.
     pub const ALL: [Self; 3] = [Self::Api, Self::Node, Self::Scale];
 
-    /// Its parts, in the order they start.
+    /// Returns the components in the order of their start.
     #[must_use]
     pub fn components(self) -> &'static [Component] {
         const API: [Component; 3] = [
@@ -55,13 +55,13 @@ impl Tier {
         }
     }
 
-    /// Whether a cluster of this tier has all that `wanted` asks for.
+    /// Returns whether a cluster of this tier has all components of `wanted`.
     #[must_use]
     pub fn holds(self, wanted: Self) -> bool {
         self == wanted || wanted == Self::Api
     }
 
-    /// Its name, as typed.
+    /// Returns the name used on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -85,11 +85,7 @@ impl FromStr for Tier {
         Self::ALL
             .into_iter()
             .find(|tier| tier.as_str() == text)
-            .ok_or_else(|| {
-                Error::new(format!(
-                    "there is no tier `{text}`; there are api, node and scale"
-                ))
-            })
+            .ok_or_else(|| Error::new(format!("unknown tier `{text}`: expected api, node or scale")))
     }
 }
 
@@ -98,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn names_are_parsed_back() {
         for tier in Tier::ALL {
             assert_eq!(tier.to_string().parse(), Ok(tier));
         }
@@ -106,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn every_tier_holds_the_api_tier() {
+    fn every_tier_includes_the_api_tier() {
         for tier in Tier::ALL {
             assert!(tier.holds(Tier::Api) && tier.holds(tier));
             assert!(tier.components().starts_with(Tier::Api.components()));

@@ -1,4 +1,4 @@
-//! What a test finds on a running cluster of the api tier.
+//! Tests on a running cluster of the API tier.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::mpsc::channel;
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use testbed::{Cluster, Component, Health, Tier};
 
-/// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Maximum wait for a condition.
+const WAIT_LIMIT: Duration = Duration::from_secs(90);
 
 fn health(cluster: &Cluster, component: Component) -> Health {
     let status = cluster.status();
@@ -20,7 +20,7 @@ fn health(cluster: &Cluster, component: Component) -> Health {
 }
 
 #[test]
-fn parts_are_paused_and_go_on() {
+fn components_are_paused_and_resumed() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
         return;
     };
@@ -29,13 +29,13 @@ fn parts_are_paused_and_go_on() {
     assert_eq!(health(&cluster, Component::ControllerManager), Health::Paused);
     assert!(!cluster.status().is_healthy());
     cluster.resume(Component::ControllerManager).unwrap();
-    // What waited for it may have made it restart its connections; `start` waits until it says that it is well.
+    // The controllers may reconnect after the pause. `start` waits until they are healthy.
     cluster.start(Component::ControllerManager).unwrap();
     assert!(cluster.status().is_healthy());
 }
 
 #[test]
-fn a_part_that_was_killed_is_gone_until_it_is_started() {
+fn killed_component_is_down_until_started() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
         return;
     };
@@ -47,9 +47,9 @@ fn a_part_that_was_killed_is_gone_until_it_is_started() {
     assert_eq!(health(&cluster, Component::ControllerManager), Health::Healthy);
 }
 
-/// An API server gives up after some seconds without its store.
+/// An API server ends after some seconds without its store.
 #[test]
-fn a_part_that_ends_on_its_way_is_started_again() {
+fn component_that_ends_during_start_is_restarted() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
         return;
     };
@@ -62,10 +62,10 @@ fn a_part_that_ends_on_its_way_is_started_again() {
         let log = cluster.log(Component::ApiServer);
         let ends = || std::fs::read_to_string(&log).unwrap().matches("\nF").count();
         let (began, before) = (Instant::now(), ends());
-        while ends() == before && began.elapsed() < PATIENCE {
+        while ends() == before && began.elapsed() < WAIT_LIMIT {
             thread::sleep(Duration::from_millis(100));
         }
-        assert!(ends() > before, "it never gives up");
+        assert!(ends() > before, "the API server never ends");
         cluster.start(Component::Etcd).unwrap();
         starting.join().unwrap().unwrap();
     });
@@ -74,7 +74,7 @@ fn a_part_that_ends_on_its_way_is_started_again() {
 }
 
 #[test]
-fn a_part_that_the_tier_lacks_is_refused_by_name() {
+fn missing_component_of_a_tier_is_refused_by_name() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
         return;
     };
@@ -89,7 +89,7 @@ fn a_part_that_the_tier_lacks_is_refused_by_name() {
 }
 
 #[test]
-fn many_share_it_and_one_that_breaks_it_waits_for_them() {
+fn exclusive_access_waits_for_shared_access() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
         return;
     };
@@ -104,7 +104,7 @@ fn many_share_it_and_one_that_breaks_it_waits_for_them() {
     drop(one);
     assert!(
         receiver.recv_timeout(Duration::from_millis(200)).is_err(),
-        "it did not wait"
+        "exclusive access was granted too early"
     );
     drop(another);
     receiver.recv_timeout(Duration::from_mins(2)).unwrap();
@@ -112,7 +112,7 @@ fn many_share_it_and_one_that_breaks_it_waits_for_them() {
 }
 
 #[test]
-fn its_kubeconfig_opens_its_api_server() {
+fn kubeconfig_connects_to_the_api_server() {
     let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
         return;
     };

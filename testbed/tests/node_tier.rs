@@ -1,9 +1,9 @@
-//! What a test finds on a running cluster of the node tier.
+//! Tests on a running cluster of the node tier.
 
 use testbed::{Cluster, Tier};
 
 #[test]
-fn the_node_carries_the_networks_label_and_is_ready() {
+fn node_has_the_label_of_the_network_and_is_ready() {
     let Some(cluster) = Cluster::from_env(Tier::Node).unwrap() else {
         return;
     };
@@ -23,7 +23,7 @@ fn the_node_carries_the_networks_label_and_is_ready() {
 }
 
 #[test]
-fn the_resolver_is_where_policies_look_for_it() {
+fn cluster_dns_has_the_labels_used_by_policies() {
     let Some(cluster) = Cluster::from_env(Tier::Node).unwrap() else {
         return;
     };

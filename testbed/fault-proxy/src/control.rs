@@ -1,4 +1,4 @@
-//! A small address to switch faults from outside: `GET` and `PUT /faults`, `POST /cut`, `GET /stats`.
+//! HTTP control endpoint: `GET` and `PUT /faults`, `POST /cut`, `GET /stats`.
 
 use crate::faults::{Faults, Shared};
 use crate::{Pipe, Proxy, serve};
@@ -14,10 +14,11 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_util::sync::DropGuard;
 
-/// A description of faults has some hundred bytes.
+/// Maximum size of a request body. The faults need some hundred bytes.
 const BYTES_MAX: usize = 64 << 10;
 
-/// The control address of proxies and pipes: what it is told holds for all of them. Dropping it ends it.
+/// Control endpoint of proxies and pipes. Each command applies to all of them. Dropping the value stops the
+/// endpoint.
 #[derive(Debug)]
 pub struct Control {
     address: SocketAddr,
@@ -25,15 +26,15 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens at an address.
+    /// Starts the endpoint at an address.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// Fails if the address cannot be bound.
     pub async fn start_at(listen: SocketAddr, proxies: &[&Proxy], pipes: &[&Pipe]) -> std::io::Result<Self> {
         let proxies = proxies.iter().map(|proxy| Arc::clone(&proxy.shared));
         let pipes = pipes.iter().map(|pipe| Arc::clone(&pipe.shared));
         let all: Arc<[Arc<Shared>]> = proxies.chain(pipes).collect();
-        // It has no faults of its own.
+        // The control endpoint itself has no faults.
         let own = Arc::new(Shared::new("", 0));
         let (address, ends) = serve(listen, &own, move |_, stream| {
             connection(Arc::clone(&all), stream)
@@ -42,7 +43,7 @@ impl Control {
         Ok(Self { address, _ends: ends })
     }
 
-    /// Where it listens.
+    /// Listening address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address

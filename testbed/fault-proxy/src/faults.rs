@@ -1,4 +1,4 @@
-//! What can go wrong, and what holds at the moment.
+//! Faults of a node, and the state shared by the connections of a proxy.
 
 use crate::lie::Lie;
 use rand_chacha::ChaCha8Rng;
@@ -9,54 +9,54 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// What a node, or the way to it, does wrong.
+/// Faults of a node or of the connection to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Every connection is cut, and new ones are cut as soon as they are there.
+    /// Existing connections are closed, and new ones are closed after they are accepted.
     pub down: bool,
-    /// Connections are taken and nothing passes until this ends.
+    /// Connections are accepted, and no data passes until this fault ends.
     pub frozen: bool,
-    /// Every question gets a web page with an error.
+    /// Every request gets an HTML page with an HTTP error.
     pub refused: bool,
-    /// The node is so many blocks behind.
+    /// Number of blocks by which the node lags.
     pub lag: u64,
-    /// The node says that it is catching up.
+    /// The node reports that it is catching up.
     pub catching_up: bool,
-    /// The node offers nothing but a version of its interface that nobody speaks.
+    /// The node offers only an unsupported API version.
     pub other_versions: bool,
-    /// Each question lands on another node, and each of those is up to so many blocks behind.
+    /// Each request goes to another node, which lags by up to this number of blocks.
     pub scatter: u64,
-    /// Answers and pushed blocks take up to so many milliseconds longer.
+    /// Maximum additional delay of responses and pushed blocks, in milliseconds.
     pub delay_ms: u64,
-    /// So many of a hundred pushed blocks are lost.
+    /// Pushed blocks that are lost, in percent.
     pub lose_events: u64,
-    /// So many of a hundred pushed blocks come twice, the second time after the next one.
+    /// Pushed blocks that are repeated after the next one, in percent.
     pub repeat_events: u64,
-    /// Only so many of the newest blocks are kept; 0 for all.
+    /// Number of blocks that the node retains; 0 for all.
     pub keep_blocks: u64,
-    /// So many of a hundred answers break off in the middle.
+    /// Responses that are truncated, in percent.
     pub truncate: u64,
-    /// So many of a hundred answers never come, although the node heard the question.
+    /// Responses that are dropped after the node received the request, in percent.
     pub swallow: u64,
-    /// A false response of the JSON-RPC.
+    /// False response over JSON-RPC.
     pub lie: Option<Lie>,
 }
 
-/// What has passed.
+/// Counters of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stats {
-    /// Questions.
+    /// Number of requests.
     pub questions: u64,
-    /// Transactions that the node has been given.
+    /// Number of transactions passed to the node.
     pub broadcasts: u64,
-    /// Questions for blocks and heights: `status`, `block`, `block_results`, `header`.
+    /// Number of requests for blocks and heights: `status`, `block`, `block_results`, `header`.
     pub polls: u64,
-    /// Websockets that were opened.
+    /// Number of opened websockets.
     pub subscriptions: u64,
-    /// Blocks that were pushed.
+    /// Number of pushed blocks.
     pub pushed: u64,
-    /// Things that a fault did.
+    /// Number of injected faults.
     pub faults: u64,
 }
 
@@ -67,7 +67,7 @@ struct State {
     cutter: CancellationToken,
 }
 
-/// What all connections of a proxy share.
+/// State shared by all connections of a proxy.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) upstream: String,
@@ -121,28 +121,28 @@ impl Shared {
         count(&mut self.state().stats);
     }
 
-    /// A number below `bound`.
+    /// Returns a random number below `bound`.
     pub(crate) fn draw(&self, bound: u64) -> u64 {
         self.state().dice.next_u64() % bound.max(1)
     }
 
-    /// True so many times of a hundred; counted when it is.
-    pub(crate) fn strikes(&self, percent: u64) -> bool {
-        let strikes = percent > 0 && self.draw(100) < percent;
-        if strikes {
+    /// Returns `true` with a probability of `percent` percent, and counts the fault in this case.
+    pub(crate) fn injects(&self, percent: u64) -> bool {
+        let injects = percent > 0 && self.draw(100) < percent;
+        if injects {
             self.count(|stats| stats.faults += 1);
         }
-        strikes
+        injects
     }
 
-    /// Waits while nothing passes.
+    /// Waits until the proxy is not frozen.
     pub(crate) async fn thaw(&self) {
         let mut faults = self.faults.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         drop(faults.wait_for(|faults| !faults.frozen).await);
     }
 
-    /// Takes longer, when it is to.
+    /// Waits for a random delay.
     pub(crate) async fn delay(&self) {
         let most = self.faults().delay_ms;
         if most > 0 {
@@ -151,7 +151,7 @@ impl Shared {
         }
     }
 
-    /// How many blocks the node behind the next question is behind.
+    /// Number of blocks by which the node of the next request lags.
     pub(crate) fn behind(&self) -> u64 {
         let faults = self.faults();
         let scatter = if faults.scatter > 0 {

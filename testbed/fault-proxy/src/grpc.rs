@@ -1,7 +1,7 @@
-//! One connection that speaks gRPC: questions as streams of HTTP/2. What is in them is not known but for what
-//! a node says of itself; their path, and the height that they ask about, stand beside it.
+//! One gRPC connection. Each request is an HTTP/2 stream. The proxy uses the path and the height header of
+//! requests, and decodes only messages about the node itself.
 
-mod itself;
+mod node_info;
 
 use crate::faults::Shared;
 use crate::http::{Body, cut, refusal, whole};
@@ -18,11 +18,11 @@ use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// The height in questions and answers.
+/// Height in requests and responses.
 const HEIGHT: HeaderName = HeaderName::from_static("x-cosmos-block-height");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// A question whose answer carries the newest height as every answer does, and which has nothing in it.
+/// A request with an empty message, used to read the newest height from the response header.
 const SMALL: &str = "/cosmos.base.node.v1beta1.Service/Config";
 const BROADCAST: &str = "/cosmos.tx.v1beta1.Service/BroadcastTx";
 const NODE: &str = "/cosmos.base.tendermint.";
@@ -30,7 +30,7 @@ const KIND: HeaderValue = HeaderValue::from_static("application/grpc");
 
 type Http = Client<HttpConnector, Body>;
 
-/// Serves until the client, or a fault, ends it.
+/// Serves a connection until the client or a fault closes it.
 pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     let http: Http = Client::builder(TokioExecutor::new())
         .http2_only(true)
@@ -38,11 +38,12 @@ pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     let service = service_fn(move |request| answer(Arc::clone(&shared), http.clone(), request));
     let serving = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service);
-    // A client that goes away is no fault of the proxy's.
+    // A client that disconnects is not an error of the proxy.
     drop(serving.await);
 }
 
-/// Answers a question as the node that it lands on would. An error ends its stream alone, as a node's end would.
+/// Responds like the node that gets the request. An error ends only the stream of the request, as an error of
+/// a node would.
 async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> io::Result<Response<Body>> {
     shared.thaw().await;
     if shared.faults().refused {
@@ -55,7 +56,7 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
         stats.polls += u64::from(path.starts_with(NODE));
     });
     let mut request = request.map(|body| body.map_err(io::Error::other).boxed());
-    let answer = match as_that_node(&shared, &http, &mut request).await? {
+    let answer = match apply_view(&shared, &http, &mut request).await? {
         Some(answer) => answer,
         None => forward(&shared, &http, request).await?,
     };
@@ -64,10 +65,10 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
     }
     shared.thaw().await;
     shared.delay().await;
-    if shared.strikes(shared.faults().swallow) {
+    if shared.injects(shared.faults().swallow) {
         return Err(io::Error::other("swallowed"));
     }
-    if !shared.strikes(shared.faults().truncate) {
+    if !shared.injects(shared.faults().truncate) {
         return Ok(answer);
     }
     let (head, body) = answer.into_parts();
@@ -75,47 +76,48 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
     Ok(Response::from_parts(head, cut(body.slice(..body.len() / 2))))
 }
 
-/// Changes a question so that the answer is the node's that it lands on; `Some` when that answers by itself.
-async fn as_that_node(
+/// Changes a request so that the response is that of the selected node. Returns a response if the proxy
+/// responds itself.
+async fn apply_view(
     shared: &Shared,
     http: &Http,
     request: &mut Request<Body>,
 ) -> io::Result<Option<Response<Body>>> {
     let path = request.uri().path();
-    if let Some(said) = itself::changed(path, shared.faults()) {
+    if let Some(said) = node_info::changed(path, shared.faults()) {
         shared.count(|stats| stats.faults += 1);
-        return Ok(Some(itself::answered(said, newest(shared, http).await?)));
+        return Ok(Some(node_info::response(said, newest(shared, http).await?)));
     }
     let Some(distance) = Distance::of(shared).filter(|_| has_height(path)) else {
         return Ok(None);
     };
     shared.count(|stats| stats.faults += 1);
     let view = distance.at(newest(shared, http).await?);
-    if itself::is_of_blocks(path) {
+    if node_info::is_of_blocks(path) {
         return view.block(request).await;
     }
     Ok(view.pin(request.headers_mut()))
 }
 
 impl View {
-    /// Pins a question so that the answer is that node's; `Some` when it refuses.
+    /// Sets the height of a request. Returns a response if the selected node refuses the height.
     fn pin(&self, headers: &mut HeaderMap) -> Option<Response<Body>> {
         let Some(asked) = headers.get(&HEIGHT) else {
             headers.insert(HEIGHT, self.shown.into());
             return None;
         };
-        // What is no height the node itself refuses.
+        // The node itself refuses an invalid height.
         let asked: u64 = asked.to_str().ok()?.parse().ok()?;
         let (_, meaning, text) = self.refusal(asked)?;
-        let mut answer = itself::refused(itself::UNKNOWN, format!("{text}: {meaning}"));
+        let mut answer = node_info::refused(node_info::UNKNOWN, format!("{text}: {meaning}"));
         answer.headers_mut().insert(HEIGHT, self.shown.into());
         Some(answer)
     }
 }
 
-/// The node's newest height: what an answer says that was asked about none.
+/// Returns the newest height of the node, which is the height of responses to requests without a height.
 async fn newest(shared: &Shared, http: &Http) -> io::Result<u64> {
-    // No compression, and a message of no bytes.
+    // Flag without compression, and a message of length 0.
     let mut empty = BytesMut::new();
     empty.put_bytes(0, 5);
     let request = Request::post(format!("http://{}{SMALL}", shared.upstream))
@@ -128,7 +130,7 @@ async fn newest(shared: &Shared, http: &Http) -> io::Result<u64> {
         .headers()
         .get(&HEIGHT)
         .and_then(|height| height.to_str().ok()?.parse().ok());
-    height.ok_or_else(|| io::Error::other("the node does not say its height"))
+    height.ok_or_else(|| io::Error::other("the response has no height"))
 }
 
 async fn forward(shared: &Shared, http: &Http, request: Request<Body>) -> io::Result<Response<Body>> {

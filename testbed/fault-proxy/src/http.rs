@@ -1,4 +1,4 @@
-//! One connection that speaks HTTP: questions in bodies, or a websocket.
+//! One HTTP connection: JSON-RPC requests, or a websocket.
 
 use crate::faults::Shared;
 use crate::rpc;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// Largest question or answer that passes.
+/// Maximum size of a request or response.
 const BYTES_MAX: usize = 64 << 20;
 
 const FLUSH: Duration = Duration::from_millis(20);
@@ -30,7 +30,7 @@ pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed()
 }
 
-/// What stands before a node answers when the node does not.
+/// Response of a load balancer in front of an unavailable node.
 pub(crate) fn refusal() -> Response<Body> {
     let page = "<html><body><h1>502 Bad Gateway</h1></body></html>";
     let mut response = Response::new(whole(page));
@@ -40,14 +40,14 @@ pub(crate) fn refusal() -> Response<Body> {
     response
 }
 
-/// Serves until the client, or a fault, ends it.
+/// Serves a connection until the client or a fault closes it.
 pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     let http: Http = Client::builder(TokioExecutor::new()).build_http();
     let service = service_fn(move |request| answer(Arc::clone(&shared), http.clone(), request));
     let serving = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
-    // A client that goes away is no fault of the proxy's.
+    // A client that disconnects is not an error of the proxy.
     drop(serving.await);
 }
 
@@ -67,11 +67,11 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
     let answer = rpc::answer(&shared, &http, &head, body).await?;
     shared.thaw().await;
     shared.delay().await;
-    if shared.strikes(shared.faults().swallow) {
+    if shared.injects(shared.faults().swallow) {
         return Err(io::Error::other("swallowed"));
     }
     let (head, body) = answer.into_parts();
-    if shared.strikes(shared.faults().truncate) {
+    if shared.injects(shared.faults().truncate) {
         let half = body.slice(..body.len() / 2);
         let mut response = Response::from_parts(head, cut(half));
         response
@@ -82,11 +82,11 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
     Ok(Response::from_parts(head, whole(body)))
 }
 
-/// The beginning of a body, and then the connection ends.
+/// Returns a body that breaks off after these bytes.
 pub(crate) fn cut(beginning: Bytes) -> Body {
     let frame = stream::iter([Ok(Frame::data(beginning))]);
     let end = stream::once(async {
-        // What is written before the end must be on its way.
+        // The bytes must be sent before the connection is closed.
         tokio::time::sleep(FLUSH).await;
         Err(io::Error::other("cut"))
     });

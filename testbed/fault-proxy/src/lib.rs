@@ -1,13 +1,12 @@
-//! A proxy before a chain node that behaves badly on request.
+//! A proxy in front of a chain node that injects faults on request.
 //!
 //! ```text
 //!   client ──▶ proxy ── JSON-RPC, websocket, or gRPC ──▶ node        client ──▶ pipe ── bytes (TLS) ──▶ node
 //!                ▲ Faults                                                         ▲ Faults
 //!             test, or PUT /faults at the control address ────────────────────────┘
 //! ```
-//! The node behind it may be any: nothing of it is changed. What a node can do to its clients is a field of
-//! [`Faults`]; several may hold at once, and each can be switched at any moment. What is drawn by lot is drawn from
-//! a seed.
+//! The proxy works with any unmodified node. Each field of [`Faults`] is a fault that clients can observe.
+//! Several faults can be active, and each can be switched at any time. Random choices follow from a seed.
 //!
 //! ```
 //! use fault_proxy::{Faults, Proxy};
@@ -42,10 +41,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A free port of this machine.
+/// Address of an unused loopback port.
 const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A proxy of a node's JSON-RPC and websocket, or of its gRPC. Dropping it ends it.
+/// A proxy for the JSON-RPC and websocket endpoint, or for the gRPC endpoint of a node. Dropping the value
+/// stops the proxy.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -55,18 +55,18 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens at a free port of this machine, before the JSON-RPC of the node at `upstream` (`host:port`).
+    /// Starts a proxy on an unused loopback port for the JSON-RPC endpoint at `upstream` (`host:port`).
     ///
     /// # Errors
-    /// When no port can be had.
+    /// Fails if no port can be bound.
     pub async fn start(upstream: &str, seed: u64) -> std::io::Result<Self> {
         Self::start_at(FREE, upstream, seed).await
     }
 
-    /// The same at an address.
+    /// Same as [`Self::start`], with a listening address.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// Fails if the address cannot be bound.
     pub async fn start_at(listen: SocketAddr, upstream: &str, seed: u64) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::new(upstream, seed));
         let (address, ends) = serve(listen, &shared, http::connection).await?;
@@ -78,19 +78,19 @@ impl Proxy {
         })
     }
 
-    /// Listens at a free port of this machine, before the gRPC of the node at `upstream` (`host:port`). It knows the
-    /// heights of questions, and what is in those about the node itself.
+    /// Starts a proxy on an unused loopback port for the gRPC endpoint at `upstream` (`host:port`). The proxy
+    /// reads the heights of requests and the messages about the node itself.
     ///
     /// # Errors
-    /// When no port can be had.
+    /// Fails if no port can be bound.
     pub async fn start_grpc(upstream: &str, seed: u64) -> std::io::Result<Self> {
         Self::start_grpc_at(FREE, upstream, seed).await
     }
 
-    /// The same at an address.
+    /// Same as [`Self::start_grpc`], with a listening address.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// Fails if the address cannot be bound.
     pub async fn start_grpc_at(listen: SocketAddr, upstream: &str, seed: u64) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::new(upstream, seed));
         let (address, ends) = serve(listen, &shared, grpc::connection).await?;
@@ -102,36 +102,36 @@ impl Proxy {
         })
     }
 
-    /// Where it listens.
+    /// Listening address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same as an address of a node.
+    /// Listening address as the URL of a node.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }
 
-    /// From now on these faults hold and no others.
+    /// Replaces the active faults.
     pub fn set(&self, faults: Faults) {
         self.shared.set(faults);
     }
 
-    /// Cuts every connection, once.
+    /// Closes all current connections.
     pub fn cut(&self) {
         self.shared.cut();
     }
 
-    /// What has passed.
+    /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
 }
 
-/// Listens, and serves each connection until the guard is dropped.
+/// Listens and serves connections until the guard is dropped.
 async fn serve<F>(
     listen: SocketAddr,
     shared: &Arc<Shared>,
@@ -149,7 +149,7 @@ where
     Ok((address, stop.drop_guard()))
 }
 
-/// Takes connections until the end; all of them end with it.
+/// Accepts connections until stopped. All connections end with the task.
 async fn accept<F>(
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -165,7 +165,7 @@ async fn accept<F>(
             () = stop.cancelled() => return,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
-                // Out of descriptors, for a moment.
+                // Out of file descriptors for a moment.
                 Err(_) => {
                     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
                     continue;
@@ -176,7 +176,7 @@ async fn accept<F>(
         if shared.faults().down {
             continue;
         }
-        // A smaller delay of its own would hide the one that is asked for.
+        // Nagle's algorithm would hide small requested delays.
         drop(stream.set_nodelay(true));
         let (cut, serving) = (shared.cutter(), serve(stream));
         connections.spawn(async move {

@@ -4,9 +4,9 @@ use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A time that is a century ahead.
+/// A time a century in the future.
 const FUTURE: &str = "2126-01-01T00:00:00Z";
-/// `order_max_bids: 0`, as a second value of the field `params`: the later one counts.
+/// `order_max_bids: 0` as a second value of the field `params`. The later value applies.
 const NO_BIDS: [u8; 4] = [0x0a, 2, 0x10, 0];
 /// Account number and sequence 99, as later values of these fields.
 const OTHER_ACCOUNT: [u8; 4] = [0x18, 99, 0x20, 99];
@@ -31,7 +31,7 @@ pub enum Lie {
     Pushes(u64),
 }
 
-/// An account as it is wrapped in a response.
+/// An account as wrapped in a response.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Wrapped {
     #[prost(message, optional, tag = "1")]
@@ -48,7 +48,7 @@ impl Lie {
         }
     }
 
-    /// Changes the result of a request for a height, 0 for the newest.
+    /// Changes the result of a request for a height. 0 is the newest height.
     pub(crate) fn change_result(self, method: &str, path: &str, asked: u64, result: &mut Value) {
         let named = |true_height: &Value, higher: u64| {
             let height = match asked {
@@ -106,7 +106,7 @@ impl Lie {
         *value = BASE64.encode(&bytes).into();
     }
 
-    /// The text of a pushed block with a false height; `None` where it stays as it is.
+    /// Returns the text of a pushed block with a false height, or `None` if it is unchanged.
     pub(crate) fn change_push(self, text: &str) -> Option<String> {
         let Self::Pushes(higher) = self else { return None };
         let mut frame: Value = serde_json::from_str(text).ok()?;

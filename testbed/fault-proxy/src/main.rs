@@ -1,26 +1,27 @@
-//! `fault-proxy --rpc LISTEN=NODE --grpc LISTEN=NODE --tls LISTEN=NODE --control LISTEN`: before any node.
+//! `fault-proxy --rpc LISTEN=NODE --grpc LISTEN=NODE --tls LISTEN=NODE --control LISTEN`: a fault proxy in
+//! front of any node.
 
 use clap::Parser;
 use fault_proxy::{Control, Pipe, Proxy};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-/// A proxy before a chain node that behaves badly on request.
+/// Proxy in front of a chain node that injects faults on request
 #[derive(Debug, Parser)]
 struct Cli {
-    /// Where to listen for JSON-RPC, and the node behind it: 127.0.0.1:36657=127.0.0.1:26657.
+    /// Listening address and node for JSON-RPC, for example 127.0.0.1:36657=127.0.0.1:26657
     #[arg(long, value_parser = pair)]
     rpc: Vec<(SocketAddr, String)>,
-    /// The same for gRPC.
+    /// Listening address and node for gRPC
     #[arg(long, value_parser = pair)]
     grpc: Vec<(SocketAddr, String)>,
-    /// The same for either in TLS, whose bytes pass as they are.
+    /// Listening address and node for TLS, with unchanged bytes
     #[arg(long, value_parser = pair)]
     tls: Vec<(SocketAddr, String)>,
-    /// Where faults are switched: `curl -X PUT -d '{"lag": 3}' http://ADDRESS/faults`.
+    /// Address of the control endpoint: curl -X PUT -d '{"lag": 3}' http://ADDRESS/faults
     #[arg(long, default_value = "127.0.0.1:0")]
     control: SocketAddr,
-    /// What is drawn by lot is drawn from this.
+    /// Seed of the random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -1,4 +1,4 @@
-//! Bytes as they are, for what cannot be read, as TLS: cut, frozen, late.
+//! A proxy that forwards encrypted bytes, and closes, freezes or delays connections.
 
 use crate::faults::{Faults, Shared, Stats};
 use crate::{FREE, serve};
@@ -10,9 +10,9 @@ use tokio_util::sync::DropGuard;
 
 const CHUNK: usize = 16 << 10;
 
-/// A pipe before a node that is spoken to in TLS. It knows no questions: of [`Faults`] those hold that need none, which are `down`,
-/// `frozen`, `delay_ms` for each chunk, and `swallow` and `truncate` as so many of a hundred chunks after which the
-/// connection ends. Dropping it ends it.
+/// A proxy in front of a TLS endpoint. It cannot read requests, so only these [`Faults`] apply: `down`,
+/// `frozen`, `delay_ms` per chunk, and `swallow` and `truncate` as the percentage of chunks after which the
+/// connection is closed. Dropping the value stops the proxy.
 #[derive(Debug)]
 pub struct Pipe {
     pub(crate) shared: Arc<Shared>,
@@ -21,18 +21,18 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Listens at a free port of this machine, before `upstream` (`host:port`).
+    /// Starts a proxy on an unused loopback port for `upstream` (`host:port`).
     ///
     /// # Errors
-    /// When no port can be had.
+    /// Fails if no port can be bound.
     pub async fn start(upstream: &str, seed: u64) -> std::io::Result<Self> {
         Self::start_at(FREE, upstream, seed).await
     }
 
-    /// The same at an address.
+    /// Same as [`Self::start`], with a listening address.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// Fails if the address cannot be bound.
     pub async fn start_at(listen: SocketAddr, upstream: &str, seed: u64) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::new(upstream, seed));
         let (address, ends) = serve(listen, &shared, connection).await?;
@@ -43,23 +43,23 @@ impl Pipe {
         })
     }
 
-    /// Where it listens.
+    /// Listening address.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on these faults hold and no others.
+    /// Replaces the active faults.
     pub fn set(&self, faults: Faults) {
         self.shared.set(faults);
     }
 
-    /// Cuts every connection, once.
+    /// Closes all current connections.
     pub fn cut(&self) {
         self.shared.cut();
     }
 
-    /// What has passed; of questions it knows nothing.
+    /// Returns the counters. Requests are not counted.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared.stats()
@@ -90,10 +90,10 @@ async fn copy(
         if is_answer {
             shared.delay().await;
             let faults = shared.faults();
-            if shared.strikes(faults.swallow) {
+            if shared.injects(faults.swallow) {
                 return;
             }
-            if shared.strikes(faults.truncate) {
+            if shared.injects(faults.truncate) {
                 let half = chunk.get(..read / 2).unwrap_or_default();
                 drop(to.write_all(half).await);
                 return;

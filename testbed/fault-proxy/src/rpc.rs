@@ -1,4 +1,4 @@
-//! Questions in JSON-RPC, and what nodes that are behind, or have thrown blocks away, answer to them.
+//! JSON-RPC requests, and the responses of nodes that lag or have pruned blocks.
 
 use crate::faults::Shared;
 use crate::http::Http;
@@ -9,12 +9,12 @@ use http_body_util::{BodyExt, Full, Limited};
 use serde_json::{Value, json};
 use std::io;
 
-/// A version that nobody speaks.
-pub(crate) const UNSPOKEN: &str = "v9";
-/// Largest answer that passes.
+/// An unsupported API version.
+pub(crate) const UNSUPPORTED: &str = "v9";
+/// Maximum size of a response.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Answers a question as the node that it lands on would.
+/// Responds like the node that gets the request.
 pub(crate) async fn answer(
     shared: &Shared,
     http: &Http,
@@ -26,7 +26,7 @@ pub(crate) async fn answer(
         .ok()
         .filter(Value::is_object);
     let Some(mut call) = call else {
-        // Questions in the address, and whatever else there is: passed as they are.
+        // Requests in the URL and other requests are forwarded unchanged.
         return forward(shared, http, head, body).await;
     };
     let method = call["method"].as_str().unwrap_or_default().to_owned();
@@ -49,7 +49,7 @@ pub(crate) async fn answer(
         }
         None => body,
     };
-    let answer = as_that_node(shared, http, head, body, &method, &mut call).await?;
+    let answer = apply_view(shared, http, head, body, &method, &mut call).await?;
     let answer = match lie {
         Some(lie) => with_result(shared, answer, |result| {
             lie.change_result(&method, &path, asked, result)
@@ -59,7 +59,7 @@ pub(crate) async fn answer(
     Ok(changed(shared, &method, answer))
 }
 
-/// Changes the result of a response, where it has one.
+/// Changes the result of a response, if present.
 fn with_result(
     shared: &Shared,
     mut answer: Response<Bytes>,
@@ -78,8 +78,8 @@ fn with_result(
     answer
 }
 
-/// The answer of a node that is behind, or has thrown blocks away.
-async fn as_that_node(
+/// Returns the response of a node that lags or has pruned blocks.
+async fn apply_view(
     shared: &Shared,
     http: &Http,
     head: &request::Parts,
@@ -105,7 +105,7 @@ async fn as_that_node(
     }
 }
 
-/// What a node says of itself, when that is to be something else.
+/// Changes a response about the node itself, if a fault requires it.
 fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<Bytes> {
     let faults = shared.faults();
     let is_changed = match method {
@@ -120,16 +120,17 @@ fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<B
         if method == "status" {
             result["sync_info"]["catching_up"] = true.into();
         } else {
-            let modules = json!([{"module": "market", "version": UNSPOKEN}]);
-            result["client_info"]["api_version"] = UNSPOKEN.into();
+            let modules = json!([{"module": "market", "version": UNSUPPORTED}]);
+            result["client_info"]["api_version"] = UNSUPPORTED.into();
             result["supported_versions"] =
-                json!([{"api_version": UNSPOKEN, "modules": modules, "features": null}]);
+                json!([{"api_version": UNSUPPORTED, "modules": modules, "features": null}]);
         }
     })
 }
 
 impl View {
-    /// Changes a question so that the answer is that node's; `Some` when it refuses.
+    /// Changes a request so that the response is that of the selected node. Returns an error if that node
+    /// refuses the request.
     fn change(&self, method: &str, call: &mut Value) -> Option<Value> {
         let asked = number(&call["params"]["height"]);
         let error = |text: String| {
@@ -172,7 +173,7 @@ impl View {
     }
 }
 
-/// What the node said of itself when that was its newest block.
+/// Returns the status of the node at an older block.
 async fn older_status(shared: &Shared, http: &Http, id: &Value, shown: u64) -> io::Result<Response<Bytes>> {
     let mut status = ask(shared, http, "status", json!({})).await?;
     let header = ask(shared, http, "header", json!({"height": shown.to_string()})).await?;
@@ -182,7 +183,7 @@ async fn older_status(shared: &Shared, http: &Http, id: &Value, shown: u64) -> i
     Ok(Response::new(answer.to_string().into()))
 }
 
-/// Asks the node on the proxy's own behalf.
+/// Sends a request of the proxy itself to the node.
 async fn ask(shared: &Shared, http: &Http, method: &str, params: Value) -> io::Result<Value> {
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let request = Request::builder()
@@ -223,7 +224,7 @@ async fn forward(
     Ok(response)
 }
 
-/// A number as JSON-RPC writes it; 0 where there is none.
+/// Reads a number in JSON-RPC notation, or 0 if missing.
 pub(crate) fn number(value: &Value) -> u64 {
     let text = value.as_str().and_then(|text| text.parse().ok());
     text.or_else(|| value.as_u64()).unwrap_or_default()

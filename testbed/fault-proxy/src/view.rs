@@ -1,16 +1,16 @@
-//! What the node that a question lands on has: it may be behind, and may have thrown old states away.
+//! State of the node that gets a request: the node may lag, and may have pruned old states.
 
 use crate::faults::Shared;
 
-/// The services whose state has no height that can be asked for.
+/// Services with state that cannot be queried at a height.
 const WITHOUT_HEIGHT: [&str; 3] = ["/cosmos.tx.", "/cosmos.base.node.", "/akash.discovery."];
 
-/// True for a query of the state after a block.
+/// Returns `true` for a query of the state at a height.
 pub(crate) fn has_height(path: &str) -> bool {
     !WITHOUT_HEIGHT.iter().any(|service| path.starts_with(service))
 }
 
-/// A node, by its distance to the newest one.
+/// A node, described by its lag.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Distance {
     behind: u64,
@@ -18,13 +18,13 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    /// That of the node that the next question lands on; `None` where it is like any other.
+    /// Returns the lag of the node for the next request, or `None` without a fault.
     pub(crate) fn of(shared: &Shared) -> Option<Self> {
         let (behind, keep) = (shared.behind(), shared.faults().keep_blocks);
         (behind > 0 || keep > 0).then_some(Self { behind, keep })
     }
 
-    /// Where it is when the newest block is that one.
+    /// Returns the state of the node if the newest block is `newest`.
     pub(crate) fn at(self, newest: u64) -> View {
         View {
             shown: newest.saturating_sub(self.behind).max(1),
@@ -37,17 +37,17 @@ impl Distance {
     }
 }
 
-/// What it has.
+/// Range of blocks of a node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View {
-    /// Its newest block.
+    /// Newest block.
     pub(crate) shown: u64,
-    /// It has thrown away what is below.
+    /// Oldest retained block.
     pub(crate) oldest: u64,
 }
 
 impl View {
-    /// What a node says to a query about a height that it does not have: code, what the code means, and a text.
+    /// Returns the error for a query at a missing height: code, meaning of the code, and text.
     pub(crate) fn refusal(&self, asked: u64) -> Option<(u32, &'static str, String)> {
         if asked > self.shown {
             let text = "cannot query with height in the future; please provide a valid height";

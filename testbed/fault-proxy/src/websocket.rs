@@ -1,4 +1,4 @@
-//! A websocket with pushed blocks: lost, doubled, late, or silent.
+//! A websocket with pushed blocks, which may be lost, repeated or delayed.
 
 use crate::faults::Shared;
 use futures::{SinkExt, StreamExt};
@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 const NEW_BLOCK: &str = "tendermint/event/NewBlock\"";
 
-/// Takes a client's websocket, and opens one to the node.
+/// Accepts the websocket of a client and opens one to the node.
 pub(crate) fn upgrade(shared: Arc<Shared>, mut request: Request<Incoming>) -> io::Result<Response<()>> {
     let key = request.headers().get(header::SEC_WEBSOCKET_KEY);
     let key = key.ok_or_else(|| io::Error::other("no websocket key"))?;
@@ -42,7 +42,7 @@ pub(crate) fn upgrade(shared: Arc<Shared>, mut request: Request<Incoming>) -> io
     Ok(response)
 }
 
-/// Passes messages both ways until one side, or a fault, ends it.
+/// Forwards messages in both directions until one side or a fault closes the connection.
 async fn pass<S>(shared: &Shared, client: WebSocketStream<S>, path: &str)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -57,7 +57,7 @@ where
     let upwards = async {
         while let Some(Ok(message)) = from_client.next().await {
             shared.thaw().await;
-            // Pings are answered by whoever reads them, which is this proxy.
+            // The proxy responds to pings itself.
             let passes = message.is_text() || message.is_binary() || message.is_close();
             if passes && to_node.send(message).await.is_err() {
                 return;
@@ -96,7 +96,7 @@ where
     }
 }
 
-/// Pushes a block, unless it is lost, and after it the one that comes twice.
+/// Pushes a block unless it is lost, and then the block to be repeated.
 async fn push<S>(
     shared: &Shared,
     to_client: &mut S,
@@ -107,7 +107,7 @@ where
     S: futures::Sink<Message> + Unpin,
 {
     let faults = shared.faults();
-    if shared.strikes(faults.lose_events) {
+    if shared.injects(faults.lose_events) {
         return Ok(());
     }
     shared.count(|stats| stats.pushed += 1);
@@ -115,7 +115,7 @@ where
     if let Some(old) = again.take() {
         to_client.send(old).await?;
     }
-    if shared.strikes(faults.repeat_events) {
+    if shared.injects(faults.repeat_events) {
         *again = Some(block);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The IP operator: a thousand leased addresses that are as wanted.
+//! The IP operator with a thousand leased addresses in the desired state.
 
 use crate::hostnames::{LEASES, lease, make_leases};
 use crate::lease::settings;
@@ -12,7 +12,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     each(LEASES, |number| declare(bench, number)).await?;
     let provider = settings(1)?.provider.to_string();
     let operator = bench.operator("ip", RECORDS, &["--provider", &provider]).await?;
-    // Its status is a text that is made anew so often.
+    // Its status is a cached text with this refresh interval.
     let often = ["--web-refresh-interval", "100ms"];
     let first = operator.start(&often).await?;
     let took = first.until("/status", is_in_step).await?;
@@ -27,7 +27,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     print("ips_1000_start_ms", took.as_secs_f64() * 1e3, "ms");
     print("ips_1000_start_writes", calls.writes, "writes");
     again.stop().await?;
-    // As it is without a word about it.
+    // With the default interval.
     let program = operator.start(&[]).await?;
     program.until("/status", is_in_step).await?;
     Ok((operator, program))

@@ -1,4 +1,4 @@
-//! The hostname operator: ten thousand names that are as wanted, and one that changes.
+//! The hostname operator with ten thousand hostnames in the desired state, and changes of single hostnames.
 
 use crate::lease::{deployment, settings};
 use crate::load::each;
@@ -18,15 +18,15 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-/// Leases, each with so many names.
+/// Number of leases, and number of hostnames per lease.
 pub(crate) const LEASES: usize = pick(3, 1_000);
 const NAMES: usize = pick(2, 10);
-/// Names that change, one after the other.
+/// Number of sequential changes.
 const CHANGES: usize = pick(3, 300);
 /// The other port of the service.
 const OTHER: i32 = 9_000;
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Its status, with one name of all.
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
+/// Status endpoint, limited to one hostname.
 const STATUS: &str = "/status?limit=1";
 
 pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Failed> {
@@ -53,7 +53,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     Ok((operator, program))
 }
 
-/// From the change of a record to the route as another client's watch shows it.
+/// Measures the time from the change of a record to the route as observed by another client's watch.
 async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> {
     let mut seen = watch(admin.clone());
     let records: Api<DynamicObject> = Api::namespaced_with(
@@ -61,7 +61,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
         RECORDS,
         &ApiResource::from_gvk(&GroupVersionKind::gvk("akash.network", "v2beta2", "ProviderHost")),
     );
-    // The watch has listed all of them.
+    // Wait until the watch has listed all routes.
     let params = PatchParams::default();
     let change = Patch::Merge(json!({"spec": {"external_port": OTHER}}));
     let move_to = async |number: usize| -> Result<Duration, Failed> {
@@ -72,11 +72,11 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
             while seen.recv().await.ok_or("the watch ended")? != name {}
             Ok::<_, Failed>(())
         };
-        timeout(PATIENCE, shown).await??;
+        timeout(WAIT_LIMIT, shown).await??;
         Ok(began.elapsed())
     };
     let mut move_to = move_to;
-    // Connections are made.
+    // Establish the connections.
     move_to(0).await?;
     let before = operator.account.calls().await?;
     let mut took = Vec::new();
@@ -92,7 +92,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
     Ok(())
 }
 
-/// The names whose routes lead to the other port, as they come to do so.
+/// Returns the hostnames of routes that changed to the other port.
 fn watch(client: Client) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(64);
     tokio::spawn(async move {
@@ -125,7 +125,7 @@ fn hostname(number: usize) -> String {
     format!("name-{number}.example.com")
 }
 
-/// The namespaces of all leases, and their Manifests.
+/// Creates the namespaces and Manifests of all leases.
 pub(crate) async fn make_leases(admin: &Client) -> Result<(), Failed> {
     each(LEASES, |number| make_lease(admin, number)).await
 }

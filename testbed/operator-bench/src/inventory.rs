@@ -1,4 +1,4 @@
-//! The inventory operator at five thousand nodes and fifty thousand pods.
+//! The inventory operator with five thousand nodes and fifty thousand pods.
 
 use crate::load::{Load, each, node_name};
 use crate::program::Program;
@@ -19,12 +19,12 @@ const LOAD: Load = Load {
     pods: pick(80, 50_000),
     pods_per_lease: pick(4, 40),
 };
-/// Changes of pods for which CPU is counted.
+/// Number of pod changes for the CPU measurement.
 const EVENTS: usize = pick(40, 10_000);
-/// Nodes that change, one after the other.
+/// Number of sequential changes of nodes.
 const CHANGES: usize = pick(3, 60);
-const PATIENCE: Duration = Duration::from_secs(120);
-/// After the last event everything was told by then.
+const WAIT_LIMIT: Duration = Duration::from_secs(120);
+/// Time after which all events have been processed.
 const SETTLE: Duration = Duration::from_secs(2);
 const LIST: &str = r#"{
     "10de": {"name": "nvidia", "devices": {
@@ -35,7 +35,7 @@ const LIST: &str = r#"{
 
 pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Failed> {
     let admin = &bench.server.admin;
-    LOAD.fill(admin, dressed).await?;
+    LOAD.fill(admin, with_devices).await?;
     let list = bench.args.scratch.join("gpus.json");
     std::fs::write(&list, LIST)?;
     let list = list.display().to_string();
@@ -48,7 +48,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
         "0",
     ];
     let operator = bench.operator("inventory", "akash-services", &flags).await?;
-    // The first one writes the labels of all nodes.
+    // The first operator writes the labels of all nodes.
     let first = operator.start(&["--web-refresh-interval", "1s"]).await?;
     let took = first.until("/status", is_labelled).await?;
     print("inventory_labels_5000_s", took.as_secs_f64(), "s");
@@ -60,10 +60,10 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     let cluster = next(&mut stream).await?;
     let took = program.began.elapsed();
     if cluster.nodes.len() != LOAD.nodes {
-        return Err(format!("{} nodes are shown", cluster.nodes.len()).into());
+        return Err(format!("{} nodes are reported", cluster.nodes.len()).into());
     }
     let calls = operator.account.since(before).await?;
-    eprintln!("all nodes are shown after {took:?}, {calls:?}");
+    eprintln!("all nodes are reported after {took:?}, {calls:?}");
     print("inventory_5000_start_ms", took.as_secs_f64() * 1e3, "ms");
     print("inventory_5000_start_writes", calls.writes, "writes");
     eprintln!("at the start: {:?}", program.memory()?);
@@ -75,13 +75,14 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     let alone = events(admin, &program, EVENTS).await?;
     print("inventory_pod_event_us", alone, "us");
     let memory = program.memory()?;
-    eprintln!("after all of it: {memory:?}");
+    eprintln!("at the end: {memory:?}");
     print("inventory_operator_rss_mib", memory.peak, "MiB");
     Ok((operator, program))
 }
 
-/// Of ten nodes one has devices that the bus names, one those that its maker's tools name, and one those of another maker.
-fn dressed(number: usize, mut node: Value) -> Value {
+/// Adds devices to a node. Of ten nodes, one has devices named by the PCI bus, one has devices named by the
+/// vendor's labels, and one has devices of another vendor.
+fn with_devices(number: usize, mut node: Value) -> Value {
     let (label, value, resource) = match number % 10 {
         1 => (
             "feature.node.kubernetes.io/pci-0302_10de_20b5.present",
@@ -116,7 +117,7 @@ fn is_labelled(status: &Value) -> bool {
 }
 
 async fn subscribe(program: &Program) -> Result<Streaming<Cluster>, Failed> {
-    let url = program.grpc.clone().ok_or("it does not answer over gRPC")?;
+    let url = program.grpc.clone().ok_or("the operator has no gRPC endpoint")?;
     let channel = Endpoint::from_shared(url)?.connect().await?;
     let mut client = tonic::client::Grpc::new(channel);
     client.ready().await?;
@@ -129,11 +130,11 @@ async fn subscribe(program: &Program) -> Result<Streaming<Cluster>, Failed> {
 }
 
 async fn next(stream: &mut Streaming<Cluster>) -> Result<Cluster, Failed> {
-    let cluster = timeout(PATIENCE, stream.message()).await??;
+    let cluster = timeout(WAIT_LIMIT, stream.message()).await??;
     Ok(cluster.ok_or("the stream ended")?)
 }
 
-/// From the change of a node to the message that tells of it.
+/// Measures the time from the change of a node to the streamed message.
 async fn changes(admin: &Client, stream: &mut Streaming<Cluster>) -> Result<(), Failed> {
     let nodes: Api<Node> = Api::all(admin.clone());
     let mut took = Vec::new();
@@ -155,7 +156,7 @@ async fn changes(admin: &Client, stream: &mut Streaming<Cluster>) -> Result<(), 
             }
         }
         took.push(began.elapsed().as_secs_f64() * 1e3);
-        // The next one is not gathered with what came of this one.
+        // The next change must not be merged with this one.
         sleep(Duration::from_millis(200)).await;
     }
     print("inventory_stream_ms", percentile(&mut took, 50), "ms");
@@ -169,8 +170,8 @@ fn cpus(node: &Shown) -> Option<&str> {
     quantity.string.as_deref()
 }
 
-/// The CPU of the operator for a change of a pod, as fast as the API server takes them: of four one ends, the others
-/// say something of themselves that does not count.
+/// Measures the CPU time of the operator per pod change, as fast as the API server accepts them. One of four
+/// pods ends, and the others change a field without effect.
 async fn events(admin: &Client, program: &Program, first: usize) -> Result<f64, Failed> {
     sleep(SETTLE).await;
     let (before, began) = (program.cpu()?, Instant::now());

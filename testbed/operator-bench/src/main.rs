@@ -1,9 +1,12 @@
-//! The operators on a large cluster, as figures: one JSON object a line, `{"name", "value", "unit"}`.
+//! Benchmark of the operators on a large cluster. Prints one JSON object per line: `{"name", "value",
+//! "unit"}`.
 //!
-//! Each operator is the program as it is released, in a process of its own, with the account and the rights of
-//! `deploy/operators`; the API server counts what that account asks. The cluster is thrown away afterwards, and its
-//! controllers are paused, so that nobody takes nodes without a kubelet for lost. It is a program and no bench of cargo:
-//! those are built with what tests need of the libraries, and all of these would be built twice.
+//! Each operator is the release build in its own process, with the account and the rights of
+//! `deploy/operators`. The API server counts the requests of the account. The cluster is deleted afterwards.
+//! Its controllers are paused, so that nodes without a kubelet are not treated as lost.
+//!
+//! The benchmark is a binary and not a Cargo bench, because benches are built with the dependencies of tests,
+//! which would build everything twice.
 
 mod addresses;
 #[path = "../../../akash-provider-k8s/benches/support/counted.rs"]
@@ -26,7 +29,7 @@ use tokio::time::sleep;
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where the objects are that every cluster needs.
+/// Folder with the manifests that every cluster needs.
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 const CRDS: [&str; 3] = [
     "crds/manifests.yaml",
@@ -38,40 +41,40 @@ const RIGHTS: [&str; 3] = [
     "operators/ip.yaml",
     "operators/inventory.yaml",
 ];
-/// Where the records are.
+/// Namespace of the records.
 const RECORDS: &str = "lease";
-/// How long nothing happens.
+/// Duration of the idle phase.
 const REST: Duration = Duration::from_secs(pick(1, 120));
 
-/// Picks a number: for the test of this program, which is not optimized, or for figures.
+/// Returns `small` in the unoptimized test build, and `large` in the benchmark.
 pub(crate) const fn pick<T: Copy>(small: T, large: T) -> T {
     if cfg!(debug_assertions) { small } else { large }
 }
 
-/// Measures the operators on a cluster that is thrown away afterwards.
+/// Measures the operators on a cluster that is deleted afterwards
 #[derive(Debug, Parser)]
 struct Args {
-    /// The cluster.
+    /// Kubeconfig of the cluster
     #[arg(long)]
     kubeconfig: PathBuf,
-    /// The program that is measured.
+    /// Measured program
     #[arg(long)]
     program: PathBuf,
-    /// A folder for files.
+    /// Folder for temporary files
     #[arg(long)]
     scratch: PathBuf,
-    /// What is measured; all of it when nothing is named.
+    /// Parts to measure [default: all]
     #[arg(value_parser = ["hostname", "ip", "inventory", "rest"])]
     parts: Vec<String>,
 }
 
-/// An API server, and the operators on it.
+/// An API server with operators.
 struct Bench {
     args: Args,
     server: Server,
 }
 
-/// An operator that can be started.
+/// An operator that is not started yet.
 struct Operator<'a> {
     bench: &'a Bench,
     name: &'static str,
@@ -115,9 +118,9 @@ async fn measure(args: Args) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What each operator asks when nothing happens, but for its Lease and the watches that it begins again when they end.
+/// Counts the requests of each idle operator, without those for its Lease and without restarted watches.
 async fn rest(running: &[(Operator<'_>, Program)]) -> Result<(), Failed> {
-    // What the last part left to do is done.
+    // Wait until the work of the last part is done.
     sleep(Duration::from_secs(pick(1, 10))).await;
     let mut before = Vec::new();
     for (operator, program) in running {
@@ -164,7 +167,7 @@ impl Bench {
 }
 
 impl Operator<'_> {
-    /// Starts it; with more flags.
+    /// Starts the operator with additional flags.
     async fn start(&self, more: &[&str]) -> Result<Program, Failed> {
         let kubeconfig = self.bench.args.scratch.join(format!("{}.kubeconfig", self.name));
         std::fs::write(&kubeconfig, self.account.kubeconfig.to_string())?;
@@ -178,7 +181,7 @@ fn print(name: &str, value: f64, unit: &str) {
     println!("{}", json!({"name": name, "value": value, "unit": unit}));
 }
 
-/// One of the samples, by how many of a hundred are smaller.
+/// Returns a percentile of the samples.
 fn percentile(samples: &mut [f64], percent: usize) -> f64 {
     samples.sort_by(f64::total_cmp);
     let at = (samples.len() * percent / 100).min(samples.len().saturating_sub(1));

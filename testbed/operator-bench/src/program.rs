@@ -1,4 +1,4 @@
-//! The program that is measured, seen from outside: where it is, what it says, its CPU, its memory.
+//! The measured program as a process: address, status, CPU time and memory.
 
 use crate::Failed;
 use nix::sys::signal::{Signal, kill};
@@ -13,30 +13,30 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(300);
-/// How often it is asked whether it has come so far.
-const LOOK: Duration = Duration::from_millis(20);
+/// Maximum wait for a condition.
+const WAIT_LIMIT: Duration = Duration::from_secs(300);
+/// Interval between two status requests.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// An operator in a process of its own; it is killed when this is dropped.
+/// A running operator, killed when dropped.
 pub(crate) struct Program {
     child: Child,
     pub(crate) began: Instant,
     rest: SocketAddr,
-    /// Where it answers over gRPC, as an URL.
+    /// URL of the gRPC endpoint.
     pub(crate) grpc: Option<String>,
 }
 
-/// What it has resident, in MiB.
+/// Resident memory, in MiB.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) now: f64,
-    /// The most it ever had.
+    /// Peak.
     pub(crate) peak: f64,
 }
 
 impl Program {
-    /// Starts it, and waits until it answers.
+    /// Starts the operator and waits until its HTTP endpoint listens.
     pub(crate) async fn start<'a>(
         program: &Path,
         operator: &str,
@@ -54,7 +54,7 @@ impl Program {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let said = child.stdout.take().ok_or("its output is not readable")?;
+        let said = child.stdout.take().ok_or("cannot read the output")?;
         let mut lines = BufReader::new(said).lines();
         let first = async {
             while let Some(line) = lines.next_line().await? {
@@ -62,10 +62,10 @@ impl Program {
                     return Ok::<_, Failed>(at.to_owned());
                 }
             }
-            Err("it ended before it answered".into())
+            Err("the program ended before it listened".into())
         };
-        let at = timeout(PATIENCE, first).await??;
-        // Read on, or it would wait for that.
+        let at = timeout(WAIT_LIMIT, first).await??;
+        // Continue reading, because a full pipe would block the program.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let rest = at.split('/').next().unwrap_or_default().parse()?;
         let grpc = at
@@ -79,7 +79,7 @@ impl Program {
         })
     }
 
-    /// What it says at a path.
+    /// Returns the response body of a path.
     pub(crate) async fn get(&self, path: &str) -> Result<String, Failed> {
         let mut stream = TcpStream::connect(self.rest).await?;
         let request = format!("GET {path} HTTP/1.0\r\nhost: {}\r\n\r\n", self.rest);
@@ -87,23 +87,23 @@ impl Program {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await?;
         let answer = String::from_utf8(answer)?;
-        let (_, body) = answer.split_once("\r\n\r\n").ok_or("no answer of HTTP")?;
+        let (_, body) = answer.split_once("\r\n\r\n").ok_or("no HTTP response")?;
         Ok(body.to_owned())
     }
 
-    /// Asks until its status is as wanted; how long that was after its start.
+    /// Polls the status until the condition holds. Returns the time since the start.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Result<Duration, Failed> {
         loop {
             let status: Value = serde_json::from_str(&self.get(path).await?).unwrap_or_default();
             if is_so(&status) {
                 return Ok(self.began.elapsed());
             }
-            if self.began.elapsed() > PATIENCE {
+            if self.began.elapsed() > WAIT_LIMIT {
                 let mut text = status.to_string();
                 text.truncate(2_000);
-                return Err(format!("it does not come so far: {text}").into());
+                return Err(format!("condition not reached: {text}").into());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -120,34 +120,34 @@ impl Program {
         })
     }
 
-    /// The CPU it has used so far.
+    /// CPU time used since the start.
     pub(crate) fn cpu(&self) -> Result<Duration, Failed> {
-        /// What the kernel counts in, wherever Linux runs today.
+        // Clock tick of the kernel on all common platforms.
         const TICK: Duration = Duration::from_millis(10);
         let text = std::fs::read_to_string(format!("/proc/{}/stat", self.id()?))?;
-        // Behind the name, which may hold anything.
+        // The fields follow the name, which may contain any text.
         let (_, fields) = text.rsplit_once(')').ok_or("no times")?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
         let ticks = |at: usize| fields.get(at).map_or(Ok(0), |field| field.parse::<u32>());
         Ok(TICK * (ticks(11)? + ticks(12)?))
     }
 
-    /// Stops it as a cluster does.
+    /// Stops the program as Kubernetes does.
     pub(crate) async fn stop(mut self) -> Result<(), Failed> {
         kill(Pid::from_raw(i32::try_from(self.id()?)?), Signal::SIGTERM)?;
-        let ended = timeout(PATIENCE, self.child.wait()).await??;
+        let ended = timeout(WAIT_LIMIT, self.child.wait()).await??;
         if !ended.success() {
-            return Err(format!("it ended with {ended}").into());
+            return Err(format!("the program ended with {ended}").into());
         }
         Ok(())
     }
 
     fn id(&self) -> Result<u32, Failed> {
-        Ok(self.child.id().ok_or("it has ended")?)
+        Ok(self.child.id().ok_or("the program has ended")?)
     }
 }
 
-/// True of the status of an operator that leads, has listed everything and has nothing to do.
+/// Returns `true` for the status of a leading operator without pending work.
 pub(crate) fn is_in_step(status: &Value) -> bool {
     status["is_ready"] == true && status["busy"] == 0 && status["election"]["is_leader"] == true
 }

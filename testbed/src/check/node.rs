@@ -1,4 +1,4 @@
-//! What a node promises: a pod runs, answers, logs, can be entered and finds its neighbours.
+//! Self-test of a node: a pod runs, responds, writes logs, accepts exec and finds its neighbours.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,10 +12,10 @@ use crate::command::Run;
 use crate::component::Component;
 use crate::error::{Error, Result};
 
-/// The port in the manifest.
+/// Node port in the manifest.
 const NODE_PORT: u16 = 30080;
 
-/// Checks it.
+/// Tests the node.
 pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
     let ready = [
         "rollout",
@@ -32,20 +32,20 @@ pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
     let service_ip = field(cluster, "services", "{.items[0].spec.clusterIP}")?;
     for (what, address, port) in [
         ("the pod", parse(&pod_ip)?, 80),
-        ("its service", parse(&service_ip)?, 80),
-        ("its node port", cluster.addresses().node, NODE_PORT),
+        ("the service", parse(&service_ip)?, 80),
+        ("the node port", cluster.addresses().node, NODE_PORT),
     ] {
         eventually(what, || holds(what, &get(address, port)?, "it answers"))?;
     }
-    shown.push("the pod, its service and its node port answer the host".to_owned());
+    shown.push("pod, service and node port respond to the host".to_owned());
     let logs = cluster.kubectl(&["logs", "deployment/web", "--namespace", "check"])?;
-    holds("its log", &logs, "it logs")?;
+    holds("the log", &logs, "it logs")?;
     enters(cluster)?;
-    shown.push("logs, exec, names in the cluster, users and owners".to_owned());
+    shown.push("logs, exec, cluster DNS, users and owners".to_owned());
     keeps(cluster)?;
-    shown.push("a persistent volume is made and keeps what was written".to_owned());
+    shown.push("a persistent volume is provisioned and retains its data".to_owned());
     survives(cluster)?;
-    shown.push("the pod lives on while kubelet and containerd are killed and started".to_owned());
+    shown.push("the pod survives restarts of kubelet and containerd".to_owned());
     Ok(())
 }
 
@@ -75,11 +75,11 @@ fn enters(cluster: &Cluster) -> Result<()> {
     if outcome.code != Some(0) {
         return Err(Error::new(format!("in the pod: {outcome:?}")));
     }
-    holds("a neighbour by its name", &outcome.stdout, "it answers")?;
+    holds("a neighbour by name", &outcome.stdout, "it answers")?;
     holds("another user", &outcome.stdout, "uid=1000(tenant)")
 }
 
-/// A volume is made for whoever claims it first, and what was written stays for the next.
+/// Checks that a volume is provisioned for its first claim, and that a later pod finds the data.
 fn keeps(cluster: &Cluster) -> Result<()> {
     let pod = |name: &str, script: &str| {
         let overrides = json!({"spec": {
@@ -119,7 +119,7 @@ fn keeps(cluster: &Cluster) -> Result<()> {
     )
 }
 
-/// The containers are not children of what watches over them.
+/// Checks that containers survive a restart of kubelet and containerd.
 fn survives(cluster: &Cluster) -> Result<()> {
     let pod = || {
         field(
@@ -142,14 +142,14 @@ fn survives(cluster: &Cluster) -> Result<()> {
         "--timeout",
         "60s",
     ])?;
-    eventually("the pod after it", || {
+    eventually("the pod after the restart", || {
         holds(
-            "the pod after it",
+            "the pod after the restart",
             &get(cluster.addresses().node, NODE_PORT)?,
             "it answers",
         )
     })?;
-    eventually("exec after it", || {
+    eventually("exec after the restart", || {
         cluster.kubectl(&["exec", "deployment/web", "--namespace", "check", "--", "true"])
     })?;
     let after = pod()?;
@@ -171,7 +171,7 @@ fn parse(address: &str) -> Result<Ipv4Addr> {
         .map_err(|error| Error::new(format!("the address `{address}`: {error}")))
 }
 
-/// An HTTP answer, whole.
+/// Returns a complete HTTP response.
 fn get(address: Ipv4Addr, port: u16) -> Result<String> {
     let to = SocketAddr::from((address, port));
     let limit = Duration::from_secs(3);

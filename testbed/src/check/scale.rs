@@ -1,13 +1,13 @@
-//! What simulated nodes promise: they are ready, and pods on them run.
+//! Self-test of simulated nodes: nodes become ready, and their pods run.
 
 use super::{eventually, holds};
 use crate::cluster::Cluster;
 use crate::error::Result;
 
-/// Enough to see that it is not one by one.
+/// Number of nodes.
 const NODES: usize = 100;
 
-/// Checks it.
+/// Tests the nodes.
 pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
     let nodes: String = (0..NODES).map(node).collect();
     cluster.kubectl_input(&["create", "-f", "-"], &nodes)?;

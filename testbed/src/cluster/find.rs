@@ -1,4 +1,4 @@
-//! How a test finds the cluster that runs for it.
+//! Discovery of the cluster for a test.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,18 +7,18 @@ use super::{Cluster, Hold};
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// The state folder of the cluster to use, or of several that are alike.
+/// State folder of the cluster, or of several equal clusters.
 const VARIABLE: &str = "AKASH_TESTBED_DIR";
-/// Between two looks for a cluster that nobody holds.
+/// Interval between two attempts to get an unused cluster.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl Cluster {
-    /// The cluster that `AKASH_TESTBED_DIR` names, or else one that `cargo xtask cluster up` left running in
-    /// this checkout. Where there is none with all that `wanted` asks for, prints `skipped: ` and why. Waits while
-    /// another test holds it off to break parts of it.
+    /// Returns the cluster of `AKASH_TESTBED_DIR`, or one that `cargo xtask cluster up` started in this
+    /// checkout. Without a suitable cluster, prints `skipped: ` with the reason and returns `None`. Waits
+    /// while another test has exclusive access.
     ///
     /// # Errors
-    /// When the variable names a folder without a healthy cluster of that tier: who names one means it.
+    /// Fails if the variable is set to a folder without a healthy cluster of the tier.
     pub fn from_env(wanted: Tier) -> Result<Option<Self>> {
         if let Some(dir) = dirs().first() {
             return named(dir, wanted).map(Some);
@@ -26,7 +26,7 @@ impl Cluster {
         for dir in candidates() {
             if let Some(cluster) = Self::at(&dir)?
                 && cluster.tier().holds(wanted)
-                && is_well(&cluster)
+                && is_healthy(&cluster)
             {
                 return Ok(Some(cluster));
             }
@@ -37,11 +37,11 @@ impl Cluster {
         Ok(None)
     }
 
-    /// As [`Self::from_env`], held off from everybody else. Where `AKASH_TESTBED_DIR` names several clusters (in the
-    /// way of `PATH`) it is the last that nobody holds, so that tests which need one to themselves go side by side.
+    /// Same as [`Self::from_env`], with exclusive access. If `AKASH_TESTBED_DIR` lists several clusters
+    /// (separated as in `PATH`), returns the last unused one, so that exclusive tests run in parallel.
     ///
     /// # Errors
-    /// As [`Self::from_env`], and when a state folder cannot be written.
+    /// Fails as [`Self::from_env`], or if a state folder cannot be written.
     pub fn exclusive_from_env(wanted: Tier) -> Result<Option<(Self, Hold)>> {
         let dirs = dirs();
         if dirs.len() < 2 {
@@ -52,7 +52,7 @@ impl Cluster {
             return Ok(Some((cluster, hold)));
         }
         loop {
-            // The first is where all others are.
+            // Shared tests use the first cluster.
             for dir in dirs.iter().rev() {
                 let cluster = of_tier(dir, wanted)?;
                 if let Some(hold) = cluster.try_exclusive()? {
@@ -64,14 +64,14 @@ impl Cluster {
     }
 }
 
-/// The folders that are named.
+/// Folders listed in the variable.
 fn dirs() -> Vec<PathBuf> {
     let named = std::env::var_os(VARIABLE);
     named.iter().flat_map(std::env::split_paths).collect()
 }
 
-/// A cluster that went away while it was looked at is not well.
-fn is_well(cluster: &Cluster) -> bool {
+/// Returns whether the cluster is healthy. A cluster that disappears meanwhile is not.
+fn is_healthy(cluster: &Cluster) -> bool {
     let hold = cluster.shared();
     let well = cluster.status().is_healthy();
     hold.is_ok() && well
@@ -79,17 +79,17 @@ fn is_well(cluster: &Cluster) -> bool {
 
 fn named(dir: &Path, wanted: Tier) -> Result<Cluster> {
     let cluster = of_tier(dir, wanted)?;
-    // Another test may be breaking it at this moment, and mends it before it lets go.
+    // Wait for a test with exclusive access, which restores the cluster before it ends.
     let _together = cluster.shared()?;
     well(dir, cluster)
 }
 
 fn of_tier(dir: &Path, wanted: Tier) -> Result<Cluster> {
-    let cluster = Cluster::at(dir)?.ok_or_else(|| told(dir, "no cluster came up there"))?;
+    let cluster = Cluster::at(dir)?.ok_or_else(|| told(dir, "no cluster was started in this folder"))?;
     if cluster.tier().holds(wanted) {
         return Ok(cluster);
     }
-    let what = format!("its tier is {}, wanted is {wanted}", cluster.tier());
+    let what = format!("the tier is {}, expected {wanted}", cluster.tier());
     Err(told(dir, &what))
 }
 
@@ -98,14 +98,14 @@ fn well(dir: &Path, cluster: Cluster) -> Result<Cluster> {
     if status.is_healthy() {
         return Ok(cluster);
     }
-    Err(told(dir, &format!("it is not healthy:\n{status}")))
+    Err(told(dir, &format!("the cluster is not healthy:\n{status}")))
 }
 
 fn told(dir: &Path, what: &str) -> Error {
     Error::new(format!("{VARIABLE}={}: {what}", dir.display()))
 }
 
-/// The folders of this checkout's clusters, those that hold most first.
+/// State folders of this checkout's clusters, most complete tier first.
 fn candidates() -> Vec<PathBuf> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/cluster");
     let Ok(entries) = std::fs::read_dir(target) else {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_named_folder_without_a_cluster_is_an_error() {
+    fn configured_folder_without_cluster_is_an_error() {
         let error = named(Path::new("/no/such/folder"), Tier::Api)
             .unwrap_err()
             .to_string();

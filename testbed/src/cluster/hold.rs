@@ -1,4 +1,4 @@
-//! Who may use a cluster at the same time: many that only use it, or one that breaks parts of it.
+//! Access to a cluster: shared by tests that only use it, or exclusive for a test that breaks parts of it.
 
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use super::Cluster;
 use crate::error::{Error, Result};
 
-/// While it lives, tests of the other kind wait. The kernel ends it with the program, however that ends.
+/// Lock on a cluster. Tests that need the other kind of access wait until it is dropped. The kernel releases
+/// it when the process ends.
 #[derive(Debug)]
 #[must_use = "it holds as long as it lives"]
 pub struct Hold {
@@ -14,25 +15,25 @@ pub struct Hold {
 }
 
 impl Cluster {
-    /// Waits until nobody breaks parts of the cluster, and holds them off.
+    /// Waits for shared access, which excludes tests with exclusive access.
     ///
     /// # Errors
-    /// When the state folder cannot be written.
+    /// Fails if the state folder cannot be written.
     pub fn shared(&self) -> Result<Hold> {
         self.hold(File::lock_shared)
     }
 
-    /// Waits until nobody else holds the cluster, and holds everybody off.
+    /// Waits for exclusive access.
     ///
     /// # Errors
-    /// When the state folder cannot be written.
+    /// Fails if the state folder cannot be written.
     pub fn exclusive(&self) -> Result<Hold> {
         self.hold(File::lock)
     }
 
-    /// As [`Self::exclusive`], where that takes no waiting.
+    /// Returns exclusive access, or `None` if another test has access.
     pub(super) fn try_exclusive(&self) -> Result<Option<Hold>> {
-        let (path, file) = self.held()?;
+        let (path, file) = self.lock_file()?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Hold { _file: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -41,14 +42,15 @@ impl Cluster {
     }
 
     fn hold(&self, lock: impl FnOnce(&File) -> std::io::Result<()>) -> Result<Hold> {
-        let (path, file) = self.held()?;
+        let (path, file) = self.lock_file()?;
         lock(&file).map_err(|error| Error::at(&path, error))?;
         Ok(Hold { _file: file })
     }
 
-    /// A handle of its own for each: locks belong to handles, so threads of one program hold each other off too.
-    fn held(&self) -> Result<(PathBuf, File)> {
-        let path = self.layout.dir.join("pids").join("held.lock");
+    /// Opens the lock file. Each lock needs its own handle, so that threads of one process exclude each other
+    /// too.
+    fn lock_file(&self) -> Result<(PathBuf, File)> {
+        let path = self.layout.dir.join("pids").join("lock_file.lock");
         let file = File::create(&path).map_err(|error| Error::at(&path, error))?;
         Ok((path, file))
     }
@@ -61,7 +63,7 @@ mod tests {
     use crate::tier::Tier;
 
     #[test]
-    fn what_somebody_holds_is_not_taken_and_free_again_afterwards() {
+    fn exclusive_access_is_refused_while_shared_and_granted_afterwards() {
         let dir = std::env::temp_dir().join(format!("testbed-hold-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("pids")).unwrap();
         let layout = Layout::new(Tier::Node, "t", &dir, 0, "/p".as_ref());

@@ -1,4 +1,4 @@
-//! The objects every cluster begins with.
+//! Initial objects of every cluster.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use crate::error::{Error, Result};
 use crate::layout::{Layout, NODE};
 use crate::tier::Tier;
 
-/// Longer than any of them takes on a busy machine.
+/// Time limit until the objects are ready, generous for busy machines.
 const READY_WITHIN: Duration = Duration::from_mins(2);
 
-/// kubectl as the administrator.
+/// Returns kubectl with the administrator's kubeconfig.
 pub(super) fn kubectl(layout: &Layout) -> Run {
     Run::new(layout.program("kubectl"))
         .args(["--kubeconfig", &layout.kubeconfig().display().to_string()])
-        // Its cache would go to the home of whoever runs this.
+        // The default cache folder is in the caller's home.
         .env("KUBECACHEDIR", layout.config("kubectl-cache"))
 }
 
-/// Creates what a provider expects to find.
+/// Creates the objects that a provider expects.
 pub(super) fn create(layout: &Layout) -> Result<()> {
     apply(layout, include_str!("../../manifests/base.yaml"))?;
     if layout.tier == Tier::Node {
@@ -35,13 +35,13 @@ pub(super) fn create(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Applies the custom resources of a folder; one that is not there holds none.
+/// Applies the CustomResourceDefinitions of a folder. A missing folder counts as empty.
 pub(super) fn define(layout: &Layout, crds: &Path) -> Result<()> {
     if !holds_yaml(crds)? {
         return Ok(());
     }
     let folder = crds.display().to_string();
-    // Whoever applied an older one by hand is overruled.
+    // Overwrites fields of definitions that were applied manually.
     let apply = [
         "apply",
         "--server-side",
@@ -81,9 +81,9 @@ fn holds_yaml(folder: &Path) -> Result<bool> {
     }
 }
 
-/// Waits for what the controllers make on their own, and for the node and its resolver.
+/// Waits for objects created by the controllers, for the node and for cluster DNS.
 pub(super) fn await_ready(layout: &Layout) -> Result<()> {
-    // Pods are refused before their namespace has its account.
+    // Pods are refused until their namespace has its service account.
     await_that(
         layout,
         "serviceaccount/default",
@@ -97,7 +97,7 @@ pub(super) fn await_ready(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Waits for one thing that may not even be there yet.
+/// Waits for a condition of an object that may not exist yet.
 fn await_that(layout: &Layout, what: &str, namespace: &str, condition: &str) -> Result<()> {
     until(what, READY_WITHIN, || {
         kubectl(layout)

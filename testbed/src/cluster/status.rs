@@ -1,4 +1,4 @@
-//! How the components of a cluster are.
+//! Status of the components of a cluster.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,58 +11,58 @@ use crate::command::Run;
 use crate::component::Component;
 use crate::layout::{Addresses, Layout};
 use crate::network;
-use crate::processes::{Known, State};
+use crate::processes::{ProcessId, State};
 use crate::tier::Tier;
 
-/// A component answers this fast, or it is not well.
+/// Maximum response time of a healthy component.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// How a component is.
+/// Health of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
-    /// It runs and says that it is well.
+    /// The component runs and reports that it is healthy.
     Healthy,
-    /// It runs and does not say so: why.
+    /// The component runs and is not healthy, with the reason.
     Unhealthy(String),
-    /// It was stopped in its tracks.
+    /// The process is suspended.
     Paused,
-    /// It does not run.
+    /// The process does not run.
     Gone,
 }
 
-/// One component of a cluster.
+/// Status of one component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ComponentStatus {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its process, while it runs.
+    /// Process id, if running.
     pub pid: Option<i32>,
-    /// How it is.
+    /// Health.
     pub health: Health,
 }
 
-/// A cluster, part by part.
+/// Status of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
-    /// How much of a Kubernetes it is.
+    /// Tier of the cluster.
     pub tier: Tier,
-    /// Its state folder.
+    /// State folder.
     pub dir: PathBuf,
-    /// Its network namespace.
+    /// Network namespace.
     pub netns: String,
-    /// The kubeconfig of its administrator.
+    /// Kubeconfig of the administrator.
     pub kubeconfig: PathBuf,
-    /// The kubectl of its version.
+    /// kubectl of the cluster's version.
     pub kubectl: PathBuf,
-    /// Where it can be reached.
+    /// Addresses of the cluster.
     pub addresses: Addresses,
-    /// Its components, in the order they start.
+    /// Components in the order of their start.
     pub components: Vec<ComponentStatus>,
 }
 
 impl Cluster {
-    /// Asks every component how it is.
+    /// Returns the status of every component.
     #[must_use]
     pub fn status(&self) -> Status {
         let layout = &self.layout;
@@ -87,7 +87,7 @@ impl Cluster {
 }
 
 impl Status {
-    /// Whether every component is healthy.
+    /// Returns whether every component is healthy.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.components
@@ -129,9 +129,9 @@ impl fmt::Display for Health {
     }
 }
 
-/// Asks a component how it is.
+/// Returns the health of a component.
 pub(super) fn of(layout: &Layout, component: Component) -> Health {
-    match Known::read(&layout.pid(component)).map_or(State::Gone, Known::state) {
+    match ProcessId::read(&layout.pid(component)).map_or(State::Gone, ProcessId::state) {
         State::Gone => Health::Gone,
         State::Paused => Health::Paused,
         State::Runs => match probe(layout, component).limit(ANSWERS_WITHIN).stdout() {
@@ -141,14 +141,15 @@ pub(super) fn of(layout: &Layout, component: Component) -> Health {
     }
 }
 
-/// What went wrong stands behind the command line; an API server goes on to list all that is well.
+/// Shortens an error: the reason follows the command line, and an API server continues with a list of healthy
+/// checks.
 fn in_short(error: &str) -> String {
     let (_, reason) = error.split_once("` ").unwrap_or(("", error));
-    // A line on a screen.
+    // One line on a screen.
     reason.chars().take(200).collect()
 }
 
-/// The program that ends well when the component is well.
+/// Returns the program that checks the health of a component. Exit code 0 means healthy.
 fn probe(layout: &Layout, component: Component) -> Run {
     let node = layout.addresses().node;
     let get = |url: &str| {
@@ -156,10 +157,11 @@ fn probe(layout: &Layout, component: Component) -> Run {
         let kubectl = layout.program("kubectl").display().to_string();
         network::enter(layout, &kubectl)
             .args(["--server", server, "--insecure-skip-tls-verify"])
-            // A name that nobody knows, or kubectl would ask for one: health is told to everyone.
+            // Any user name, because kubectl would prompt for one. The health endpoint needs no
+            // authentication.
             .args(["--username", "anyone", "--password", "none"])
             .args(["get", "--raw", &format!("/{path}")])
-            // Nobody's own configuration is looked at.
+            // Ignore the caller's configuration.
             .env("KUBECONFIG", "/dev/null")
     };
     match component {
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn one_part_that_is_not_well_is_enough() {
+    fn one_unhealthy_component_makes_the_cluster_unhealthy() {
         assert!(status(&[Health::Healthy, Health::Healthy]).is_healthy());
         for health in [Health::Gone, Health::Paused, Health::Unhealthy("no".to_owned())] {
             assert!(!status(&[Health::Healthy, health]).is_healthy());
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_short_and_without_the_command() {
+    fn reason_is_shortened_without_the_command() {
         assert_eq!(
             in_short("`kubectl get` ended with 1: no route"),
             "ended with 1: no route"
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn kubeconfig_and_kubectl_stand_on_lines_of_their_own() {
+    fn kubeconfig_and_kubectl_are_printed_on_separate_lines() {
         let text = status(&[Health::Healthy, Health::Gone]).to_string();
         assert!(
             text.lines().any(|line| line == "kubeconfig: /state/t/kubeconfig"),

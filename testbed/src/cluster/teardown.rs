@@ -1,4 +1,4 @@
-//! Taking a cluster away, whole or half-made: whatever is not there is no error.
+//! Removal of a complete or partial cluster. Missing resources are ignored.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,15 +8,15 @@ use crate::command::Run;
 use crate::component::Component;
 use crate::error::Result;
 use crate::layout::Layout;
-use crate::processes::{self, Known};
+use crate::processes::{self, ProcessId};
 use crate::{cgroups, files, mounts, network};
 
-/// Ends what runs, in reverse order of its start, and gives back what was lent from the machine.
+/// Kills all processes in reverse order of their start, and releases the resources of the machine.
 ///
-/// Everything is ended by force: its state is deleted, so there is nothing it could save.
+/// Processes are killed without warning, because their state is deleted anyway.
 pub(super) fn run(layout: &Layout) -> Result<()> {
     for component in layout.tier.components().iter().rev() {
-        if let Some(known) = Known::read(&layout.pid(*component)) {
+        if let Some(known) = ProcessId::read(&layout.pid(*component)) {
             known.stop(Duration::ZERO)?;
         }
     }
@@ -30,15 +30,15 @@ pub(super) fn run(layout: &Layout) -> Result<()> {
     cgroups::remove(&layout.netns)?;
     network::delete(layout)?;
     for path in leavings {
-        files::gone(&path, |path| std::fs::remove_file(path))?;
+        files::remove_if_present(&path, |path| std::fs::remove_file(path))?;
     }
     for path in volumes {
-        files::gone(&path, |path| std::fs::remove_dir_all(path))?;
+        files::remove_if_present(&path, |path| std::fs::remove_dir_all(path))?;
     }
     files::remove(layout)
 }
 
-/// The folders of the containers that were not taken down one by one, each named by its number.
+/// Folders of remaining containers, named by number.
 fn containers(layout: &Layout) -> Vec<PathBuf> {
     let tasks = layout
         .run_dir()
@@ -47,8 +47,8 @@ fn containers(layout: &Layout) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// What the node's programs leave in folders that they let nobody choose: the sockets of containerd's shims, what
-/// network plugins noted, links to logs.
+/// Files of the node's programs in fixed folders: sockets of containerd's shims, state of network plugins,
+/// links to logs.
 fn leavings(layout: &Layout) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for container in containers(layout) {
@@ -69,8 +69,8 @@ fn leavings(layout: &Layout) -> Vec<PathBuf> {
     found
 }
 
-/// The folders of persistent volumes, which their provisioner puts beside those of every other cluster. By then no
-/// API server can be asked, but what it stored still names each of them.
+/// Folders of persistent volumes. The provisioner puts the volumes of all clusters into one folder. The API
+/// server no longer runs, so the names are read from the database of its store.
 fn volumes(layout: &Layout) -> BTreeSet<PathBuf> {
     let store = layout.data(Component::Etcd).join("member");
     let files = ["snap", "wal"].map(|folder| store.join(folder));
@@ -86,7 +86,7 @@ fn volumes(layout: &Layout) -> BTreeSet<PathBuf> {
 }
 
 fn named(bytes: &[u8]) -> Vec<PathBuf> {
-    // A UUID follows, of 36 characters.
+    // A UUID of 36 characters follows.
     const FOLDER: &[u8] = b"/tmp/hostpath_pv/";
     let starts = bytes
         .windows(FOLDER.len())
@@ -109,8 +109,8 @@ fn listed(folder: &str) -> impl Iterator<Item = PathBuf> {
     entries.map(|entry| entry.path())
 }
 
-/// Whatever else lives in the cluster's namespace, and its children in namespaces of their own.
-fn strays(layout: &Layout) -> Vec<Known> {
+/// Remaining processes in the cluster's network namespace, and their descendants in other namespaces.
+fn strays(layout: &Layout) -> Vec<ProcessId> {
     if !network::exists(&layout.netns) {
         return Vec::new();
     }
@@ -125,7 +125,7 @@ fn strays(layout: &Layout) -> Vec<Known> {
     let children = roots.iter().flat_map(|pid| processes::descendants(*pid));
     roots
         .iter()
-        .filter_map(|pid| Known::of(*pid))
+        .filter_map(|pid| ProcessId::of(*pid))
         .chain(children)
         .collect()
 }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_is_found_in_what_the_store_holds() {
+    fn volume_is_found_in_database_of_the_store() {
         let uuid = "01234567-89ab-cdef-0123-456789abcdef";
         let text =
             format!("\0x/tmp/hostpath_pv/{uuid}\x12/tmp/hostpath_pv/../../../etc/passwd-0123-456789abcde");

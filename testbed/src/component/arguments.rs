@@ -1,4 +1,4 @@
-//! The command line of each component: a pure function of the layout.
+//! Command line arguments_of each component, derived from the layout only.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use crate::component::Component;
 use crate::layout::{Layout, NODE};
 use crate::tier::Tier;
 
-/// The arguments of a component.
-pub(super) fn of(component: Component, layout: &Layout) -> Vec<String> {
+/// Returns the arguments arguments_of a component.
+pub(super) fn arguments_of(component: Component, layout: &Layout) -> Vec<String> {
     match component {
         Component::Etcd => etcd(layout),
         Component::ApiServer => api_server(layout),
@@ -28,7 +28,7 @@ fn flag(name: &str, value: &str) -> String {
     format!("--{name}={value}")
 }
 
-/// It forgets everything with its folder, so it need not wait for the disk.
+/// etcd without disk synchronization, because its data is deleted with the folder.
 fn etcd(layout: &Layout) -> Vec<String> {
     vec![
         flag("data-dir", &shown(&layout.data(Component::Etcd))),
@@ -36,13 +36,14 @@ fn etcd(layout: &Layout) -> Vec<String> {
         flag("listen-client-urls", "http://127.0.0.1:2379"),
         flag("advertise-client-urls", "http://127.0.0.1:2379"),
         flag("listen-peer-urls", "http://127.0.0.1:2380"),
-        // Room for the objects of the scale tier.
+        // Large enough for the objects arguments_of the scale tier.
         flag("quota-backend-bytes", "4294967296"),
         flag("log-level", "warn"),
     ]
 }
 
-/// It makes its certificate itself, with its addresses in it; the file that it leaves holds the authority too.
+/// The API server creates its own certificate for its addresses. The certificate file also contains the
+/// certificate authority.
 fn api_server(layout: &Layout) -> Vec<String> {
     let addresses = layout.addresses();
     let node = addresses.node.to_string();
@@ -78,7 +79,7 @@ fn controller_manager(layout: &Layout) -> Vec<String> {
     let mut args = client(layout, Component::ControllerManager);
     if layout.tier == Tier::Node {
         args.push(flag("enable-hostpath-provisioner", "true"));
-        // Half of the default, so that a test that stops the kubelet waits less.
+        // Half arguments_of the default, so that tests that pause the kubelet wait less.
         args.push(flag("node-monitor-grace-period", "20s"));
     }
     args.extend([
@@ -102,7 +103,7 @@ fn scheduler(layout: &Layout) -> Vec<String> {
     client(layout, Component::Scheduler)
 }
 
-/// What both that act alone have in common: no election, and no waiting for one after a restart.
+/// Common arguments arguments_of scheduler and controller manager: no leader election, so no wait after a restart.
 fn client(layout: &Layout, component: Component) -> Vec<String> {
     let kubeconfig = shown(&layout.kubeconfig_of(component));
     vec![
@@ -128,7 +129,7 @@ fn kubelet(layout: &Layout) -> Vec<String> {
     ]
 }
 
-/// Only nodes that say so are simulated.
+/// kwok simulates only nodes with its annotation.
 fn kwok(layout: &Layout) -> Vec<String> {
     vec![
         flag("kubeconfig", &shown(&layout.kubeconfig_of(Component::Kwok))),
@@ -145,7 +146,7 @@ mod tests {
     use crate::layout::tests::layout;
 
     #[test]
-    fn nothing_listens_outside_of_the_namespace() {
+    fn components_listen_only_inside_the_network_namespace() {
         for component in Component::ALL {
             for arg in component.arguments(&layout(Tier::Node, 7)) {
                 assert!(!arg.contains("0.0.0.0"), "{component}: {arg}");
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn every_path_lies_in_the_state_folder() {
+    fn every_path_is_inside_the_state_folder() {
         for component in Component::ALL {
             for arg in component.arguments(&layout(Tier::Node, 0)) {
                 let value = arg.split_once('=').map_or(arg.as_str(), |(_, value)| value);

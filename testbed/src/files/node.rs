@@ -1,4 +1,4 @@
-//! What a node's programs read.
+//! Configuration files of a node's programs.
 
 use serde_json::{Value, json};
 
@@ -7,16 +7,16 @@ use crate::component::Component;
 use crate::error::{Error, Result};
 use crate::layout::{Layout, NODE};
 
-/// Writes the configurations of the node's programs.
+/// Writes the configuration files.
 pub(super) fn write(layout: &Layout) -> Result<()> {
     create_dir(&layout.run_dir())?;
     create_dir(&layout.config("cni"))?;
     plain(&layout.config("containerd.toml"), &containerd(layout))?;
-    // The kubelet copies it for pods that ask for the node's resolver; the node has none.
+    // The kubelet copies the file to pods with `dnsPolicy: Default`. The node has no DNS server.
     plain(&layout.config("resolv.conf"), "search .\n")?;
     for (file, value) in [
         ("cni/10-bridge.conflist", bridge(layout)),
-        // JSON is YAML.
+        // JSON is valid YAML.
         ("kubelet.yaml", kubelet(layout)),
         ("kube-proxy.yaml", kube_proxy(layout)),
     ] {
@@ -42,7 +42,7 @@ fn containerd(layout: &Layout) -> String {
         "[plugins.\"io.containerd.internal.v1.opt\"]\npath = {:?}\n",
         data.join("opt").display().to_string()
     );
-    // Without CAP_SYS_RESOURCE a score cannot be lowered, and every sandbox would die of trying.
+    // Without CAP_SYS_RESOURCE the OOM score cannot be lowered, and every sandbox would fail.
     out += &format!(
         "[{cri}]\nsandbox_image = \"localhost/pause:1\"\nrestrict_oom_score_adj = true\n\
          netns_mounts_under_state_dir = true\n"
@@ -57,7 +57,7 @@ fn containerd(layout: &Layout) -> String {
     out
 }
 
-/// Named after the cluster, so that what it caches outside of our folder is known as ours.
+/// Bridge configuration, named after the cluster, so that its cached files are recognized.
 fn bridge(layout: &Layout) -> Value {
     json!({
         "cniVersion": "1.0.0",
@@ -93,7 +93,8 @@ fn kubelet(layout: &Layout) -> Value {
         },
         "authorization": {"mode": "Webhook"},
         "containerRuntimeEndpoint": format!("unix://{}", layout.containerd_socket().display()),
-        // The kubelet ends whatever it does not know in its part of the tree: each cluster has a part of its own.
+        // Each cluster has its own cgroup subtree, because the kubelet kills unknown processes in its
+        // subtree.
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": format!("/{}", layout.netns),
         "failCgroupV1": false,
@@ -104,8 +105,8 @@ fn kubelet(layout: &Layout) -> Value {
         "resolvConf": layout.config("resolv.conf"),
         "podLogsDir": layout.data(Component::Kubelet).join("pod-logs"),
         "volumePluginDir": layout.data(Component::Kubelet).join("volume-plugins"),
-        // A build machine's disk is fuller than a server's, and images cannot be pulled again: `0%` and 100 are
-        // how the kubelet is told never to evict for the disk's sake and never to collect an image.
+        // A build machine's disk may be almost full, and images cannot be pulled again. The values `0%` and
+        // 100 disable eviction and image garbage collection.
         "evictionHard": {
             "memory.available": "100Mi",
             "nodefs.available": "0%",
@@ -116,7 +117,7 @@ fn kubelet(layout: &Layout) -> Value {
         "imageGCHighThresholdPercent": 100,
         "imageMaximumGCAge": "0s",
         "maxPods": 250,
-        // A heartbeat every 2 s instead of 10, so that a silent kubelet shows within a short test.
+        // A heartbeat every 2 s instead of 10 s, so that tests of a silent kubelet are short.
         "nodeLeaseDurationSeconds": 8,
         "registerNode": true,
     })
@@ -134,7 +135,7 @@ fn kube_proxy(layout: &Layout) -> Value {
         "clusterCIDR": addresses.pods,
         "hostnameOverride": NODE,
         "mode": "iptables",
-        // Those settings belong to the whole machine.
+        // These settings belong to the whole machine.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     })
 }
@@ -146,7 +147,7 @@ mod tests {
     use crate::tier::Tier;
 
     #[test]
-    fn containerd_keeps_to_our_folders() {
+    fn containerd_uses_only_folders_of_the_cluster() {
         let text = containerd(&layout(Tier::Node, 1));
         assert!(
             text.contains("root = \"/state/t/data/containerd/root\"\n"),
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn no_image_goes_for_want_of_room_on_the_disk() {
+    fn images_are_not_removed_on_a_full_disk() {
         let kubelet = kubelet(&layout(Tier::Node, 0));
         for (signal, threshold) in kubelet["evictionHard"].as_object().unwrap() {
             assert!(
@@ -168,7 +169,7 @@ mod tests {
                 "{signal} {threshold}"
             );
         }
-        // Left out, they would have the kubelet's own thresholds.
+        // Signals left out would have the kubelet's default thresholds.
         for signal in [
             "nodefs.available",
             "nodefs.inodesFree",
@@ -181,14 +182,14 @@ mod tests {
     }
 
     #[test]
-    fn two_kubelets_share_no_part_of_the_tree() {
+    fn kubelets_have_separate_cgroups() {
         let root = |layout: &Layout| kubelet(layout)["cgroupRoot"].clone();
         let one = Layout::new(Tier::Node, "one", "/state/one".as_ref(), 0, "/p".as_ref());
         assert_ne!(root(&one), root(&layout(Tier::Node, 0)));
     }
 
     #[test]
-    fn pods_and_the_bridge_agree() {
+    fn pod_range_equals_range_of_bridge() {
         let layout = layout(Tier::Node, 5);
         assert_eq!(
             bridge(&layout)["plugins"][0]["ipam"]["ranges"][0][0]["subnet"],

@@ -1,9 +1,10 @@
-//! What a node says of itself over gRPC: its blocks, whether it is catching up, and the versions that it offers.
+//! gRPC messages about the node itself: its blocks, whether the node is catching up, and the offered API
+//! versions.
 
 use super::{HEIGHT, KIND, MESSAGE, STATUS};
 use crate::faults::Faults;
 use crate::http::{Body, whole};
-use crate::rpc::UNSPOKEN;
+use crate::rpc::UNSUPPORTED;
 use crate::view::View;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::uri::PathAndQuery;
@@ -17,30 +18,30 @@ const LATEST: &str = "/cosmos.base.tendermint.v1beta1.Service/GetLatestBlock";
 const BY_HEIGHT: &str = "/cosmos.base.tendermint.v1beta1.Service/GetBlockByHeight";
 const DISCOVERY: &str = "/akash.discovery.v1.Discovery/GetInfo";
 const SYNCING: &str = "/cosmos.base.tendermint.v1beta1.Service/GetSyncing";
-/// A height takes some bytes.
+/// Maximum size of a request with a height.
 const BYTES_MAX: usize = 1024;
-/// Flag and length before each message.
+/// Length of the flag and the length field before each message.
 const PREFIX: usize = 5;
 const OK: HeaderValue = HeaderValue::from_static("0");
 const INVALID: HeaderValue = HeaderValue::from_static("3");
-/// What a node gives to what is no fault of the question's form.
+/// gRPC status of errors that do not concern the form of the request.
 pub(super) const UNKNOWN: HeaderValue = HeaderValue::from_static("2");
 
-/// The question for a block.
+/// Request for a block.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 struct GetBlockByHeight {
     #[prost(int64, tag = "1")]
     height: i64,
 }
 
-/// The answer that says whether a node has all blocks.
+/// Response that states whether the node has all blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 struct Syncing {
     #[prost(bool, tag = "1")]
     syncing: bool,
 }
 
-/// The answer that says which versions a node offers.
+/// Response with the offered API versions.
 #[derive(Clone, PartialEq, Eq, Message)]
 struct Info {
     #[prost(message, optional, tag = "1")]
@@ -49,7 +50,7 @@ struct Info {
 
 #[derive(Clone, PartialEq, Eq, Message)]
 struct Akash {
-    /// The one in use; of it only the name is said.
+    /// The version in use, with its name only.
     #[prost(message, optional, tag = "1")]
     client: Option<Version>,
     #[prost(message, repeated, tag = "2")]
@@ -72,7 +73,7 @@ struct Module {
     version: String,
 }
 
-/// A message as gRPC carries it, not compressed.
+/// Encodes an uncompressed gRPC message.
 fn framed(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut frame = BytesMut::with_capacity(PREFIX + length);
@@ -82,15 +83,15 @@ fn framed(message: &impl Message) -> Bytes {
     frame.freeze()
 }
 
-/// Only a version that nobody speaks.
-fn unspoken() -> Info {
+/// Returns an unsupported version.
+fn unsupported() -> Info {
     let version = |modules| Version {
-        name: UNSPOKEN.to_owned(),
+        name: UNSUPPORTED.to_owned(),
         modules,
     };
     let market = Module {
         name: "market".to_owned(),
-        version: UNSPOKEN.to_owned(),
+        version: UNSUPPORTED.to_owned(),
     };
     let akash = Akash {
         client: Some(version(Vec::new())),
@@ -99,17 +100,17 @@ fn unspoken() -> Info {
     Info { akash: Some(akash) }
 }
 
-/// What it says of itself when that is to be something else.
+/// Returns a changed response about the node itself, if a fault requires one.
 pub(super) fn changed(path: &str, faults: Faults) -> Option<Bytes> {
     match path {
         SYNCING if faults.catching_up => Some(framed(&Syncing { syncing: true })),
-        DISCOVERY if faults.other_versions => Some(framed(&unspoken())),
+        DISCOVERY if faults.other_versions => Some(framed(&unsupported())),
         _ => None,
     }
 }
 
-/// A message as an answer.
-pub(super) fn answered(message: Bytes, height: u64) -> Response<Body> {
+/// Returns a response with this message.
+pub(super) fn response(message: Bytes, height: u64) -> Response<Body> {
     let trailers = HeaderMap::from_iter([(STATUS, OK)]);
     let body = whole(message).with_trailers(ready(Some(Ok(trailers))));
     let mut answer = Response::new(body.boxed());
@@ -118,7 +119,7 @@ pub(super) fn answered(message: Bytes, height: u64) -> Response<Body> {
     answer
 }
 
-/// The node does not answer the question.
+/// Returns an error response.
 pub(super) fn refused(status: HeaderValue, text: String) -> Response<Body> {
     let mut answer = Response::new(whole(Bytes::new()));
     let headers = answer.headers_mut();
@@ -128,17 +129,18 @@ pub(super) fn refused(status: HeaderValue, text: String) -> Response<Body> {
     answer
 }
 
-/// True for questions about blocks, whose heights are in the question itself.
+/// Returns `true` for requests about blocks, which contain the height in the message.
 pub(super) fn is_of_blocks(path: &str) -> bool {
     [LATEST, BY_HEIGHT].contains(&path)
 }
 
 impl View {
-    /// Changes a question about a block so that the answer is that node's; `Some` when it refuses.
+    /// Changes a request for a block so that the response is that of the selected node. Returns a response if
+    /// that node refuses the request.
     pub(super) async fn block(&self, request: &mut Request<Body>) -> io::Result<Option<Response<Body>>> {
         if request.uri().path() == LATEST {
             let height = i64::try_from(self.shown).unwrap_or(i64::MAX);
-            // Both have answers of the same form.
+            // Both requests have responses of the same type.
             *request.uri_mut() = moved(request.uri(), BY_HEIGHT)?;
             *request.body_mut() = whole(framed(&GetBlockByHeight { height }));
             request.headers_mut().remove(header::CONTENT_LENGTH);
@@ -168,7 +170,7 @@ impl View {
     }
 }
 
-/// The same address with another path.
+/// Returns the URI with another path.
 fn moved(uri: &Uri, path: &'static str) -> io::Result<Uri> {
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(PathAndQuery::from_static(path));
