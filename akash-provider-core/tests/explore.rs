@@ -1,12 +1,12 @@
-//! Every interleaving of each machine, without randomness.
+//! Exhaustive exploration of each state machine, without randomness.
 //!
-//! A world around one machine makes every choice that chain, cluster, tenants and clock can make, in every
-//! order, with a budget of failures; named invariants hold in every state that can be reached.
+//! A world around one machine takes every possible choice of the chain, the cluster, the tenants and the
+//! clock, in every order, with a limited number of failures. Named invariants hold in every reachable state.
 
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test says what broke and stops"
+    reason = "a failed test panics with the reason"
 )]
 
 #[path = "explore/deployment.rs"]

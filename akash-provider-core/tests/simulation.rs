@@ -1,13 +1,13 @@
-//! Whole histories of a provider, each from a seed: a chain, a cluster, tenants and a clock that go wrong in
-//! every way they can, and rules that hold all the same.
+//! Complete histories of a provider, each generated from a seed. The chain, the cluster, the tenants and the
+//! clock fail in every possible way, and invariants hold in each state.
 //!
-//! A seed that fails prints how to run it alone and leaves its event log. Environment variables say which
-//! seeds to run; `docs/testing.md` lists them.
+//! A failed seed prints the command that repeats it and writes its event log. Environment variables select
+//! the seeds; `docs/testing.md` lists them.
 
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test says what broke and stops"
+    reason = "a failed test panics with the reason"
 )]
 
 #[path = "simulation/calls.rs"]
@@ -18,18 +18,20 @@ mod campaign;
 mod capacity;
 #[path = "simulation/chain.rs"]
 mod chain;
+#[path = "simulation/cluster_state.rs"]
+mod cluster_state;
 #[path = "simulation/faults.rs"]
 mod faults;
-#[path = "simulation/flavour.rs"]
-mod flavour;
-#[path = "simulation/halves.rs"]
-mod halves;
+#[path = "simulation/features.rs"]
+mod features;
 #[path = "simulation/history.rs"]
 mod history;
-#[path = "simulation/hostile.rs"]
-mod hostile;
 #[path = "simulation/ids.rs"]
 mod ids;
+#[path = "simulation/instances.rs"]
+mod instances;
+#[path = "simulation/invalid_records.rs"]
+mod invalid_records;
 #[path = "simulation/invariants.rs"]
 mod invariants;
 #[path = "simulation/money.rs"]
@@ -38,18 +40,16 @@ mod money;
 mod oracle;
 #[path = "simulation/params.rs"]
 mod params;
+#[path = "simulation/partial_deploys.rs"]
+mod partial_deploys;
 #[path = "simulation/promises.rs"]
 mod promises;
-#[path = "simulation/rack.rs"]
-mod rack;
 #[path = "simulation/random.rs"]
 mod random;
+#[path = "simulation/recording.rs"]
+mod recording;
 #[path = "simulation/replay.rs"]
 mod replay;
-#[path = "simulation/seats.rs"]
-mod seats;
-#[path = "simulation/tape.rs"]
-mod tape;
 #[path = "simulation/tenants.rs"]
 mod tenants;
 #[path = "simulation/world.rs"]
@@ -58,7 +58,7 @@ mod world;
 use replay::Trace;
 
 #[test]
-fn histories_keep_every_rule() {
+fn histories_satisfy_every_rule() {
     if let Some(file) = std::env::var_os("SIM_REPLAY") {
         return campaign::replay(file.as_ref());
     }
@@ -66,7 +66,7 @@ fn histories_keep_every_rule() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_history() {
+fn same_seed_gives_same_history() {
     let hash = |seed| history::run(seed, Trace::default()).0.hash();
     for seed in 1..=20 {
         assert_eq!(hash(seed), hash(seed), "seed {seed}");
@@ -75,6 +75,6 @@ fn the_same_seed_gives_the_same_history() {
 }
 
 #[test]
-fn what_was_recorded_of_a_history_gives_the_same_effects() {
+fn recorded_history_replays_to_same_effects() {
     campaign::tapes();
 }

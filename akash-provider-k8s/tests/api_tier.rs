@@ -1,14 +1,15 @@
 //! The backend on a real API server with its controllers, without nodes.
 //!
-//! Every test has a provider, a namespace for its records and an account with the rights of `deploy/rbac` of its
-//! own, so that they run side by side; one that breaks parts of the cluster has it to itself.
-//! `AKASH_TEST_KUBECONFIG` names the cluster, or `AKASH_TESTBED_DIR` the state folder of one, or `cargo xtask cluster
-//! up` left one running in this checkout; without any every test says that it is skipped.
+//! Each test has its own provider, namespace for records, and account with the rights of `deploy/rbac`, so
+//! tests run in parallel. A test that breaks parts of the cluster has exclusive access.
+//! The tests use the cluster of `AKASH_TEST_KUBECONFIG`, the one with the state folder `AKASH_TESTBED_DIR`,
+//! or the one that `cargo xtask cluster up` started in this checkout. Without a cluster each test prints that
+//! it was skipped.
 
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test that cannot go on says so by panicking"
+    reason = "a failed test panics with the reason"
 )]
 
 #[path = "api_tier/accepted.rs"]
@@ -51,8 +52,6 @@ mod isolation;
 mod listing;
 #[path = "api_tier/missing.rs"]
 mod missing;
-#[path = "api_tier/place.rs"]
-mod place;
 #[path = "api_tier/records.rs"]
 mod records;
 #[path = "api_tier/routes.rs"]
@@ -63,5 +62,7 @@ mod state;
 mod suite;
 #[path = "api_tier/teardown.rs"]
 mod teardown;
+#[path = "api_tier/test_cluster.rs"]
+mod test_cluster;
 #[path = "api_tier/world.rs"]
 mod world;

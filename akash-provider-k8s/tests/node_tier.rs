@@ -1,20 +1,18 @@
-//! The backend on a real node: pods run, write, listen and end.
+//! The backend on a real node: pods run, write logs, listen on ports and terminate.
 //!
-//! `AKASH_TEST_KUBECONFIG` names the cluster, or `AKASH_TESTBED_DIR` the state folder of one; without them every
-//! test says that it is skipped.
+//! The tests use the cluster of `AKASH_TEST_KUBECONFIG` or the one with the state folder `AKASH_TESTBED_DIR`.
+//! Without a cluster each test prints that it was skipped.
 
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test that cannot go on says so by panicking"
+    reason = "a failed test panics with the reason"
 )]
 
 #[path = "node_tier/access.rs"]
 mod access;
 #[path = "node_tier/isolation.rs"]
 mod isolation;
-#[path = "api_tier/place.rs"]
-mod place;
 #[path = "node_tier/policies.rs"]
 mod policies;
 #[path = "node_tier/proxied.rs"]
@@ -25,6 +23,8 @@ mod rollouts;
 mod suite;
 #[path = "node_tier/tenant.rs"]
 mod tenant;
+#[path = "api_tier/test_cluster.rs"]
+mod test_cluster;
 #[path = "api_tier/world.rs"]
-#[expect(dead_code, reason = "most of it serves the other tier")]
+#[expect(dead_code, reason = "most of the module is used by the API tier only")]
 mod world;

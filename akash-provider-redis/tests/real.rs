@@ -1,27 +1,29 @@
-//! The bus on a real Redis: what it promises, and what it does when the server goes, forgets or lies.
+//! The bus on a real Redis server: guarantees, and behaviour when the server stops, loses data or holds
+//! invalid data.
 //!
-//! Every test has a server of its own on a free port of loopback. Where no server can be installed, each says why.
+//! Each test starts its own server on an unused port of loopback. If no server can be installed, each test
+//! prints the reason.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test says what broke and stops"
+    reason = "a failed test panics with the reason"
 )]
 
-#[path = "real/answers.rs"]
-mod answers;
 #[path = "real/election.rs"]
 mod election;
-#[path = "real/garbage.rs"]
-mod garbage;
+#[path = "real/invalid_data.rs"]
+mod invalid_data;
+#[path = "real/lost_responses.rs"]
+mod lost_responses;
+#[path = "real/outages.rs"]
+mod outages;
 #[path = "real/partition.rs"]
 mod partition;
 #[path = "real/sentinel.rs"]
 mod sentinel;
 #[path = "real/server.rs"]
 mod server;
-#[path = "real/trouble.rs"]
-mod trouble;
 
 use akash_provider_core::bus::{Bus, Delivery, EventStream, conformance};
 use akash_provider_core::types::{Event, Topic};
@@ -31,8 +33,8 @@ use server::Server;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum wait for a condition.
+const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 fn fact(wanted: u32) -> Arc<Event> {
     Arc::new(Event::BreakerTripped { wanted })
@@ -46,32 +48,32 @@ fn told(topic: Topic, wanted: u32) -> Delivery {
 }
 
 async fn next(stream: &mut EventStream) -> Delivery {
-    tokio::time::timeout(PATIENCE, stream.next())
+    tokio::time::timeout(WAIT_LIMIT, stream.next())
         .await
         .unwrap()
         .unwrap()
 }
 
-/// Publishes until the bus takes it.
+/// Publishes until the bus accepts the event.
 async fn publish(bus: &RedisBus, topic: Topic, wanted: u32) {
     let taken = async {
         while let Err(error) = bus.publish(topic, fact(wanted)).await {
-            println!("not yet: {error}");
+            println!("publish failed, retrying: {error}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, taken).await.unwrap();
+    tokio::time::timeout(WAIT_LIMIT, taken).await.unwrap();
 }
 
 #[tokio::test]
-async fn it_conforms() {
+async fn redis_bus_passes_conformance_suite() {
     let Some(server) = Server::start() else { return };
     let bus = RedisBus::with_stream_length(server.location(), 1024);
     conformance::suite(&bus, &conformance::Setup::default()).await;
 }
 
 #[tokio::test]
-async fn a_fact_that_two_leaders_publish_is_there_once_and_an_observation_each_time() {
+async fn fact_published_by_two_leaders_is_stored_once_and_observations_each_time() {
     let Some(server) = Server::start() else { return };
     let leaders = [0, 1].map(|_| RedisBus::new(server.location()));
     let mut facts = leaders[0].subscribe(&[Topic::Facts]).await.unwrap();
@@ -92,7 +94,7 @@ async fn a_fact_that_two_leaders_publish_is_there_once_and_an_observation_each_t
 }
 
 #[tokio::test]
-async fn another_process_reads_what_this_one_publishes() {
+async fn another_process_reads_published_events() {
     let Some(server) = Server::start() else { return };
     let writer = RedisBus::new(server.location());
     let reader = RedisBus::new(server.location());
@@ -101,7 +103,7 @@ async fn another_process_reads_what_this_one_publishes() {
         let topic = Topic::ALL[number as usize % Topic::ALL.len()];
         writer.publish(topic, fact(number)).await.unwrap();
     }
-    // Eight streams are read in one answer, and told in the order of all.
+    // Eight streams are read with one response and delivered in the order of publication.
     let mut lost = 0;
     let mut expected = 0;
     while expected < 1_000 {
@@ -117,7 +119,7 @@ async fn another_process_reads_what_this_one_publishes() {
             }
         }
     }
-    // Of each status the last 64 of 125 are kept, of facts all.
+    // The last 64 of 125 events of each status are retained, and all facts.
     assert_eq!(lost, 7 * (125 - 64));
     assert_eq!(reader.last(Topic::ClusterStatus).await.unwrap(), Some(fact(992)));
     assert_eq!(reader.last(Topic::Facts).await.unwrap(), None);
@@ -160,7 +162,7 @@ async fn events_that_are_published_concurrently_all_arrive() {
 }
 
 #[tokio::test]
-async fn providers_with_prefixes_of_their_own_do_not_hear_each_other() {
+async fn providers_with_different_prefixes_do_not_share_events() {
     let Some(server) = Server::start() else { return };
     let one = RedisBus::new(server.location().with_prefix("one"));
     let two = RedisBus::new(server.location().with_prefix("two"));
@@ -187,7 +189,10 @@ async fn user_password_and_certificates_are_used() {
         error.contains("Password") || error.contains("WRONGPASS"),
         "{error}"
     );
-    assert!(!error.contains("wrong"), "the password is in it: {error}");
+    assert!(
+        !error.contains("wrong"),
+        "the error contains the password: {error}"
+    );
     let stranger = RedisBus::new(server.untrusting_location());
     let error = stranger
         .publish(Topic::Facts, fact(3))

@@ -1,9 +1,9 @@
-//! `dev` on a cluster with leases of others: it goes without having written anything.
+//! `dev` on a cluster with leases of another provider: the command fails without a write.
 //!
-//! `AKASH_TESTBED_DIR` names the state folder of a cluster of the api tier; without it every test says that it is
-//! skipped.
+//! `AKASH_TESTBED_DIR` is the state folder of a cluster of the API tier. Without it each test prints that it
+//! was skipped.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a failed test panics with the reason")]
 
 #[path = "common/environment.rs"]
 mod environment;
@@ -13,17 +13,17 @@ mod ha;
 mod ha_campaign;
 #[path = "api_tier/ha_figures.rs"]
 mod ha_figures;
-#[expect(dead_code, reason = "other tests use the rest of it")]
+#[expect(dead_code, reason = "other tests use the rest of the module")]
 #[path = "common/http.rs"]
 mod http;
-#[expect(dead_code, reason = "other tests use the rest of it")]
+#[expect(dead_code, reason = "other tests use the rest of the module")]
 #[path = "common/landed.rs"]
 mod landed;
 #[path = "api_tier/on_a_chain.rs"]
 mod on_a_chain;
 #[path = "api_tier/served_inventory.rs"]
 mod served_inventory;
-#[expect(dead_code, reason = "other tests use the rest of it")]
+#[expect(dead_code, reason = "other tests use the rest of the module")]
 #[path = "common/stage.rs"]
 mod stage;
 
@@ -34,9 +34,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use testbed::{Cluster, Tier};
 
-/// The name by which the other provider's binary writes.
+/// Field manager of the Go provider.
 const THEIR_MANAGER: &str = "--field-manager=provider-services";
-/// What it writes of a lease, in its order; the rest of a recording was made by controllers.
+/// Files of a lease's objects written by the Go provider, in its order. Controllers created the other objects
+/// of a recording.
 const FILES: [&str; 11] = [
     "namespace",
     "manifest-cr",
@@ -52,7 +53,7 @@ const FILES: [&str; 11] = [
 ];
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A recorded object as its writer sent it, without what the API server and the controllers filled in.
+/// Removes the fields added by the API server and the controllers from a recorded object.
 fn bare(mut object: Value) -> Value {
     for field in [
         "uid",
@@ -75,7 +76,7 @@ fn bare(mut object: Value) -> Value {
     object
 }
 
-/// The objects of one recorded lease.
+/// Reads the objects of a recorded lease.
 fn lease(folder: &Path) -> Vec<Value> {
     let mut found = Vec::new();
     for file in FILES {
@@ -93,7 +94,7 @@ fn lease(folder: &Path) -> Vec<Value> {
     found
 }
 
-/// Kind, namespace, name and version of every object there is, but for what components write all the time.
+/// Kind, namespace, name and version of all objects, except those that components write continuously.
 fn everything(cluster: &Cluster) -> Vec<String> {
     let kinds = cluster
         .kubectl(&["api-resources", "--verbs=list", "--output=name"])
@@ -114,7 +115,7 @@ fn everything(cluster: &Cluster) -> Vec<String> {
     all
 }
 
-/// Everything, once nothing changes any more.
+/// Returns all objects once they no longer change.
 fn settled(cluster: &Cluster) -> Vec<String> {
     let began = Instant::now();
     let mut last = everything(cluster);
@@ -124,7 +125,7 @@ fn settled(cluster: &Cluster) -> Vec<String> {
         if now == last {
             return now;
         }
-        assert!(began.elapsed() < PATIENCE, "it never settles");
+        assert!(began.elapsed() < PATIENCE, "the cluster never settles");
         last = now;
     }
 }
@@ -150,25 +151,25 @@ fn namespaces(objects: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// Takes what a test made away.
-struct Made<'a>(&'a Cluster, String);
+/// Created objects. Dropping the value deletes them.
+struct CreatedObjects<'a>(&'a Cluster, String);
 
-impl Drop for Made<'_> {
+impl Drop for CreatedObjects<'_> {
     fn drop(&mut self) {
         let args = ["delete", "--ignore-not-found", "--wait=false", "--filename", "-"];
         let _ = self.0.kubectl_input(&args, &self.1);
     }
 }
 
-fn make<'a>(cluster: &'a Cluster, objects: &[Value], manager: &str) -> Made<'a> {
+fn make<'a>(cluster: &'a Cluster, objects: &[Value], manager: &str) -> CreatedObjects<'a> {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
-    let made = Made(cluster, list);
+    let made = CreatedObjects(cluster, list);
     let args = ["create", manager, "--filename", "-"];
     cluster.kubectl_input(&args, &made.1).unwrap();
     made
 }
 
-/// Nobody else's leases are there.
+/// Waits until no other leases exist.
 fn empty(cluster: &Cluster) {
     let began = Instant::now();
     let args = [
@@ -178,7 +179,7 @@ fn empty(cluster: &Cluster) {
         "--output=name",
     ];
     while !cluster.kubectl(&args).unwrap().is_empty() {
-        assert!(began.elapsed() < PATIENCE, "leases of other tests are there");
+        assert!(began.elapsed() < PATIENCE, "leases of other tests exist");
         sleep(Duration::from_millis(500));
     }
 }
@@ -214,12 +215,12 @@ fn live_leases_of_another_provider_are_refused_without_a_write() {
     let (removed, said) = dev(&cluster, &["--remove-leftovers-of", "dev-1"]);
     assert!(removed && said.contains("0 objects of dev-1 removed"), "{said}");
     let after = everything(&cluster);
-    assert_eq!(before, after, "something was written");
+    assert_eq!(before, after, "the command wrote to the cluster");
     println!("{} objects, none written", after.len());
 }
 
 #[test]
-fn leftovers_of_an_embedded_chain_go_and_nothing_else() {
+fn only_leftovers_of_an_embedded_chain_are_removed() {
     let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
@@ -233,7 +234,7 @@ fn leftovers_of_an_embedded_chain_go_and_nothing_else() {
         }
         object["metadata"]["annotations"]["provider.akash.network/chain-id"] = json!("dev-7");
     }
-    // Registry passwords, beside the records; those of a chain that nobody named are not ours.
+    // Registry passwords are stored next to the records. Secrets of an unknown chain are not deleted.
     let secret = |name: &str, annotations: Value| {
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {
             "name": name, "namespace": "lease", "labels": {"akash.network": "true"}, "annotations": annotations,

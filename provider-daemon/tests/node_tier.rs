@@ -1,16 +1,17 @@
-//! The whole program on a real node: leases become pods, parts of the cluster die, the program is killed.
+//! The whole program on a real node: leases become pods, components of the cluster fail, the program is
+//! killed.
 //!
-//! `AKASH_TESTBED_DIR` names the state folder of a cluster of the node tier (`cargo xtask cluster up --tier node`
-//! makes one); without it every test says that it is skipped. Each test has the cluster to itself: the embedded
-//! market refuses one on which leases of another chain live, and some tests break parts.
+//! `AKASH_TESTBED_DIR` is the state folder of a cluster of the node tier, created by `cargo xtask cluster up
+//! --tier node`. Without it each test prints that it was skipped. Each test has exclusive access, because the
+//! embedded market refuses a cluster with leases of another chain, and some tests break components.
 //!
-//! The test command runs a small form. A campaign says by `K8S_OUTAGE_S`, `K8S_KILLS` and `K8S_SEED` how long
-//! outages are, how often the program is killed, and when.
+//! The test command runs a short form. Campaigns set the duration of outages (`K8S_OUTAGE_S`), the number of
+//! kills (`K8S_KILLS`) and their seed (`K8S_SEED`).
 
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test that cannot go on says so by panicking"
+    reason = "a failed test panics with the reason"
 )]
 
 #[path = "../gateway/src/tests/any_certificate.rs"]
@@ -18,23 +19,23 @@ mod any_certificate;
 #[path = "../gateway/src/tests/clients.rs"]
 #[expect(
     dead_code,
-    reason = "the client of the gateway's own tests; these need a part of it"
+    reason = "shared with the tests of the gateway, which use more of it"
 )]
 mod clients;
-#[path = "node_tier/corner.rs"]
-mod corner;
 #[path = "node_tier/daemon.rs"]
 mod daemon;
+#[path = "node_tier/discovery.rs"]
+mod discovery;
 #[path = "common/environment.rs"]
 mod environment;
+#[path = "node_tier/fixture.rs"]
+mod fixture;
 #[path = "node_tier/kills.rs"]
 mod kills;
 #[path = "node_tier/life.rs"]
 mod life;
 #[path = "node_tier/live.rs"]
 mod live;
-#[path = "node_tier/looked_at.rs"]
-mod looked_at;
 #[path = "node_tier/network.rs"]
 mod network;
 #[path = "node_tier/outages.rs"]

@@ -1,4 +1,5 @@
-//! The deployment machine against tenants who submit, a chain that answers late and a cluster that fails.
+//! The deployment machine with tenants that submit manifests, a chain that responds late and a cluster that
+//! fails.
 
 use crate::fixture::{Clock, bid_id, order_id, permanent, transient};
 use crate::search::{World, explore};
@@ -26,27 +27,27 @@ struct DeploymentWorld {
     in_flight: Option<InFlight>,
     lease: bool,
     deadline: BlockTime,
-    /// Request → answers it got.
-    asked: BTreeMap<u64, u8>,
+    /// Number of replies per request.
+    replies: BTreeMap<u64, u8>,
     recorded: bool,
     delivered: bool,
     claimed: bool,
-    /// Recording failed, and what the cluster has is not known since.
+    /// Recording failed, so the cluster's copy of the manifest is unknown.
     doubt: bool,
-    /// The deadline has passed, and no list is there since.
+    /// The deadline has passed, and no list of the cluster arrived since.
     due: bool,
-    /// What the cluster shows of it cannot be used.
+    /// The cluster has a record of the deployment that cannot be used.
     unusable: bool,
-    /// A list has shown nothing of it since the deadline.
+    /// A list made after the deadline contains no trace of the deployment.
     disproven: bool,
-    /// It was found, something of it was seen, or may have been kept.
+    /// The cluster has, had or may have a record of the deployment.
     touched: bool,
     ended: u8,
     valid: bool,
     submissions: u64,
-    /// How often the deadline may still be reached; one that comes while recording moves on.
+    /// Remaining number of times the deadline may pass. A deadline that passes during recording is postponed.
     blocks: u8,
-    /// How often a list may still show something odd.
+    /// Remaining number of lists with an unexpected result.
     lists_left: u8,
     budget: u8,
     wrong: Option<&'static str>,
@@ -110,7 +111,7 @@ impl DeploymentWorld {
             in_flight: None,
             lease: true,
             deadline,
-            asked: BTreeMap::new(),
+            replies: BTreeMap::new(),
             recorded: false,
             delivered: false,
             claimed: false,
@@ -148,12 +149,12 @@ impl DeploymentWorld {
         match action {
             Action::Call(call) => {
                 if self.in_flight.is_some() {
-                    self.wrong = Some("one call at a time");
+                    self.wrong = Some("two calls in flight");
                 }
                 self.in_flight = Some(match call {
                     Call::FetchDeployment(_) => InFlight::Fetch,
                     Call::Record(_) => InFlight::Record,
-                    other => panic!("a deployment never asks for {other:?}"),
+                    other => panic!("unexpected call of a deployment: {other:?}"),
                 });
             }
             Action::Check(..) => {
@@ -179,42 +180,42 @@ impl DeploymentWorld {
                 self.disproven = false;
             }
             Action::Reply(RequestId(id), result) => {
-                *self.asked.entry(id).or_default() += 1;
+                *self.replies.entry(id).or_default() += 1;
                 if result.is_ok() && !self.recorded {
-                    self.wrong = Some("durable before the answer");
+                    self.wrong = Some("accepted before the manifest was durable");
                 }
             }
             Action::Deliver { .. } => self.delivered = true,
             Action::EndLease(..) => {
                 self.ended += 1;
                 if self.delivered {
-                    self.wrong = Some("a lease with a manifest is not given up");
+                    self.wrong = Some("a lease with a manifest was ended");
                 }
                 if self.in_flight == Some(InFlight::Record) {
-                    self.wrong = Some("no lease is given up while its manifest is being recorded");
+                    self.wrong = Some("a lease was ended while its manifest was being recorded");
                 }
                 if !self.disproven {
-                    self.wrong = Some("no lease is given up that the cluster was not seen without");
+                    self.wrong =
+                        Some("a lease was ended although no list proved its absence from the cluster");
                 }
                 if self.unusable {
-                    self.wrong = Some("no lease is given up whose record cannot be read");
+                    self.wrong = Some("a lease with an unreadable record was ended");
                 }
                 if self.doubt {
-                    self.wrong = Some("no lease is given up while its manifest may be in the cluster");
+                    self.wrong = Some("a lease was ended while its manifest may be in the cluster");
                 }
                 if self.machine.is_bare(&self.clock.cx(), &bid_id()) == self.touched {
-                    self.wrong =
-                        Some("an end destroys nothing where there never was anything, and only there");
+                    self.wrong = Some("`destroys_nothing` does not match the records of the cluster");
                 }
                 if self.clock.block_time < self.deadline {
-                    self.wrong = Some("no lease is given up before its deadline");
+                    self.wrong = Some("a lease was ended before its deadline");
                 }
             }
             Action::Publish(_) | Action::Unexpected => {}
         }
     }
 
-    /// What a list that was asked for last may show.
+    /// Adds the possible results of the last requested list.
     fn lists(&self, all: &mut Vec<(String, Self)>) {
         let listed = |unusable: Option<&str>, conclusive| Input::Listed {
             unusable: unusable.map(|u| (bid_id(), Arc::from(u))).into_iter().collect(),
@@ -224,23 +225,23 @@ impl DeploymentWorld {
         (next.doubt, next.due, next.unusable) = (false, false, false);
         let mut gone = next.clone();
         gone.disproven = true;
-        // One that was found has its time from the list that shows nothing of it.
+        // A deployment that was found gets its time from the list that lacks it.
         if self.doubt || self.unusable {
             gone.deadline = gone.deadline.min(gone.clock.block_time);
         }
-        all.push(("listed, and not there".to_owned(), gone.feed(listed(None, true))));
+        all.push(("listed: absent".to_owned(), gone.feed(listed(None, true))));
         if self.lists_left > 0 {
             let mut doubtful = self.clone();
             doubtful.lists_left -= 1;
             doubtful.due = false;
             doubtful.doubt = true;
-            all.push(("listed, in doubt".to_owned(), doubtful.feed(listed(None, false))));
+            all.push(("listed: uncertain".to_owned(), doubtful.feed(listed(None, false))));
             let mut spoiled = next.clone();
             spoiled.lists_left -= 1;
             spoiled.unusable = !spoiled.delivered;
             spoiled.touched = true;
             all.push((
-                "listed, unreadable".to_owned(),
+                "listed: unreadable".to_owned(),
                 spoiled.feed(listed(Some("proto: SCTP"), true)),
             ));
         }
@@ -252,7 +253,7 @@ impl DeploymentWorld {
         };
         if self.lease {
             let next = next.feed(found).feed(listed(None, true));
-            all.push(("listed, and there".to_owned(), next));
+            all.push(("listed: present".to_owned(), next));
         }
     }
 
@@ -277,7 +278,7 @@ impl DeploymentWorld {
                         complete(Input::Fetched(Ok(None)), 1, false),
                     ));
                     all.push((
-                        "chain away".to_owned(),
+                        "chain unavailable".to_owned(),
                         complete(Input::Fetched(Err(transient())), 1, false),
                     ));
                 }
@@ -286,7 +287,7 @@ impl DeploymentWorld {
                 all.push(("recorded".to_owned(), complete(Input::Recorded(Ok(())), 0, true)));
                 if self.budget > 0 {
                     all.push((
-                        "cluster away".to_owned(),
+                        "cluster unavailable".to_owned(),
                         complete(Input::Recorded(Err(transient())), 1, false),
                     ));
                     all.push((
@@ -312,7 +313,7 @@ impl World for DeploymentWorld {
                 next.submissions -= 1;
                 next.valid = valid;
                 let id = next.submissions;
-                next.asked.insert(id, 0);
+                next.replies.insert(id, 0);
                 all.push((
                     format!("submit valid={valid}"),
                     next.feed(Input::Submit(submission(id))),
@@ -323,7 +324,7 @@ impl World for DeploymentWorld {
             let mut next = self.clone();
             next.lease = false;
             all.push((
-                "lease over".to_owned(),
+                "lease ended".to_owned(),
                 next.feed(Input::LeaseRemoved(bid_id())).feed(Input::Closed),
             ));
         }
@@ -349,39 +350,36 @@ impl World for DeploymentWorld {
         all
     }
 
-    fn broken(&self) -> Option<String> {
+    fn violation(&self) -> Option<String> {
         if let Some(wrong) = self.wrong {
             return Some(wrong.to_owned());
         }
-        if self.asked.values().any(|answers| *answers > 1) {
-            return Some("every_request_gets_one_reply: two answers".to_owned());
+        if self.replies.values().any(|answers| *answers > 1) {
+            return Some("every_request_gets_one_reply: two replies".to_owned());
         }
         if self.ended > 1 {
-            return Some("a lease is given up once".to_owned());
+            return Some("a lease was ended twice".to_owned());
         }
         let rest = self.in_flight.is_none() && self.machine.mono_deadline().is_none();
         let done = *self.machine.phase() == Phase::Done;
-        if (rest || done) && self.asked.values().any(|answers| *answers == 0) {
-            return Some("every_request_gets_one_reply: no answer".to_owned());
+        if (rest || done) && self.replies.values().any(|answers| *answers == 0) {
+            return Some("every_request_gets_one_reply: no reply".to_owned());
         }
         if rest && self.claimed && !self.delivered {
-            return Some("nothing is half-kept".to_owned());
+            return Some("a manifest was stored in part".to_owned());
         }
         let late = self.lease && !self.delivered && self.ended == 0 && !self.clock.stopping;
         let awaited = self.doubt || self.due || self.unusable;
         let forgotten = self.machine.manifest_deadline().is_none() && !awaited;
-        (rest && late && forgotten).then(|| "w6_a_refused_manifest_disarms_no_deadline".to_owned())
+        (rest && late && forgotten).then(|| "w6_rejected_manifest_does_not_stop_deadline".to_owned())
     }
 }
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
-fn every_interleaving_of_a_deployment() {
+fn explores_deployment_machine() {
     for origin in [Origin::Won, Origin::Found] {
         let stats = explore("deployment", DeploymentWorld::start(2, origin));
-        assert!(
-            stats.states > 500,
-            "the world has become too small to prove anything: {stats:?}"
-        );
+        assert!(stats.states > 500, "too few states explored: {stats:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The money machine against a chain that fails the second withdrawal of a deployment in a block.
+//! The money machine with a chain that rejects a deployment's second withdrawal in a block.
 
 use crate::fixture::{Clock, bid_id, order_id, price, transient};
 use crate::search::{World, explore};
@@ -24,7 +24,7 @@ struct EscrowWorld {
     machine: Escrow,
     clock: Clock,
     in_flight: Option<InFlight>,
-    /// Expiry of a withdrawal that may still land.
+    /// Expiry of an unconfirmed withdrawal.
     flying: Option<BlockTime>,
     withdrawn_at: Option<Height>,
     leases: u8,
@@ -75,7 +75,7 @@ impl EscrowWorld {
         for action in out {
             let Action::Call(call) = action else { continue };
             if self.in_flight.is_some() {
-                self.wrong = Some("one call at a time");
+                self.wrong = Some("two calls in flight");
             }
             if call.is_write() && (!self.clock.leader || self.clock.stopping) {
                 self.wrong = Some("no_write_as_standby");
@@ -87,11 +87,11 @@ impl EscrowWorld {
                         .flying
                         .is_some_and(|expires| expires >= self.clock.block_time)
                     {
-                        self.wrong = Some("an unknown withdrawal is waited for");
+                        self.wrong = Some("a withdrawal was sent while another one was unconfirmed");
                     }
                     InFlight::Withdraw
                 }
-                other => panic!("money never asks for {other:?}"),
+                other => panic!("unexpected call of the money machine: {other:?}"),
             });
         }
         self
@@ -164,7 +164,10 @@ impl EscrowWorld {
                 if self.budget > 0 {
                     let unknown = || Input::Tx(Ok(TxOutcome::Unknown { expires }));
                     let fly = |world: &mut Self| world.flying = Some(expires);
-                    all.push(("outcome unknown, flying".to_owned(), complete(unknown(), 1, &fly)));
+                    all.push((
+                        "outcome unknown, unconfirmed".to_owned(),
+                        complete(unknown(), 1, &fly),
+                    ));
                     all.push((
                         "not sent".to_owned(),
                         complete(Input::Tx(Err(transient())), 1, &|_| {}),
@@ -200,7 +203,7 @@ impl World for EscrowWorld {
         }
         if !self.empty {
             all.push((
-                "money runs out".to_owned(),
+                "funds run out".to_owned(),
                 Self {
                     empty: true,
                     ..self.clone()
@@ -215,33 +218,30 @@ impl World for EscrowWorld {
         } else if !self.clock.leader {
             let mut next = self.clone();
             next.clock.leader = true;
-            all.push(("leads again".to_owned(), next.feed(Input::Wake)));
+            all.push(("becomes leader again".to_owned(), next.feed(Input::Wake)));
         }
         all
     }
 
-    fn broken(&self) -> Option<String> {
+    fn violation(&self) -> Option<String> {
         if let Some(wrong) = self.wrong {
             return Some(wrong.to_owned());
         }
         let done = *self.machine.phase() == Phase::Done;
         if done && self.leases > 0 {
-            return Some("money is looked after while a lease lives".to_owned());
+            return Some("the machine ended while a lease was live".to_owned());
         }
         let asleep = !done
             && self.in_flight.is_none()
             && self.clock.leader
             && self.machine.block_deadline(&self.clock.cx()).is_none();
-        asleep.then(|| "money is always looked at again".to_owned())
+        asleep.then(|| "the machine has no next check of the balance".to_owned())
     }
 }
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
-fn every_interleaving_of_a_deployments_money() {
+fn explores_money_machine() {
     let stats = explore("escrow", EscrowWorld::start(2));
-    assert!(
-        stats.states > 1_000,
-        "the world has become too small to prove anything: {stats:?}"
-    );
+    assert!(stats.states > 1_000, "too few states explored: {stats:?}");
 }

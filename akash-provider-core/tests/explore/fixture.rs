@@ -1,4 +1,4 @@
-//! Ids, settings and records the worlds share.
+//! Ids, settings and records shared by the worlds.
 
 use akash_provider_core::Config;
 use akash_provider_core::bidding::Decline;
@@ -76,7 +76,7 @@ pub(crate) fn permanent() -> Failure {
     }
 }
 
-/// The clocks and permissions of a world.
+/// Clocks and permissions of a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Clock {
     pub(crate) mono: Mono,
@@ -85,7 +85,7 @@ pub(crate) struct Clock {
     pub(crate) leader: bool,
     pub(crate) stopping: bool,
     pub(crate) cluster_known: bool,
-    /// What was reserved has gone to somebody else.
+    /// Another order took the reservation.
     pub(crate) displaced: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The order machine against a chain that may do anything it is allowed to.
+//! The order machine with a chain that takes every allowed choice.
 
 use crate::fixture::{Clock, bid_id, order_id, permanent, price, spec, transient};
 use crate::search::{World, explore};
@@ -11,7 +11,7 @@ use akash_provider_core::types::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How long an unknown transaction may still land, in milliseconds of block time.
+/// Time during which an unconfirmed transaction may still land, in milliseconds of block time.
 const EXPIRY: i64 = 60_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ enum InFlight {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Said {
+enum MarketEvent {
     BidObserved,
     BidClosed,
     OrderClosed,
@@ -33,9 +33,9 @@ enum Said {
     Won,
 }
 
-/// A transaction whose outcome we do not know and which has not landed yet.
+/// A transaction with an unknown outcome that has not landed yet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Flying {
+struct Unconfirmed {
     create: bool,
     expires: BlockTime,
 }
@@ -48,8 +48,8 @@ struct OrderWorld {
     reserved: bool,
     bid: Option<BidState>,
     order: OrderState,
-    flying: Vec<Flying>,
-    said: VecDeque<Said>,
+    unconfirmed: Vec<Unconfirmed>,
+    events: VecDeque<MarketEvent>,
     creates: u8,
     lost_then_closed: bool,
     standby_wrote: bool,
@@ -80,8 +80,8 @@ impl OrderWorld {
             reserved: false,
             bid: None,
             order: OrderState::Open,
-            flying: Vec::new(),
-            said: VecDeque::new(),
+            unconfirmed: Vec::new(),
+            events: VecDeque::new(),
             creates: 0,
             lost_then_closed: false,
             standby_wrote: false,
@@ -138,11 +138,11 @@ impl OrderWorld {
                 self.lost_then_closed |= matches!(self.machine.phase(), Phase::Done(Outcome::Lost));
                 InFlight::Close
             }
-            other => panic!("an order never asks for {other:?}"),
+            other => panic!("unexpected call of an order: {other:?}"),
         });
     }
 
-    /// The completion of the call in flight arrives; a machine that is done no longer listens.
+    /// Delivers the completion of the call in flight. A finished machine ignores it.
     fn complete(&self, input: Input, change: impl FnOnce(&mut Self)) -> Self {
         let mut next = self.clone();
         next.in_flight = None;
@@ -154,7 +154,7 @@ impl OrderWorld {
         }
     }
 
-    /// A create lands: the chain's rules.
+    /// Applies a bid to the chain by the chain's rules.
     fn land_create(&mut self) -> Result<(), TxError> {
         if self.order != OrderState::Open {
             return Err(TxError::OrderNotOpen);
@@ -164,7 +164,7 @@ impl OrderWorld {
         }
         self.bid = Some(BidState::Open);
         self.creates += 1;
-        self.said.push_back(Said::BidObserved);
+        self.events.push_back(MarketEvent::BidObserved);
         Ok(())
     }
 
@@ -172,13 +172,14 @@ impl OrderWorld {
         match self.bid {
             Some(BidState::Open) => {
                 self.bid = Some(BidState::Closed);
-                self.said.push_back(Said::BidClosed);
+                self.events.push_back(MarketEvent::BidClosed);
                 Ok(())
             }
             Some(BidState::Active) => {
                 self.bid = Some(BidState::Closed);
                 self.order = OrderState::Closed;
-                self.said.extend([Said::BidClosed, Said::OrderClosed]);
+                self.events
+                    .extend([MarketEvent::BidClosed, MarketEvent::OrderClosed]);
                 Ok(())
             }
             Some(BidState::Lost | BidState::Closed) | None => Err(TxError::UnknownBid),
@@ -217,11 +218,11 @@ impl OrderWorld {
                 hidden.complete(unknown(), |_| {}),
             ));
         }
-        let flies = self.complete(unknown(), |w| {
+        let added = self.complete(unknown(), |w| {
             w.budget -= 1;
-            w.flying.push(Flying { create, expires });
+            w.unconfirmed.push(Unconfirmed { create, expires });
         });
-        all.push((format!("{name} outcome unknown, still flying"), flies));
+        all.push((format!("{name} outcome unknown, unconfirmed"), added));
         let unsent = self.complete(Input::Tx(Err(transient())), |w| w.budget -= 1);
         all.push((format!("{name} not sent"), unsent));
     }
@@ -237,7 +238,7 @@ impl OrderWorld {
             let away = Input::Counted(Err(transient()));
             all.push(("bids not counted".to_owned(), self.complete(away, fail)));
             let never = Input::Counted(Err(permanent()));
-            all.push(("bids uncountable".to_owned(), self.complete(never, fail)));
+            all.push(("bids cannot be counted".to_owned(), self.complete(never, fail)));
         }
     }
 
@@ -250,7 +251,7 @@ impl OrderWorld {
                 all.push(("order fetched".to_owned(), self.complete(found, |_| {})));
                 if self.budget > 0 {
                     all.push((
-                        "order not there yet".to_owned(),
+                        "order not found yet".to_owned(),
                         self.complete(Input::Fetched(Ok(None)), fail),
                     ));
                     let gone = Input::Fetched(Err(permanent()));
@@ -264,12 +265,12 @@ impl OrderWorld {
                     self.complete(Input::Priced(Ok(price(5))), |_| {}),
                 ));
                 all.push((
-                    "too dear".to_owned(),
+                    "price too high".to_owned(),
                     self.complete(Input::Priced(Ok(price(50))), |_| {}),
                 ));
                 if self.budget > 0 {
                     all.push((
-                        "pricing away".to_owned(),
+                        "pricing unavailable".to_owned(),
                         self.complete(Input::Priced(Err(transient())), fail),
                     ));
                     all.push((
@@ -318,47 +319,47 @@ impl OrderWorld {
         if self.order == OrderState::Open {
             let mut closed = self.clone();
             closed.order = OrderState::Closed;
-            closed.said.push_back(Said::OrderClosed);
+            closed.events.push_back(MarketEvent::OrderClosed);
             if closed.bid == Some(BidState::Open) {
                 closed.bid = Some(BidState::Closed);
-                closed.said.push_back(Said::BidClosed);
+                closed.events.push_back(MarketEvent::BidClosed);
             }
             all.push(("tenant closes".to_owned(), closed));
             let mut lost = self.clone();
             lost.order = OrderState::Active;
-            lost.said.push_back(Said::Lost);
+            lost.events.push_back(MarketEvent::Lost);
             if lost.bid == Some(BidState::Open) {
                 lost.bid = Some(BidState::Lost);
             }
-            all.push(("another wins".to_owned(), lost));
+            all.push(("another provider wins".to_owned(), lost));
             if self.bid == Some(BidState::Open) {
                 let mut won = self.clone();
                 won.order = OrderState::Active;
                 won.bid = Some(BidState::Active);
-                won.said.push_back(Said::Won);
-                all.push(("we win".to_owned(), won));
+                won.events.push_back(MarketEvent::Won);
+                all.push(("this provider wins".to_owned(), won));
             }
         }
-        for (index, flying) in self.flying.iter().enumerate() {
+        for (index, unconfirmed) in self.unconfirmed.iter().enumerate() {
             let mut landed = self.clone();
-            landed.flying.remove(index);
-            let _ = if flying.create {
+            landed.unconfirmed.remove(index);
+            let _ = if unconfirmed.create {
                 landed.land_create()
             } else {
                 landed.land_close()
             };
-            all.push(("a flying transaction lands".to_owned(), landed));
+            all.push(("an unconfirmed transaction lands".to_owned(), landed));
         }
     }
 
     fn time(&self, all: &mut Vec<(String, Self)>) {
-        // A close that may not be sent asks again for ever, and nothing else changes.
-        let asks_in_vain = !self.clock.leader || self.clock.stopping;
-        // Events of earlier blocks are told before time passes that far.
-        if !self.said.is_empty() {
+        // A close that must not be sent is requested again without end and changes nothing else.
+        let requests_without_effect = !self.clock.leader || self.clock.stopping;
+        // Events of earlier blocks arrive before the block time advances.
+        if !self.events.is_empty() {
             return;
         }
-        if let Some(at) = self.machine.mono_deadline().filter(|_| !asks_in_vain) {
+        if let Some(at) = self.machine.mono_deadline().filter(|_| !requests_without_effect) {
             let mut later = self.clone();
             let passed = at.since(later.clock.mono);
             later.clock.mono = later.clock.mono.max(at);
@@ -375,10 +376,10 @@ impl OrderWorld {
     }
 
     fn expire(&mut self) {
-        // Blocks pass with the time; that they pass matters, not how many did.
+        // The number of elapsed blocks does not matter, only that blocks pass.
         self.clock.height = (self.clock.height + 1).min(12);
         let now = self.clock.block_time;
-        self.flying.retain(|f| f.expires >= now);
+        self.unconfirmed.retain(|f| f.expires >= now);
     }
 
     fn orders_from_above(&self, all: &mut Vec<(String, Self)>) {
@@ -395,7 +396,7 @@ impl OrderWorld {
             let mut leads = self.clone();
             leads.clock.leader = true;
             leads.switches -= 1;
-            all.push(("leads again".to_owned(), leads.feed(Input::Wake)));
+            all.push(("becomes leader again".to_owned(), leads.feed(Input::Wake)));
         }
         if self.budget > 0 {
             let mut doubted = self.clone();
@@ -423,24 +424,24 @@ impl World for OrderWorld {
         if self.done().is_some() {
             return all;
         }
-        if let Some(said) = self.said.front() {
-            let mut heard = self.clone();
-            heard.said.pop_front();
-            let input = match said {
-                Said::BidObserved => Input::BidObserved,
-                Said::BidClosed => Input::BidClosed,
-                Said::OrderClosed => Input::OrderClosed,
-                Said::Lost => Input::Lost,
-                Said::Won => Input::Won,
+        if let Some(events) = self.events.front() {
+            let mut received = self.clone();
+            received.events.pop_front();
+            let input = match events {
+                MarketEvent::BidObserved => Input::BidObserved,
+                MarketEvent::BidClosed => Input::BidClosed,
+                MarketEvent::OrderClosed => Input::OrderClosed,
+                MarketEvent::Lost => Input::Lost,
+                MarketEvent::Won => Input::Won,
             };
-            all.push((format!("event {said:?}"), heard.feed(input)));
+            all.push((format!("event {events:?}"), received.feed(input)));
         }
         self.time(&mut all);
         self.orders_from_above(&mut all);
         all
     }
 
-    fn broken(&self) -> Option<String> {
+    fn violation(&self) -> Option<String> {
         let done = self.done();
         let won = done == Some(&Outcome::Won);
         let problem = if self.two_calls && done.is_none() {
@@ -450,7 +451,7 @@ impl World for OrderWorld {
         } else if self.standby_wrote {
             "no_write_as_standby"
         } else if self.oversold {
-            "no bid on what was given to somebody else"
+            "a bid for capacity that another order has"
         } else if self.lost_then_closed {
             "lost_bids_are_not_closed"
         } else if done.is_some() && !won && self.reserved {
@@ -458,11 +459,11 @@ impl World for OrderWorld {
         } else if done.is_none() && self.reserved != self.machine.holds_reservation() {
             "no_reservation_without_owner: machine and ledger disagree"
         } else if done == Some(&Outcome::Stopped) && self.bid_may_exist() {
-            "a bid in flight at shutdown is awaited"
+            "stopped with a bid in flight"
         } else if self.open_bid_unowned() {
             "no_open_bid_without_machine"
         } else if self.bid == Some(BidState::Active) && done.is_some() && !won && !self.won_is_coming() {
-            "a won lease keeps its reservation"
+            "a won lease lost its reservation"
         } else if self.stuck() {
             "every_order_ends"
         } else {
@@ -473,8 +474,10 @@ impl World for OrderWorld {
 }
 
 impl OrderWorld {
-    /// An open bid, or one that may still land, belongs to a machine, unless the process is going (the next
-    /// start adopts it from the chain) or a transaction given up as expired is the only trace.
+    /// Reports an open or unconfirmed bid without a machine that owns it.
+    ///
+    /// Allowed at shutdown, because the next start adopts the bid from the chain, and for a transaction that
+    /// was given up as expired.
     fn open_bid_unowned(&self) -> bool {
         self.bid == Some(BidState::Open)
             && self.order == OrderState::Open
@@ -483,18 +486,18 @@ impl OrderWorld {
     }
 
     fn bid_may_exist(&self) -> bool {
-        let flying = self.flying.iter().any(|f| f.create);
-        self.in_flight == Some(InFlight::Create) || flying || self.bid == Some(BidState::Open)
+        let unconfirmed = self.unconfirmed.iter().any(|f| f.create);
+        self.in_flight == Some(InFlight::Create) || unconfirmed || self.bid == Some(BidState::Open)
     }
 
     fn won_is_coming(&self) -> bool {
-        self.said.contains(&Said::Won) || self.clock.stopping
+        self.events.contains(&MarketEvent::Won) || self.clock.stopping
     }
 
-    /// Nothing will ever happen, and it is neither over nor waiting for the market.
+    /// Reports an unfinished order without a deadline, a call or a pending event.
     fn stuck(&self) -> bool {
         let quiet = self.in_flight.is_none()
-            && self.said.is_empty()
+            && self.events.is_empty()
             && self.machine.mono_deadline().is_none()
             && self.machine.block_deadline().is_none();
         let waits = match self.machine.phase() {
@@ -508,17 +511,14 @@ impl OrderWorld {
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
-fn every_interleaving_of_an_order() {
+fn explores_order_machine() {
     let stats = explore("order", OrderWorld::start(2));
-    assert!(
-        stats.states > 500,
-        "the world has become too small to prove anything: {stats:?}"
-    );
+    assert!(stats.states > 500, "too few states explored: {stats:?}");
 }
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
-fn a_declined_order_says_why() {
+fn declined_order_has_a_reason() {
     let mut out = Vec::new();
     let machine = Order::from_record(&Arc::new(record(OrderState::Open)), &mut out);
     let clock = Clock::new();

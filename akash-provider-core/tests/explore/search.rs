@@ -1,26 +1,29 @@
-//! Breadth-first search over all reachable states; a violation prints the shortest way to it.
+//! Breadth-first search over all reachable states. A violation prints the shortest path to it.
 
 use rustc_hash::FxHashSet;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::rc::Rc;
 
-/// A machine and the world around it.
+/// A machine and its environment.
 pub(crate) trait World: Clone + Eq + Hash + Debug {
-    /// Every choice that can be made here, with its name.
+    /// Returns every possible next state, with the name of the choice that leads to it.
     fn successors(&self) -> Vec<(String, Self)>;
-    /// What must hold here; the name of what does not.
-    fn broken(&self) -> Option<String>;
+    /// Returns the name of a violated invariant.
+    fn violation(&self) -> Option<String>;
 }
 
-/// What a search saw.
+/// Size of a search.
 #[derive(Debug)]
 pub(crate) struct Stats {
     pub(crate) states: usize,
     pub(crate) edges: usize,
 }
 
-/// Visits everything that can be reached; panics with the way to the first violation.
+/// Visits every reachable state.
+///
+/// # Panics
+/// Panics with the path to the first violation.
 pub(crate) fn explore<W: World>(name: &str, start: W) -> Stats {
     match search(start) {
         Ok(stats) => {
@@ -31,17 +34,17 @@ pub(crate) fn explore<W: World>(name: &str, start: W) -> Stats {
     }
 }
 
-/// As [`explore`], with the violation as a value, so that the search itself can be tested.
+/// Same as [`explore`], but returns the violation, so that the search has tests.
 pub(crate) fn search<W: World>(start: W) -> Result<Stats, String> {
     let start = Rc::new(start);
     let mut seen = FxHashSet::from_iter([Rc::clone(&start)]);
-    // States in the order of their discovery, each with the one before it and the choice that led from there.
+    // States in the order of their discovery, each with its predecessor and the choice that led to it.
     let mut found = vec![(start, 0, String::new())];
     let (mut at, mut edges) = (0, 0);
     while let Some((state, ..)) = found.get(at) {
         let state = Rc::clone(state);
-        if let Some(problem) = state.broken() {
-            return Err(format!("{problem}\n{}", way(&found, at)));
+        if let Some(problem) = state.violation() {
+            return Err(format!("{problem}\n{}", path_to(&found, at)));
         }
         for (choice, next) in state.successors() {
             edges += 1;
@@ -50,14 +53,14 @@ pub(crate) fn search<W: World>(start: W) -> Result<Stats, String> {
                 found.push((next, at, choice));
             }
         }
-        assert!(found.len() < 4_000_000, "the world is not finite enough");
+        assert!(found.len() < 4_000_000, "more than 4,000,000 states");
         at += 1;
     }
     let states = found.len();
     Ok(Stats { states, edges })
 }
 
-fn way<W: World>(found: &[(Rc<W>, usize, String)], to: usize) -> String {
+fn path_to<W: World>(found: &[(Rc<W>, usize, String)], to: usize) -> String {
     let mut steps = vec![format!("{:?}", found[to].0)];
     let mut at = to;
     while at > 0 {

@@ -1,4 +1,4 @@
-//! The workload machine against a chain and a cluster that may do anything they are allowed to.
+//! The workload machine with a chain and a cluster that take every allowed choice.
 
 use crate::fixture::{CONFIG, Clock, bid_id, price, transient};
 use crate::search::{World, explore};
@@ -33,7 +33,7 @@ enum InFlightChain {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Said {
+enum LeaseEvent {
     Closed,
     Reclaiming(BlockTime),
 }
@@ -47,9 +47,9 @@ struct WorkloadWorld {
     state: LeaseState,
     terms: bool,
     deadline: Option<BlockTime>,
-    said: VecDeque<Said>,
+    events: VecDeque<LeaseEvent>,
     runs: bool,
-    forgotten: bool,
+    removed: bool,
     breaker_asked: bool,
     tripped: bool,
     scanned: bool,
@@ -89,9 +89,9 @@ impl WorkloadWorld {
             state: LeaseState::Active,
             terms,
             deadline: None,
-            said: VecDeque::new(),
+            events: VecDeque::new(),
             runs: false,
-            forgotten: false,
+            removed: false,
             breaker_asked: false,
             tripped,
             scanned: false,
@@ -121,9 +121,9 @@ impl WorkloadWorld {
             Action::CancelRequest => self.breaker_asked = false,
             Action::LeaseFound(_) => {}
             Action::Remove(_) => {
-                self.forgotten = true;
+                self.removed = true;
                 if self.runs && self.clock.leader {
-                    self.wrong = Some("capacity is held until nothing runs");
+                    self.wrong = Some("capacity was released while the workload ran");
                 }
             }
             Action::Publish(_) | Action::Unexpected => {}
@@ -145,25 +145,25 @@ impl WorkloadWorld {
                 }
                 InFlightCluster::Teardown
             }
-            other => panic!("a workload never asks the cluster for {other:?}"),
+            other => panic!("unexpected call to the cluster: {other:?}"),
         });
     }
 
     fn chain_call(&mut self, call: &Call) {
         if self.chain.is_some() {
-            self.wrong = Some("one chain call at a time");
+            self.wrong = Some("two chain calls in flight");
         }
         if call.is_write() && (!self.clock.leader || self.clock.stopping) {
             self.wrong = Some("no_write_as_standby");
         }
         if call.is_write() && self.breaker_asked {
-            self.wrong = Some("a tripped breaker stops our own closes");
+            self.wrong = Some("a close was sent while the breaker was tripped");
         }
         self.chain = Some(match call {
             Call::FetchLease(_) => InFlightChain::Look,
             Call::Broadcast(Msg::CloseBid { .. }) => InFlightChain::Close,
             Call::Broadcast(Msg::StartReclaim { .. }) => InFlightChain::Reclaim,
-            other => panic!("a workload never asks the chain for {other:?}"),
+            other => panic!("unexpected call to the chain: {other:?}"),
         });
     }
 
@@ -173,7 +173,7 @@ impl WorkloadWorld {
             next.cluster = None;
             next.runs = runs;
             next.budget -= cost;
-            if next.forgotten { next } else { next.feed(input) }
+            if next.removed { next } else { next.feed(input) }
         };
         match self.cluster {
             None => {}
@@ -192,7 +192,7 @@ impl WorkloadWorld {
                 ));
                 if self.budget > 0 {
                     let going = Input::TornDown(Ok(Teardown::InProgress));
-                    all.push(("still going".to_owned(), complete(going, true, 1)));
+                    all.push(("still terminating".to_owned(), complete(going, true, 1)));
                     all.push((
                         "teardown failed".to_owned(),
                         complete(Input::TornDown(Err(transient())), true, 1),
@@ -233,7 +233,7 @@ impl WorkloadWorld {
             let mut next = self.clone();
             next.chain = None;
             next.budget -= cost;
-            if next.forgotten { next } else { next.feed(input) }
+            if next.removed { next } else { next.feed(input) }
         };
         match self.chain {
             None => {}
@@ -247,7 +247,7 @@ impl WorkloadWorld {
                     let none = self.seen(None, later, Agreement::Single);
                     all.push(("lease not found".to_owned(), complete(none, 1)));
                     let lie = self.seen(Some(self.record(LeaseState::Closed)), later, Agreement::Disputed);
-                    all.push(("one endpoint says closed".to_owned(), complete(lie, 1)));
+                    all.push(("one endpoint reports closed".to_owned(), complete(lie, 1)));
                     let away = Input::LeaseFetched(Box::new(Err(transient())));
                     all.push(("lease unreadable".to_owned(), complete(away, 1)));
                 }
@@ -266,7 +266,7 @@ impl WorkloadWorld {
                 let deadline = self.clock.block_time.plus(WINDOW);
                 self.state = LeaseState::Reclaiming;
                 self.deadline = Some(deadline);
-                self.said.push_back(Said::Reclaiming(deadline));
+                self.events.push_back(LeaseEvent::Reclaiming(deadline));
                 Ok(())
             }
             _ if self.terms && !reclaiming => Err(TxError::ReclaimNotStarted),
@@ -280,7 +280,7 @@ impl WorkloadWorld {
 
     fn close(&mut self) {
         self.state = LeaseState::Closed;
-        self.said.push_back(Said::Closed);
+        self.events.push_back(LeaseEvent::Closed);
     }
 
     fn tx_done(&self, in_flight: InFlightChain, all: &mut Vec<(String, Self)>) {
@@ -296,7 +296,7 @@ impl WorkloadWorld {
             },
         };
         let done = |world: Self, input| {
-            if world.forgotten {
+            if world.removed {
                 world
             } else {
                 world.feed(Input::Tx(input))
@@ -329,46 +329,46 @@ impl WorkloadWorld {
             closed.close();
             all.push(("tenant closes".to_owned(), closed));
         }
-        if self.forgotten {
+        if self.removed {
             return;
         }
-        if let Some(said) = self.said.front() {
-            let mut heard = self.clone();
-            heard.said.pop_front();
-            let input = match *said {
-                Said::Closed => Input::CloseReported(self.heard(ReportSource::Chain)),
-                Said::Reclaiming(deadline) => Input::Reclaiming(deadline),
+        if let Some(events) = self.events.front() {
+            let mut received = self.clone();
+            received.events.pop_front();
+            let input = match *events {
+                LeaseEvent::Closed => Input::CloseReported(self.received(ReportSource::Chain)),
+                LeaseEvent::Reclaiming(deadline) => Input::Reclaiming(deadline),
             };
-            all.push((format!("event {said:?}"), heard.feed(input)));
+            all.push((format!("event {events:?}"), received.feed(input)));
             let mut missed = self.clone();
-            missed.said.pop_front();
+            missed.events.pop_front();
             missed.scanned = false;
-            all.push((format!("event {said:?} is missed"), missed));
+            all.push((format!("event {events:?} is missed"), missed));
         }
-        if self.said.is_empty() && !self.scanned {
+        if self.events.is_empty() && !self.scanned {
             let mut scanned = self.clone();
             scanned.scanned = true;
             let reclamation = self.record(self.state).lease.reclamation;
             let input = if self.state.is_live() {
                 Input::Live(reclamation)
             } else {
-                Input::CloseReported(self.heard(ReportSource::Scan))
+                Input::CloseReported(self.received(ReportSource::Scan))
             };
             all.push(("full scan".to_owned(), scanned.feed(input)));
         }
         if self.state.is_live() && self.budget > 0 {
             let mut missed = self.clone();
             missed.budget -= 1;
-            let heard = Input::CloseReported(self.heard(ReportSource::Scan));
+            let received = Input::CloseReported(self.received(ReportSource::Scan));
             all.push((
                 "a scan does not list the live lease".to_owned(),
-                missed.feed(heard),
+                missed.feed(received),
             ));
         }
         self.own_doings(all);
     }
 
-    fn heard(&self, by: ReportSource) -> CloseReport {
+    fn received(&self, by: ReportSource) -> CloseReport {
         CloseReport {
             height: self.clock.height,
             since: self.clock.mono,
@@ -392,7 +392,10 @@ impl WorkloadWorld {
             }
             let mut next = self.clone();
             next.healths -= 1;
-            all.push(("the cluster responds".to_owned(), next.feed(Input::RetrySoon)));
+            all.push((
+                "the cluster responds again".to_owned(),
+                next.feed(Input::RetrySoon),
+            ));
         }
         if self.ends > 0 {
             for (reason, granted) in [
@@ -421,13 +424,13 @@ impl WorkloadWorld {
         } else if !self.clock.leader {
             let mut next = self.clone();
             next.clock.leader = true;
-            all.push(("leads again".to_owned(), next.feed(Input::Wake)));
+            all.push(("becomes leader again".to_owned(), next.feed(Input::Wake)));
         }
         self.time(all);
     }
 
     fn time(&self, all: &mut Vec<(String, Self)>) {
-        if !self.said.is_empty() || !self.clock.leader {
+        if !self.events.is_empty() || !self.clock.leader {
             return;
         }
         let mono = self.machine.mono_deadline(&self.clock.cx());
@@ -445,15 +448,16 @@ impl WorkloadWorld {
         }
     }
 
-    /// Nothing will ever happen although the lease is over and its workload is there.
+    /// Reports a workload of an ended lease, or a live lease without a deploy, for which no deadline, call or
+    /// event is pending.
     fn stuck(&self) -> bool {
         let waits = self.breaker_asked || !self.clock.leader || !self.scanned;
         let quiet = self.cluster.is_none()
             && self.chain.is_none()
-            && self.said.is_empty()
+            && self.events.is_empty()
             && self.machine.mono_deadline(&self.clock.cx()).is_none()
             && self.machine.block_deadline().is_none();
-        let over = !self.state.is_live() && !self.forgotten;
+        let over = !self.state.is_live() && !self.removed;
         let wanted = self.state.is_live()
             && self.machine.deployment().is_some()
             && self.machine.generation() == 0
@@ -471,53 +475,50 @@ impl World for WorkloadWorld {
         all
     }
 
-    fn broken(&self) -> Option<String> {
+    fn violation(&self) -> Option<String> {
         if let Some(wrong) = self.wrong {
             return Some(wrong.to_owned());
         }
-        if self.forgotten && self.state.is_live() {
-            return Some("a live lease is never forgotten".to_owned());
+        if self.removed && self.state.is_live() {
+            return Some("a live lease was removed".to_owned());
         }
-        if self.forgotten && *self.machine.cluster_lane() != ClusterLane::Gone {
-            return Some("only what is gone is forgotten".to_owned());
+        if self.removed && *self.machine.cluster_lane() != ClusterLane::Gone {
+            return Some("a lease was removed before its teardown".to_owned());
         }
         self.stuck()
-            .then(|| "every lease that is over is torn down".to_owned())
+            .then(|| "the workload of an ended lease is not torn down".to_owned())
     }
 }
 
-/// One world for each test, so that they run side by side.
-fn every_interleaving(terms: bool, tripped: bool) {
+/// Explores one world. Separate tests run in parallel.
+fn explore_world(terms: bool, tripped: bool) {
     assert_eq!(CONFIG.unhealthy_limit, Some(Duration::from_secs(3600)));
     let name = format!("workload terms={terms} tripped={tripped}");
     let budget = 1 + u8::from(!terms && !tripped);
     let stats = explore(&name, WorkloadWorld::start(terms, tripped, budget));
-    assert!(
-        stats.states > 2_000,
-        "the world has become too small to prove anything: {stats:?}"
-    );
+    assert!(stats.states > 2_000, "too few states explored: {stats:?}");
 }
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
-fn every_interleaving_of_a_workload() {
-    every_interleaving(false, false);
+fn explores_workload_machine() {
+    explore_world(false, false);
 }
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
-fn every_interleaving_of_a_workload_that_the_breaker_holds() {
-    every_interleaving(false, true);
+fn explores_workload_machine_with_tripped_breaker() {
+    explore_world(false, true);
 }
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
-fn every_interleaving_of_a_workload_with_reclamation() {
-    every_interleaving(true, false);
+fn explores_workload_machine_with_reclamation() {
+    explore_world(true, false);
 }
 
 #[test]
 #[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
-fn every_interleaving_of_a_workload_with_reclamation_that_the_breaker_holds() {
-    every_interleaving(true, true);
+fn explores_workload_machine_with_reclamation_and_tripped_breaker() {
+    explore_world(true, true);
 }

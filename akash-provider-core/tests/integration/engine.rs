@@ -1,7 +1,7 @@
-//! The engine against a small world: a real market as a value, a cluster in a map, and clocks moved by hand.
+//! The engine with a simulated chain, a cluster in a map, and manual clocks.
 //!
-//! Tests whose names begin with `w` and a number hold what a known weakness of today's provider must not do
-//! here, and those with `b` the network's cases of a bid; `docs/parity.md` lists them all.
+//! Test names with the prefix `w` and a number cover a known weakness of the Go provider. Test names with the
+//! prefix `b` cover cases of bidding on the network. `docs/parity.md` lists them all.
 
 mod benches;
 mod breaker;

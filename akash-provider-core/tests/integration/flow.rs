@@ -1,11 +1,11 @@
-//! One order, told as a story, on memory backends; then short stories of what may come in between.
+//! One order from creation to close on memory backends, then short scenarios with interruptions.
 //!
-//! Time is paused: it passes when everyone waits, so that minutes of the story take no time.
+//! The clock is paused: the time advances when all tasks wait, so simulated minutes take no time.
 
 #![cfg(feature = "runtime")]
 #![expect(
     clippy::disallowed_methods,
-    reason = "a test says what broke and stops, and runs the provider beside itself"
+    reason = "a failed test panics with the reason; the provider runs as a task of the test"
 )]
 
 mod world;
@@ -17,7 +17,7 @@ use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidState, Event};
 use world::{World, with_greeting};
 
-/// What the bus tells of the whole story.
+/// Expected events on the bus, in order.
 const MILESTONES: [&str; 9] = [
     "order_seen",
     "bid_placed",
@@ -31,14 +31,14 @@ const MILESTONES: [&str; 9] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn an_order_from_bid_to_release() {
+async fn order_from_bid_to_release() {
     let world = World::new();
     let (tenant, lease) = (world.tenant("web.example.com"), world.lease(1));
     world.cluster.set_start_ticks(1);
-    let facts = world.facts().await;
+    let facts = world.subscribe().await;
     let provider = world.start().await;
 
-    // A tenant asks for a web server; the provider keeps room for it and bids.
+    // A tenant orders a web server. The provider reserves capacity and bids.
     world.act(tenant.create());
     let status = provider
         .until("a bid", |s| s.orders.iter().any(|o| o.phase == OrderPhase::Open))
@@ -46,7 +46,7 @@ async fn an_order_from_bid_to_release() {
     assert_eq!(status.inventory.pending.len(), 1);
     assert_eq!(world.bid(&lease).state, BidState::Open);
 
-    // The tenant takes the bid. Nothing runs before there is a manifest.
+    // The tenant takes the bid. No workload runs before the manifest arrives.
     world.act(TenantMsg::CreateLease { bid: lease.clone() });
     let status = provider.until("the lease", |s| s.leases.len() == 1).await;
     assert_eq!(
@@ -55,7 +55,7 @@ async fn an_order_from_bid_to_release() {
     );
     assert!(world.cluster.contents().is_empty());
 
-    // The manifest is durable when its answer comes, and deployed soon after; it takes a while to be healthy.
+    // The reply to the submission confirms that the manifest is durable. The deploy follows, then health.
     tenant.submit(&provider).await.unwrap();
     assert!(world.cluster.contents().recorded.contains_key(&lease));
     let status = provider
@@ -69,7 +69,7 @@ async fn an_order_from_bid_to_release() {
     let contents = world.cluster.contents();
     assert_eq!(contents.hostnames.get("web.example.com"), Some(&lease));
 
-    // The tenant changes its mind about a greeting: first on the chain, then with the manifest.
+    // The tenant changes the greeting: first on the chain, then with the manifest.
     let tenant = with_greeting(tenant, "bonjour");
     let refused = tenant.submit(&provider).await.unwrap_err();
     assert_eq!(refused.kind, RefusalKind::VersionMismatch);
@@ -88,7 +88,7 @@ async fn an_order_from_bid_to_release() {
         .until("health", |s| s.leases[0].health == Health::Good)
         .await;
 
-    // The tenant closes: nothing is left of it, and what it used is paid.
+    // The tenant closes the deployment. No state remains, and the usage is paid.
     let before = world.balance();
     world.act(tenant.close());
     let status = provider.until("the end", |s| s.leases.is_empty()).await;
@@ -102,7 +102,7 @@ async fn an_order_from_bid_to_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_bid_survives_a_shutdown_and_the_next_start_adopts_it() {
+async fn open_bid_survives_shutdown_and_is_adopted_at_next_start() {
     let world = World::new();
     let (tenant, lease) = (world.tenant("web.example.com"), world.lease(1));
     let provider = world.start().await;
@@ -113,14 +113,18 @@ async fn an_open_bid_survives_a_shutdown_and_the_next_start_adopts_it() {
     provider.stop().await;
     assert_eq!(world.bid(&lease).state, BidState::Open);
 
-    let facts = world.facts().await;
+    let facts = world.subscribe().await;
     let provider = world.start().await;
     let status = provider
         .until("the bid again", |s| {
             s.orders.iter().any(|o| o.phase == OrderPhase::Open)
         })
         .await;
-    assert_eq!(status.inventory.pending.len(), 1, "its room is kept again");
+    assert_eq!(
+        status.inventory.pending.len(),
+        1,
+        "the capacity is reserved again"
+    );
     world.act(TenantMsg::CreateLease { bid: lease.clone() });
     provider.until("the lease", |s| s.leases.len() == 1).await;
     tenant.submit(&provider).await.unwrap();
@@ -130,7 +134,7 @@ async fn an_open_bid_survives_a_shutdown_and_the_next_start_adopts_it() {
     provider.stop().await;
     assert!(
         world.cluster.contents().running.contains_key(&lease),
-        "a shutdown takes nothing away"
+        "a shutdown deletes no workload"
     );
     let told = facts.names().await;
     assert!(
@@ -140,7 +144,7 @@ async fn an_open_bid_survives_a_shutdown_and_the_next_start_adopts_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_survives_a_shutdown_and_the_next_start_adopts_it() {
+async fn workload_survives_shutdown_and_is_adopted_at_next_start() {
     let world = World::new();
     let (provider, tenant) = world.leased().await;
     let lease = world.lease(1);
@@ -163,7 +167,7 @@ async fn a_workload_survives_a_shutdown_and_the_next_start_adopts_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_is_away_keeps_nothing_by_halves() {
+async fn unavailable_cluster_leaves_no_partial_state() {
     let world = World::new();
     let (provider, tenant) = world.leased().await;
     world
@@ -173,7 +177,7 @@ async fn a_cluster_that_is_away_keeps_nothing_by_halves() {
     assert_eq!(refused.kind, RefusalKind::Unavailable);
     let status = provider.handle.status().await;
     assert_eq!(status.deployments[0].manifest, None);
-    assert!(status.hostnames.is_empty(), "the name is free for others");
+    assert!(status.hostnames.is_empty(), "the hostname is free");
     assert!(world.cluster.contents().is_empty());
     assert_eq!(status.leases[0].generation, None);
 
@@ -186,7 +190,7 @@ async fn a_cluster_that_is_away_keeps_nothing_by_halves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_manifests_at_once_are_both_answered_and_deployed_one_after_the_other() {
+async fn concurrent_manifests_are_accepted_and_deployed_in_order() {
     let world = World::new();
     let (provider, tenant) = world.leased().await;
     let other = with_greeting(tenant.clone(), "bonjour");
@@ -197,7 +201,7 @@ async fn two_manifests_at_once_are_both_answered_and_deployed_one_after_the_othe
     );
     assert_eq!(answers.0, Ok(()));
     assert_eq!(answers.1.unwrap_err().kind, RefusalKind::VersionMismatch);
-    assert_eq!(answers.2, Ok(()), "the same once more is as good");
+    assert_eq!(answers.2, Ok(()), "repeating the manifest succeeds");
     provider
         .until("health", |s| s.leases[0].health == Health::Good)
         .await;
@@ -209,16 +213,16 @@ async fn two_manifests_at_once_are_both_answered_and_deployed_one_after_the_othe
     assert_eq!(
         world.cluster.calls(&lease).overlaps,
         0,
-        "calls for one lease come one at a time"
+        "one call per lease at a time"
     );
     provider.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manifest_for_somebody_elses_lease_is_refused() {
+async fn manifest_without_lease_is_refused() {
     let world = World::new();
     let (provider, tenant) = world.leased().await;
-    // A deployment that another provider won, and one that nobody ordered.
+    // One deployment that another provider won, and one that does not exist.
     let theirs = world.other_tenant("shop.example.com");
     world.act(theirs.create());
     world.let_other_provider_win(&theirs);
@@ -238,9 +242,9 @@ async fn a_manifest_for_somebody_elses_lease_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_without_a_manifest_is_given_up_after_its_time() {
+async fn lease_without_manifest_ends_after_deadline() {
     let world = World::new();
-    let facts = world.facts().await;
+    let facts = world.subscribe().await;
     let (provider, _) = world.leased().await;
     let status = provider.until("the end", |s| s.leases.is_empty()).await;
     assert!(status.inventory.active.is_empty());

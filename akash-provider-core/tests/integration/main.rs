@@ -1,9 +1,9 @@
-//! What the crate promises, tested from outside of it; what runs for long is `explore` and `simulation`.
+//! Integration tests of the public API. The long tests are `explore` and `simulation`.
 
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test says what broke and stops"
+    reason = "a failed test panics with the reason"
 )]
 
 mod engine;

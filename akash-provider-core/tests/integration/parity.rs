@@ -1,4 +1,5 @@
-//! `docs/parity.md` names tests: each of them exists, and every test named after a weakness is in it.
+//! Compares `docs/parity.md` with the tests: each named test exists, and the page lists every test of a
+//! weakness.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -42,11 +43,11 @@ fn functions() -> BTreeSet<String> {
     after_fn.map(name).collect()
 }
 
-/// Words in backquotes that read like the name of a test.
+/// Code spans that look like the name of a test.
 fn named(page: &str) -> BTreeSet<String> {
     let words = page.split('`').skip(1).step_by(2);
     let is_name = |word: &&str| {
-        // Variables of the environment are in capitals.
+        // Environment variables have capital letters.
         word.matches('_').count() >= 2
             && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
             && word.bytes().any(|b| b.is_ascii_lowercase())
@@ -60,7 +61,7 @@ fn is_of_a_weakness(name: &str) -> bool {
 }
 
 #[test]
-fn the_page_and_the_tests_agree() {
+fn parity_page_matches_the_tests() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/parity.md");
     let Ok(page) = std::fs::read_to_string(&path) else {
         println!("skipped: {} is absent", path.display());
@@ -68,18 +69,18 @@ fn the_page_and_the_tests_agree() {
     };
     let (named, functions) = (named(&page), functions());
     let missing: Vec<_> = named.difference(&functions).collect();
-    assert!(missing.is_empty(), "named on the page and not there: {missing:?}");
-    let forgotten: Vec<_> = functions
+    assert!(missing.is_empty(), "named on the page but missing: {missing:?}");
+    let missing_on_page: Vec<_> = functions
         .iter()
         .filter(|f| is_of_a_weakness(f) && !named.contains(*f))
         .collect();
     assert!(
-        forgotten.is_empty(),
-        "there and not named on the page: {forgotten:?}"
+        missing_on_page.is_empty(),
+        "not named on the page: {missing_on_page:?}"
     );
     let entries: Vec<_> = (1..=50)
         .filter(|n| !page.contains(&format!("| W-{n} |")))
         .collect();
     assert!(entries.is_empty(), "entries without a row: {entries:?}");
-    assert!(named.len() > 100, "{} names were read", named.len());
+    assert!(named.len() > 100, "{} names on the page", named.len());
 }

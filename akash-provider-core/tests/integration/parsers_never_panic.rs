@@ -1,4 +1,4 @@
-//! Whatever arrives, the readers of SDL and manifests answer with a value or an error.
+//! The parsers of SDL and manifests return a value or an error for any input.
 
 use akash_provider_core::{manifest, sdl};
 use proptest::prelude::*;
@@ -18,8 +18,8 @@ fn sdl_texts() -> Vec<String> {
         .collect()
 }
 
-/// What accepted texts promise, whatever they are.
-fn holds(text: &str) {
+/// Asserts the invariants of an accepted text.
+fn assert_invariants(text: &str) {
     match sdl::parse(text) {
         Ok(sdl) => {
             let groups: Vec<_> = sdl.groups.iter().collect();
@@ -36,7 +36,7 @@ fn holds(text: &str) {
     }
 }
 
-/// Pieces YAML gives a meaning to, to be put into good texts.
+/// Fragments with a meaning in YAML, to be inserted into valid texts.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("&a ".to_owned()),
@@ -66,7 +66,7 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A good text with some stretches replaced.
+/// A valid text with some replaced ranges.
 fn mutated() -> impl Strategy<Value = String> {
     let texts = sdl_texts();
     let change = (any::<prop::sample::Index>(), 0_usize..12, piece());
@@ -81,7 +81,7 @@ fn mutated() -> impl Strategy<Value = String> {
     })
 }
 
-/// 512 cases each; more with `PROPTEST_CASES`.
+/// 512 cases per property, or `PROPTEST_CASES`.
 fn config() -> ProptestConfig {
     let preset = ProptestConfig::default();
     ProptestConfig {
@@ -96,17 +96,17 @@ proptest! {
 
     #[test]
     fn sdl_of_any_text(text in "\\PC{0,200}") {
-        holds(&text);
+        assert_invariants(&text);
     }
 
     #[test]
     fn sdl_of_yaml_pieces(pieces in prop::collection::vec(piece(), 0..40)) {
-        holds(&pieces.concat());
+        assert_invariants(&pieces.concat());
     }
 
     #[test]
     fn sdl_of_a_mutated_text(text in mutated()) {
-        holds(&text);
+        assert_invariants(&text);
     }
 
     #[test]

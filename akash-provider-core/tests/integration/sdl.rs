@@ -1,6 +1,7 @@
 //! SDL texts with their manifests and groups: cases of this repository and of a live chain.
 //!
-//! `BLESS_SDL=1` writes what our own cases make; read the difference before keeping it.
+//! `BLESS_SDL=1` rewrites the expected output of the cases in this repository. Review the diff before a
+//! commit.
 
 use akash_provider_core::manifest;
 use akash_provider_core::sdl::{self, ErrorKind, Sdl};
@@ -26,7 +27,7 @@ fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// An SDL checks against its own groups, and its manifest survives being sent.
+/// Asserts that an SDL matches its own groups and that its manifest survives serialization.
 fn is_consistent(sdl: &Sdl, name: &Path) {
     let groups: Vec<_> = sdl.groups.iter().collect();
     manifest::cross_validate(&sdl.manifest, &groups).unwrap_or_else(|e| panic!("{}: {e}", name.display()));
@@ -43,7 +44,7 @@ fn is_consistent(sdl: &Sdl, name: &Path) {
 }
 
 #[test]
-fn own_cases_make_exactly_their_groups_and_manifests() {
+fn cases_produce_expected_groups_and_manifests() {
     let cases = ["sdl", "sdl/parse-only"].map(|folder| files(&data(folder), ".yaml"));
     assert!(cases[0].len() >= 6 && cases[1].len() >= 2, "{cases:?}");
     for case in cases.into_iter().flatten() {
@@ -65,8 +66,8 @@ fn own_cases_make_exactly_their_groups_and_manifests() {
 }
 
 #[test]
-fn manifests_hash_as_a_live_chain_recorded_them() {
-    // The hashes the chain stored for these deployments.
+fn manifest_hashes_match_a_live_chain() {
+    // The hashes that the chain stored for these deployments.
     let recorded = [
         (
             "two-groups",
@@ -111,7 +112,7 @@ fn manifests_hash_as_a_live_chain_recorded_them() {
     }
 }
 
-/// The case, the text to replace, its replacement, and the line and the path of the error.
+/// Case, text to replace, replacement, and the line and path of the expected error.
 const MISTAKES: [(&str, &str, &str, u32, &str); 14] = [
     (
         "parse-only/private-registry",
@@ -202,7 +203,7 @@ const MISTAKES: [(&str, &str, &str, u32, &str); 14] = [
 ];
 
 #[test]
-fn mistakes_of_own_cases_are_refused_with_their_line() {
+fn mistakes_are_rejected_with_their_line() {
     for (case, from, to, line, path) in MISTAKES {
         let valid = text(&data("sdl").join(case).with_extension("yaml"));
         let error = sdl::parse(&valid.replacen(from, to, 1)).expect_err(to);
@@ -212,7 +213,7 @@ fn mistakes_of_own_cases_are_refused_with_their_line() {
 }
 
 #[test]
-fn manifests_of_the_running_network_are_equal() {
+fn manifests_match_the_running_network() {
     for (part, count) in [("chain/sdl", 5), ("peer/sdl", 8)] {
         let manifests = files(&recordings::folder(part), ".manifest.json");
         assert_eq!(manifests.len(), count, "{part}");
@@ -230,7 +231,7 @@ fn manifests_of_the_running_network_are_equal() {
 }
 
 #[test]
-fn a_then_b_then_a_equals_a() {
+fn parsing_has_no_state() {
     let cases = files(&data("sdl"), ".yaml");
     for a in &cases {
         for b in &cases {
@@ -242,7 +243,7 @@ fn a_then_b_then_a_equals_a() {
 }
 
 #[test]
-fn ten_megabytes_are_refused_at_once() {
+fn text_of_ten_megabytes_is_rejected_at_once() {
     let error = sdl::parse(&"a: b\n".repeat(2_000_000)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::TooLarge);
 }

@@ -1,8 +1,8 @@
-//! What becomes of a call: it is done, or not, or nobody knows, and its answer may be old or wrong.
+//! Execution of calls: done, not done, or unknown, with responses that may be old or wrong.
 
 use crate::chain::{TX_LIFE, Tx, View};
 use crate::faults::{self, Faults};
-use crate::ids::OURS;
+use crate::ids::PROVIDER;
 use crate::random::Random;
 use crate::world::World;
 use akash_provider_core::engine::{Call, Completion, EffectId};
@@ -11,19 +11,19 @@ use akash_provider_core::pricing::PriceRequest;
 use akash_provider_core::types::{Agreement, BidState, Dec, DecCoin, LeaseId, Msg, Observed, TxOutcome};
 use std::collections::BTreeSet;
 
-/// Where a list comes from that lacks something.
-pub(crate) const SHORT: &str = "half a list";
+/// Source of a list that lacks entries.
+pub(crate) const INCOMPLETE: &str = "incomplete list";
 
-/// A call on its way.
+/// A call in flight.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     pub(crate) id: EffectId,
     pub(crate) call: Call,
-    /// Its answer, once it was made.
+    /// The response, once the call was executed.
     pub(crate) answer: Option<Completion>,
-    /// What was in the cluster when it was listed: what a look there shows, and what it does not.
+    /// Leases in the cluster at the time of the list: those in the list, and those missing in it.
     pub(crate) there: Option<(BTreeSet<LeaseId>, BTreeSet<LeaseId>)>,
-    /// A transaction on its way; its answer comes when it lands, or is given up.
+    /// A transaction in flight. Its response arrives when it lands or is given up.
     pub(crate) sent: bool,
 }
 
@@ -43,7 +43,7 @@ fn observed<T>(random: &mut Random, faults: &Faults, view: &View, value: Option<
     }
 }
 
-/// Below the maximum, as a rule; some tenants pay too little.
+/// Returns a price that is usually below the maximum. Some tenants offer too little.
 fn price(request: &PriceRequest) -> Result<DecCoin, Failure> {
     let maximum = request.maximum().map_err(|e| Failure {
         kind: ErrorKind::Invalid,
@@ -59,7 +59,7 @@ fn price(request: &PriceRequest) -> Result<DecCoin, Failure> {
 }
 
 impl World {
-    /// Makes one call: what it does is done, and its answer is kept until it is delivered.
+    /// Executes one call and stores the response until its delivery.
     pub(crate) fn make(&mut self, index: usize) {
         let Pending { id, call, .. } = self.pending[index].clone();
         if let Call::Broadcast(msg) = call {
@@ -70,26 +70,26 @@ impl World {
         let done = !fails || (!away && self.random.percent(self.faults.done_and_failed));
         if fails {
             if done {
-                self.do_in_vain(&call);
+                self.apply_and_fail(&call);
             }
             let failure = faults::failure(&mut self.random);
             self.pending[index].answer = Some(failed(&call, failure));
             return;
         }
         if let Call::ListWorkloads = call {
-            self.pending[index].there = Some(self.rack.there());
+            self.pending[index].there = Some(self.cluster_state.there());
         }
         self.pending[index].answer = Some(self.answer(&call));
     }
 
-    /// What a call does that fails all the same: all of it or, of a deploy, at times a part.
-    fn do_in_vain(&mut self, call: &Call) {
+    /// Applies a call that then reports a failure. A deploy may be applied in part.
+    fn apply_and_fail(&mut self, call: &Call) {
         if let Call::Deploy { deployment, .. } = call
-            && self.spice.percent(self.flavour.half)
+            && self.feature_random.percent(self.features.half)
         {
-            let names = self.spice.index(deployment.hostnames.len() + 1);
-            // One of an older epoch does nothing.
-            drop(self.rack.deploy_half(deployment, names));
+            let names = self.feature_random.index(deployment.hostnames.len() + 1);
+            // A deploy of an older epoch has no effect.
+            drop(self.cluster_state.deploy_half(deployment, names));
         } else if is_cluster(call) {
             self.answer(call);
         }
@@ -109,26 +109,26 @@ impl World {
             msg,
             expires: self.chain.newest().time.plus(TX_LIFE),
             lost,
-            told: false,
+            is_outcome_sent: false,
         });
         if self.random.percent(self.faults.unknown_tx) {
             self.give_up(self.chain.mempool.len() - 1);
         }
     }
 
-    /// The sender stops waiting: the outcome is unknown, and the transaction stays where it is.
+    /// Stops waiting for a transaction: the outcome is unknown, and the transaction stays in flight.
     pub(crate) fn give_up(&mut self, tx: usize) {
         let tx = &mut self.chain.mempool[tx];
-        if tx.told {
+        if tx.is_outcome_sent {
             return;
         }
-        tx.told = true;
+        tx.is_outcome_sent = true;
         let (life, effect, expires) = (tx.life, tx.effect, tx.expires);
-        self.told_of_tx(life, effect, TxOutcome::Unknown { expires });
+        self.schedule_outcome(life, effect, TxOutcome::Unknown { expires });
     }
 
-    /// The outcome of a transaction is on its way to the engine that sent it, if that is still there.
-    pub(crate) fn told_of_tx(&mut self, life: u64, effect: EffectId, outcome: TxOutcome) {
+    /// Schedules the outcome of a transaction for the engine that sent it, if that engine still runs.
+    pub(crate) fn schedule_outcome(&mut self, life: u64, effect: EffectId, outcome: TxOutcome) {
         let sender = if life == self.life {
             Some(&mut self.pending)
         } else {
@@ -149,7 +149,7 @@ impl World {
     }
 
     fn answer(&mut self, call: &Call) -> Completion {
-        // These readings carry no height, so their age cannot be seen; the port promises fresh ones.
+        // These responses carry no height, so their age is not visible. The port guarantees current data.
         let fresh = matches!(call, Call::FetchAudit(_) | Call::FetchProvider);
         let lag = if fresh { 0 } else { self.lag() };
         let view = self.chain.view(lag);
@@ -158,7 +158,7 @@ impl World {
             Call::FetchOrder(id) if self.chain.unreadable.contains(id) => Completion::Order(Err(Failure {
                 kind: ErrorKind::Invalid,
                 transient: false,
-                message: "the record cannot be read".to_owned(),
+                message: "cannot read record".to_owned(),
             })),
             Call::FetchOrder(id) => Completion::Order(Ok(view.order(id))),
             Call::CountBids(id) => {
@@ -166,12 +166,12 @@ impl World {
                 Completion::BidCount(Ok(u32::try_from(counts.count()).unwrap()))
             }
             Call::FetchBalances(denoms) => {
-                let balance = |denom| view.market.balance(&OURS, denom);
+                let balance = |denom| view.market.balance(&PROVIDER, denom);
                 Completion::Balances(Ok(denoms.iter().map(|denom| balance(denom)).collect()))
             }
-            Call::FetchProvider => Completion::Provider(Ok(view.market.provider(&OURS).cloned())),
+            Call::FetchProvider => Completion::Provider(Ok(view.market.provider(&PROVIDER).cloned())),
             Call::FetchAudit(auditor) => {
-                Completion::Audit(Ok(view.market.auditor_attributes(auditor, &OURS)))
+                Completion::Audit(Ok(view.market.auditor_attributes(auditor, &PROVIDER)))
             }
             Call::FetchBid(id) => {
                 let bid = view.market.bid(id).cloned();
@@ -184,26 +184,26 @@ impl World {
             Call::FetchDeployment(id) => Completion::Deployment(Ok(view.market.deployment(id))),
             Call::FetchSnapshot => Completion::Snapshot(Ok(view.snapshot())),
             Call::CalculatePrice(request) => Completion::Price(price(request)),
-            Call::Record(deployment) => Completion::Cluster(self.rack.record(deployment)),
+            Call::Record(deployment) => Completion::Cluster(self.cluster_state.record(deployment)),
             Call::Deploy {
                 deployment,
                 purge_hostnames,
-            } => Completion::Cluster(self.rack.deploy(deployment, purge_hostnames)),
+            } => Completion::Cluster(self.cluster_state.deploy(deployment, purge_hostnames)),
             Call::Teardown(lease) => {
                 let patience = random.below(3);
-                Completion::Teardown(Ok(self.rack.teardown(lease, patience)))
+                Completion::Teardown(Ok(self.cluster_state.teardown(lease, patience)))
             }
             Call::ListWorkloads => {
-                let full = self.told.short_list || !self.hands.percent(self.faults.short);
+                let full = self.model.short_list || !self.hands.percent(self.faults.short);
                 let lacking = self.hands.below(5);
                 let left_out = |lease: &LeaseId| !full && lease.deployment().dseq % 5 == lacking;
-                let mut workloads = self.rack.list(&left_out);
+                let mut workloads = self.cluster_state.list(&left_out);
                 if !full {
-                    workloads.listing.place = SHORT.to_owned();
+                    workloads.listing.place = INCOMPLETE.to_owned();
                 }
                 Completion::Workloads(Ok(workloads))
             }
-            Call::Broadcast(_) => unreachable!("transactions are sent"),
+            Call::Broadcast(_) => unreachable!("transactions are sent separately"),
         }
     }
 }

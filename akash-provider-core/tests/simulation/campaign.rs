@@ -1,7 +1,7 @@
-//! Many seeds, shared among threads; what becomes of a failure, and the figures at the end.
+//! Runs many seeds in threads, reports failures and prints the figures.
 
 use crate::history;
-use crate::oracle::Broken;
+use crate::oracle::Violation;
 use crate::replay::Trace;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Seeds that once broke a rule, run before all others: one a line, `#` starts a comment.
+/// Regression seeds that run first: one per line, `#` starts a comment.
 const REGRESSIONS: &str = include_str!("seeds.txt");
-/// Failed seeds of one kind that are named besides the first.
+/// Maximum number of further failed seeds printed per rule.
 const NAMED_MAX: usize = 10;
-/// Seeds of a plain run of the tests.
+/// Number of seeds of an ordinary test run.
 const SEEDS: u64 = 300;
-/// Those of them that are written down and read again.
+/// Number of these seeds that are also recorded and replayed.
 const TAPES: u64 = 20;
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -33,21 +33,21 @@ fn regressions() -> impl Iterator<Item = u64> {
     lines.filter(|l| !l.is_empty()).map(|l| l.parse().unwrap())
 }
 
-/// Runs the seeds that the environment asks for.
+/// Runs the seeds selected by the environment.
 pub(crate) fn run() {
     let first = number("SIM_SEED", 1);
     let count = number("SIM_SEEDS", SEEDS);
     let seeds: Vec<u64> = regressions().chain(first..first + count).collect();
     #[expect(
         clippy::disallowed_methods,
-        reason = "how fast histories run is a figure of its own"
+        reason = "the speed of histories is a reported figure"
     )]
     let start = Instant::now();
     let (ran, seen) = histories(&seeds, &Trace::default());
     figures(ran, start.elapsed().as_secs_f64(), &seen);
 }
 
-/// Runs seeds whose every input is written down, and compares the effects with those of what was written.
+/// Records every input of the seeds and compares the effects with those of a replay.
 pub(crate) fn tapes() {
     let first = number("SIM_SEED", 1);
     let seeds: Vec<u64> = (first..first + number("SIM_TAPES", TAPES)).collect();
@@ -55,11 +55,11 @@ pub(crate) fn tapes() {
     println!(r#"{{"name": "sim_taped_histories", "value": {ran}, "unit": "histories"}}"#);
 }
 
-/// How many ran, and what was seen in them.
+/// Returns the number of executed histories and the counters observed in them.
 fn histories(seeds: &[u64], trace: &Trace) -> (u64, BTreeMap<&'static str, u64>) {
     let threads = number("SIM_THREADS", 1).max(1);
     let (next, ran) = (AtomicU64::new(0), AtomicU64::new(0));
-    let failures: Mutex<BTreeMap<u64, Broken>> = Mutex::default();
+    let failures: Mutex<BTreeMap<u64, Violation>> = Mutex::default();
     let seen: Mutex<BTreeMap<&'static str, u64>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -88,7 +88,7 @@ fn figures(ran: u64, seconds: f64, seen: &BTreeMap<&'static str, u64>) {
     let line = |name: &str, value: f64, unit: &str| {
         println!(r#"{{"name": "{name}", "value": {value:.0}, "unit": "{unit}"}}"#);
     };
-    #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 seeds")]
+    #[expect(clippy::cast_precision_loss, reason = "the number of seeds is below 2^53")]
     let (ran, per) = (ran as f64, |n: u64| n as f64);
     line("sim_histories", ran, "histories");
     line("sim_histories_per_s", ran / seconds.max(0.001), "histories/s");
@@ -97,11 +97,11 @@ fn figures(ran: u64, seconds: f64, seen: &BTreeMap<&'static str, u64>) {
     }
 }
 
-fn report(failures: &BTreeMap<u64, Broken>, ran: u64, is_taped: bool) {
+fn report(failures: &BTreeMap<u64, Violation>, ran: u64, is_taped: bool) {
     if failures.is_empty() {
         return;
     }
-    // One of each kind, with its log; the others are named.
+    // One seed per rule with its log. The others are listed.
     let mut rules: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for (seed, broken) in failures {
         rules.entry(broken.rule).or_default().push(*seed);
@@ -121,10 +121,10 @@ fn report(failures: &BTreeMap<u64, Broken>, ran: u64, is_taped: bool) {
     panic!("{} of {ran} histories break a rule", failures.len());
 }
 
-/// Runs a failed seed once more and keeps every event.
+/// Repeats a failed seed and writes every event.
 fn log(seed: u64, is_taped: bool) -> String {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/sim");
-    let folder = std::env::var_os("SIM_LOG_DIR").map_or_else(beside, PathBuf::from);
+    let replay_engine = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/sim");
+    let folder = std::env::var_os("SIM_LOG_DIR").map_or_else(replay_engine, PathBuf::from);
     let mut trace = Trace::in_words();
     trace.is_taped = is_taped;
     let (trace, result) = history::run(seed, trace);
@@ -137,7 +137,7 @@ fn log(seed: u64, is_taped: bool) -> String {
     }
 }
 
-/// Runs the history of an event log again, shows it, and says where it goes another way now.
+/// Repeats the history of an event log, prints it, and reports the first line that differs.
 pub(crate) fn replay(file: &Path) {
     let text = std::fs::read_to_string(file).unwrap();
     let head = text.lines().next().and_then(|l| l.strip_prefix("seed "));
@@ -150,7 +150,7 @@ pub(crate) fn replay(file: &Path) {
     let parts = then.zip(trace.words().lines()).enumerate();
     let other = parts.into_iter().find(|(_, (then, now))| then != now);
     if let Some((line, (then, _))) = other {
-        println!("another way since line {}, where it was: {then}", line + 2);
+        println!("differs from line {} of the log: {then}", line + 2);
     }
     if let Err(broken) = result {
         panic!("seed {seed} breaks {}: {}", broken.rule, broken.what);

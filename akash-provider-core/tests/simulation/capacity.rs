@@ -1,9 +1,9 @@
-//! What can be divided: processors, memory and storage; and that no more of it is sold than there is.
+//! Divisible resources (CPU, memory and storage) are not sold beyond the capacity.
 //!
-//! Where a replica is only the engine knows, so that what is sold is not only a matter of sums: what finds no room
-//! on a node that shrank, or that pods have filled, is missing there, and the others have room to sell. What is
-//! missing in all (what is held and free together, above what there is) grows when capacity shrinks, pods move or
-//! a promise from before comes to light; never with a new reservation.
+//! The node of each replica is internal to the engine, so a comparison of sums is not enough. A replica that does
+//! not fit on a node that shrank, or on a node that pods have filled, is missing there, while the other nodes
+//! still have free capacity. The total missing amount (held plus free, above the capacity) grows when
+//! capacity shrinks, when pods move or when an earlier promise appears, and never with a new reservation.
 
 use crate::oracle::{Checked, ensure};
 use crate::world::World;
@@ -16,11 +16,11 @@ use akash_provider_core::pricing::{PriceRequest, Used};
 use akash_provider_core::types::{ChainEvent, OrderId, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Classes of persistent storage there can be.
+/// Classes of persistent storage.
 pub(crate) const CLASSES: [&str; 2] = ["beta2", "beta3"];
 const KINDS: usize = 3 + CLASSES.len();
 
-/// Milli-CPU, bytes of memory, bytes of a node's own storage, bytes by class.
+/// Millicores, bytes of memory, bytes of ephemeral storage, and bytes per storage class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Amounts([i64; KINDS]);
 
@@ -53,7 +53,7 @@ impl Amounts {
         all.into_iter().fold(Self::default(), Self::plus)
     }
 
-    /// What some units take.
+    /// Returns the amounts of resource units.
     pub(crate) fn of(units: &[ResourceUnit]) -> Self {
         let of_unit = |unit: &ResourceUnit| {
             let resources = &unit.resources;
@@ -104,10 +104,10 @@ impl Amounts {
     }
 }
 
-/// The capacity an engine was told of last.
+/// The capacity in the last inventory update of an engine.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Capacity {
-    /// By name.
+    /// Amounts by node name.
     nodes: BTreeMap<String, Amounts>,
     total: Amounts,
 }
@@ -131,12 +131,12 @@ impl Capacity {
     }
 }
 
-/// Why a look at the ledger is worth while.
+/// Reason to check the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// Capacity was told.
+    /// An inventory update.
     Capacity,
-    /// Promises from before may have come to light.
+    /// Promises of a previous process may have appeared.
     Promises,
     Other,
 }
@@ -155,16 +155,16 @@ impl Cause {
     }
 }
 
-/// What an engine holds, as it was seen last.
+/// Held amounts at the last check.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sales {
+pub(crate) struct Reservations {
     pub(crate) capacity: Option<Capacity>,
     held: BTreeMap<OrderId, Amounts>,
-    /// What is held and free together, above what there is.
+    /// Held plus free, above the capacity.
     missing: Amounts,
 }
 
-impl Sales {
+impl Reservations {
     pub(crate) fn look(&mut self, cause: Cause, status: &Status) -> Checked {
         let inventory = &status.inventory;
         let Some(capacity) = self.capacity.as_ref().filter(|_| status.inventory_known) else {
@@ -178,7 +178,7 @@ impl Sales {
             })?;
         }
         let all = inventory.active.iter().chain(&inventory.pending);
-        // Which GPUs a bid promises may come to light too, and they may be elsewhere.
+        // A promise that appears may include GPUs of other nodes.
         let moved = all.clone().filter(|r| r.gpu > 0 && cause == Cause::Promises);
         let moved: BTreeSet<&OrderId> = moved.map(|r| &r.order).collect();
         let held: BTreeMap<OrderId, Amounts> = all.map(|r| (r.order.clone(), Amounts::held(r))).collect();
@@ -195,7 +195,7 @@ impl Sales {
             Cause::Capacity => Amounts::sum(not_fresh.map(|(_, amounts)| *amounts)),
             Cause::Promises | Cause::Other => {
                 let came = not_fresh.map(|(order, amounts)| {
-                    // Another promise is placed anew, and a replica may find no place for all of it.
+                    // Another promise is placed again, and a replica may not fit completely.
                     let same = |before: &&Amounts| cause != Cause::Promises || *before == amounts;
                     let before = self.held.get(order).filter(same);
                     let before = before.filter(|_| !moved.contains(order));
@@ -216,15 +216,15 @@ impl Sales {
     }
 }
 
-/// What is to be reserved of an amount, by the words of the setting: sold so many percent more often than there is.
+/// Returns the amount to reserve, by the definition of the setting: overcommitted by `percent` percent.
 fn committed(value: u64, percent: u32) -> u64 {
     let part = u128::from(value) * 1_000 / u128::from(100 + percent);
     let rounded = u64::try_from((part + 5) / 10).unwrap_or(u64::MAX);
     rounded.max(u64::from(value > 0))
 }
 
-/// Every unit is reserved with what it asks for, less what is sold more than once.
-fn reserved_is_what_is_asked_for(config: &Config, request: &PriceRequest) -> Checked {
+/// Checks that every unit reserves its request, reduced by the overcommit.
+fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
     let mut asked = request.group.resources.clone();
     for resources in asked.iter_mut().map(|u| &mut u.resources) {
         resources.cpu.units = committed(resources.cpu.units, config.overcommit_cpu_percent);
@@ -235,13 +235,13 @@ fn reserved_is_what_is_asked_for(config: &Config, request: &PriceRequest) -> Che
     }
     let reserved = request.allocated.as_deref().map_or(&[][..], Vec::as_slice);
     let (asked, reserved) = (Amounts::of(&asked), Amounts::of(reserved));
-    ensure("reserved_is_what_is_asked_for", asked == reserved, || {
+    ensure("reserved_equals_request", asked == reserved, || {
         format!("{asked:?} to be reserved, {reserved:?} are")
     })
 }
 
-/// What a price is told of the cluster's use grows by what is reserved, and by nothing else.
-fn an_order_adds_what_it_holds(request: &PriceRequest) -> Checked {
+/// Checks that the usage in a price request grows by the reserved amount only.
+fn usage_grows_by_reservation(request: &PriceRequest) -> Checked {
     let Some(used) = &request.utilization else {
         return ensure("a_price_is_told_what_is_in_use", false, || format!("{request:?}"));
     };
@@ -252,21 +252,21 @@ fn an_order_adds_what_it_holds(request: &PriceRequest) -> Checked {
     }
     let reserved = request.allocated.as_deref().map_or(&[][..], Vec::as_slice);
     let (added, reserved) = (Amounts(steps), Amounts::of(reserved));
-    ensure("an_order_adds_what_it_holds", added == reserved, || {
+    ensure("usage_grows_by_reservation", added == reserved, || {
         format!("{added:?} added, {reserved:?} reserved")
     })
 }
 
 impl World {
-    /// What is reserved after a step, where the step may have changed that.
+    /// Checks the reservations after a step that may have changed them.
     pub(crate) fn sold(&mut self, cause: Cause, effects: &[Effect]) -> Checked {
         let mut asked = false;
         for effect in effects {
             match effect {
                 Effect::Call(_, Call::CalculatePrice(request)) => {
                     asked = true;
-                    reserved_is_what_is_asked_for(&self.config, request)?;
-                    an_order_adds_what_it_holds(request)?;
+                    reserved_equals_request(&self.config, request)?;
+                    usage_grows_by_reservation(request)?;
                 }
                 Effect::Call(_, Call::CountBids(_)) => asked = true,
                 _ => {}
@@ -276,6 +276,6 @@ impl World {
             return Ok(());
         }
         let status = self.engine.status(self.now());
-        self.told.sales.look(cause, &status)
+        self.model.sales.look(cause, &status)
     }
 }

@@ -1,6 +1,7 @@
-//! The chain: the market's blocks, what nodes show of them, the stream of facts, and transactions under way.
+//! The simulated chain: blocks of the market, the states that nodes serve, the event stream, and transactions
+//! in flight.
 
-use crate::ids::OURS;
+use crate::ids::PROVIDER;
 use akash_provider_core::engine::EffectId;
 use akash_provider_core::market::{Market, Rejection, TenantMsg};
 use akash_provider_core::types::{
@@ -11,60 +12,60 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Blocks a node may lag behind.
+/// Maximum number of blocks that a node lags behind.
 const VIEWS: usize = 8;
-/// Block time a transaction stays valid.
+/// Block time during which a transaction is valid.
 pub(crate) const TX_LIFE: Duration = Duration::from_secs(60);
 
-/// The chain after one block, as a node shows it.
+/// State of the chain after one block, as served by a node.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     pub(crate) height: Height,
     pub(crate) time: BlockTime,
     pub(crate) market: Rc<Market>,
-    /// Facts of the block, the block itself last.
+    /// Events of the block. The event of the block itself is the last one.
     events: Rc<Vec<ChainEvent>>,
-    forged: Rc<Vec<Order>>,
+    invalid_orders: Rc<Vec<Order>>,
 }
 
 impl View {
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        let mut snapshot = self.market.snapshot(&OURS);
-        // A block without transactions shares the market of the one before.
+        let mut snapshot = self.market.snapshot(&PROVIDER);
+        // A block without transactions shares the market of the previous block.
         snapshot.height = self.height;
         snapshot.time = self.time;
-        snapshot.orders.extend(self.forged.iter().cloned());
+        snapshot.orders.extend(self.invalid_orders.iter().cloned());
         Arc::new(snapshot)
     }
 
     pub(crate) fn order(&self, id: &OrderId) -> Option<Order> {
-        let forged = self.forged.iter().find(|o| o.id == *id);
-        forged.or_else(|| self.market.order(id)).cloned()
+        let invalid_orders = self.invalid_orders.iter().find(|o| o.id == *id);
+        invalid_orders.or_else(|| self.market.order(id)).cloned()
     }
 }
 
-/// A transaction of ours that may still land.
+/// A transaction of the provider that may still land.
 #[derive(Debug, Clone)]
 pub(crate) struct Tx {
     pub(crate) effect: EffectId,
-    /// Engine that sent it.
+    /// Number of the engine that sent the transaction.
     pub(crate) life: u64,
     pub(crate) msg: Msg,
     pub(crate) expires: BlockTime,
-    /// It will never be put into a block, though nobody knows.
+    /// The transaction never gets into a block, although no process can know.
     pub(crate) lost: bool,
-    /// The engine has been told that its outcome is unknown.
-    pub(crate) told: bool,
+    /// The engine received the outcome "unknown".
+    pub(crate) is_outcome_sent: bool,
 }
 
-/// A transaction that landed, until its block is complete.
+/// A transaction that landed in a block that is not complete yet.
 #[derive(Debug, Clone)]
-pub(crate) struct Landed {
+pub(crate) struct LandedTx {
     pub(crate) tx: Tx,
     pub(crate) outcome: TxOutcome,
 }
 
-/// What one engine has yet to hear.
+/// Events that one engine has not received yet.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Stream {
     feed: VecDeque<ChainEvent>,
@@ -72,28 +73,28 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// A block that is complete is told.
-    pub(crate) fn hear(&mut self, view: &View) {
+    /// Queues the events of a complete block.
+    pub(crate) fn push(&mut self, view: &View) {
         if self.connected {
             self.feed.extend(view.events.iter().cloned());
         }
     }
 }
 
-/// The chain.
+/// The simulated chain.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub(crate) market: Market,
     block: Vec<ChainEvent>,
     views: VecDeque<View>,
-    /// Of the engine that acts.
+    /// Event stream of the active engine.
     pub(crate) stream: Stream,
     pub(crate) mempool: Vec<Tx>,
-    landed: Vec<Landed>,
+    landed: Vec<LandedTx>,
     elapsed: Duration,
     dirty: bool,
-    /// Orders that no market has let in, and ids of orders whose records cannot be read.
-    pub(crate) forged: Rc<Vec<Order>>,
+    /// Orders that bypassed the market, and ids of orders with unreadable records.
+    pub(crate) invalid_orders: Rc<Vec<Order>>,
     pub(crate) unreadable: BTreeSet<OrderId>,
 }
 
@@ -108,14 +109,14 @@ impl Chain {
             landed: Vec::new(),
             elapsed: Duration::from_secs(6),
             dirty: true,
-            forged: Rc::default(),
+            invalid_orders: Rc::default(),
             unreadable: BTreeSet::new(),
         };
         chain.end_block(Duration::from_secs(6));
         chain
     }
 
-    /// Time the block under construction will have.
+    /// Time of the block under construction.
     pub(crate) fn next_time(&self) -> BlockTime {
         self.market.time().plus(self.elapsed)
     }
@@ -125,30 +126,30 @@ impl Chain {
         self.views.back().unwrap()
     }
 
-    /// The complete block so many before the newest, as far as nodes remember.
+    /// The complete block `lag` blocks before the newest one, or the oldest stored block.
     pub(crate) fn view(&self, lag: usize) -> &View {
         &self.views[self.views.len() - 1 - lag.min(self.views.len() - 1)]
     }
 
-    /// What a tenant does; refusals are the tenant's business.
+    /// Executes a tenant's message. The tenant handles a rejection.
     pub(crate) fn tenant(&mut self, msg: TenantMsg) -> Result<(), Rejection> {
         let events = self.market.tenant(msg)?;
-        self.happened(events);
+        self.push_events(events);
         Ok(())
     }
 
-    /// What another provider does.
-    pub(crate) fn rival(&mut self, msg: &Msg) -> Result<(), Rejection> {
+    /// Executes a message of another provider.
+    pub(crate) fn competitor(&mut self, msg: &Msg) -> Result<(), Rejection> {
         let events = self.market.execute(msg)?;
-        self.happened(events);
+        self.push_events(events);
         Ok(())
     }
 
-    /// An order that makes no sense is there from the next block on.
-    pub(crate) fn forge(&mut self, order: Order) {
+    /// Adds an invalid order to the next block.
+    pub(crate) fn add_invalid_order(&mut self, order: Order) {
         let id = order.id.clone();
-        Rc::make_mut(&mut self.forged).push(order);
-        self.happened(vec![ChainEvent::OrderCreated { id }]);
+        Rc::make_mut(&mut self.invalid_orders).push(order);
+        self.push_events(vec![ChainEvent::OrderCreated { id }]);
     }
 
     pub(crate) fn fund(&mut self, account: &Address, coins: &[Coin]) {
@@ -168,13 +169,13 @@ impl Chain {
         self.dirty = true;
     }
 
-    pub(crate) fn happened(&mut self, events: Vec<ChainEvent>) {
+    pub(crate) fn push_events(&mut self, events: Vec<ChainEvent>) {
         self.dirty = true;
         self.block.extend(events);
     }
 
-    /// Puts a transaction into the block under construction; `None` when it is too late for it.
-    pub(crate) fn land(&mut self, index: usize) -> Option<Landed> {
+    /// Puts a transaction into the block under construction. Returns `None` if the transaction has expired.
+    pub(crate) fn land(&mut self, index: usize) -> Option<LandedTx> {
         let tx = self.mempool.remove(index);
         if self.next_time() > tx.expires || tx.lost {
             return None;
@@ -182,7 +183,7 @@ impl Chain {
         let height = self.market.height() + 1;
         let outcome = match self.market.execute(&tx.msg) {
             Ok(events) => {
-                self.happened(events);
+                self.push_events(events);
                 TxOutcome::Committed { height }
             }
             Err(refused) => TxOutcome::Rejected {
@@ -191,13 +192,14 @@ impl Chain {
                 log: refused.log,
             },
         };
-        let landed = Landed { tx, outcome };
+        let landed = LandedTx { tx, outcome };
         self.landed.push(landed.clone());
         Some(landed)
     }
 
-    /// Completes the block; the next one comes `next` later. Returns what landed in it.
-    pub(crate) fn end_block(&mut self, next: Duration) -> Vec<Landed> {
+    /// Completes the block and schedules the next one after `next`. Returns the transactions of the completed
+    /// block.
+    pub(crate) fn end_block(&mut self, next: Duration) -> Vec<LandedTx> {
         let block = self.market.end_block(self.elapsed);
         self.elapsed = next;
         let mut events = std::mem::take(&mut self.block);
@@ -212,9 +214,9 @@ impl Chain {
             time: self.market.time(),
             market,
             events: Rc::new(events),
-            forged: Rc::clone(&self.forged),
+            invalid_orders: Rc::clone(&self.invalid_orders),
         };
-        self.stream.hear(&view);
+        self.stream.push(&view);
         self.views.push_back(view);
         if self.views.len() > VIEWS {
             self.views.pop_front();
@@ -222,22 +224,22 @@ impl Chain {
         std::mem::take(&mut self.landed)
     }
 
-    /// True when no transaction waits to land, or for the end of its block.
+    /// Returns `true` if no transaction is waiting to land or for the end of its block.
     pub(crate) fn is_settled(&self) -> bool {
         self.mempool.is_empty() && self.landed.is_empty()
     }
 
-    /// The next block comes that much later.
+    /// Delays the next block.
     pub(crate) fn halt(&mut self, duration: Duration) {
         self.elapsed += duration;
     }
 
-    /// The stream breaks; what was not delivered is lost.
+    /// Breaks the stream. Undelivered events are lost.
     pub(crate) fn disconnect(&mut self) {
         self.stream = Stream::default();
     }
 
-    /// The stream starts anew at a node so many blocks behind.
+    /// Connects the stream to a node that is `lag` blocks behind.
     pub(crate) fn connect(&mut self, lag: usize) {
         let mut feed = VecDeque::new();
         let at = self.views.len() - 1 - lag.min(self.views.len() - 1);

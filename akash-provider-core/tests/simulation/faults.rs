@@ -1,44 +1,45 @@
-//! How much goes wrong in a history, and the settings its provider has: both follow from the seed.
+//! Fault rates of a history and settings of its provider. Both follow from the seed.
 
-use crate::ids::{OURS, region};
+use crate::ids::{PROVIDER, region};
 use crate::random::Random;
 use akash_provider_core::Config;
 use akash_provider_core::error::{ErrorKind, Failure};
 use std::time::Duration;
 
-/// Rates in percent. All are zero once faults have ended.
+/// Fault rates in percent. All are zero in the fault-free phase.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Faults {
-    /// A call fails, for a while.
+    /// Calls that fail temporarily.
     pub(crate) failing: u64,
-    /// A call fails although it was done.
+    /// Calls that report a failure although they took effect.
     pub(crate) done_and_failed: u64,
-    /// A reading is older than what the stream has told.
+    /// Query results older than the event stream.
     pub(crate) stale: u64,
-    /// A reading does not find what is there.
+    /// Query results that miss an existing record.
     pub(crate) not_found: u64,
-    /// The second endpoint disagrees or is away.
+    /// Queries in which the second endpoint disagrees or is unavailable.
     pub(crate) disagreeing: u64,
-    /// A completion comes twice.
+    /// Completions that are delivered twice.
     pub(crate) twice: u64,
-    /// A transaction is never put into a block.
+    /// Transactions that never get into a block.
     pub(crate) lost_tx: u64,
-    /// The outcome of a transaction stays unknown although it may land.
+    /// Transactions that may land although their outcome stays unknown.
     pub(crate) unknown_tx: u64,
-    /// A clock of the process shows less than before.
+    /// Clock readings earlier than the previous one.
     pub(crate) clocks: u64,
-    /// Somebody spoils or loses a record in the cluster, or puts it right.
+    /// Records in the cluster that are damaged, lost or restored by another process.
     pub(crate) hands: u64,
-    /// A list of the cluster lacks something; never twice in a row.
+    /// Incomplete lists of the cluster, never two in a row.
     pub(crate) short: u64,
-    /// After a restart the provider looks in a wrong place.
+    /// Restarts after which the provider reads from a wrong namespace or cluster.
     pub(crate) misplaced: u64,
-    /// Weight of crashes, outages, halts and the like against all that happens.
+    /// Weight of crashes, outages, halts and the like among all steps.
     pub(crate) disasters: u64,
 }
 
 impl Faults {
-    /// A third of the histories has few faults, so that they go far.
+    /// Returns the rates of a seed. A third of the histories has few faults, so that these histories get
+    /// further.
     pub(crate) fn of_seed(random: &mut Random) -> Self {
         let most = [3, 12, 30][random.index(3)];
         let mut rate = || random.below(most + 1);
@@ -59,7 +60,8 @@ impl Faults {
 }
 
 impl Faults {
-    /// What goes wrong in the cluster, by a chance of its own: the rest of the history stays what it is.
+    /// Sets the fault rates of the cluster from a separate random source, so that the rest of the history
+    /// stays the same.
     pub(crate) fn in_the_cluster(mut self, hands: &mut Random) -> Self {
         let most = [0, 2, 6][hands.index(3)];
         self.hands = hands.below(most + 1);
@@ -72,7 +74,7 @@ impl Faults {
 /// Settings of the provider.
 pub(crate) fn config(random: &mut Random) -> Config {
     let s = Duration::from_secs;
-    let mut config = Config::new(OURS.clone(), "simulated");
+    let mut config = Config::new(PROVIDER.clone(), "simulated");
     config.bid_timeout = (!random.percent(8)).then(|| s(random.between(60, 300)));
     config.manifest_timeout = (!random.percent(8)).then(|| s(random.between(60, 300)));
     config.reclamation_window = random.percent(25).then(|| s(3600));
@@ -93,7 +95,7 @@ pub(crate) fn config(random: &mut Random) -> Config {
     config
 }
 
-/// A call that failed and may work later, or never.
+/// A temporary or permanent failure.
 pub(crate) fn failure(random: &mut Random) -> Failure {
     let (kind, transient) = match random.below(8) {
         0..4 => (ErrorKind::Unavailable, true),
@@ -103,6 +105,6 @@ pub(crate) fn failure(random: &mut Random) -> Failure {
     Failure {
         kind,
         transient,
-        message: "made to fail".to_owned(),
+        message: "injected failure".to_owned(),
     }
 }

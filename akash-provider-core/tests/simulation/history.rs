@@ -1,10 +1,10 @@
-//! One history from its first to its last step: faults, then rest, then the end.
+//! One history: a phase with faults, a phase without faults until the state settles, and the shutdown.
 
 use crate::calls::Pending;
+use crate::cluster_state::RecordState;
 use crate::faults::Faults;
-use crate::invariants::Rest;
-use crate::oracle::{Broken, Checked, ensure};
-use crate::rack::Record;
+use crate::invariants::SettledCheck;
+use crate::oracle::{Checked, Violation, ensure};
 use crate::replay::Trace;
 use crate::world::World;
 use akash_provider_core::cluster::{ClusterChange, Health, Outage};
@@ -13,28 +13,28 @@ use akash_provider_core::types::OrderId;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Things that happen while there are faults.
+/// Number of steps in the phase with faults.
 const STEPS: u64 = 250;
-/// Blocks the world may take to settle.
+/// Maximum number of blocks until the state settles.
 const ROUNDS: u32 = 160;
-/// Rounds within which a full scan ended, even with the longest interval of the settings.
+/// Number of rounds within which a full scan completes, even at the longest interval of the settings.
 const ROUNDS_OF_A_SCAN: u32 = 60;
 
 const fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// Runs the history of a seed; the trace is there in any case.
+/// Runs the history of a seed. Returns the trace also if a rule is violated.
 pub(crate) fn run(seed: u64, trace: Trace) -> (Trace, Checked) {
     let mut world = World::new(seed, trace);
     let result = world.history();
     (world.trace, result)
 }
 
-/// Orders that were declined for want of room.
-fn without_room(status: &Status) -> BTreeSet<OrderId> {
+/// Orders that were declined for lack of capacity.
+fn declined_for_capacity(status: &Status) -> BTreeSet<OrderId> {
     let declines = status.recent_declines.iter();
-    // What could not be decided is decided anew by who asks again.
+    // Undecided orders are evaluated again after a restart.
     let undecided = [
         "insufficient_capacity",
         "leased_ips_exhausted",
@@ -58,9 +58,9 @@ impl World {
             self.anything()?;
         }
         self.end_faults()?;
-        for index in 0..self.wishes.len() {
-            let wish = self.wishes[index].clone();
-            // What was accepted is not submitted again, as a rule.
+        for index in 0..self.tenant_deployments.len() {
+            let wish = self.tenant_deployments[index].clone();
+            // Accepted manifests are usually not submitted again.
             let accepted = self.memory.accepted.get(&wish.id) == Some(&wish.version);
             if !wish.closed && (!accepted || self.random.percent(50)) {
                 self.submit_right(&wish)?;
@@ -75,22 +75,22 @@ impl World {
     fn anything(&mut self) -> Checked {
         let disasters = self.faults.disasters / 4;
         if self.other.is_some() && self.random.percent(10) {
-            return self.visit();
+            return self.switch_instance();
         }
         if self.hands.percent(self.faults.hands) {
-            self.foreign_hand();
+            self.change_cluster();
         }
-        if self.spice.percent(self.flavour.hostile) {
-            self.hostility();
+        if self.feature_random.percent(self.features.invalid_records) {
+            self.add_invalid_record();
         }
-        if self.spice.below(1_000) < self.flavour.votes {
+        if self.feature_random.below(1_000) < self.features.votes {
             self.parameters_change();
         }
         self.wallet_changes();
-        if self.spice.below(1_000) < self.flavour.losses {
-            self.part_goes();
+        if self.feature_random.below(1_000) < self.features.losses {
+            self.lose_part();
         }
-        // What was damaged shows when nobody remembers it.
+        // Damage to the records shows only after a restart.
         if (self.faults.hands > 0 || self.faults.misplaced > 0) && self.hands.percent(1) {
             return self.crash();
         }
@@ -116,7 +116,7 @@ impl World {
             }
             42..60 => {
                 for _ in 0..self.random.between(1, 8) {
-                    if !self.hear()? {
+                    if !self.deliver_event()? {
                         return self.reconnect();
                     }
                 }
@@ -166,18 +166,18 @@ impl World {
         if !self.watched {
             if !self.outage && self.random.percent(50) {
                 self.watched = true;
-                let health = self.rack.health();
+                let health = self.cluster_state.health();
                 return self.feed(Input::Cluster(ClusterChange::Snapshot { health }));
             }
             return Ok(());
         }
-        let leases: Vec<_> = self.rack.health().into_keys().collect();
+        let leases: Vec<_> = self.cluster_state.health().into_keys().collect();
         let Some(lease) = self.random.pick(&leases).cloned() else {
             return Ok(());
         };
         let away = Health::Out(Outage::NodeAway);
         let health = [Health::Bad, Health::Good, Health::Unknown, away][self.random.index(4)];
-        if let Some(run) = self.rack.runs.get_mut(&lease) {
+        if let Some(run) = self.cluster_state.runs.get_mut(&lease) {
             run.health = health;
         }
         self.feed(Input::Cluster(ClusterChange::Health { lease, health }))
@@ -216,25 +216,25 @@ impl World {
         }
     }
 
-    /// Six hours without a block; the clock on the wall goes on, and the next block knows it.
+    /// Stops the chain for six hours. The wall clock continues, and the time of the next block reflects it.
     fn chain_halts(&mut self) -> Checked {
         self.block(seconds(6));
         self.chain.halt(seconds(6 * 3600));
         for _ in 0..4 {
             self.mono = self.mono.plus(seconds(90 * 60));
-            while self.hear()? {}
+            while self.deliver_event()? {}
             self.wake()?;
         }
         Ok(())
     }
 
-    /// The monotonic clock jumps ahead and the chain stands still: nothing of the chain's expires.
+    /// Advances the monotonic clock while the chain halts. No chain deadline expires.
     fn clock_jumps(&mut self) -> Checked {
         self.mono = self.mono.plus(seconds(6 * 3600));
         self.wake()
     }
 
-    /// The process stands still while the world goes on.
+    /// Suspends the process while chain and cluster continue.
     fn freeze(&mut self) {
         for _ in 0..self.random.between(2, 12) {
             self.block(seconds(30));
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// An orderly stop, cut short at times, and a start.
+    /// Shuts the process down, sometimes before it is done, and starts it again.
     fn restart(&mut self) -> Checked {
         self.feed(Input::Shutdown)?;
         for _ in 0..self.random.below(20) {
@@ -251,21 +251,21 @@ impl World {
                 self.make(index);
             } else if let Some(index) = self.index_of_answered() {
                 self.deliver(index)?;
-            } else if !self.hear()? {
+            } else if !self.deliver_event()? {
                 self.block(seconds(6));
             }
         }
         self.crash()
     }
 
-    /// Somebody else is at work in the cluster.
-    pub(crate) fn foreign_hand(&mut self) {
-        let leases: Vec<_> = self.rack.runs.keys().cloned().collect();
+    /// Changes the cluster as another process would.
+    pub(crate) fn change_cluster(&mut self) {
+        let leases: Vec<_> = self.cluster_state.runs.keys().cloned().collect();
         let Some(lease) = self.hands.pick(&leases) else {
             return;
         };
-        let record = [Record::Good, Record::Spoiled, Record::Lost][self.hands.index(3)];
-        if let Some(run) = self.rack.runs.get_mut(lease) {
+        let record = [RecordState::Good, RecordState::Spoiled, RecordState::Lost][self.hands.index(3)];
+        if let Some(run) = self.cluster_state.runs.get_mut(lease) {
             run.record = record;
         }
         self.trace.line(|| format!("the record of {lease} is {record:?}"));
@@ -275,35 +275,35 @@ impl World {
         self.trace.line(|| "faults end".to_owned());
         self.faults = Faults::default();
         self.outage = false;
-        self.rack.mend();
-        if self.flavour.losses > 0 {
-            // Nothing but a look at the cluster mends this.
-            self.part_goes();
+        self.cluster_state.restore_records();
+        if self.features.losses > 0 {
+            // Only a list of the cluster repairs this loss.
+            self.lose_part();
         }
         self.parameters_at_the_end();
         self.fill_wallet();
-        self.one_instance()?;
+        self.stop_other_instance()?;
         for tx in &mut self.chain.mempool {
             tx.lost = false;
         }
-        if self.told.leadership == Leadership::Standby {
+        if self.model.leadership == Leadership::Standby {
             self.epoch += 1;
             self.feed(Input::Leadership(Leadership::Leader { epoch: self.epoch }))?;
         }
         self.no_foreign_usage()?;
         self.reconnect()?;
         self.watched = true;
-        for run in self.rack.runs.values_mut() {
+        for run in self.cluster_state.runs.values_mut() {
             run.health = Health::Good;
         }
-        let health = self.rack.health();
+        let health = self.cluster_state.health();
         self.feed(Input::Cluster(ClusterChange::Snapshot { health }))
     }
 
-    /// Everything that can be done now is done.
+    /// Completes everything that needs no time to pass.
     fn drain(&mut self) -> Checked {
         loop {
-            while self.hear()? {}
+            while self.deliver_event()? {}
             if let Some(index) = self.index_of_unmade() {
                 self.make(index);
             } else if let Some(index) = self.index_of_answered() {
@@ -323,24 +323,24 @@ impl World {
         })
     }
 
-    fn rest<T>(&self, look: impl Fn(&Rest<'_>) -> T) -> T {
+    fn rest<T>(&self, look: impl Fn(&SettledCheck<'_>) -> T) -> T {
         let status = self.engine.status(self.now());
-        look(&Rest {
+        look(&SettledCheck {
             config: &self.config,
             status: &status,
-            told: &self.told,
+            model: &self.model,
             market: &self.chain.market,
-            rack: &self.rack,
+            cluster_state: &self.cluster_state,
             memory: &self.memory,
         })
     }
 
-    /// Lets time pass until everything is as it should be.
+    /// Advances the time until all rules of the settled state hold.
     fn settle(&mut self) -> Checked {
         let mut result = Ok(());
         for round in 0..ROUNDS {
             self.drain()?;
-            if self.counted != self.hardware.usage(&self.rack) {
+            if self.counted != self.hardware.usage(&self.cluster_state) {
                 self.inventory()?;
                 self.drain()?;
             }
@@ -351,7 +351,7 @@ impl World {
             let breaker = self.engine.status(self.now()).breaker;
             let is_shut = breaker.tripped || !breaker.held_owners.is_empty();
             if is_shut || breaker.records_missing.is_some() {
-                // A lease that is over waits for no release: a scan finds it within ten minutes.
+                // An ended lease waits for no release: a scan finds it within ten minutes.
                 match self.rest(|r| r.nothing_runs_without_a_lease()) {
                     Ok(()) => self.request(Request::ReleaseBreaker)?,
                     leftovers if round >= ROUNDS_OF_A_SCAN => return leftovers,
@@ -364,7 +364,7 @@ impl World {
             } else {
                 self.block(seconds(120));
                 self.mono = self.mono.plus(seconds(120));
-                // The next block is soon, so that it takes the transactions that are sent now.
+                // The next block follows soon, so that it includes the transactions sent now.
                 self.block(seconds(6));
             }
             self.wake()?;
@@ -374,30 +374,30 @@ impl World {
         result
     }
 
-    /// A full scan of everything, which is to find nothing.
-    fn scan(&mut self) -> Result<Vec<String>, Broken> {
+    /// Runs a full scan, which must find no difference.
+    fn scan(&mut self) -> Result<Vec<String>, Violation> {
         self.trace.findings.clear();
         self.request(Request::Scan { dry_run: false })?;
         self.drain()?;
         Ok(std::mem::take(&mut self.trace.findings))
     }
 
-    /// An engine built anew from chain and cluster comes to where the one that went on is.
+    /// Checks that an engine rebuilt from chain and cluster reaches the state of the engine that continued.
     fn recover_equals_continue(&mut self) -> Checked {
-        // What others did in the block that is under way is told to both.
+        // Both engines receive the events of the unfinished block.
         self.block(seconds(6));
         self.mono = self.mono.plus(seconds(6));
         self.scan()?;
         self.settle()?;
         let mut findings = self.scan()?;
-        // A close of our own that the breaker holds back is a finding of every scan.
+        // Every scan reports a close that the breaker holds back.
         findings.retain(|finding| !finding.contains("close of the lease is held"));
         ensure("a_scan_at_rest_finds_nothing", findings.is_empty(), || {
             format!("{findings:?}")
         })?;
         self.settle()?;
         for _ in 0..3 {
-            // What could not be decided is asked again by and by.
+            // Undecided orders are queried again later.
             if self.rest(|r| r.what_can_be_bid_is_bid()).is_ok() {
                 break;
             }
@@ -408,7 +408,7 @@ impl World {
         }
         self.rest(|r| r.what_can_be_bid_is_bid())?;
         let continued = self.engine.status(self.now());
-        let mut full = without_room(&continued);
+        let mut full = declined_for_capacity(&continued);
         full.extend(self.rest(|r| r.due()));
         let before = self.rest(|r| r.essence(&full));
         let orders = self.rest(|r| r.orders());
@@ -417,22 +417,23 @@ impl World {
         self.inventory()?;
         self.chain.connect(0);
         self.drain()?;
-        full.extend(without_room(&self.engine.status(self.now())));
+        full.extend(declined_for_capacity(&self.engine.status(self.now())));
         full.extend(self.rest(|r| r.due()));
         let is_full = |line: &&String| full.iter().any(|o| line.contains(&format!(" {o} ")));
-        // Whoever starts anew asks the breaker anew, so what one holds back the other may end.
-        // Blocks passed meanwhile, so something may have become due that was not; whether rightly is judged
-        // when it is done.
+        // A new engine requests releases from the breaker again, so it may end leases that the breaker holds
+        // for the other one.
+        // Blocks passed meanwhile, so further deadlines may have passed. Other rules check each close when it
+        // is sent.
         let rebuilt = self.engine.status(self.now());
         let leases = continued.leases.iter().chain(&rebuilt.leases);
         let ending = leases.filter(|l| l.ending.is_some());
         let mut ending: Vec<String> = ending.map(|l| format!("{}", l.lease.order)).collect();
-        // And who starts anew looks at the money anew: what has run out ends.
+        // A new engine reads the balances again and ends exhausted leases.
         ending.extend(self.rest(|r| r.over()));
-        // Nor is an order that came meanwhile part of what was left.
+        // Orders that appeared meanwhile are excluded too.
         ending.extend(self.rest(|r| r.orders()).difference(&orders).cloned());
         let is_over = |line: &str| ending.iter().any(|order| line.contains(order.as_str()));
-        // A name that is free with the end of its lease goes to whoever waits for it.
+        // A hostname freed by the end of its lease goes to a waiting deployment.
         let names = before.iter().filter(|l| is_over(l));
         let names: Vec<&str> = names.filter_map(|l| hostname_of(l)).collect();
         let ends = |line: &&String| is_over(line) || hostname_of(line).is_some_and(|n| names.contains(&n));
@@ -453,10 +454,10 @@ impl World {
     }
 
     fn close_everything(&mut self) -> Checked {
-        for at in 0..self.wishes.len() {
+        for at in 0..self.tenant_deployments.len() {
             self.close_wish(at);
         }
-        self.close_strangers();
+        self.close_third_party_deployments();
         self.block(seconds(6));
         self.settle()?;
         self.mono = self.mono.plus(seconds(301));
@@ -467,7 +468,7 @@ impl World {
             && status.orders.is_empty()
             && status.deployments.is_empty()
             && status.hostnames.is_empty()
-            && self.rack.runs.is_empty();
+            && self.cluster_state.runs.is_empty();
         ensure("nothing_is_left_over", nothing, || format!("{status:?}"))
     }
 
@@ -479,7 +480,7 @@ impl World {
         })
     }
 
-    /// Takes note of what a scan found.
+    /// Stores the findings of a scan.
     pub(crate) fn note_findings(&mut self, effect: &Effect) {
         if let Effect::Reply(_, Ok(Reply::Scan(findings))) = effect {
             self.trace.findings.extend(findings.iter().cloned());
@@ -487,7 +488,7 @@ impl World {
     }
 }
 
-/// The name of a line about a hostname.
+/// Returns the hostname in a line about a hostname.
 fn hostname_of(line: &str) -> Option<&str> {
     line.strip_prefix("hostname ")?.split(' ').next()
 }

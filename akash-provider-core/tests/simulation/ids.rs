@@ -1,4 +1,4 @@
-//! Accounts, groups and manifests of the world.
+//! Accounts, groups and manifests of the simulation.
 
 use crate::capacity::CLASSES;
 use akash_provider_core::manifest::{self, Manifest};
@@ -8,18 +8,18 @@ use akash_provider_core::types::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// Account number `n`.
+/// Address of account `n`.
 fn account(n: u8) -> Address {
     Address::from_bytes(&[n; 20]).unwrap()
 }
 
-pub(crate) static OURS: LazyLock<Address> = LazyLock::new(|| account(7));
-pub(crate) static RIVAL: LazyLock<Address> = LazyLock::new(|| account(8));
+pub(crate) static PROVIDER: LazyLock<Address> = LazyLock::new(|| account(7));
+pub(crate) static COMPETITOR: LazyLock<Address> = LazyLock::new(|| account(8));
 pub(crate) static AUDITOR: LazyLock<Address> = LazyLock::new(|| account(9));
-pub(crate) static STRANGER: LazyLock<Address> = LazyLock::new(|| account(10));
+pub(crate) static THIRD_PARTY: LazyLock<Address> = LazyLock::new(|| account(10));
 pub(crate) static TENANTS: LazyLock<[Address; 3]> = LazyLock::new(|| [account(1), account(2), account(3)]);
 
-/// Hostnames tenants ask for; few, so that they clash.
+/// Hostnames of manifests; few, so that they conflict.
 pub(crate) const NAMES: [&str; 4] = ["a.example", "b.example", "c.example", "d.example"];
 const MI: u64 = 1 << 20;
 
@@ -38,27 +38,27 @@ pub(crate) fn region() -> Attribute {
     Attribute::new("region", "here")
 }
 
-/// What a group of a deployment is like.
+/// Properties of a group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) cpu: u64,
-    /// Mebibytes of memory, and of the volume every replica has.
+    /// Memory and volume size of each replica, in MiB.
     pub(crate) memory: u64,
     pub(crate) disk: u64,
-    /// A volume besides: its class, and gibibytes.
+    /// Additional volume: storage class, and size in GiB.
     pub(crate) volume: Option<(&'static str, u64)>,
     pub(crate) count: u32,
-    /// Most it pays per block.
+    /// Maximum price per block.
     pub(crate) price: i64,
     pub(crate) denom: &'static str,
     pub(crate) ingress: bool,
     pub(crate) audited: bool,
-    /// Devices of one replica: how many, and of what kind.
+    /// GPUs per replica: number and model.
     pub(crate) gpu: Option<(u64, &'static str)>,
-    /// It wants an address of its own, and another one.
+    /// The group requests a leased IP address; the next field requests a second one.
     pub(crate) address: bool,
     pub(crate) second_address: bool,
-    /// External ports without an address.
+    /// Number of external ports without a leased address.
     pub(crate) ports: u16,
 }
 
@@ -82,7 +82,7 @@ impl Default for Shape {
     }
 }
 
-/// GPUs tenants ask for; most ask for none.
+/// Requested GPUs. Most groups request none.
 pub(crate) const GPUS: [Option<(u64, &str)>; 10] = [
     None,
     None,
@@ -96,7 +96,7 @@ pub(crate) const GPUS: [Option<(u64, &str)>; 10] = [
     Some((2, "vendor/nvidia/model/*")),
 ];
 
-/// What both providers declare.
+/// Attributes of both providers.
 pub(crate) fn attributes() -> Vec<Attribute> {
     let gpu = |model: &str| Attribute::new(format!("capabilities/gpu/vendor/nvidia/model/{model}"), "true");
     let volumes = |(set, (class, persistent)): (usize, (&str, &str))| {
@@ -109,7 +109,7 @@ pub(crate) fn attributes() -> Vec<Attribute> {
     [region()].into_iter().chain(hardware).collect()
 }
 
-/// A volume that lives in memory.
+/// A volume in memory.
 pub(crate) const RAM: &str = "ram";
 
 fn volumes(shape: Shape) -> Vec<Storage> {
@@ -135,7 +135,7 @@ fn resources(shape: Shape) -> Resources {
         sequence_number,
     };
     let http = shape.ingress.then(|| endpoint(EndpointKind::SharedHttp, 0));
-    // Each address comes with the port that it serves.
+    // Each address serves one port.
     let ports = u16::from(shape.address) + u16::from(shape.second_address) + shape.ports;
     let ports = (0..ports).map(|_| endpoint(EndpointKind::RandomPort, 0));
     let first = shape.address.then(|| endpoint(EndpointKind::LeasedIp, 1));
@@ -212,10 +212,10 @@ fn exposes(shape: Shape, names: Option<&Vec<String>>, address: &str) -> Vec<mani
     http.into_iter().chain(first).chain(second).chain(ports).collect()
 }
 
-/// What no recording may contain.
+/// A value that must not appear in a recording.
 pub(crate) const SECRET: &str = "known-to-the-tenant-alone";
 
-/// The manifest of a deployment with these groups; `names[i]` is what group `i` wants to be called.
+/// The manifest of a deployment with these groups. `names[i]` are the hostnames of group `i`.
 pub(crate) fn manifest(
     id: &DeploymentId,
     shapes: &[Shape],
@@ -241,7 +241,7 @@ pub(crate) fn manifest(
     Arc::new(Manifest { groups })
 }
 
-/// A hash that stands for a version of a deployment's manifest; the engine compares it and no more.
+/// A hash that represents a version of a deployment's manifest. The engine only compares hashes.
 pub(crate) fn version_hash(id: &DeploymentId, version: u64) -> [u8; 32] {
     let mut hash = [0; 32];
     hash[..8].copy_from_slice(&id.dseq.to_be_bytes());

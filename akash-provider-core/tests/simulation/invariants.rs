@@ -1,10 +1,10 @@
-//! The rules, each under its name.
+//! The invariants, each with its name.
 
 use crate::capacity::Amounts;
 use crate::chain::Chain;
-use crate::ids::{NAMES, OURS};
-use crate::oracle::{Checked, Memory, Told, ensure};
-use crate::rack::Rack;
+use crate::cluster_state::ClusterState;
+use crate::ids::{NAMES, PROVIDER};
+use crate::oracle::{Checked, EngineModel, HistoryRecord, ensure};
 use akash_provider_core::Config;
 use akash_provider_core::engine::status::ReservationStatus;
 use akash_provider_core::engine::{Call, Leadership, LeasePhase, OrderPhase, Status};
@@ -16,16 +16,16 @@ use akash_provider_core::types::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What an engine is judged by when it makes a call.
-pub(crate) struct Deed<'a> {
+/// The state against which a call of an engine is checked.
+pub(crate) struct CallCheck<'a> {
     pub(crate) config: &'a Config,
-    pub(crate) told: &'a Told,
-    /// The chain as it is, the block under construction included.
+    pub(crate) model: &'a EngineModel,
+    /// The chain, including the block under construction.
     pub(crate) market: &'a Market,
     pub(crate) call: &'a Call,
 }
 
-impl Deed<'_> {
+impl CallCheck<'_> {
     pub(crate) fn check(&self) -> Checked {
         self.no_write_as_standby()?;
         self.nothing_new_after_shutdown()?;
@@ -60,39 +60,41 @@ impl Deed<'_> {
             return Ok(());
         };
         let epoch = deployment.epoch;
-        let ours = self.told.leadership == Leadership::Leader { epoch };
+        let ours = self.model.leadership == Leadership::Leader { epoch };
         ensure("writes_carry_the_epoch", ours, || {
             format!(
                 "{}: epoch {epoch} as {:?}",
-                deployment.lease, self.told.leadership
+                deployment.lease, self.model.leadership
             )
         })
     }
 
     fn no_write_as_standby(&self) -> Checked {
-        let may = self.told.leadership != Leadership::Standby || !self.call.is_write();
+        let may = self.model.leadership != Leadership::Standby || !self.call.is_write();
         ensure("no_write_as_standby", may, || format!("{:?}", self.call))
     }
 
-    /// What is in flight is finished: a manifest that is being recorded, group by group.
+    /// Only work in flight continues after a shutdown, such as recording the remaining groups of a manifest.
     fn nothing_new_after_shutdown(&self) -> Checked {
         let new = self.call.is_write() && !matches!(self.call, Call::Record(_));
-        ensure("nothing_new_after_shutdown", !(self.told.stopping && new), || {
-            format!("{:?}", self.call)
-        })
+        ensure(
+            "nothing_new_after_shutdown",
+            !(self.model.stopping && new),
+            || format!("{:?}", self.call),
+        )
     }
 
     fn one_cluster_call_per_lease(&self) -> Checked {
         let Some(lease) = lease_of(self.call) else {
             return Ok(());
         };
-        let other = self.told.calls.values().find(|c| lease_of(c) == Some(lease));
+        let other = self.model.calls.values().find(|c| lease_of(c) == Some(lease));
         ensure("one_cluster_call_per_lease", other.is_none(), || {
             format!("{:?} during {other:?}", self.call)
         })
     }
 
-    /// A lease that is over never lives again, so the present is all that counts.
+    /// Checks the current chain state only, because an ended lease never becomes active again.
     fn teardown_only_with_evidence(&self, lease: &LeaseId) -> Checked {
         let record = self.market.lease(lease);
         let over = record.as_ref().is_some_and(|r| !r.lease.state.is_live());
@@ -106,25 +108,26 @@ impl Deed<'_> {
             return Ok(());
         };
         let same = |c: &Call| matches!(c, Call::Broadcast(Msg::CreateBid { id: other, .. }) if other == id);
-        let flying = self.told.calls.values().any(same);
-        let known = self.told.bids.contains(&id.order);
+        let flying = self.model.calls.values().any(same);
+        let known = self.model.bids.contains(&id.order);
         ensure("never_two_bids_for_one_order", !flying && !known, || {
-            format!("{id}: in flight {flying}, known {known}")
+            format!("{id}: in flight {flying}, recorded {known}")
         })
     }
 
     fn lost_bid_is_not_closed(&self, id: &LeaseId) -> Checked {
-        let lost = self.told.lost.contains(id);
+        let lost = self.model.lost.contains(id);
         ensure("lost_bid_is_not_closed", !lost, || id.to_string())
     }
 
-    /// Chain deadlines count from the block a thing is in, in the time of blocks the engine has seen.
+    /// Deadlines on the chain count from the block of the object, in the time of blocks that the engine
+    /// received.
     fn halted_chain_expires_nothing(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let open = self.market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
         let bid = self.market.bid(id).filter(|b| open && b.state == BidState::Open);
         let lease = self.market.lease(id).filter(|r| r.lease.state.is_live());
-        // A tenant may have taken a bid that is being taken back for its age.
-        let unheard = lease.is_some() && !self.told.leases.contains(id);
+        // A tenant may have taken a bid that the provider closes for its age.
+        let unheard = lease.is_some() && !self.model.leases.contains(id);
         let taken = self.market.bid(id).filter(|_| unheard);
         let aged = reason == CloseReason::Unspecified;
         let (created, limit) = match (bid.or(taken), lease) {
@@ -134,17 +137,17 @@ impl Deed<'_> {
             }
             _ => return Ok(()),
         };
-        // A block under construction has no time yet, so nothing in it can be late.
+        // The time of the block under construction is not known, so nothing in it is late.
         let due = self
             .market
             .block_time(created)
             .zip(limit)
             .map(|(at, limit)| at.plus(limit));
-        let passed = due.is_some_and(|due| due <= self.told.block_time);
+        let passed = due.is_some_and(|due| due <= self.model.block_time);
         ensure("halted_chain_expires_nothing", passed, || {
             format!(
                 "{id}: {reason:?}, due {due:?}, the engine's chain is at {:?}",
-                self.told.block_time
+                self.model.block_time
             )
         })
     }
@@ -154,18 +157,18 @@ impl Deed<'_> {
         record.is_some_and(|r| r.lease.state == LeaseState::Reclaiming)
     }
 
-    /// A record that is lost, cannot be read or is looked for in a wrong place, or a list that lacks it, is no
-    /// missing manifest.
+    /// A lost or unreadable record, a lookup in a wrong namespace or cluster, and an incomplete list do not
+    /// prove a missing manifest.
     fn no_lease_that_is_there_is_ended_for_its_manifest(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let live = self.market.lease(id).is_some_and(|r| r.lease.state.is_live());
-        // What was announced on the chain is carried out, for the reason that is recorded there; the announcement was
-        // held against this rule.
-        let exempt = self.told.ended.contains(id) || self.is_reclaiming(id);
+        // An announced end is carried out for the reason recorded on the chain. The announcement was checked
+        // by this rule.
+        let exempt = self.model.ended.contains(id) || self.is_reclaiming(id);
         if !live || reason != CloseReason::ManifestTimeout || exempt {
             return Ok(());
         }
-        let hidden = self.told.hidden.contains(id) && !self.told.released;
-        let is_there = self.told.there.contains(id) || hidden;
+        let hidden = self.model.hidden.contains(id) && !self.model.released;
+        let is_there = self.model.there.contains(id) || hidden;
         ensure(
             "no_lease_that_is_there_is_ended_for_its_manifest",
             !is_there,
@@ -177,29 +180,29 @@ impl Deed<'_> {
         if self.market.lease(id).is_none_or(|r| !r.lease.state.is_live()) {
             return Ok(());
         }
-        let justified = self.told.ended.contains(id)
+        let justified = self.model.ended.contains(id)
             || self.is_reclaiming(id)
             || match reason {
-                CloseReason::ManifestTimeout => !self.told.recorded.contains(id),
+                CloseReason::ManifestTimeout => !self.model.recorded.contains(id),
                 CloseReason::Unstable => {
-                    let unwell = self.told.unwell.get(id).map(|u| u.time(self.told.mono));
+                    let unwell = self.model.unwell.get(id).map(|u| u.time(self.model.mono));
                     let limit = self.config.unhealthy_limit;
                     unwell.zip(limit).is_some_and(|(unwell, limit)| unwell >= limit)
                 }
-                // Of a bid: see halted_chain_expires_nothing. Of a lease: none.
-                _ => !self.told.leases.contains(id),
+                // For a bid: see `halted_chain_expires_nothing`. For a lease: never.
+                _ => !self.model.leases.contains(id),
             };
         ensure("no_close_because_a_query_failed", justified, || {
-            let unwell = self.told.unwell.get(id).map(|u| u.time(self.told.mono));
+            let unwell = self.model.unwell.get(id).map(|u| u.time(self.model.mono));
             format!(
-                "{id}: {reason:?}, known unhealthy for {unwell:?} of {:?}",
+                "{id}: {reason:?}, unhealthy for {unwell:?} of {:?}",
                 self.config.unhealthy_limit
             )
         })
     }
 }
 
-/// The lease a cluster call is for.
+/// Returns the lease of a cluster call.
 fn lease_of(call: &Call) -> Option<&LeaseId> {
     match call {
         Call::Record(deployment) | Call::Deploy { deployment, .. } => Some(&deployment.lease),
@@ -208,23 +211,23 @@ fn lease_of(call: &Call) -> Option<&LeaseId> {
     }
 }
 
-/// Leases of ours that live.
+/// Active leases of the provider.
 pub(crate) fn live(market: &Market) -> Vec<LeaseId> {
     let ours = market.leases().map(|r| r.lease);
-    ours.filter(|l| l.id.provider == *OURS && l.state.is_live())
+    ours.filter(|l| l.id.provider == *PROVIDER && l.state.is_live())
         .map(|l| l.id)
         .collect()
 }
 
-/// An engine seen from outside at any moment.
-pub(crate) struct Moment<'a> {
+/// The state of an engine at any time.
+pub(crate) struct StateCheck<'a> {
     pub(crate) status: &'a Status,
-    pub(crate) told: &'a Told,
+    pub(crate) model: &'a EngineModel,
     pub(crate) chain: &'a Chain,
-    /// Addresses of the last inventory update.
+    /// Leased IP addresses of the last inventory update.
     pub(crate) counted: &'a LeasedIpUsage,
     pub(crate) life: u64,
-    /// A count of the reservations from scratch agrees with the ledger.
+    /// The sum of the reservations matches the ledger.
     pub(crate) sound: bool,
 }
 
@@ -232,17 +235,17 @@ pub(crate) fn reservations(status: &Status) -> impl Iterator<Item = &Reservation
     status.inventory.active.iter().chain(&status.inventory.pending)
 }
 
-/// What our bid has promised.
+/// Resources of the provider's bid.
 fn promised(market: &Market, order: &OrderId) -> Option<Amounts> {
     let id = BidId {
         order: order.clone(),
-        provider: OURS.clone(),
+        provider: PROVIDER.clone(),
     };
     let bid = market.bid(&id)?;
     Some(Amounts::of(&bid.resources_offer))
 }
 
-impl Moment<'_> {
+impl StateCheck<'_> {
     pub(crate) fn check(&self) -> Checked {
         self.capacity_never_negative()?;
         self.no_reservation_without_owner()?;
@@ -281,14 +284,14 @@ impl Moment<'_> {
         })
     }
 
-    /// A lease holds what its bid promised, or nothing while that is being found out.
+    /// A lease holds the resources of its bid, or nothing until the bid is read.
     fn leases_counted_once(&self) -> Checked {
         let mut seen = BTreeSet::new();
         for reservation in reservations(self.status) {
             let once = seen.insert(&reservation.order);
             let promised = promised(&self.chain.market, &reservation.order);
-            // A bid from before a crash, when more or less was committed for the same, may have landed unheard.
-            let offer = self.told.offers.get(&reservation.order);
+            // A bid from before a crash, with a different overcommit, may have landed unnoticed.
+            let offer = self.model.offers.get(&reservation.order);
             let heard = offer.map(|offer| Amounts::of(offer));
             let held = Some(Amounts::held(reservation));
             let right = heard.is_none() || heard == held || promised == held || reservation.cpu == 0;
@@ -299,7 +302,7 @@ impl Moment<'_> {
         Ok(())
     }
 
-    /// While a bid of this engine may land, what it promises stays reserved.
+    /// The resources of a bid stay reserved while the bid may still land.
     fn unknown_tx_is_resolved(&self) -> Checked {
         let mine = self.chain.mempool.iter().filter(|t| t.life == self.life);
         for tx in mine.filter(|t| t.expires >= self.chain.next_time()) {
@@ -311,41 +314,43 @@ impl Moment<'_> {
             let may_land = open && market.bid(id).is_none();
             let held = reservations(self.status).any(|r| r.order == id.order);
             ensure("unknown_tx_is_resolved", held || !may_land, || {
-                format!("{id} may land and nothing is reserved for it")
+                format!("{id} may land without a reservation")
             })?;
         }
         Ok(())
     }
 
     fn height_never_goes_back(&self) -> Checked {
-        let same = self.status.height == self.told.height;
+        let same = self.status.height == self.model.height;
         ensure("height_never_goes_back", same, || {
-            format!("{} instead of {}", self.status.height, self.told.height)
+            format!("{} instead of {}", self.status.height, self.model.height)
         })
     }
 
     fn no_input_is_unexpected(&self) -> Checked {
         let unexpected = self.status.unexpected_inputs;
-        ensure("no_input_is_unexpected", unexpected == self.told.repeated, || {
-            format!("{unexpected}, of which {} came twice", self.told.repeated)
-        })
+        ensure(
+            "no_input_is_unexpected",
+            unexpected == self.model.repeated,
+            || format!("{unexpected}, of which {} came twice", self.model.repeated),
+        )
     }
 }
 
-/// Everything once nothing more happens by itself.
-pub(crate) struct Rest<'a> {
+/// The state after nothing more happens without an external event.
+pub(crate) struct SettledCheck<'a> {
     pub(crate) config: &'a Config,
     pub(crate) status: &'a Status,
-    pub(crate) told: &'a Told,
+    pub(crate) model: &'a EngineModel,
     pub(crate) market: &'a Market,
-    pub(crate) rack: &'a Rack,
-    pub(crate) memory: &'a Memory,
+    pub(crate) cluster_state: &'a ClusterState,
+    pub(crate) memory: &'a HistoryRecord,
 }
 
-/// How late something may be at rest.
+/// Maximum delay in the settled state.
 const SLACK: Duration = Duration::from_secs(180);
 
-impl Rest<'_> {
+impl SettledCheck<'_> {
     pub(crate) fn check(&self) -> Checked {
         let live: BTreeSet<LeaseId> = live(self.market).into_iter().collect();
         self.nothing_is_under_way()?;
@@ -375,14 +380,14 @@ impl Rest<'_> {
     }
 
     fn every_request_gets_one_reply(&self) -> Checked {
-        let waiting = &self.told.requests;
+        let waiting = &self.model.requests;
         ensure("every_request_gets_one_reply", waiting.is_empty(), || {
             format!("{waiting:?} wait")
         })
     }
 
     fn open_bids(&self) -> impl Iterator<Item = &Bid> {
-        let ours = self.market.bids().filter(|b| b.id.provider == *OURS);
+        let ours = self.market.bids().filter(|b| b.id.provider == *PROVIDER);
         ours.filter(|b| b.state == BidState::Open)
     }
 
@@ -390,14 +395,14 @@ impl Rest<'_> {
         let chain: BTreeSet<&OrderId> = self.open_bids().map(|b| &b.id.order).collect();
         let engine: BTreeSet<&OrderId> = self.status.orders.iter().map(|o| &o.order).collect();
         ensure("no_open_bid_without_machine", chain == engine, || {
-            format!("on the chain {chain:?}, in hand {engine:?}")
+            format!("on the chain {chain:?}, in the engine {engine:?}")
         })
     }
 
     fn late(&self, created: Height, limit: Option<Duration>) -> bool {
         let at = self.market.block_time(created);
         let due = at.zip(limit).map(|(at, limit)| at.plus(limit).plus(SLACK));
-        due.is_some_and(|due| due < self.told.block_time)
+        due.is_some_and(|due| due < self.model.block_time)
     }
 
     fn bids_end_in_time(&self) -> Checked {
@@ -410,41 +415,46 @@ impl Rest<'_> {
     fn every_lease_is_known(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let known: BTreeSet<LeaseId> = self.status.leases.iter().map(|l| l.lease.clone()).collect();
         ensure("every_lease_is_known", known == *live, || {
-            format!("on the chain {live:?}, in hand {known:?}")
+            format!("on the chain {live:?}, in the engine {known:?}")
         })
     }
 
     fn reserved_is_bids_and_leases(&self, live: &BTreeSet<LeaseId>) -> Checked {
-        let owed = self
+        let expected = self
             .open_bids()
             .map(|b| &b.id.order)
             .chain(live.iter().map(|l| &l.order));
-        let owed: BTreeMap<&OrderId, Amounts> = owed
+        let expected: BTreeMap<&OrderId, Amounts> = expected
             .map(|o| (o, promised(self.market, o).unwrap_or_default()))
             .collect();
         let held: BTreeMap<&OrderId, Amounts> = reservations(self.status)
             .map(|r| (&r.order, Amounts::held(r)))
             .collect();
-        ensure("leases_counted_once", owed == held, || {
-            format!("owed {owed:?}, held {held:?}")
+        ensure("leases_counted_once", expected == held, || {
+            format!("expected {expected:?}, held {held:?}")
         })
     }
 
-    /// The same at a moment when closes of our own may still wait.
+    /// Same as `workload_only_under_active_lease`, at a time when closes of the provider may still be
+    /// pending.
     pub(crate) fn nothing_runs_without_a_lease(&self) -> Checked {
         let live: BTreeSet<LeaseId> = live(self.market).into_iter().collect();
         self.workload_only_under_active_lease(&live)
     }
 
     fn workload_only_under_active_lease(&self, live: &BTreeSet<LeaseId>) -> Checked {
-        let extra = self.rack.runs.keys().find(|l| !live.contains(l));
+        let extra = self.cluster_state.runs.keys().find(|l| !live.contains(l));
         ensure("workload_only_under_active_lease", extra.is_none(), || {
             format!("{extra:?}")
         })
     }
 
     fn teardown_follows_close(&self, live: &BTreeSet<LeaseId>) -> Checked {
-        let extra = self.rack.hostnames.iter().find(|(_, l)| !live.contains(l));
+        let extra = self
+            .cluster_state
+            .hostnames
+            .iter()
+            .find(|(_, l)| !live.contains(l));
         let claimed = self.status.hostnames.iter().find(|(_, l)| !live.contains(l));
         ensure(
             "teardown_follows_close",
@@ -455,7 +465,7 @@ impl Rest<'_> {
 
     fn manifests_run(&self, live: &BTreeSet<LeaseId>) -> Checked {
         for lease in live {
-            let Some(run) = self.rack.runs.get(lease) else {
+            let Some(run) = self.cluster_state.runs.get(lease) else {
                 continue;
             };
             let info = self.status.leases.iter().find(|l| l.lease == *lease);
@@ -471,17 +481,17 @@ impl Rest<'_> {
     }
 
     fn leases_without_manifest_end(&self, live: &BTreeSet<LeaseId>) -> Checked {
-        let waits = |l: &&LeaseId| !self.rack.runs.contains_key(*l);
+        let waits = |l: &&LeaseId| !self.cluster_state.runs.contains_key(*l);
         for lease in live.iter().filter(waits) {
             let info = self.status.leases.iter().find(|l| l.lease == *lease);
-            // Reclamation takes its time, and it is announced.
+            // Reclamation is announced and takes time.
             let ends = info.is_some_and(|i| i.waiting_for.is_some());
             let created = self.market.lease(lease).map_or(0, |r| r.lease.created_at);
-            // Of one that was found, the time runs from the first look at the cluster.
+            // The deadline of an adopted lease starts with the first list of the cluster.
             let deployments = self.status.deployments.iter();
             let mut deadlines = deployments.filter(|d| d.deployment == *lease.deployment());
             let deadline = deadlines.find_map(|d| d.manifest_deadline);
-            let runs = deadline.is_some_and(|at| at.plus(SLACK) > self.told.block_time);
+            let runs = deadline.is_some_and(|at| at.plus(SLACK) > self.model.block_time);
             let late = !runs && self.late(created, self.config.manifest_timeout);
             ensure("leases_without_manifest_end", !late || ends, || {
                 format!("{lease}: {info:?}")
@@ -492,8 +502,12 @@ impl Rest<'_> {
 
     fn hostname_has_one_owner(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let names = |name: &&String| NAMES.contains(&&***name);
-        let declared: BTreeMap<&String, &LeaseId> =
-            self.rack.hostnames.iter().filter(|(n, _)| names(n)).collect();
+        let declared: BTreeMap<&String, &LeaseId> = self
+            .cluster_state
+            .hostnames
+            .iter()
+            .filter(|(n, _)| names(n))
+            .collect();
         let claimed: BTreeMap<&String, &LeaseId> =
             self.status.hostnames.iter().filter(|(n, _)| names(n)).collect();
         ensure("hostname_has_one_owner", declared == claimed, || {
@@ -502,19 +516,19 @@ impl Rest<'_> {
     }
 }
 
-impl Rest<'_> {
-    /// All orders in the blocks that were told.
+impl SettledCheck<'_> {
+    /// All orders in the blocks that the engine received.
     pub(crate) fn orders(&self) -> BTreeSet<String> {
-        let told = self.market.orders().filter(|o| o.created_at <= self.told.height);
-        told.map(|o| o.id.to_string()).collect()
+        let orders = self.market.orders().filter(|o| o.created_at <= self.model.height);
+        orders.map(|o| o.id.to_string()).collect()
     }
 
-    /// Orders of leases that are over.
+    /// Orders of ended leases.
     pub(crate) fn over(&self) -> Vec<String> {
         let over = self.market.leases().filter(|r| !r.lease.state.is_live());
         let leased = over.map(|r| r.lease.id.order.to_string());
-        // What a deployment's money does not pay for ends in all its groups, open bids included.
-        let ours = self.market.bids().filter(|b| b.id.provider == *OURS);
+        // An exhausted deployment ends in all its groups, open bids included.
+        let ours = self.market.bids().filter(|b| b.id.provider == *PROVIDER);
         let closed = ours.filter(|b| {
             let record = self.market.deployment(b.id.deployment());
             record.is_none_or(|record| !record.deployment.active)
@@ -522,22 +536,23 @@ impl Rest<'_> {
         leased.chain(closed.map(|b| b.id.order.to_string())).collect()
     }
 
-    /// Orders with bids of ours whose time is up, or nearly: their clock may have started some blocks after
-    /// their block, behind a transaction of unknown outcome.
+    /// Orders with a bid of the provider that has expired or expires soon. The timeout of a bid may start
+    /// some blocks after its block, behind a transaction with an unknown outcome.
     pub(crate) fn due(&self) -> BTreeSet<OrderId> {
         let limit = self.config.bid_timeout;
-        let soon = self.told.block_time.plus(Duration::from_secs(120));
+        let soon = self.model.block_time.plus(Duration::from_secs(120));
         let is_due = |b: &&Bid| {
             let at = self.market.block_time(b.created_at).zip(limit);
             at.is_some_and(|(at, limit)| at.plus(limit) <= soon)
         };
-        let ours = self.market.bids().filter(|b| b.id.provider == *OURS);
+        let ours = self.market.bids().filter(|b| b.id.provider == *PROVIDER);
         ours.filter(is_due).map(|b| b.id.order.clone()).collect()
     }
 
-    /// What two engines that know the same world must agree on, one line each. A bid whose time is up may be
-    /// seen a block earlier by one than by the other; what finds room (`full`: what does not) depends on the
-    /// order in which the others were placed.
+    /// State that two engines with the same input must agree on, one line per object.
+    ///
+    /// Expiring bids are left out, because one engine may notice the expiry a block earlier. The orders in
+    /// `full` are left out, because the order of placement decides which of them fit.
     pub(crate) fn essence(&self, full: &BTreeSet<OrderId>) -> BTreeSet<String> {
         let due = self.due();
         let left_out: BTreeSet<&OrderId> = due.iter().chain(full).collect();
@@ -545,7 +560,7 @@ impl Rest<'_> {
         let orders = status.orders.iter().filter(|o| !left_out.contains(&o.order));
         let reserved = reservations(status).filter(|r| !left_out.contains(&r.order));
         let orders = orders.map(|o| format!("order {} {}", o.order, o.phase));
-        // Known gap: an end that waits for its reclamation window is not remembered over a restart.
+        // Known gap: a pending end with a reclamation window is lost at a restart.
         let leases = status.leases.iter().filter(|l| l.ending.is_none());
         let leases = leases.map(|l| format!("lease {} {}", l.lease, l.phase));
         let reserved = reserved.map(|r| format!("reserved {} {}", r.order, r.cpu));

@@ -1,7 +1,7 @@
-//! Denominations: orders in either, deposits and wallets in one, both or none; and that leases without money end.
+//! Denominations: orders in one of two, deposits and balances in one, both or none. Leases without funds end.
 
-use crate::ids::{OURS, RIVAL, TENANTS};
-use crate::invariants::{Deed, Rest};
+use crate::ids::{COMPETITOR, PROVIDER, TENANTS};
+use crate::invariants::{CallCheck, SettledCheck};
 use crate::oracle::{Checked, ensure};
 use crate::random::Random;
 use crate::world::World;
@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(crate) const DENOMS: [&str; 2] = ["uact", "uakt"];
-/// How late a lease may be found to have no money left: a look at the money, and one more when it is out.
+/// Maximum delay until an exhausted lease is noticed: one balance query, and another one after the funds ran
+/// out.
 const LATE: Duration = Duration::from_secs(1_500);
 
 pub(crate) fn coin(denom: &str, amount: u128) -> Coin {
@@ -23,16 +24,16 @@ pub(crate) fn coin(denom: &str, amount: u128) -> Coin {
     }
 }
 
-/// What accounts have at first.
+/// Initial balances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Wallet {
-    /// One denomination, and all orders are in it.
+    /// All balances and orders use one denomination.
     #[default]
     One,
     Both,
-    /// We have only the second one.
+    /// The provider has only the second denomination.
     Second,
-    /// We have enough for few bids at a time.
+    /// The provider can pay few bids at a time.
     Scarce,
 }
 
@@ -59,9 +60,9 @@ impl Wallet {
             Self::Scarce => &[("uact", 1_600_000), ("uakt", 600_000)],
         };
         for (denom, amount) in ours {
-            market.fund(&OURS, &coin(denom, *amount));
+            market.fund(&PROVIDER, &coin(denom, *amount));
         }
-        for account in TENANTS.iter().chain([&*RIVAL, &*crate::ids::STRANGER]) {
+        for account in TENANTS.iter().chain([&*COMPETITOR, &*crate::ids::THIRD_PARTY]) {
             for denom in DENOMS {
                 market.fund(account, &coin(denom, RICH));
             }
@@ -70,38 +71,39 @@ impl Wallet {
 }
 
 impl World {
-    /// A denomination for something of a tenant's.
+    /// Returns a denomination for an object of a tenant.
     pub(crate) fn denom(&mut self) -> &'static str {
-        if self.flavour.wallet == Wallet::One {
+        if self.features.wallet == Wallet::One {
             return DENOMS[0];
         }
-        DENOMS[self.spice.index(2)]
+        DENOMS[self.feature_random.index(2)]
     }
 
-    /// The operator takes all of one denomination out of the wallet, or fills it again.
+    /// Withdraws all of one denomination from the provider's account, or refills it.
     pub(crate) fn wallet_changes(&mut self) {
-        if self.flavour.wallet == Wallet::One || self.spice.below(1_000) >= 20 {
+        if self.features.wallet == Wallet::One || self.feature_random.below(1_000) >= 20 {
             return;
         }
-        let denom = DENOMS[self.spice.index(2)];
-        if self.chain.market.balance(&OURS, denom).amount == 0 {
-            self.chain.fund(&OURS, &[coin(denom, 10_000_000)]);
+        let denom = DENOMS[self.feature_random.index(2)];
+        if self.chain.market.balance(&PROVIDER, denom).amount == 0 {
+            self.chain.fund(&PROVIDER, &[coin(denom, 10_000_000)]);
         } else {
-            self.chain.empty(&OURS, denom);
+            self.chain.empty(&PROVIDER, denom);
         }
     }
 
-    /// The operator fills the wallet.
+    /// Refills the provider's account.
     pub(crate) fn fill_wallet(&mut self) {
-        if self.flavour.wallet != Wallet::One {
+        if self.features.wallet != Wallet::One {
             self.chain
-                .fund(&OURS, &DENOMS.map(|denom| coin(denom, 100_000_000)));
+                .fund(&PROVIDER, &DENOMS.map(|denom| coin(denom, 100_000_000)));
         }
     }
 }
 
-impl Deed<'_> {
-    /// A bid is in the order's denomination and not above what it pays, with a deposit of the settings.
+impl CallCheck<'_> {
+    /// Checks that a bid uses the denomination of the order, at most its maximum price, and a deposit of the
+    /// settings.
     pub(crate) fn bids_are_in_the_money_of_the_order(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid {
             id, price, deposit, ..
@@ -118,32 +120,33 @@ impl Deed<'_> {
     }
 }
 
-impl Deed<'_> {
-    /// What the chain refused for lack of money is not sent again before the account was read to have enough.
+impl CallCheck<'_> {
+    /// Checks that a bid refused for lack of funds is not sent again before a query shows a sufficient
+    /// balance.
     pub(crate) fn a_refused_deposit_waits_for_money(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());
         };
         let key = (id.order.clone(), deposit.denom.clone());
-        let waits = !self.told.unpaid.contains_key(&key);
+        let waits = !self.model.unpaid.contains_key(&key);
         ensure("a_refused_deposit_waits_for_money", waits, || {
             format!("{id} with {deposit}")
         })
     }
 }
 
-impl Deed<'_> {
-    /// Bids that the last reading of the account may lack take no more deposits together than the reading showed.
+impl CallCheck<'_> {
+    /// Checks that the bids missing in the last account query do not exceed the balance of that query.
     pub(crate) fn bids_in_flight_are_payable(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());
         };
-        let Some(balances) = &self.told.balances else {
+        let Some(balances) = &self.model.balances else {
             return Ok(());
         };
-        // A bid of unknown outcome is sent again with its old deposit.
-        let is_again = self.told.unsure.contains_key(&id.order);
-        let others = self.told.unread.iter().filter(|(other, _)| *other != id);
+        // A bid with an unknown outcome is sent again with its old deposit.
+        let is_again = self.model.unsure.contains_key(&id.order);
+        let others = self.model.unread.iter().filter(|(other, _)| *other != id);
         let in_flight = others.map(|(_, coin)| coin).chain([deposit]);
         let in_flight = in_flight.filter(|coin| coin.denom == deposit.denom);
         let in_flight: u128 = in_flight.map(|coin| coin.amount).sum();
@@ -157,22 +160,23 @@ impl Deed<'_> {
     }
 }
 
-impl Rest<'_> {
-    /// What is out of money is paid out, so that the chain ends it.
+impl SettledCheck<'_> {
+    /// Checks that exhausted leases are paid out, so that the chain ends them.
     pub(crate) fn leases_without_money_end(&self, live: &BTreeSet<LeaseId>) -> Checked {
         for lease in live {
             let late = self.out_of_money_since(lease).filter(|since| {
                 let due = since.plus(LATE);
-                due < self.told.block_time
+                due < self.model.block_time
             });
             ensure("leases_without_money_end", late.is_none(), || {
-                format!("{lease}: out of money since {late:?}")
+                format!("{lease}: funds exhausted since {late:?}")
             })?;
         }
         Ok(())
     }
 
-    /// When the money of a deployment was used up by its leases in the denomination of this one.
+    /// Returns the time at which the leases of a deployment used up its funds in the denomination of this
+    /// lease.
     fn out_of_money_since(&self, lease: &LeaseId) -> Option<BlockTime> {
         let record = self.market.deployment(lease.deployment())?;
         let mine = record.leases.iter().find(|l| l.id == *lease)?;

@@ -1,8 +1,8 @@
-//! What an engine was told and has asked for: enough to say whether it may do what it does.
+//! A model of one engine's inputs and calls, used to decide whether a call is allowed.
 
-use crate::calls::SHORT;
-use crate::capacity::Sales;
-use crate::ids::OURS;
+use crate::calls::INCOMPLETE;
+use crate::capacity::Reservations;
+use crate::ids::PROVIDER;
 use akash_provider_core::cluster::{ClusterChange, Health, Outage};
 use akash_provider_core::engine::{
     Call, Completion, EffectId, Input, Leadership, Request, RequestId, Response, Workloads,
@@ -14,32 +14,32 @@ use akash_provider_core::types::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A rule was broken.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Broken {
+pub(crate) struct Violation {
     pub(crate) rule: &'static str,
     pub(crate) what: String,
 }
 
-pub(crate) type Checked = Result<(), Broken>;
+pub(crate) type Checked = Result<(), Violation>;
 
-/// Breaks `rule` unless it holds.
+/// Returns a violation of `rule` unless the condition holds.
 pub(crate) fn ensure(rule: &'static str, holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds {
         return Ok(());
     }
-    Err(Broken { rule, what: what() })
+    Err(Violation { rule, what: what() })
 }
 
-/// Unhealthy time as told.
+/// Unhealthy time reported to the engine.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Unwell {
+pub(crate) struct UnhealthyTime {
     since: Option<Mono>,
     before: Duration,
 }
 
-impl Unwell {
-    fn told(&mut self, now: Mono, health: Health) {
+impl UnhealthyTime {
+    fn update(&mut self, now: Mono, health: Health) {
         match health {
             Health::Bad => drop(self.since.get_or_insert(now)),
             Health::Unknown | Health::Out(_) => {
@@ -50,7 +50,7 @@ impl Unwell {
         }
     }
 
-    /// What was not there yet could not run.
+    /// Restarts the clock: a workload that did not exist could not run.
     fn deployed(&mut self, now: Mono) {
         self.before = Duration::ZERO;
         self.since = self.since.map(|_| now);
@@ -61,63 +61,67 @@ impl Unwell {
     }
 }
 
-/// What one engine knows, from its first to its last step.
+/// Inputs and calls of one engine, from start to stop.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct EngineModel {
     pub(crate) leadership: Leadership,
     pub(crate) stopping: bool,
     pub(crate) mono: Mono,
     pub(crate) height: Height,
     pub(crate) block_time: BlockTime,
-    /// Orders it knows to have a bid of ours.
+    /// Orders known to have a bid of the provider.
     pub(crate) bids: BTreeSet<OrderId>,
-    /// What our bids promise, as far as it knows. An event says that there is a bid, and no more: that is for the
-    /// scan which follows. One from before a crash may land, and show only when the bid is read.
+    /// Resources of the provider's bids, as known to the engine.
+    ///
+    /// An event reports only that a bid exists. The next scan reads its resources. A bid from before a crash
+    /// may land and appear only when it is read.
     pub(crate) offers: BTreeMap<OrderId, Vec<ResourceUnit>>,
-    /// Deposits that the chain refused for lack of money, by order and denomination, until the account was read to
-    /// have as much.
+    /// Deposits refused for lack of funds, by order and denomination, until a query shows a sufficient
+    /// balance.
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
-    /// The last reading of the account.
+    /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,
-    /// Deposits of bids that the last reading may lack: the chain had not shown them when the reading started.
+    /// Deposits of bids that may be missing in the last account query, because the chain had not reported the
+    /// bids when the query started.
     pub(crate) unread: BTreeMap<BidId, Coin>,
-    /// The same for the reading in flight.
+    /// Same as `unread`, for the account query in flight.
     in_reading: Option<BTreeMap<BidId, Coin>>,
-    /// Until when bids of unknown fate can land.
+    /// Expiry of bids with an unknown outcome.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
-    /// Bids that the chain has shown.
+    /// Bids reported by the chain.
     pub(crate) shown: BTreeSet<BidId>,
-    /// Leases it has heard of.
+    /// Leases reported to the engine.
     pub(crate) leases: BTreeSet<LeaseId>,
-    /// Bids it knows to be lost.
+    /// Bids known to be lost.
     pub(crate) lost: BTreeSet<BidId>,
-    /// Leases of which it knows that the cluster has the manifest.
+    /// Leases with a manifest that is known to be in the cluster.
     pub(crate) recorded: BTreeSet<LeaseId>,
-    /// Leases with anything in the cluster when it was listed last, and those that a look in a wrong place hid.
+    /// Leases with any object in the last cluster list, and leases hidden by a lookup in a wrong namespace or
+    /// cluster.
     pub(crate) there: BTreeSet<LeaseId>,
     pub(crate) hidden: BTreeSet<LeaseId>,
-    /// The last list lacked something.
+    /// The last list was incomplete.
     pub(crate) short_list: bool,
-    /// The operator has said that ends may go on.
+    /// The operator released the breaker.
     pub(crate) released: bool,
-    /// Leases the operator ended.
+    /// Leases ended by the operator.
     pub(crate) ended: BTreeSet<LeaseId>,
-    pub(crate) unwell: BTreeMap<LeaseId, Unwell>,
-    /// Leases it has deployed.
+    pub(crate) unwell: BTreeMap<LeaseId, UnhealthyTime>,
+    /// Leases that the engine deployed.
     pub(crate) deployed: BTreeSet<LeaseId>,
-    /// Leases whose last deploy succeeded.
+    /// Leases with a successful last deploy.
     pub(crate) whole: BTreeSet<LeaseId>,
-    /// Calls under way.
+    /// Calls in flight.
     pub(crate) calls: BTreeMap<EffectId, Call>,
-    /// Requests without an answer.
+    /// Requests without a reply.
     pub(crate) requests: BTreeSet<RequestId>,
-    /// What it holds of the capacity it was told of.
-    pub(crate) sales: Sales,
-    /// Inputs that came a second time, which it counts as unexpected.
+    /// Reservations of the engine within the reported capacity.
+    pub(crate) sales: Reservations,
+    /// Number of repeated inputs, which the engine counts as unexpected.
     pub(crate) repeated: u64,
 }
 
-impl Told {
+impl EngineModel {
     pub(crate) fn new() -> Self {
         Self {
             leadership: Leadership::Leader { epoch: 0 },
@@ -146,12 +150,12 @@ impl Told {
             whole: BTreeSet::new(),
             calls: BTreeMap::new(),
             requests: BTreeSet::new(),
-            sales: Sales::default(),
+            sales: Reservations::default(),
             repeated: 0,
         }
     }
 
-    /// Takes note of an input. `leases` are those that may be in the engine's hands.
+    /// Records an input. `leases` are those the engine may hold.
     pub(crate) fn input(&mut self, input: &Input, leases: &[LeaseId]) {
         match input {
             Input::Chain(event) => self.event(event),
@@ -167,14 +171,14 @@ impl Told {
                 }
             }
             Input::Leadership(leadership) => self.leadership = *leadership,
-            // No history holds bids back: the tests of the engine do.
+            // The simulation never holds bids back. The engine tests cover this.
             Input::HoldBids(_) | Input::Kept(_) | Input::PricesChanged => {}
             Input::Shutdown => self.stopping = true,
-            unknown => panic!("an oracle that overlooks {unknown:?} allows too much"),
+            unknown => panic!("the oracle does not handle {unknown:?}"),
         }
     }
 
-    /// Takes note of a call it makes.
+    /// Records a call of the engine.
     pub(crate) fn called(&mut self, id: EffectId, call: &Call) {
         match call {
             Call::Broadcast(Msg::CreateBid {
@@ -195,7 +199,8 @@ impl Told {
         self.calls.insert(id, call.clone());
     }
 
-    /// Deposits of bids that were sent and not shown. A lost bid has its deposit back, or fails.
+    /// Deposits of bids that were sent but not reported by the chain. A lost bid gets its deposit back, or
+    /// fails.
     fn in_flight(&self) -> BTreeMap<BidId, Coin> {
         let bids = self.calls.values().filter_map(|call| match call {
             Call::Broadcast(Msg::CreateBid { id, deposit, .. }) => Some((id.clone(), deposit.clone())),
@@ -222,18 +227,18 @@ impl Told {
                 self.height = self.height.max(*height);
                 self.block_time = self.block_time.max(*time);
             }
-            // Before the first snapshot an event says nothing; the snapshot contains it.
+            // Events before the first snapshot are ignored, because the snapshot contains their effects.
             ChainEvent::BidCreated { id, .. } | ChainEvent::BidClosed { id }
-                if id.provider == *OURS && self.height > 0 =>
+                if id.provider == *PROVIDER && self.height > 0 =>
             {
                 self.bids.insert(id.order.clone());
                 self.shown.insert(id.clone());
             }
-            ChainEvent::LeaseCreated { id, .. } if id.provider == *OURS => {
+            ChainEvent::LeaseCreated { id, .. } if id.provider == *PROVIDER => {
                 self.leases.insert(id.clone());
             }
             ChainEvent::LeaseCreated { id, .. } => {
-                let provider = OURS.clone();
+                let provider = PROVIDER.clone();
                 let order = id.order.clone();
                 self.lost.insert(BidId { order, provider });
             }
@@ -245,21 +250,21 @@ impl Told {
         let now = self.mono;
         match change {
             ClusterChange::Health { lease, health } => {
-                self.unwell.entry(lease.clone()).or_default().told(now, *health);
+                self.unwell.entry(lease.clone()).or_default().update(now, *health);
             }
             ClusterChange::Snapshot { health } => {
                 for lease in leases {
                     let missing = Health::Out(Outage::Missing);
                     let health = health.get(lease).copied().unwrap_or(missing);
-                    self.unwell.entry(lease.clone()).or_default().told(now, health);
+                    self.unwell.entry(lease.clone()).or_default().update(now, health);
                 }
             }
             ClusterChange::Lost => {
                 for unwell in self.unwell.values_mut() {
-                    unwell.told(now, Health::Unknown);
+                    unwell.update(now, Health::Unknown);
                 }
             }
-            unknown => panic!("an oracle that overlooks {unknown:?} allows too much"),
+            unknown => panic!("the oracle does not handle {unknown:?}"),
         }
     }
 
@@ -291,7 +296,7 @@ impl Told {
             return;
         };
         if let Completion::Workloads(Ok(workloads)) = completion {
-            self.short_list = workloads.listing.place == SHORT;
+            self.short_list = workloads.listing.place == INCOMPLETE;
         }
         self.money(&call, completion);
         match (call, completion) {
@@ -307,7 +312,7 @@ impl Told {
             (Call::FetchBid(id), Completion::Bid(Ok(Observed { value: Some(bid), .. }))) => {
                 self.offers.insert(id.order, bid.resources_offer.clone());
             }
-            // It can no longer land. That another instance's may is not this one's to know.
+            // The bid can no longer land. A bid of another instance may, without this instance knowing.
             (
                 Call::FetchBid(id),
                 Completion::Bid(Ok(Observed {
@@ -334,7 +339,7 @@ impl Told {
                     unwell.deployed(self.mono);
                 }
             }
-            // A list that comes while a scan still waits for the chain's half counts with that half.
+            // A list that arrives while a scan waits for its chain data counts together with that data.
             (_, Completion::Workloads(Ok(Workloads { listing, .. })))
                 if !self.calls.values().any(|c| matches!(c, Call::FetchSnapshot)) =>
             {
@@ -346,17 +351,17 @@ impl Told {
     }
 }
 
-/// What is remembered over all engines of a history.
+/// State of a history across all its engines.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Memory {
-    /// Payouts that landed, by engine and block.
+pub(crate) struct HistoryRecord {
+    /// LandedTx payouts, by engine and block.
     pub(crate) withdrawals: BTreeSet<(u64, DeploymentId, Height)>,
-    /// Manifests under way, and the newest version that was accepted.
+    /// Submitted manifests, and the newest accepted version.
     pub(crate) submitted: BTreeMap<RequestId, (DeploymentId, u64)>,
     pub(crate) accepted: BTreeMap<DeploymentId, u64>,
 }
 
-impl Memory {
+impl HistoryRecord {
     pub(crate) fn answered(&mut self, request: RequestId, response: &Response) {
         if let (Some((id, version)), Ok(_)) = (self.submitted.remove(&request), response) {
             let accepted = self.accepted.entry(id).or_default();

@@ -1,7 +1,7 @@
-//! Parameters of the market that change in the middle of a history, and orders that are bid for once they allow it.
+//! Market parameters that change during a history. Orders get a bid once the parameters allow it.
 
-use crate::ids::OURS;
-use crate::invariants::Rest;
+use crate::ids::PROVIDER;
+use crate::invariants::SettledCheck;
 use crate::money::coin;
 use crate::oracle::{Checked, ensure};
 use crate::world::World;
@@ -12,8 +12,8 @@ use akash_provider_core::market::{Market, network_params};
 use akash_provider_core::types::{BidId, BidState, Msg, Order, OrderState};
 use std::time::Duration;
 
-/// Why an order that the chain takes a bid on has none: for want of room or a price, or because the provider wants it
-/// so.
+/// Decline reasons of the provider itself (capacity, price or settings), for orders on which the chain
+/// accepts a bid.
 const OUR_OWN: [&str; 12] = [
     "no_leased_ips",
     "insufficient_capacity",
@@ -30,11 +30,11 @@ const OUR_OWN: [&str; 12] = [
 ];
 
 impl World {
-    /// The network votes.
+    /// Changes the market parameters by a vote.
     pub(crate) fn parameters_change(&mut self) {
         let mut params = self.chain.market.params().clone();
         let hours = |h: u64| Duration::from_secs(h * 3600);
-        match self.spice.below(4) {
+        match self.feature_random.below(4) {
             0 => {
                 let usual = network_params().bid_min_deposits;
                 let all = [
@@ -44,11 +44,11 @@ impl World {
                     vec![coin("uact", 1), coin("uakt", 5_000_000)],
                     Vec::new(),
                 ];
-                params.bid_min_deposits = all[self.spice.index(all.len())].clone();
+                params.bid_min_deposits = all[self.feature_random.index(all.len())].clone();
             }
-            1 => params.order_max_bids = [20, 0, 1, u32::MAX][self.spice.index(4)],
+            1 => params.order_max_bids = [20, 0, 1, u32::MAX][self.feature_random.index(4)],
             2 => {
-                let (min, max) = [(1, 720), (2, 720), (0, 0), (720, 1)][self.spice.index(4)];
+                let (min, max) = [(1, 720), (2, 720), (0, 0), (720, 1)][self.feature_random.index(4)];
                 params.min_reclamation_window = hours(min);
                 params.max_reclamation_window = hours(max);
             }
@@ -58,24 +58,25 @@ impl World {
         self.chain.set_params(params);
     }
 
-    /// In some histories the last vote stands, in others it is taken back.
+    /// Ends the votes: the last vote applies in some histories, and is reverted in others.
     pub(crate) fn parameters_at_the_end(&mut self) {
-        if self.flavour.votes > 0 && self.spice.percent(60) {
+        if self.features.votes > 0 && self.feature_random.percent(60) {
             self.chain.set_params(network_params());
         }
     }
 }
 
-impl Rest<'_> {
-    /// An order on which the chain would take our bid has one, or we have a reason of our own.
+impl SettledCheck<'_> {
+    /// Checks that an order has a bid if the chain accepts one, unless the provider has its own reason to
+    /// decline.
     pub(crate) fn what_can_be_bid_is_bid(&self) -> Checked {
         let mut market: Option<Market> = None;
         for order in self.market.orders().filter(|o| o.state == OrderState::Open) {
             let id = BidId {
                 order: order.id.clone(),
-                provider: OURS.clone(),
+                provider: PROVIDER.clone(),
             };
-            // One that waits for money is not bid on.
+            // An order that waits for funds has no bid.
             let in_hand = |o: &OrderStatus| o.order == order.id && o.phase != OrderPhase::Unfunded;
             let in_hand = self.status.orders.iter().any(in_hand);
             if in_hand || self.market.bid(&id).is_some() {

@@ -1,10 +1,10 @@
-//! Hardware that cannot be divided: GPUs and addresses; and what is promised of it.
+//! Indivisible hardware (GPUs and IP addresses) and the promises made of it.
 
 use crate::capacity::CLASSES;
-use crate::ids::{OURS, TENANTS};
-use crate::invariants::{Deed, Moment, Rest, reservations};
+use crate::cluster_state::ClusterState;
+use crate::ids::{PROVIDER, TENANTS};
+use crate::invariants::{CallCheck, SettledCheck, StateCheck, reservations};
 use crate::oracle::{Checked, ensure};
-use crate::rack::Rack;
 use crate::random::Random;
 use akash_provider_core::engine::Call;
 use akash_provider_core::inventory::LeasedIpUsage;
@@ -13,33 +13,33 @@ use akash_provider_core::types::group::distinct_leased_ips;
 use akash_provider_core::types::{BidState, EndpointKind, LeaseId, Msg, OrderId, OrderState, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Devices by node: model and how many there are when all are well.
+/// GPUs per node: model, and number of healthy devices.
 const DEVICES: [&[(&str, u32)]; 3] = [&[("a100", 2)], &[("a100", 1), ("t4", 2)], &[]];
-/// Addresses in the pool.
+/// Number of IP addresses in the pool.
 const ADDRESSES: u32 = 3;
 
-/// Its state now.
+/// Current state of the hardware.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hardware {
-    /// Devices of each node that are not well, of its last kind.
+    /// Number of unhealthy devices per node, of the last model.
     unwell: [u32; DEVICES.len()],
-    /// Devices of each node that others use, of its first kind.
+    /// Number of devices used by other processes per node, of the first model.
     foreign: [u32; DEVICES.len()],
-    /// Of each class.
-    lacking: [Lacking; CLASSES.len()],
+    /// Storage fault per class.
+    lacking: [StorageFault; CLASSES.len()],
 }
 
-/// What is missing of a class.
+/// Fault of a storage class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Lacking {
+enum StorageFault {
     #[default]
     Nothing,
     Gibibytes(i64),
-    /// There is no such class.
+    /// The class does not exist.
     Everything,
 }
 
-/// Gibibytes of each class when all is well.
+/// Size of each storage class, in GiB.
 const POOL: i64 = 40;
 
 impl Hardware {
@@ -49,35 +49,35 @@ impl Hardware {
         self.foreign[node] = u32::try_from(random.below(2)).unwrap();
     }
 
-    /// Storage appears and vanishes.
+    /// Adds or removes storage.
     pub(crate) fn storage_changes(&mut self, random: &mut Random) {
         let class = random.index(CLASSES.len());
         self.lacking[class] = match random.below(4) {
-            0 => Lacking::Nothing,
-            1 => Lacking::Everything,
-            _ => Lacking::Gibibytes(i64::try_from(random.between(1, 40)).unwrap()),
+            0 => StorageFault::Nothing,
+            1 => StorageFault::Everything,
+            _ => StorageFault::Gibibytes(i64::try_from(random.between(1, 40)).unwrap()),
         };
     }
 
-    /// The pools of persistent storage, and which node mounts what.
+    /// Adds the persistent storage classes, and the classes that each node mounts.
     pub(crate) fn store(&self, cluster: &mut ClusterSpec) {
         for (name, lacking) in CLASSES.iter().zip(self.lacking) {
             let used = match lacking {
-                Lacking::Nothing => 0,
-                Lacking::Gibibytes(used) => used,
-                Lacking::Everything => continue,
+                StorageFault::Nothing => 0,
+                StorageFault::Gibibytes(used) => used,
+                StorageFault::Everything => continue,
             };
             let pool = Quantity::used(POOL << 30, used << 30);
             cluster.storage.insert((*name).to_owned(), pool);
         }
         for (index, node) in cluster.nodes.iter_mut().enumerate() {
-            // The last one mounts only the first.
+            // The last node mounts only the first class.
             let mounts = CLASSES.iter().take(if index < 2 { 2 } else { 1 });
             node.storage_classes = mounts.map(|class| (*class).to_owned()).collect();
         }
     }
 
-    /// The node with its devices.
+    /// Returns the node with its GPUs.
     pub(crate) fn equip(&self, index: usize, mut node: NodeSpec) -> NodeSpec {
         let last = DEVICES[index].len().saturating_sub(1);
         for (kind, (model, count)) in DEVICES[index].iter().enumerate() {
@@ -94,10 +94,10 @@ impl Hardware {
         node
     }
 
-    /// The pool as the cluster counts it.
-    pub(crate) fn usage(&self, rack: &Rack) -> LeasedIpUsage {
-        let in_use: BTreeSet<&String> = rack.ips.values().flatten().collect();
-        let confirmed = rack.ips.iter().filter(|(_, keys)| !keys.is_empty());
+    /// Returns the usage of the address pool as counted by the cluster.
+    pub(crate) fn usage(&self, cluster_state: &ClusterState) -> LeasedIpUsage {
+        let in_use: BTreeSet<&String> = cluster_state.ips.values().flatten().collect();
+        let confirmed = cluster_state.ips.iter().filter(|(_, keys)| !keys.is_empty());
         LeasedIpUsage {
             total: ADDRESSES,
             in_use: u32::try_from(in_use.len()).unwrap(),
@@ -113,7 +113,7 @@ fn devices(model: &str) -> u64 {
         .sum()
 }
 
-/// Devices by model that some units are promised.
+/// Number of GPUs by model in these units.
 fn gpus(units: &[ResourceUnit]) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     for unit in units.iter().filter(|u| u.resources.gpu.units > 0) {
@@ -125,14 +125,14 @@ fn gpus(units: &[ResourceUnit]) -> BTreeMap<String, u64> {
     all
 }
 
-/// External ports, counted once for all replicas of a unit.
+/// Number of external ports, counted once for all replicas of a unit.
 fn ports(units: &[ResourceUnit]) -> u32 {
     let endpoints = units.iter().flat_map(|u| &u.resources.endpoints);
     let ports = endpoints.filter(|e| e.kind == EndpointKind::RandomPort);
     u32::try_from(ports.count()).unwrap()
 }
 
-impl Deed<'_> {
+impl CallCheck<'_> {
     pub(crate) fn promises(&self) -> Checked {
         match self.call {
             Call::Broadcast(Msg::CreateBid {
@@ -148,10 +148,10 @@ impl Deed<'_> {
         }
     }
 
-    /// What this engine knows to be promised, this bid included.
+    /// Known promises of the engine, including this bid.
     fn offers(&self, id: &LeaseId, offer: &[ResourceUnit]) -> Vec<Vec<ResourceUnit>> {
-        // Its own bid may have been refused because one from before a crash, with another promise, had landed: until
-        // that one has been read, what it promises is not known.
+        // The bid may have been refused because a bid from before a crash, with other resources, had landed.
+        // The resources of that bid are unknown until it is read.
         let stands = |bid: &LeaseId, units: &Vec<ResourceUnit>| {
             let landed = self.market.bid(bid).filter(|b| b.resources_offer == *units);
             matches!(landed.map(|b| b.state), Some(BidState::Open | BidState::Active))
@@ -160,13 +160,13 @@ impl Deed<'_> {
             let open = self.market.order(&bid.order).map(|o| o.state) == Some(OrderState::Open);
             let is_bid =
                 |c: &Call| matches!(c, Call::Broadcast(Msg::CreateBid { id: other, .. }) if other == bid);
-            open && self.market.bid(bid).is_none() && self.told.calls.values().any(is_bid)
+            open && self.market.bid(bid).is_none() && self.model.calls.values().any(is_bid)
         };
-        let known = self.told.offers.iter().filter(|(order, _)| **order != id.order);
+        let known = self.model.offers.iter().filter(|(order, _)| **order != id.order);
         let known = known.filter(|(order, units)| {
             let bid = LeaseId {
                 order: (*order).clone(),
-                provider: OURS.clone(),
+                provider: PROVIDER.clone(),
             };
             stands(&bid, units) || flies(&bid)
         });
@@ -239,8 +239,8 @@ impl Deed<'_> {
     }
 }
 
-impl Moment<'_> {
-    /// What our bids and leases were promised is taken of the pool, whatever else is.
+impl StateCheck<'_> {
+    /// Checks that the addresses of bids and leases are taken from the pool.
     pub(crate) fn no_promised_address_is_free(&self) -> Checked {
         let Some(pool) = self.status.inventory.leased_ips else {
             return Ok(());
@@ -248,15 +248,15 @@ impl Moment<'_> {
         let promised = |order: &OrderId| {
             let id = LeaseId {
                 order: order.clone(),
-                provider: OURS.clone(),
+                provider: PROVIDER.clone(),
             };
             let bid = self.chain.market.bid(&id);
             bid.map_or(0, |b| distinct_leased_ips(&b.resources_offer))
         };
-        // One that holds nothing yet waits for its promise to be read.
+        // A reservation without CPU waits until its bid is read.
         let held = reservations(self.status).filter(|r| r.cpu > 0);
         let held: u32 = held.map(|r| promised(&r.order)).sum();
-        // A lease and the one after it have the same address until the first is torn down.
+        // Two successive leases share one address until the first one is torn down.
         let counted = self.counted.confirmed.iter().map(|lease| promised(&lease.order));
         let shared = counted.sum::<u32>().saturating_sub(self.counted.in_use);
         ensure(
@@ -267,12 +267,12 @@ impl Moment<'_> {
     }
 }
 
-impl Rest<'_> {
-    /// A manifest that was accepted, by whichever instance, is never replaced by an older one.
+impl SettledCheck<'_> {
+    /// Checks that an accepted manifest is never replaced by an older one, on any instance.
     pub(crate) fn accepted_manifests_are_kept(&self, live: &BTreeSet<LeaseId>) -> Checked {
         for lease in live {
             let accepted = self.memory.accepted.get(lease.deployment()).copied();
-            let (Some(accepted), Some(run)) = (accepted, self.rack.runs.get(lease)) else {
+            let (Some(accepted), Some(run)) = (accepted, self.cluster_state.runs.get(lease)) else {
                 continue;
             };
             let image = &run.deployment.group.services[0].image;
@@ -284,47 +284,44 @@ impl Rest<'_> {
         Ok(())
     }
 
-    /// What runs has the addresses its manifest asks for, and nothing else has any.
+    /// Checks that each workload has the addresses of its manifest, and that no other lease has an address.
     pub(crate) fn addresses_follow_leases(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let wanted = |lease: &LeaseId| -> BTreeSet<String> {
             let run = self
-                .rack
+                .cluster_state
                 .runs
                 .get(lease)
                 .filter(|r| r.deployed && live.contains(lease));
             let ips = run.into_iter().flat_map(|r| &r.deployment.ips);
             ips.map(|ip| ip.sharing_key.clone()).collect()
         };
-        for lease in self.rack.ips.keys().chain(live) {
-            let has = self.rack.ips.get(lease).cloned().unwrap_or_default();
+        for lease in self.cluster_state.ips.keys().chain(live) {
+            let has = self.cluster_state.ips.get(lease).cloned().unwrap_or_default();
             ensure("addresses_follow_leases", has == wanted(lease), || {
-                format!("{lease}: has {has:?}, wants {:?}", wanted(lease))
+                format!("{lease}: has {has:?}, expected {:?}", wanted(lease))
             })?;
         }
-        let tenants = self.rack.ips.keys().all(|l| TENANTS.contains(l.owner()));
+        let tenants = self.cluster_state.ips.keys().all(|l| TENANTS.contains(l.owner()));
         ensure("addresses_follow_leases", tenants, || {
-            "a stranger has one".to_owned()
+            "another lease has an address".to_owned()
         })
     }
 
-    /// What is taken of the pools is what bids and leases were promised, each once.
+    /// Checks that the used addresses and ports are exactly those of bids and leases, each counted once.
     pub(crate) fn addresses_and_ports_are_counted_once(&self, live: &BTreeSet<LeaseId>) -> Checked {
-        let bids = self.market.bids().filter(|b| b.id.provider == *OURS);
+        let bids = self.market.bids().filter(|b| b.id.provider == *PROVIDER);
         let owed = bids.filter(|b| b.state == BidState::Open || live.contains(&b.id));
         let owed: Vec<_> = owed.map(|b| &b.resources_offer).collect();
         let addresses: u32 = owed.iter().map(|units| distinct_leased_ips(units)).sum();
         let taken = self.status.inventory.leased_ips.map_or(0, |ips| ips.allocated);
         ensure("addresses_are_counted_once", taken == addresses, || {
-            format!("{addresses} are owed, {taken:?} are taken")
+            format!("{addresses} expected, {taken:?} taken")
         })?;
         let ports: u32 = owed.iter().map(|units| ports(units)).sum();
         let free = self.status.inventory.external_ports_free;
         let right = free == self.config.external_ports.saturating_sub(ports);
         ensure("ports_are_counted_once", right, || {
-            format!(
-                "{ports} are owed, {free} are free of {}",
-                self.config.external_ports
-            )
+            format!("{ports} expected, {free} free of {}", self.config.external_ports)
         })
     }
 }

@@ -1,9 +1,9 @@
-//! The one source of chance: everything a history does follows from its seed.
+//! The only source of randomness. Each history follows from its seed.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
-/// Chance from a seed.
+/// Random numbers from a seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(ChaCha8Rng);
 
@@ -12,28 +12,28 @@ impl Random {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// A number below `limit`; 0 when that is 0.
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        // The bias of the remainder is of no interest here.
+        // The bias of the remainder does not matter here.
         self.0.next_u64().checked_rem(limit).unwrap_or(0)
     }
 
-    /// A number from `low` to `high`, both possible.
+    /// Returns a number from `low` to `high`, inclusive.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True so many times in a hundred.
+    /// Returns `true` with a probability of `percent` percent.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// An index into something of this length.
+    /// Returns an index into a slice of length `len`.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).unwrap()
     }
 
-    /// One of some things; `None` of none.
+    /// Returns a random element, or `None` if the slice is empty.
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         if of.is_empty() {
             return None;

@@ -1,25 +1,25 @@
-//! The trace of a history: a number that tells two histories apart, and on demand every event in words.
+//! The trace of a history: a hash to compare histories, and optionally a text with every event.
 
 use akash_provider_core::engine::{Effect, LeasePhase, Status};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What a history did.
+/// Trace of a history.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trace {
     hasher: DefaultHasher,
     words: Option<String>,
-    /// Everything is written down, and read again at once.
+    /// Records every input and replays it at once.
     pub(crate) is_taped: bool,
-    /// How often phases were seen: a history that never leaves the beginning proves nothing.
+    /// Number of observations per phase, to prove that histories reach all phases.
     pub(crate) seen: BTreeMap<&'static str, u64>,
-    /// What scans found since this was emptied.
+    /// Findings of scans since the last reset.
     pub(crate) findings: Vec<String>,
 }
 
 impl Trace {
-    /// A trace that also keeps every event.
+    /// Creates a trace that stores the text of every event.
     pub(crate) fn in_words() -> Self {
         Self {
             words: Some(String::new()),
@@ -27,7 +27,7 @@ impl Trace {
         }
     }
 
-    /// A trace of a history that is written down.
+    /// Creates a trace that records and replays every input.
     pub(crate) fn taped() -> Self {
         Self {
             is_taped: true,

@@ -1,7 +1,7 @@
-//! What tenants, other providers, auditors and the operator do, well and badly.
+//! Valid and invalid actions of tenants, other providers, auditors and the operator.
 
 use crate::capacity::CLASSES;
-use crate::ids::{self, AUDITOR, NAMES, OURS, RIVAL, Shape};
+use crate::ids::{self, AUDITOR, COMPETITOR, NAMES, PROVIDER, Shape};
 use crate::invariants;
 use crate::money::coin;
 use crate::oracle::Checked;
@@ -12,9 +12,9 @@ use akash_provider_core::types::{
     BidId, BidState, CloseReason, Dec, DecCoin, DeploymentId, GroupId, GroupState, LeaseId, Msg,
 };
 
-/// A deployment as its tenant knows it.
+/// A deployment from the tenant's point of view.
 #[derive(Debug, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct TenantDeployment {
     pub(crate) id: DeploymentId,
     pub(crate) shapes: Vec<Shape>,
     names: Vec<Vec<String>>,
@@ -23,11 +23,11 @@ pub(crate) struct Wish {
     pub(crate) closed: bool,
 }
 
-/// Deployments alive at once.
+/// Maximum number of deployments at a time.
 const WISHES_MAX: usize = 6;
 
 impl World {
-    /// One act of somebody outside.
+    /// Executes one action of an external party.
     pub(crate) fn outside(&mut self) -> Checked {
         match self.random.below(100) {
             0..20 => self.wish(),
@@ -38,7 +38,7 @@ impl World {
             70..73 => self.close_lease(),
             73..76 => self.close_deployment(),
             76..78 => self.close_group(),
-            78..86 => self.rival_bids(),
+            78..86 => self.competitor_bids(),
             86..88 => self.audit(),
             88..89 => self.pay_in(),
             _ => return self.operate(),
@@ -56,41 +56,46 @@ impl World {
         names
     }
 
-    /// As little as always, or up to `times` a large step.
+    /// Returns `little`, or in bulky histories up to `times` steps.
     fn spice_amount(&mut self, little: u64, step: u64, times: u64) -> u64 {
-        if self.spice.percent(self.flavour.bulky) {
-            return step * self.spice.between(1, times);
+        if self.feature_random.percent(self.features.bulky) {
+            return step * self.feature_random.between(1, times);
         }
         little
     }
 
     fn volume(&mut self) -> Option<(&'static str, u64)> {
-        let wanted = self.flavour.classes && self.spice.percent(50);
+        let wanted = self.features.classes && self.feature_random.percent(50);
         let class = [CLASSES[0], CLASSES[1], ids::RAM];
-        wanted.then(|| (class[self.spice.index(3)], self.spice.between(1, 16)))
+        wanted.then(|| {
+            (
+                class[self.feature_random.index(3)],
+                self.feature_random.between(1, 16),
+            )
+        })
     }
 
     fn ports(&mut self) -> u16 {
-        let wanted = self.flavour.ports && self.spice.percent(40);
+        let wanted = self.features.ports && self.feature_random.percent(40);
         if wanted {
-            [1, 1, 2, 3][self.spice.index(4)]
+            [1, 1, 2, 3][self.feature_random.index(4)]
         } else {
             0
         }
     }
 
     fn wish(&mut self) {
-        if self.wishes.iter().filter(|w| !w.closed).count() >= WISHES_MAX {
+        if self.tenant_deployments.iter().filter(|w| !w.closed).count() >= WISHES_MAX {
             return;
         }
         let groups = self.random.between(1, 2);
-        // Some run out of money within minutes.
+        // Some deployments run out of funds within minutes.
         let price = if self.random.percent(15) { 40_000 } else { 400 };
         let shapes: Vec<Shape> = (0..groups)
             .map(|_| Shape {
                 denom: self.denom(),
                 volume: self.volume(),
-                second_address: self.flavour.ports && self.spice.percent(15),
+                second_address: self.features.ports && self.feature_random.percent(15),
                 ports: self.ports(),
                 memory: self.spice_amount(128, 8_192, 5),
                 disk: self.spice_amount(512, 65_536, 5),
@@ -104,10 +109,10 @@ impl World {
             })
             .collect();
         let names = shapes.iter().map(|_| self.names()).collect();
-        let id = ids::deployment_id(self.random.index(3), self.wishes.len() as u64 + 1);
+        let id = ids::deployment_id(self.random.index(3), self.tenant_deployments.len() as u64 + 1);
         let specs = shapes.iter().enumerate().map(|(i, s)| ids::spec(i, *s)).collect();
-        // Mostly it pays for the first group, at times for neither.
-        let denom = if self.spice.percent(80) {
+        // Usually the denomination pays for the first group only, sometimes for none.
+        let denom = if self.feature_random.percent(80) {
             shapes[0].denom
         } else {
             self.denom()
@@ -121,7 +126,7 @@ impl World {
             reclamation_min_window: None,
         });
         created.unwrap();
-        self.wishes.push(Wish {
+        self.tenant_deployments.push(TenantDeployment {
             id,
             shapes,
             names,
@@ -130,7 +135,7 @@ impl World {
         });
     }
 
-    /// A tenant takes a bid.
+    /// Makes a tenant take a bid.
     fn choose(&mut self) {
         let market = &self.chain.market;
         let open = market.bids().filter(|b| b.state == BidState::Open);
@@ -153,9 +158,9 @@ impl World {
         self.feed(Input::Request(id, request))
     }
 
-    /// A tenant submits a manifest: mostly the right one, at times another, or twice.
+    /// Submits a tenant's manifest: usually the correct one, sometimes another one or the same one twice.
     fn submit(&mut self) -> Checked {
-        let Some(wish) = self.random.pick(&self.wishes).cloned() else {
+        let Some(wish) = self.random.pick(&self.tenant_deployments).cloned() else {
             return Ok(());
         };
         let mut version = wish.version;
@@ -177,8 +182,8 @@ impl World {
         self.request(request)
     }
 
-    /// The manifest on the chain, to the provider.
-    pub(crate) fn submit_right(&mut self, wish: &Wish) -> Checked {
+    /// Submits the manifest of the chain to the provider.
+    pub(crate) fn submit_right(&mut self, wish: &TenantDeployment) -> Checked {
         self.request(Request::SubmitManifest {
             deployment: wish.id.clone(),
             manifest: ids::manifest(&wish.id, &wish.shapes, &wish.names, wish.version),
@@ -189,7 +194,7 @@ impl World {
     fn change_mind(&mut self) {
         let names = self.names();
         let Some(at) = self.some_wish() else { return };
-        let wish = &mut self.wishes[at];
+        let wish = &mut self.tenant_deployments[at];
         let hash = ids::version_hash(&wish.id, wish.version + 1);
         let id = wish.id.clone();
         if self
@@ -197,21 +202,21 @@ impl World {
             .tenant(TenantMsg::UpdateDeployment { id, hash })
             .is_ok()
         {
-            let wish = &mut self.wishes[at];
+            let wish = &mut self.tenant_deployments[at];
             wish.version += 1;
             wish.names[0] = names;
         }
     }
 
     fn some_wish(&mut self) -> Option<usize> {
-        let len = self.wishes.len();
+        let len = self.tenant_deployments.len();
         (len > 0).then(|| self.random.index(len))
     }
 
     fn some_group(&mut self) -> Option<GroupId> {
         let at = self.some_wish()?;
-        let gseq = u32::try_from(self.random.index(self.wishes[at].shapes.len())).unwrap() + 1;
-        let deployment = self.wishes[at].id.clone();
+        let gseq = u32::try_from(self.random.index(self.tenant_deployments[at].shapes.len())).unwrap() + 1;
+        let deployment = self.tenant_deployments[at].id.clone();
         Some(GroupId { deployment, gseq })
     }
 
@@ -244,27 +249,27 @@ impl World {
     }
 
     pub(crate) fn close_wish(&mut self, at: usize) {
-        let id = self.wishes[at].id.clone();
+        let id = self.tenant_deployments[at].id.clone();
         drop(self.chain.tenant(TenantMsg::CloseDeployment { id }));
-        self.wishes[at].closed = true;
+        self.tenant_deployments[at].closed = true;
     }
 
     fn pay_in(&mut self) {
         let Some(at) = self.some_wish() else { return };
-        let deployment = self.wishes[at].id.clone();
+        let deployment = self.tenant_deployments[at].id.clone();
         let coin = coin(self.denom(), 500_000);
         drop(self.chain.tenant(TenantMsg::Deposit { deployment, coin }));
     }
 
-    /// Another provider bids, or takes its bid back.
-    fn rival_bids(&mut self) {
-        let snapshot = self.chain.market.snapshot(&RIVAL);
+    /// Makes another provider bid, or close its bid.
+    fn competitor_bids(&mut self) {
+        let snapshot = self.chain.market.snapshot(&COMPETITOR);
         let Some(order) = self.random.pick(&snapshot.orders) else {
             return;
         };
         let id = BidId {
             order: order.id.clone(),
-            provider: RIVAL.clone(),
+            provider: COMPETITOR.clone(),
         };
         let reason = CloseReason::Unspecified;
         let msg = if self.random.percent(20) {
@@ -278,11 +283,11 @@ impl World {
                 reclamation_window: None,
             }
         };
-        drop(self.chain.rival(&msg));
+        drop(self.chain.competitor(&msg));
     }
 
     fn audit(&mut self) {
-        let (auditor, owner) = (AUDITOR.clone(), OURS.clone());
+        let (auditor, owner) = (AUDITOR.clone(), PROVIDER.clone());
         let msg = if self.random.percent(70) {
             let attributes = vec![ids::region()];
             TenantMsg::SignProvider {
@@ -296,7 +301,7 @@ impl World {
         drop(self.chain.tenant(msg));
     }
 
-    /// The operator asks for something.
+    /// Sends a command of the operator.
     fn operate(&mut self) -> Checked {
         let leases: Vec<LeaseId> = self.chain.market.leases().map(|r| r.lease.id).collect();
         let lease = self.random.pick(&leases).cloned();

@@ -1,23 +1,23 @@
-//! One history: a provider's engine between a chain, a cluster, tenants and a clock.
+//! One history: the engine of a provider with a simulated chain, cluster, tenants and clock.
 //!
-//! A history first lets everything happen in any order, with faults; only what must never happen is checked.
-//! Then faults end, and everything must settle. All choices come from one seed.
+//! In the first phase everything happens in any order, with faults, and only the invariants of any state are
+//! checked. In the second phase the faults end, and everything must settle. All choices follow from one seed.
 
 use crate::calls::Pending;
 use crate::capacity::{Capacity, Cause};
 use crate::chain::Chain;
+use crate::cluster_state::{self, ClusterState};
 use crate::faults::{self, Faults};
-use crate::flavour::Flavour;
-use crate::ids::{self, OURS, RIVAL};
-use crate::invariants::{self, Deed};
-use crate::oracle::{Checked, Memory, Told, ensure};
+use crate::features::Features;
+use crate::ids::{self, COMPETITOR, PROVIDER};
+use crate::instances::Instance;
+use crate::invariants::{self, CallCheck};
+use crate::oracle::{Checked, EngineModel, HistoryRecord, ensure};
 use crate::promises::Hardware;
-use crate::rack::{self, Rack};
 use crate::random::Random;
+use crate::recording::RecordedEngine;
 use crate::replay::Trace;
-use crate::seats::Seat;
-use crate::tape::Taped;
-use crate::tenants::Wish;
+use crate::tenants::TenantDeployment;
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::status::Pulse;
@@ -33,51 +33,51 @@ use std::time::Duration;
 const GI: i64 = 1 << 30;
 const NODES: u64 = 3;
 
-/// A history under way.
+/// State of a running history.
 pub(crate) struct World {
     pub(crate) random: Random,
-    /// Chance of what others do in the cluster.
+    /// Random source of changes to the cluster by other processes.
     pub(crate) hands: Random,
-    /// Chance of what is special in this history.
-    pub(crate) spice: Random,
-    pub(crate) flavour: Flavour,
+    /// Random source of the uncommon features.
+    pub(crate) feature_random: Random,
+    pub(crate) features: Features,
     pub(crate) faults: Faults,
     pub(crate) config: Config,
     pub(crate) chain: Chain,
-    pub(crate) rack: Rack,
-    pub(crate) engine: Taped,
-    /// Which engine this is, from 1.
+    pub(crate) cluster_state: ClusterState,
+    pub(crate) engine: RecordedEngine,
+    /// Number of the active engine, starting at 1.
     pub(crate) life: u64,
-    /// Engines there were.
+    /// Number of engines created.
     pub(crate) lives: u64,
-    /// Another instance, which does nothing before it is this one's turn.
-    pub(crate) other: Option<Seat>,
+    /// The inactive instance.
+    pub(crate) other: Option<Instance>,
     pub(crate) mono: Mono,
     pub(crate) pending: Vec<Pending>,
-    pub(crate) wishes: Vec<Wish>,
-    /// Deployments of the stranger.
-    pub(crate) strangers: u64,
+    pub(crate) tenant_deployments: Vec<TenantDeployment>,
+    /// Number of deployments of the third party.
+    pub(crate) third_party_deployments: u64,
     pub(crate) requests: u64,
-    pub(crate) told: Told,
-    pub(crate) memory: Memory,
-    /// The cluster does not answer.
+    pub(crate) model: EngineModel,
+    pub(crate) memory: HistoryRecord,
+    /// Cluster calls fail.
     pub(crate) outage: bool,
-    /// Changes of the cluster are seen.
+    /// The watch delivers cluster events.
     pub(crate) watched: bool,
     pub(crate) epoch: u64,
-    /// Milli-CPU of each node that others use.
+    /// CPU used by other processes per node, in millicores.
     foreign: Vec<u64>,
     pub(crate) hardware: Hardware,
-    /// Use of the addresses as it was last told.
+    /// Last reported usage of IP addresses.
     pub(crate) counted: LeasedIpUsage,
     pub(crate) trace: Trace,
     steps: u64,
 }
 
-fn market(flavour: Flavour) -> Market {
+fn market(features: Features) -> Market {
     let mut market = Market::new(MarketConfig::new("simulated", BlockTime(1_700_000_000_000)));
-    flavour.wallet.fund(&mut market);
-    for (owner, attributes) in [(&*OURS, ids::attributes()), (&*RIVAL, ids::attributes())] {
+    features.wallet.fund(&mut market);
+    for (owner, attributes) in [(&*PROVIDER, ids::attributes()), (&*COMPETITOR, ids::attributes())] {
         let provider = ProviderRecord {
             owner: owner.clone(),
             host_uri: "https://provider.example:8443".to_owned(),
@@ -100,29 +100,29 @@ impl World {
         }
         config.breaker_ceiling = u32::try_from(hands.between(1, 10)).unwrap();
         let faults = Faults::of_seed(&mut random).in_the_cluster(&mut hands);
-        let mut spice = Random::new(seed.rotate_left(32) ^ 0x5eed);
-        let flavour = Flavour::of_seed(&mut spice);
-        flavour.settings(&mut spice, &mut config);
+        let mut feature_random = Random::new(seed.rotate_left(32) ^ 0x5eed);
+        let features = Features::of_seed(&mut feature_random);
+        features.settings(&mut feature_random, &mut config);
         Self {
-            engine: Taped::new(config.clone(), trace.is_taped),
+            engine: RecordedEngine::new(config.clone(), trace.is_taped),
             random,
             hands,
-            spice,
-            flavour,
+            feature_random,
+            features,
             faults,
             config,
-            chain: Chain::new(market(flavour)),
-            rack: Rack::new(flavour.hostile > 0),
+            chain: Chain::new(market(features)),
+            cluster_state: ClusterState::new(features.invalid_records > 0),
             life: 1,
             lives: 1,
             other: None,
             mono: Mono(1_000),
             pending: Vec::new(),
-            wishes: Vec::new(),
-            strangers: 0,
+            tenant_deployments: Vec::new(),
+            third_party_deployments: 0,
             requests: 0,
-            told: Told::new(),
-            memory: Memory::default(),
+            model: EngineModel::new(),
+            memory: HistoryRecord::default(),
             outage: false,
             watched: false,
             epoch: 0,
@@ -137,11 +137,11 @@ impl World {
     pub(crate) fn now(&self) -> Now {
         Now {
             mono: self.mono,
-            block_time: self.told.block_time,
+            block_time: self.model.block_time,
         }
     }
 
-    /// What the clocks of the process show: at times less than they did before.
+    /// Returns the clocks of the process, sometimes earlier than before.
     fn clocks(&mut self) -> Now {
         let mut now = self.now();
         if self.random.percent(self.faults.clocks) {
@@ -154,7 +154,7 @@ impl World {
         now
     }
 
-    /// Gives the engine one input and checks what it does.
+    /// Feeds one input to the engine and checks its effects.
     pub(crate) fn feed(&mut self, input: Input) -> Checked {
         self.trace.line(|| format!("{} in {input:?}", self.mono.0));
         let leases = match input {
@@ -163,9 +163,9 @@ impl World {
         };
         let now = self.clocks();
         let cause = Cause::of(&input);
-        self.told.mono = self.told.mono.max(now.mono);
-        self.told.input(&input, &leases);
-        let before = self.looked_at();
+        self.model.mono = self.model.mono.max(now.mono);
+        self.model.input(&input, &leases);
+        let before = self.sampled_status();
         let effects = self.engine.step(now, input);
         self.engine.check()?;
         self.sold(cause, &effects)?;
@@ -173,8 +173,8 @@ impl World {
         self.effects(effects)
     }
 
-    /// Now and then, a status without what changes all the time, and what was counted of its changes.
-    fn looked_at(&self) -> Option<(u64, Status)> {
+    /// Sometimes returns the number of status changes and the status without its volatile parts.
+    fn sampled_status(&self) -> Option<(u64, Status)> {
         self.steps.is_multiple_of(11).then(|| {
             let mut status = self.engine.status(self.now());
             status.set_pulse(Pulse::default());
@@ -188,7 +188,7 @@ impl World {
     }
 
     fn changes_are_counted(&self, before: Option<(u64, Status)>) -> Checked {
-        let (Some((changes, before)), Some((now, after))) = (before, self.looked_at()) else {
+        let (Some((changes, before)), Some((now, after))) = (before, self.sampled_status()) else {
             return Ok(());
         };
         let holds = changes != now || before == after;
@@ -197,12 +197,12 @@ impl World {
         })
     }
 
-    /// Lets the engine's deadlines pass.
+    /// Fires the due deadlines of the engine.
     pub(crate) fn wake(&mut self) -> Checked {
         self.trace.line(|| format!("{} wake", self.mono.0));
-        self.told.mono = self.told.mono.max(self.mono);
+        self.model.mono = self.model.mono.max(self.mono);
         let now = self.now();
-        let before = self.looked_at();
+        let before = self.sampled_status();
         let effects = self.engine.handle_timeout(now);
         self.engine.check()?;
         self.sold(Cause::Other, &effects)?;
@@ -211,13 +211,13 @@ impl World {
         let next = self.engine.next_deadline();
         ensure(
             "a_woken_engine_may_sleep",
-            next.is_none_or(|at| at > self.told.mono),
-            || format!("woken at {:?}, and again at {next:?}", self.told.mono),
+            next.is_none_or(|at| at > self.model.mono),
+            || format!("woken at {:?}, and again at {next:?}", self.model.mono),
         )
     }
 
-    /// What is kept over a restart.
-    fn keep_of_breaker(&mut self, event: &Event) {
+    /// Stores the part of the breaker state that survives a restart.
+    fn store_breaker_state(&mut self, event: &Event) {
         let config = &mut self.config;
         match event {
             Event::BreakerTripped { .. } => config.breaker_tripped = true,
@@ -241,15 +241,15 @@ impl World {
             self.note_findings(&effect);
             match effect {
                 Effect::Call(id, call) => {
-                    let deed = Deed {
+                    let deed = CallCheck {
                         config: &self.config,
-                        told: &self.told,
+                        model: &self.model,
                         market: &self.chain.market,
                         call: &call,
                     };
                     deed.check()?;
                     deed.promises()?;
-                    self.told.called(id, &call);
+                    self.model.called(id, &call);
                     self.pending.push(Pending {
                         id,
                         call,
@@ -259,14 +259,14 @@ impl World {
                     });
                 }
                 Effect::Publish(event) => {
-                    self.told.deployed_is_whole(&event)?;
-                    self.keep_of_breaker(&event);
+                    self.model.deployed_is_whole(&event)?;
+                    self.store_breaker_state(&event);
                 }
                 Effect::Reply(id, response) => {
                     self.memory.answered(id, &response);
-                    let waited = self.told.requests.remove(&id);
+                    let waited = self.model.requests.remove(&id);
                     ensure("every_request_gets_one_reply", waited, || {
-                        format!("{id:?} was not waiting")
+                        format!("{id:?} was not in flight")
                     })?;
                 }
             }
@@ -278,7 +278,7 @@ impl World {
         Ok(())
     }
 
-    /// Delivers the answer of a call, at times twice.
+    /// Delivers the response of a call, sometimes twice.
     pub(crate) fn deliver(&mut self, index: usize) -> Checked {
         let Some(answer) = self.pending[index].answer.clone() else {
             return Ok(());
@@ -286,7 +286,7 @@ impl World {
         let pending = self.pending.swap_remove(index);
         let id = pending.id;
         if let Some((shown, hidden)) = pending.there {
-            (self.told.there, self.told.hidden) = (shown, hidden);
+            (self.model.there, self.model.hidden) = (shown, hidden);
         }
         self.feed(Input::Completed(id, answer.clone()))?;
         if self.random.percent(self.faults.twice) {
@@ -295,8 +295,8 @@ impl World {
         Ok(())
     }
 
-    /// Delivers the next fact of the chain; false when there is none.
-    pub(crate) fn hear(&mut self) -> Result<bool, crate::oracle::Broken> {
+    /// Delivers the next event of the chain. Returns `false` without a pending event.
+    pub(crate) fn deliver_event(&mut self) -> Result<bool, crate::oracle::Violation> {
         let Some(event) = self.chain.next_event() else {
             return Ok(false);
         };
@@ -304,15 +304,15 @@ impl World {
         Ok(true)
     }
 
-    /// Puts a transaction that waits into the block under construction.
+    /// Puts a waiting transaction into the block under construction.
     pub(crate) fn land(&mut self, index: usize) -> Checked {
         let tx = self.chain.mempool[index].clone();
         if self.chain.land(index).is_none() {
-            // Too late for the block, so for ever: whoever waits is told that nobody knows.
-            if !tx.told {
+            // The transaction has expired and can never land. A waiting engine gets the outcome "unknown".
+            if !tx.is_outcome_sent {
                 let expires = tx.expires;
                 let unknown = akash_provider_core::types::TxOutcome::Unknown { expires };
-                self.told_of_tx(tx.life, tx.effect, unknown);
+                self.schedule_outcome(tx.life, tx.effect, unknown);
             }
             return Ok(());
         }
@@ -327,20 +327,20 @@ impl World {
         })
     }
 
-    /// Completes a block, whose transactions' outcomes are then known.
+    /// Completes a block and the outcomes of its transactions.
     pub(crate) fn block(&mut self, next: Duration) {
         let landed = self.chain.end_block(next);
         if let Some(other) = &mut self.other {
-            other.stream.hear(self.chain.newest());
+            other.stream.push(self.chain.newest());
         }
         for landed in landed {
-            if !landed.tx.told {
-                self.told_of_tx(landed.tx.life, landed.tx.effect, landed.outcome);
+            if !landed.tx.is_outcome_sent {
+                self.schedule_outcome(landed.tx.life, landed.tx.effect, landed.outcome);
             }
         }
     }
 
-    /// A fresh view of capacity and of where our pods are.
+    /// Feeds a current inventory update with the placement of the pods.
     pub(crate) fn inventory(&mut self) -> Checked {
         let node = |(index, used): (usize, &u64)| {
             let mut node = NodeSpec::new(format!("node-{index}"), 4_000, 64 * GI, 512 * GI);
@@ -348,17 +348,17 @@ impl World {
             self.hardware.equip(index, node)
         };
         let mut nodes = ClusterSpec::of_nodes(self.foreign.iter().enumerate().map(node));
-        if self.flavour.classes {
+        if self.features.classes {
             self.hardware.store(&mut nodes);
         }
-        let deployed = self.rack.runs.iter().filter(|(_, r)| r.deployed);
+        let deployed = self.cluster_state.runs.iter().filter(|(_, r)| r.deployed);
         let random = &mut self.random;
-        // Where GPUs are is not for pods to say.
+        // Pods do not determine the location of GPUs.
         let movable = deployed.filter(|(_, run)| run.deployment.group.services[0].resources.gpu.units == 0);
         let placements =
             movable.map(|(lease, run)| placement(random, lease, run.deployment.group.services[0].count));
-        self.counted = self.hardware.usage(&self.rack);
-        self.told.sales.capacity = Some(Capacity::of(&nodes));
+        self.counted = self.hardware.usage(&self.cluster_state);
+        self.model.sales.capacity = Some(Capacity::of(&nodes));
         let update = InventoryUpdate {
             placements: placements.collect(),
             inventory: Arc::new(NodeInventory::new(&nodes)),
@@ -371,8 +371,8 @@ impl World {
         let node = self.random.index(self.foreign.len());
         self.foreign[node] = self.random.below(5) * 1_000;
         self.hardware.changes(&mut self.random);
-        if self.flavour.classes {
-            self.hardware.storage_changes(&mut self.spice);
+        if self.features.classes {
+            self.hardware.storage_changes(&mut self.feature_random);
         }
         self.inventory()
     }
@@ -383,7 +383,7 @@ impl World {
         self.inventory()
     }
 
-    /// The engine is gone, with everything it knew; of what it had asked for anything may have happened.
+    /// Stops the engine without a shutdown. Its calls in flight may or may not take effect.
     pub(crate) fn crash(&mut self) -> Checked {
         self.trace.line(|| "crash".to_owned());
         for index in 0..self.pending.len() {
@@ -395,32 +395,38 @@ impl World {
         self.start()
     }
 
-    /// A new engine, which knows nothing, and may look in a wrong place.
+    /// Starts a new engine without state, which may read from a wrong namespace or cluster.
     pub(crate) fn start(&mut self) -> Checked {
-        let was_right = self.rack.looks_in_the_right_place();
+        let was_right = self.cluster_state.looks_in_the_right_place();
         if !was_right {
-            self.rack.look_in(rack::Place::Right);
+            self.cluster_state.look_in(cluster_state::ReadLocation::Right);
         } else if self.other.is_none() && self.hands.percent(self.faults.misplaced) {
-            let place = [rack::Place::WrongNamespace, rack::Place::WrongCluster][self.hands.index(2)];
-            self.trace.line(|| format!("the provider looks in a {place:?}"));
-            self.rack.look_in(place);
+            let place = [
+                cluster_state::ReadLocation::WrongNamespace,
+                cluster_state::ReadLocation::WrongCluster,
+            ][self.hands.index(2)];
+            self.trace.line(|| format!("the provider reads from {place:?}"));
+            self.cluster_state.look_in(place);
         }
         if self.faults.hands > 0 && self.hands.percent(50) {
-            for _ in 0..self.rack.runs.len() {
-                self.foreign_hand();
+            for _ in 0..self.cluster_state.runs.len() {
+                self.change_cluster();
             }
         }
-        // The operator may sell more, or less, than before.
-        if self.faults.disasters > 0 && self.other.is_none() && self.spice.percent(self.flavour.bulky / 3) {
-            self.config.overcommit_storage_percent = [0, 50, 100][self.spice.index(3)];
-            self.config.overcommit_memory_percent = [0, 50][self.spice.index(2)];
+        // The operator may have changed the overcommit.
+        if self.faults.disasters > 0
+            && self.other.is_none()
+            && self.feature_random.percent(self.features.bulky / 3)
+        {
+            self.config.overcommit_storage_percent = [0, 50, 100][self.feature_random.index(3)];
+            self.config.overcommit_memory_percent = [0, 50][self.feature_random.index(2)];
         }
         self.pending.clear();
         self.lives += 1;
         self.life = self.lives;
-        self.engine = Taped::new(self.config.clone(), self.trace.is_taped);
-        self.told = Told::new();
-        self.told.mono = Mono(0);
+        self.engine = RecordedEngine::new(self.config.clone(), self.trace.is_taped);
+        self.model = EngineModel::new();
+        self.model.mono = Mono(0);
         self.chain.disconnect();
         self.watched = false;
         if self.other_leads() {
@@ -435,24 +441,24 @@ impl World {
         Ok(())
     }
 
-    /// Rules that hold at every moment and need a look at the whole engine.
+    /// Checks the invariants of any state that need the whole engine.
     pub(crate) fn check_now(&mut self) -> Checked {
         let status = self.engine.status(self.now());
-        invariants::Moment {
+        invariants::StateCheck {
             status: &status,
-            told: &self.told,
+            model: &self.model,
             chain: &self.chain,
             counted: &self.counted,
             life: self.life,
             sound: self.engine.recount_matches(),
         }
         .check()?;
-        self.told.sales.look(Cause::Other, &status)?;
+        self.model.sales.look(Cause::Other, &status)?;
         self.trace.count(&status);
         Ok(())
     }
 
-    /// True when nothing of ours is under way outside.
+    /// Returns `true` if no call or transaction of the provider is in flight.
     pub(crate) fn is_drained(&self) -> bool {
         self.pending.is_empty() && self.chain.undelivered() == 0
     }
@@ -466,7 +472,7 @@ impl World {
     }
 }
 
-/// Pods anywhere: the scheduler has its own mind.
+/// Places replicas on random nodes.
 fn placement(random: &mut Random, lease: &LeaseId, count: u32) -> Placement {
     let place = |_| Place {
         unit: 1,

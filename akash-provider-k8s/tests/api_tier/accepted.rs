@@ -1,10 +1,11 @@
-//! What is rendered is taken by a real API server, and stored as it was rendered.
-//! Nothing is left on the cluster but the definitions of our kinds: objects are sent as a trial (`dryRun`) into a
-//! namespace that goes again.
+//! A real API server accepts the rendered objects and stores them unchanged.
+//!
+//! Only the custom resource definitions stay in the cluster. Objects are sent as a dry run to a namespace
+//! that is deleted afterwards.
 
 #[path = "accepted/cluster.rs"]
 mod cluster;
-#[expect(dead_code, reason = "their objects are compared in another test")]
+#[expect(dead_code, reason = "another test compares these objects")]
 #[path = "../integration/peer/recordings.rs"]
 mod recordings;
 #[path = "../integration/objects/sdl.rs"]
@@ -62,7 +63,7 @@ fn rendered(deployment: &WorkloadSpec, isolation: Isolation) -> LeaseObjects {
     objects::render(deployment, &settings, &prior).unwrap()
 }
 
-async fn all_taken(trial: &Trial, name: &str, objects: &LeaseObjects) {
+async fn apply_all(trial: &Trial, name: &str, objects: &LeaseObjects) {
     trial.all(name, &objects.policies).await;
     trial.all(name, objects.quota.as_slice()).await;
     trial.all(name, &objects.service_accounts).await;
@@ -75,7 +76,7 @@ async fn all_taken(trial: &Trial, name: &str, objects: &LeaseObjects) {
 }
 
 #[tokio::test]
-async fn every_object_is_taken_and_stored_as_rendered() {
+async fn every_object_is_accepted_and_stored_as_rendered() {
     let Some(cluster) = Cluster::from_env().await else {
         return;
     };
@@ -83,7 +84,7 @@ async fn every_object_is_taken_and_stored_as_rendered() {
         for (name, deployment) in cases() {
             let objects = rendered(&deployment, isolation);
             let trial = cluster.trial(&objects.namespace).await;
-            all_taken(&trial, &name, &objects).await;
+            apply_all(&trial, &name, &objects).await;
             trial.all(&name, &routes(&deployment)).await;
             let ips = deployment.ips.iter();
             let ips: Vec<_> = ips
@@ -104,9 +105,9 @@ fn routes(deployment: &WorkloadSpec) -> Vec<k8s_openapi::api::networking::v1::In
     hosts.map(route).collect()
 }
 
-/// The namespace's own standard lets our pods in.
+/// The namespace's Pod Security Standard admits the pods of leases.
 #[tokio::test]
-async fn pods_pass_the_standard_of_their_namespace() {
+async fn pods_satisfy_pod_security_standard_of_their_namespace() {
     let Some(cluster) = Cluster::from_env().await else {
         return;
     };
@@ -147,7 +148,7 @@ async fn pods_pass_the_standard_of_their_namespace() {
 }
 
 #[tokio::test]
-async fn records_are_stored_as_written_and_keep_what_we_do_not_know() {
+async fn records_are_stored_as_written_and_retain_unknown_fields() {
     let Some(cluster) = Cluster::from_env().await else {
         return;
     };
@@ -168,7 +169,7 @@ async fn records_are_stored_as_written_and_keep_what_we_do_not_know() {
         let stored = trial.value("Manifest", &newer).await;
         assert_eq!(
             stored["spec"], newer["spec"],
-            "{name}: nothing is dropped and nothing filled in"
+            "{name}: the stored record equals the sent record"
         );
         let read: Manifest = convert::decode("Manifest", &stored).unwrap();
         assert_eq!(
@@ -180,7 +181,7 @@ async fn records_are_stored_as_written_and_keep_what_we_do_not_know() {
 }
 
 #[tokio::test]
-async fn recorded_objects_of_the_other_provider_are_taken_as_they_are() {
+async fn recorded_objects_of_the_go_provider_are_accepted_unchanged() {
     let Some(cluster) = Cluster::from_env().await else {
         return;
     };
@@ -208,9 +209,10 @@ async fn recorded_objects_of_the_other_provider_are_taken_as_they_are() {
     trial.end().await;
 }
 
-/// The limits of names are the API server's: one less is taken, and what is refused here is refused there.
+/// The length limits of names are those of the API server: the maximum length is accepted, and a name that
+/// the provider refuses is also refused by the API server.
 #[tokio::test]
-async fn what_is_refused_here_is_refused_there() {
+async fn names_refused_by_the_provider_are_refused_by_the_api_server() {
     let Some(cluster) = Cluster::from_env().await else {
         return;
     };
@@ -227,7 +229,7 @@ async fn what_is_refused_here_is_refused_there() {
                change: &dyn Fn(&mut k8s_openapi::api::core::v1::PodSpec)| {
         change(workload.spec.as_mut().unwrap().template.spec.as_mut().unwrap());
     };
-    trial.created("as it is", &workload).await.unwrap();
+    trial.created("unchanged", &workload).await.unwrap();
     pod(&mut workload, &|spec| {
         spec.containers[0].volume_mounts = Some(vec![k8s_openapi::api::core::v1::VolumeMount {
             name: "web-nothing".to_owned(),
@@ -235,7 +237,10 @@ async fn what_is_refused_here_is_refused_there() {
             ..Default::default()
         }]);
     });
-    let refused = trial.created("a mount of nothing", &workload).await.unwrap_err();
+    let refused = trial
+        .created("a mount without a volume", &workload)
+        .await
+        .unwrap_err();
     assert!(refused.contains("volumeMounts"), "{refused}");
     assert_eq!(
         missing(&serde_json::json!({ "a": [1] }), &serde_json::json!({ "a": [2] })),
@@ -244,10 +249,10 @@ async fn what_is_refused_here_is_refused_there() {
     trial.end().await;
 }
 
-/// The quota lets controllers make every pod, and make all of them anew, whatever a runtime class adds and while those
-/// of two versions before have not ended yet.
+/// The quota lets controllers create every pod, and replace all pods while the pods of two older versions are
+/// terminating, also with the overhead of a runtime class.
 #[tokio::test]
-async fn an_update_finds_room_in_the_quota() {
+async fn quota_has_capacity_for_an_update() {
     let Some(cluster) = Cluster::from_env().await else {
         return;
     };
@@ -264,19 +269,19 @@ async fn an_update_finds_room_in_the_quota() {
     let deployment = sdl::web(|service| service.count = 4);
     let objects = objects::render(&deployment, &settings, &prior("1")).unwrap();
     let trial = cluster.trial(&objects.namespace).await;
-    trial.kept(objects.quota.as_ref().unwrap()).await;
+    trial.apply(objects.quota.as_ref().unwrap()).await;
     trial.quota_counts().await;
-    trial.kept(&objects.deployments[0]).await;
+    trial.apply(&objects.deployments[0]).await;
     trial.pods_of("1", 4, 0).await;
     for (version, ending) in [("2", 4), ("3", 8)] {
         trial.pods_end_slowly().await;
         let objects = objects::render(&deployment, &settings, &prior(version)).unwrap();
-        trial.kept(&objects.deployments[0]).await;
+        trial.apply(&objects.deployments[0]).await;
         trial.pods_of(version, 4, ending).await;
     }
     let too_many = sdl::web(|service| service.count = 30);
     let objects = objects::render(&too_many, &settings, &prior("3")).unwrap();
-    trial.kept(&objects.deployments[0]).await;
+    trial.apply(&objects.deployments[0]).await;
     trial.event("exceeded quota").await;
     trial.end().await;
     cluster.remove_runtime_class(&runtime).await;

@@ -1,11 +1,11 @@
-//! Admission that refuses, and rights that are taken away: the two meanings of a 403.
+//! The two meanings of HTTP 403: an admission policy refuses, or a right is missing.
 
 use crate::world::{World, put, remove};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
-/// From a moment later on, an admission policy refuses an operation in some namespaces; other tests run on the same
-/// cluster.
+/// Creates an admission policy that refuses an operation in some namespaces. The policy takes effect after a
+/// moment. Other tests use the same cluster.
 pub(crate) async fn refuse(
     world: &World,
     (group, version, resource): (&str, &str, &str),
@@ -36,14 +36,14 @@ pub(crate) async fn refuse(
     }
 }
 
-/// Takes back what [`refuse`] did.
+/// Deletes the policy that [`refuse`] created.
 pub(crate) async fn admit(world: &World) {
     for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
         remove(world, kind, &world.settings.manifest_namespace).await;
     }
 }
 
-/// Takes a verb on a resource out of the rules of a role.
+/// Removes a verb on a resource from the rules of a role.
 pub(crate) fn forbid(rules: Option<&mut Vec<PolicyRule>>, verb: &str, resource: &str) {
     for rule in rules.into_iter().flatten() {
         if rule.resources.iter().flatten().any(|r| r == resource) {

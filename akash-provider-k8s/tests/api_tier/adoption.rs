@@ -1,7 +1,7 @@
-//! Leases that another provider made: taken over untouched, and ours from their first change on.
+//! Adoption of leases of another provider: taken over unchanged, and managed from their first change on.
 //!
-//! The objects are the recorded ones of the Go provider, created as its field manager does; only the provider's
-//! address, and the namespace that follows from it, are the test's own.
+//! The objects are recordings of the Go provider, created with its field manager. Only the provider's
+//! address, and the namespace derived from it, belong to the test.
 
 use crate::apply::decided;
 use crate::grants::ACCESS;
@@ -21,10 +21,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Its binary's name.
+/// Field manager of the Go provider: the name of its binary.
 const THEIR_MANAGER: &str = "provider-services";
 const THEIR_PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-/// Everything it writes, in its order.
+/// All objects that the Go provider writes, in its order.
 const FILES: [&str; 9] = [
     "networkpolicies",
     "serviceaccounts",
@@ -37,7 +37,7 @@ const FILES: [&str; 9] = [
     "providerhosts",
 ];
 
-/// One recorded lease as it is to be created.
+/// A recorded lease, ready to be created.
 pub(crate) struct Recording {
     pub(crate) lease: LeaseId,
     namespace: Value,
@@ -49,7 +49,7 @@ fn read(path: &Path) -> Option<String> {
     path.is_file().then(|| std::fs::read_to_string(path).unwrap())
 }
 
-/// `None` for a recording whose deployment failed.
+/// Reads a recording. Returns `None` for a recording of a failed deployment.
 pub(crate) fn recording(world: &World, folder: &Path) -> Option<Recording> {
     let manifest = read(&folder.join("manifest-cr.json"))?;
     read(&folder.join("services.json"))?;
@@ -89,12 +89,12 @@ pub(crate) fn recording(world: &World, folder: &Path) -> Option<Recording> {
     })
 }
 
-/// What Kubernetes itself made is not created again.
+/// Returns `false` for objects that Kubernetes itself creates.
 fn is_theirs(object: &Value) -> bool {
     object["metadata"]["labels"]["akash.network"] == json!("true")
 }
 
-/// Without what the API server and the controllers filled in.
+/// Removes the fields added by the API server and the controllers.
 fn bare(mut object: Value) -> Value {
     for field in [
         "uid",
@@ -147,7 +147,7 @@ async fn create(world: &World, object: Value) -> Value {
     serde_json::to_value(created.unwrap_or_else(|e| panic!("{}: {e}", object.name_any()))).unwrap()
 }
 
-/// Makes the lease as the other provider would have.
+/// Creates the lease as the Go provider would.
 pub(crate) async fn make(world: &World, recording: &Recording) {
     let manifest = create(world, recording.manifest.clone()).await;
     let version = manifest["metadata"]["resourceVersion"].clone();
@@ -177,10 +177,12 @@ async fn settle(world: &World, lease: &LeaseId) {
         let is_observed = |w: &Value| w["status"]["observedGeneration"] == w["metadata"]["generation"];
         all.iter().all(is_observed)
     };
-    world.until("the controllers saw every workload", observed).await;
+    world
+        .until("the controllers have observed every workload", observed)
+        .await;
 }
 
-/// Pod template of every workload, and the replica sets: a rollout changes one of them.
+/// Pod templates of the workloads, and names of the replica sets. A rollout changes one of them.
 async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["Deployment", "StatefulSet", "ReplicaSet"] {
@@ -193,7 +195,7 @@ async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     found
 }
 
-/// Versions of everything a controller does not write to.
+/// Resource versions of all objects without a status of a controller.
 async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["NetworkPolicy", "Service", "Role", "RoleBinding", "Secret"] {
@@ -245,7 +247,7 @@ async fn deployed(cluster: &KubeCluster, lease: &LeaseId) -> WorkloadSpec {
     all.into_iter().find(|d| d.lease == *lease).unwrap()
 }
 
-/// Without environment, commands, all ports but the first, and volumes that need not persist.
+/// Removes environment, commands, all ports except the first, and volatile volumes.
 fn smaller(deployment: &WorkloadSpec) -> WorkloadSpec {
     let mut deployment = deployment.clone();
     for service in &mut Arc::make_mut(&mut deployment.group).services {
@@ -275,7 +277,7 @@ fn legacy(world: &World) -> Settings {
 }
 
 #[test]
-fn adopted_leases_lose_the_addresses_of_metadata_and_nothing_else() {
+fn adopted_leases_lose_only_access_to_metadata_addresses() {
     run("adopt", |world| {
         async move {
             let recordings = all(world);
@@ -321,13 +323,13 @@ fn adopted_leases_lose_the_addresses_of_metadata_and_nothing_else() {
                     hosts.declare_hostname(&deployment.lease, name).await.unwrap();
                 }
             }
-            assert_eq!(world.take_calls(), [], "nothing is even called");
-            // A tenant sends the manifest that runs once more.
+            assert_eq!(world.take_calls(), [], "adoption makes no call");
+            // A tenant submits the running manifest again.
             for deployment in &deployments {
                 cluster.record(deployment).await.unwrap();
                 let calls = world.take_calls();
                 let reads = calls.iter().filter(|call| call.method == "GET").count();
-                assert_eq!((calls.len(), reads), (1, 1), "it is looked at: {calls:?}");
+                assert_eq!((calls.len(), reads), (1, 1), "one read per lease: {calls:?}");
             }
             for (recording, before) in recordings.iter().zip(before) {
                 let after = (
@@ -335,7 +337,8 @@ fn adopted_leases_lose_the_addresses_of_metadata_and_nothing_else() {
                     versions(world, &recording.lease).await,
                 );
                 let mut others = before.1.clone();
-                // The first deploy closes the metadata, and binds the account to its rights in the namespace.
+                // The first deploy closes the metadata addresses and binds the account to its rights in the
+                // namespace.
                 for written in [
                     format!("NetworkPolicy {RESTRICTIONS}"),
                     format!("RoleBinding {ACCESS}"),
@@ -350,14 +353,14 @@ fn adopted_leases_lose_the_addresses_of_metadata_and_nothing_else() {
     });
 }
 
-/// The other provider ended between two of its writes; what it made is there, and every start deploys each lease
-/// once.
+/// The Go provider stopped between two writes. Its objects exist, and the first deploy after a start
+/// completes the lease.
 #[test]
-fn what_another_provider_left_half_done_is_completed_by_the_first_deploy() {
+fn incomplete_lease_of_another_provider_is_completed_by_first_deploy() {
     run("adopt-half", |world| {
         async move {
             let order = ["NetworkPolicy", "Deployment", "StatefulSet", "Service"];
-            let mut halves = 0;
+            let mut incomplete = 0;
             let recordings = all(world);
             let with_ports = |r: &Recording| r.objects.iter().any(|o| o["kind"] == json!("Service"));
             for (number, mut recording) in recordings.into_iter().filter(with_ports).enumerate() {
@@ -381,20 +384,23 @@ fn what_another_provider_left_half_done_is_completed_by_the_first_deploy() {
                 assert_ne!(world.names("NetworkPolicy", &lease.namespace()).await, [""; 0]);
                 let after = templates(world, lease).await;
                 for (workload, template) in before {
-                    assert_eq!(after[&workload], template, "{lease}: what ran is not replaced");
+                    assert_eq!(
+                        after[&workload], template,
+                        "{lease}: the running pods are not replaced"
+                    );
                 }
                 world.take_calls();
                 cluster.deploy(&found).await.unwrap();
-                assert_eq!(world.take_calls(), [], "and then it is done");
-                halves += 1;
+                assert_eq!(world.take_calls(), [], "no further call");
+                incomplete += 1;
             }
-            println!("{halves} leases that were left half done");
+            println!("{incomplete} incomplete leases");
         }
         .boxed()
     });
 }
 
-/// Pod templates of the workloads there are.
+/// Pod templates of the existing workloads.
 async fn templates(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = rollouts(world, lease).await;
     found.retain(|name, _| !name.starts_with("ReplicaSet"));
@@ -402,7 +408,7 @@ async fn templates(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn what_a_tenant_removes_from_an_adopted_lease_goes() {
+fn update_removes_objects_from_adopted_lease() {
     run("adopt-less", |world| {
         async move {
             for (number, recording) in all(world).into_iter().enumerate() {
@@ -428,11 +434,11 @@ fn what_a_tenant_removes_from_an_adopted_lease_goes() {
                 for (ours, wanted) in ours.iter().zip(&wanted) {
                     assert_eq!(ours, wanted, "{}", recording.lease);
                 }
-                no_manager_of_theirs(world, &recording.lease).await;
+                assert_no_foreign_manager(world, &recording.lease).await;
                 world.take_calls();
                 cluster.deploy(&update).await.unwrap();
-                assert_eq!(world.take_calls(), [], "once more is nothing");
-                as_they_would_read(world, &update).await;
+                assert_eq!(world.take_calls(), [], "a repeated deploy makes no call");
+                assert_readable_by_go_provider(world, &update).await;
             }
         }
         .boxed()
@@ -446,7 +452,7 @@ fn names(objects: &[Value]) -> Vec<String> {
         .collect()
 }
 
-async fn no_manager_of_theirs(world: &World, lease: &LeaseId) {
+async fn assert_no_foreign_manager(world: &World, lease: &LeaseId) {
     for kind in ["Deployment", "StatefulSet", "Service", "NetworkPolicy"] {
         for object in world.list(kind, &lease.namespace()).await {
             let entries = object["metadata"]["managedFields"].as_array().unwrap();
@@ -456,8 +462,8 @@ async fn no_manager_of_theirs(world: &World, lease: &LeaseId) {
     }
 }
 
-/// The record says the same to who knows nothing of our annotations.
-async fn as_they_would_read(world: &World, update: &WorkloadSpec) {
+/// Asserts that the record is complete for readers that ignore the provider's annotations.
+async fn assert_readable_by_go_provider(world: &World, update: &WorkloadSpec) {
     let api: Api<Manifest> = Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace);
     let record = api.get(&update.lease.namespace()).await.unwrap();
     let mut theirs = record.clone();
@@ -475,7 +481,7 @@ async fn as_they_would_read(world: &World, update: &WorkloadSpec) {
 }
 
 #[test]
-fn services_that_an_update_leaves_alone_keep_their_pods() {
+fn unchanged_services_retain_their_pods_in_an_update() {
     run("adopt-half", |world| {
         async move {
             let folder = testbed::recordings::folder("peer/k8s");
@@ -492,7 +498,7 @@ fn services_that_an_update_leaves_alone_keep_their_pods() {
             services.iter_mut().find(|s| s.name == "db").unwrap().args = Some(vec!["sleep 1".to_owned()]);
             cluster.record(&update).await.unwrap();
             drop(cluster);
-            // Another process finishes what this one only recorded.
+            // Another process completes the deploy that this process only recorded.
             let cluster = world.connect().await;
             cluster.deploy(&update).await.unwrap();
             settle(world, &recording.lease).await;
@@ -506,7 +512,7 @@ fn services_that_an_update_leaves_alone_keep_their_pods() {
             world.take_calls();
             cluster.deploy(&update).await.unwrap();
             assert_eq!(world.take_calls(), []);
-            // Its number of replicas may change without any of its pods being replaced.
+            // A change of the number of replicas replaces no pod.
             let services = &mut Arc::make_mut(&mut update.group).services;
             services.iter_mut().find(|s| s.name == "side").unwrap().count = 2;
             cluster.deploy(&update).await.unwrap();
@@ -522,7 +528,7 @@ fn services_that_an_update_leaves_alone_keep_their_pods() {
 }
 
 #[test]
-fn a_lease_that_went_back_to_the_other_provider_is_taken_over_again() {
+fn lease_returned_to_the_go_provider_is_adopted_again() {
     run("adopt-back", |world| {
         async move {
             let lease = world.lease(1, 70_001);
@@ -531,7 +537,8 @@ fn a_lease_that_went_back_to_the_other_provider_is_taken_over_again() {
             let web = crate::world::deployment(&lease, vec![crate::world::service("web")]);
             cluster.deploy(&web).await.unwrap();
             let wanted = decided(world, &lease).await;
-            // It writes whole objects under its own name, with the version of its own record.
+            // The Go provider writes whole objects under its own field manager, with the version of its own
+            // record.
             let mut theirs = world.get("Deployment", &ns, "web").await.unwrap();
             theirs["metadata"]
                 .as_object_mut()
@@ -555,7 +562,7 @@ fn a_lease_that_went_back_to_the_other_provider_is_taken_over_again() {
             let cluster = world.connect().await;
             cluster.deploy(&web).await.unwrap();
             assert_eq!(decided(world, &lease).await, wanted);
-            no_manager_of_theirs(world, &lease).await;
+            assert_no_foreign_manager(world, &lease).await;
             world.take_calls();
             cluster.deploy(&web).await.unwrap();
             assert_eq!(world.take_writes(), []);

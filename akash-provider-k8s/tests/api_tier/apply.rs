@@ -1,6 +1,6 @@
-//! Deploying: what is called, what is written, what stays.
+//! Deploys: calls, writes and retained objects.
 //!
-//! Length: what an apply does to every kind of object, each rule a test of its own.
+//! Length: one test per rule of apply and per kind of object.
 
 use crate::world::{Call, World, deployment, expose, put, run, service};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
@@ -20,7 +20,7 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Kinds whose objects an update may touch.
+/// Kinds of objects that an update may change.
 const KINDS: [&str; 9] = [
     "Deployment",
     "StatefulSet",
@@ -33,7 +33,8 @@ const KINDS: [&str; 9] = [
     "RoleBinding",
 ];
 
-/// What a writer decides of every object of a lease: not its versions, and nothing the server or a controller adds.
+/// Fields of each object that a writer sets, without versions and without fields added by the server or a
+/// controller.
 pub(crate) async fn decided(world: &World, lease: &LeaseId) -> Vec<Value> {
     let mut found = Vec::new();
     for kind in KINDS {
@@ -57,7 +58,7 @@ pub(crate) async fn decided(world: &World, lease: &LeaseId) -> Vec<Value> {
     found
 }
 
-/// Without what differs from lease to lease.
+/// Removes values that differ between leases.
 fn without(value: Value, lease: &LeaseId) -> Value {
     const EACH: [&str; 7] = [
         labels::MANIFEST_VERSION,
@@ -89,7 +90,8 @@ fn without(value: Value, lease: &LeaseId) -> Value {
     }
 }
 
-/// Grows with every write of ours: the generation where controllers write a status, else the version.
+/// A value per object that grows with each write of the provider: the generation if a controller writes the
+/// status, else the resource version.
 async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for kind in KINDS {
@@ -107,7 +109,7 @@ async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     found
 }
 
-/// The parts of the first container that an update takes away.
+/// A container with all parts that an update removes.
 fn rich(lease: &LeaseId) -> WorkloadSpec {
     let mut web = service("web");
     web.expose.push(expose(7000));
@@ -140,16 +142,16 @@ fn mounted(volume: &str, path: &str) -> ServiceParams {
     }
 }
 
-/// Whether the quota is there was asked, and nothing else.
-fn looked(calls: &[Call]) {
+/// Asserts that the only call was a read of the quota.
+fn assert_only_quota_read(calls: &[Call]) {
     assert_eq!(calls.len(), 1, "{calls:?}");
     assert_eq!(calls[0].method, "GET");
     assert!(calls[0].path.contains("/resourcequotas?"), "{calls:?}");
 }
 
-/// A start deploys every lease once.
+/// After a start every lease is deployed once.
 #[test]
-fn a_start_looks_once_for_all_leases() {
+fn start_reads_once_for_all_leases() {
     run("start", |world| {
         async move {
             let leases: Vec<_> = (0..6).map(|number| world.lease(1, number + 1)).collect();
@@ -166,14 +168,14 @@ fn a_start_looks_once_for_all_leases() {
             }))
             .await
             .unwrap();
-            looked(&world.take_calls());
+            assert_only_quota_read(&world.take_calls());
         }
         .boxed()
     });
 }
 
 #[test]
-fn a_first_deploy_takes_few_calls_and_an_unchanged_one_a_look() {
+fn first_deploy_makes_few_calls_and_unchanged_deploy_reads_once() {
     run("calls", |world| {
         async move {
             let cluster = world.connect().await;
@@ -187,11 +189,11 @@ fn a_first_deploy_takes_few_calls_and_an_unchanged_one_a_look() {
             let before = versions(world, &lease).await;
             for _ in 0..3 {
                 cluster.deploy(&web).await.unwrap();
-                looked(&world.take_calls());
+                assert_only_quota_read(&world.take_calls());
             }
             cluster.record(&web).await.unwrap();
             let calls = world.take_calls();
-            assert_eq!(calls.len(), 1, "what a tenant is told is looked at: {calls:?}");
+            assert_eq!(calls.len(), 1, "the status for the tenant is read: {calls:?}");
             assert_eq!(calls[0].method, "GET");
             let restarted = world.connect().await;
             assert_eq!(
@@ -200,8 +202,8 @@ fn a_first_deploy_takes_few_calls_and_an_unchanged_one_a_look() {
             );
             world.take_calls();
             restarted.deploy(&web).await.unwrap();
-            // Nothing changed for the next process either.
-            looked(&world.take_calls());
+            // The next process finds no change either.
+            assert_only_quota_read(&world.take_calls());
             assert_eq!(versions(world, &lease).await, before);
         }
         .boxed()
@@ -209,7 +211,7 @@ fn a_first_deploy_takes_few_calls_and_an_unchanged_one_a_look() {
 }
 
 #[test]
-fn what_leaves_the_manifest_goes_and_the_rest_equals_a_fresh_deploy() {
+fn update_equals_fresh_deploy() {
     run("update", |world| {
         async move {
             let cluster = world.connect().await;
@@ -238,7 +240,7 @@ fn what_leaves_the_manifest_goes_and_the_rest_equals_a_fresh_deploy() {
 }
 
 #[test]
-fn an_upgrade_restarts_no_pod_for_the_default_disk_and_a_change_of_the_service_brings_it() {
+fn default_disk_limit_is_added_with_next_change_of_service_not_by_upgrade() {
     run("disk", |world| {
         async move {
             let cluster = world.connect().await;
@@ -256,7 +258,7 @@ fn an_upgrade_restarts_no_pod_for_the_default_disk_and_a_change_of_the_service_b
             };
             let (_, limited) = disk().await;
             assert_eq!(limited, ["1073741824", "1073741824"].map(Value::from));
-            // As an earlier version applied it.
+            // The objects as an earlier version applied them.
             let mut prior = PriorState {
                 manifest_version: "1".to_owned(),
                 isolation: world.settings.isolation,
@@ -293,7 +295,7 @@ fn an_upgrade_restarts_no_pod_for_the_default_disk_and_a_change_of_the_service_b
 }
 
 #[test]
-fn pods_are_replaced_only_for_what_concerns_them() {
+fn pods_are_replaced_only_for_relevant_changes() {
     run("roll", |world| {
         async move {
             let cluster = world.connect().await;
@@ -321,7 +323,7 @@ fn pods_are_replaced_only_for_what_concerns_them() {
     });
 }
 
-/// A service with volumes that persist, each mounted.
+/// A service with mounted persistent volumes.
 fn persistent(volumes: &[&str]) -> Service {
     let mut web = service("web");
     let kept = ["class=default", "persistent=true"].map(|pair| {
@@ -348,7 +350,7 @@ fn persistent(volumes: &[&str]) -> Service {
 }
 
 #[test]
-fn a_workload_whose_volumes_change_is_made_anew() {
+fn workload_with_changed_volumes_is_recreated() {
     run("volumes", |world| {
         async move {
             let cluster = world.connect().await;
@@ -368,7 +370,7 @@ fn a_workload_whose_volumes_change_is_made_anew() {
                     }
                 }
             };
-            world.until("it is made anew", deploy).await;
+            world.until("the workload is recreated", deploy).await;
             cluster.deploy(&one(&fresh)).await.unwrap();
             assert_eq!(decided(world, &lease).await, decided(world, &fresh).await);
         }
@@ -377,7 +379,7 @@ fn a_workload_whose_volumes_change_is_made_anew() {
 }
 
 #[test]
-fn a_workload_that_changes_its_kind_has_no_twin() {
+fn workload_of_changed_kind_replaces_the_old_one() {
     run("kind", |world| {
         async move {
             let cluster = world.connect().await;
@@ -401,15 +403,15 @@ fn a_workload_that_changes_its_kind_has_no_twin() {
                         }
                     }
                 };
-                world.until("it is deployed", deploy).await;
-                world.until("there is no twin", || only(kind)).await;
+                world.until("the lease is deployed", deploy).await;
+                world.until("only one workload exists", || only(kind)).await;
             }
         }
         .boxed()
     });
 }
 
-/// Objects of ours that somebody changed. Other tests leave findings of other kinds.
+/// Number of the provider's objects that another process changed. Other tests leave other kinds of findings.
 async fn edits(cluster: &KubeCluster) -> usize {
     let findings = cluster.findings().await.unwrap();
     let edited = findings.iter().filter(|f| matches!(f, Finding::Edited { .. }));
@@ -417,7 +419,7 @@ async fn edits(cluster: &KubeCluster) -> usize {
 }
 
 #[test]
-fn what_somebody_changed_is_put_right_and_what_others_added_stays() {
+fn drift_is_repaired_and_fields_of_other_managers_stay() {
     run("drift", |world| {
         async move {
             let cluster = world.connect().await;
@@ -460,7 +462,7 @@ fn what_somebody_changed_is_put_right_and_what_others_added_stays() {
                 assert_eq!(
                     removed.is_some(),
                     object["kind"] == json!("Deployment"),
-                    "what others add stays"
+                    "fields of other managers stay"
                 );
             }
             assert_eq!(labelled, before);
@@ -471,7 +473,7 @@ fn what_somebody_changed_is_put_right_and_what_others_added_stays() {
 }
 
 #[test]
-fn objects_of_others_in_a_leases_namespace_survive() {
+fn foreign_objects_in_namespace_of_lease_survive() {
     run("foreign", |world| {
         async move {
             let cluster = world.connect().await;
@@ -493,7 +495,7 @@ fn objects_of_others_in_a_leases_namespace_survive() {
                 crate::world::put(&world.admin, object, "somebody").await;
             }
             let seen = || async { cluster.state().lease(&lease).services.contains_key("web-ip-80-tcp") };
-            world.until("the watch saw the address", seen).await;
+            world.until("the watch has observed the address", seen).await;
             cluster.deploy(&deployment(&lease, vec![service("web")])).await.unwrap();
             assert!(world.get("NetworkPolicy", &ns, "operators").await.is_some());
             assert!(world.get("Secret", &ns, "operators").await.is_some());
@@ -504,14 +506,14 @@ fn objects_of_others_in_a_leases_namespace_survive() {
 }
 
 #[test]
-fn a_refusal_by_the_api_server_names_the_reason_and_the_next_deploy_completes_it() {
+fn refusal_by_api_server_has_reason_and_next_deploy_completes() {
     run("refused", |world| {
         async move {
             let cluster = world.connect().await;
             let lease = world.lease(1, 1);
             let web = deployment(&lease, vec![service("web")]);
             let name = world.settings.manifest_namespace.clone();
-            // Only this tenant's workloads are refused; other tests run on the same cluster.
+            // The policy refuses only the workloads of this tenant. Other tests use the same cluster.
             let policy = json!({
                 "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
                 "metadata": {"name": name},
@@ -538,7 +540,7 @@ fn a_refusal_by_the_api_server_names_the_reason_and_the_next_deploy_completes_it
                 crate::world::put(&world.admin, object, "somebody").await;
             }
             let mut last = None;
-            // An admission policy takes effect a moment after it was made.
+            // An admission policy takes effect after a moment.
             for number in 0..40 {
                 let other = world.lease(2, number);
                 last = cluster
@@ -553,13 +555,13 @@ fn a_refusal_by_the_api_server_names_the_reason_and_the_next_deploy_completes_it
             assert!(last.is_some(), "the policy never took effect");
             let error = cluster.deploy(&web).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-            assert!(error.is_transient(), "no fault of the tenant: {error}");
+            assert!(error.is_transient(), "not the tenant's error: {error}");
             assert!(error.to_string().contains("no workloads today"), "{error}");
             assert_eq!(world.names("Deployment", &lease.namespace()).await, [""; 0]);
             crate::world::remove(world, "ValidatingAdmissionPolicyBinding", &name).await;
             crate::world::remove(world, "ValidatingAdmissionPolicy", &name).await;
             let deployed = || async { cluster.deploy(&web).await.is_ok() };
-            world.until("it is deployed", deployed).await;
+            world.until("the lease is deployed", deployed).await;
             world.take_calls();
             cluster.deploy(&web).await.unwrap();
             assert_eq!(world.take_writes(), []);
@@ -568,9 +570,10 @@ fn a_refusal_by_the_api_server_names_the_reason_and_the_next_deploy_completes_it
     });
 }
 
-/// The API server answers both with 403; one is for the operator to mend, the other lies in what was written.
+/// The API server responds with 403 in both cases. The operator fixes a missing right; a refusal by admission
+/// concerns the object.
 #[test]
-fn admission_that_refuses_is_told_from_rights_that_are_missing() {
+fn refusal_by_admission_differs_from_missing_rights() {
     run("forbidden", |world| {
         async move {
             let cluster = world.connect().await;
@@ -588,11 +591,11 @@ fn admission_that_refuses_is_told_from_rights_that_are_missing() {
                 let quota = world.get("ResourceQuota", &ns, "somebodys").await.unwrap();
                 quota["status"]["used"]["count/services"] == json!("1")
             };
-            world.until("the quota counts", counts).await;
+            world.until("the quota is enforced", counts).await;
             let more = deployment(&lease, vec![service("web")]);
             let error = cluster.deploy(&more).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-            assert!(error.is_transient(), "no fault of the tenant: {error}");
+            assert!(error.is_transient(), "not the tenant's error: {error}");
             assert!(error.to_string().contains("exceeded quota"), "{error}");
 
             let name = format!("akash-provider-{}", world.settings.manifest_namespace);
@@ -605,7 +608,7 @@ fn admission_that_refuses_is_told_from_rights_that_are_missing() {
             }
             roles.replace(&name, &PostParams::default(), &role).await.unwrap();
             let mut last = None;
-            // Rights go a moment after their rule.
+            // Rights are revoked a moment after the change of the rule.
             for number in 0..40 {
                 let other = deployment(&world.lease(2, number), vec![service("web")]);
                 last = cluster.deploy(&other).await.err();
@@ -614,7 +617,7 @@ fn admission_that_refuses_is_told_from_rights_that_are_missing() {
                 }
                 tokio::time::sleep(std::time::Duration::from_millis(250)).await;
             }
-            let error = last.expect("the rights go");
+            let error = last.expect("the rights are not revoked");
             assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
         }
         .boxed()
@@ -622,7 +625,7 @@ fn admission_that_refuses_is_told_from_rights_that_are_missing() {
 }
 
 #[test]
-fn a_lease_keeps_its_isolation_until_it_is_hardened() {
+fn lease_retains_isolation_until_hardened() {
     run("harden", |world| {
         async move {
             let mut legacy = world.settings.clone();
@@ -653,7 +656,7 @@ fn a_lease_keeps_its_isolation_until_it_is_hardened() {
 }
 
 #[test]
-fn hardening_takes_no_newer_manifest_back() {
+fn hardening_does_not_revert_newer_manifest() {
     run("harden-race", |world| {
         async move {
             let mut legacy = world.settings.clone();
@@ -670,7 +673,7 @@ fn hardening_takes_no_newer_manifest_back() {
             for count in 2..=12 {
                 let newer = version(count);
                 let update = async {
-                    // At any moment of the other one's work.
+                    // At any time during the work of the other call.
                     tokio::time::sleep(std::time::Duration::from_millis(u64::from(count) * 7)).await;
                     cluster.deploy(&newer).await
                 };

@@ -1,4 +1,4 @@
-//! What the provider's account may do beyond its rights: its leases and their records, and nothing of anybody else.
+//! The admission policy of the provider's account allows writes to leases and their records only.
 
 use crate::world::{World, deployment, put, run, service};
 use akash_provider_core::cluster::Cluster;
@@ -9,11 +9,11 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-/// The policy's own words.
+/// Message of the policy.
 const REFUSAL: &str = "the provider's account may write only in namespaces of leases";
 
 const RBAC: (&str, &str) = ("rbac.authorization.k8s.io", "RoleBinding");
-/// Refused by the rights of the account already.
+/// Writes that the account's roles already refuse.
 const BY_RIGHTS: [&str; 4] = [
     "a Secret",
     "a change of a Secret",
@@ -52,7 +52,7 @@ fn namespace(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 }
 
-/// Everything the account's rights allow that has nothing to do with a lease.
+/// Tries every write that the account's roles allow outside of leases.
 async fn tries(world: &World, theirs: &str) -> Vec<(&'static str, Result<(), String>)> {
     let of = |kind: (&str, &str), namespace: Option<&str>| api(&world.client, kind, namespace);
     let delete = |api: Api<DynamicObject>, name: String| async move {
@@ -112,7 +112,7 @@ async fn tries(world: &World, theirs: &str) -> Vec<(&'static str, Result<(), Str
 }
 
 #[test]
-fn the_account_does_its_work_and_touches_nothing_of_others() {
+fn account_of_provider_writes_only_to_its_leases() {
     run("confined", |world| {
         async move {
             let theirs = format!("{}-theirs", world.settings.manifest_namespace);
@@ -130,7 +130,7 @@ fn the_account_does_its_work_and_touches_nothing_of_others() {
                 object["metadata"] = json!({"name": "theirs", "namespace": theirs});
                 put(&world.admin, &object, "somebody").await;
             }
-            // A policy takes effect a moment after it was made.
+            // A policy takes effect after a moment.
             let refused = || async {
                 let more = binding("first", "akash-provider-rs-lease");
                 let answer = apply(&api(&world.client, RBAC, Some(&theirs)), &more).await;
@@ -167,7 +167,7 @@ fn the_account_does_its_work_and_touches_nothing_of_others() {
             let policy = format!("akash-provider-{}", world.settings.manifest_namespace);
             crate::world::remove(world, "ValidatingAdmissionPolicyBinding", &policy).await;
             let is_open = || async { !cluster.is_confined().await.unwrap() };
-            world.until("the missing policy is noticed", is_open).await;
+            world.until("the missing policy is reported", is_open).await;
             assert_eq!(
                 world
                     .names("RoleBinding", "kube-system")
@@ -177,7 +177,7 @@ fn the_account_does_its_work_and_touches_nothing_of_others() {
                     .count(),
                 0
             );
-            // Its end takes the controllers' time; that it may be begun is the point.
+            // The teardown takes the controllers' time. Starting it is enough here.
             cluster.teardown_lease(&lease).await.unwrap();
             crate::world::remove(world, "Namespace", &theirs).await;
         }

@@ -1,4 +1,4 @@
-//! Elections by a Lease of a real API server, with the rights of `deploy/operators/hostname.yaml`.
+//! Leader election with a Lease of a real API server and the rights of `deploy/operators/hostname.yaml`.
 
 use crate::hostname_operator::{
     declare, give_rights, is_written, options, record, start, take_rights, writes,
@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 const NAME: &str = "akash-operator-hostname";
 
-/// Long against a call to the API server, and short for a test.
+/// Timing that is long compared with a call to the API server, and short for a test.
 fn timing() -> Timing {
     Timing {
         lease: Duration::from_secs(4),
@@ -57,44 +57,45 @@ fn leases(world: &World) -> Api<Lease> {
     Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace)
 }
 
-/// Watches that there are never two, until it is aborted.
-fn never_two(elections: Vec<Arc<Election>>) -> tokio::task::JoinHandle<()> {
+/// Asserts continuously that there is at most one leader, until aborted.
+fn assert_single_leader(elections: Vec<Arc<Election>>) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         loop {
-            // Backwards: one that begins after it was looked at is not counted beside one that ended before.
+            // In reverse order, so that an election that starts after its check is not counted together with
+            // one that ended before.
             let leaders: Vec<String> = elections
                 .iter()
                 .filter(|one| leads(one))
                 .map(|one| one.status().identity)
                 .collect();
-            assert!(leaders.len() <= 1, "two lead: {leaders:?}");
+            assert!(leaders.len() <= 1, "two leaders: {leaders:?}");
             sleep(Duration::from_millis(10)).await;
         }
     })
 }
 
 #[test]
-fn one_of_several_leads_and_another_takes_over_whatever_becomes_of_it() {
+fn one_instance_leads_and_another_takes_over_after_any_failure() {
     run("election", |world| {
         async move {
-            // Rights that come a moment late, as they do where both are applied at once, make nobody work alone.
+            // The rights arrive a moment late, as after a joint apply. No instance leads alone meanwhile.
             let first = contend(world, &world.client, "first");
             sleep(timing().retry * 2).await;
             assert!(!leads(&first), "{:?}", first.status());
             give_rights(world).await;
-            world.until("the first leads", || async { leads(&first) }).await;
+            world.until("first leads", || async { leads(&first) }).await;
             assert!(!first.status().is_alone, "{:?}", first.status());
             let second = contend(world, &world.client, "second");
-            let watching = never_two(vec![first.clone(), second.clone()]);
+            let watching = assert_single_leader(vec![first.clone(), second.clone()]);
             sleep(timing().lease + timing().retry * 2).await;
-            assert!(leads(&first), "it goes on while it lives: {:?}", first.status());
+            assert!(leads(&first), "first stays leader: {:?}", first.status());
             assert_eq!(second.status().holder.as_deref(), Some("first"));
             let term = first.status().term;
-            // Handed over, nobody waits.
-            let begun = Instant::now();
+            // A released Lease is taken without a wait.
+            let started = Instant::now();
             first.hand_over().await;
-            world.until("the second leads", || async { leads(&second) }).await;
-            assert!(begun.elapsed() < timing().lease, "{:?}", begun.elapsed());
+            world.until("second leads", || async { leads(&second) }).await;
+            assert!(started.elapsed() < timing().lease, "{:?}", started.elapsed());
             assert_eq!(
                 second.status().term,
                 term.map(|term| term + 1),
@@ -102,19 +103,18 @@ fn one_of_several_leads_and_another_takes_over_whatever_becomes_of_it() {
                 second.status()
             );
             watching.abort();
-            assert!(
-                watching.await.unwrap_err().is_cancelled(),
-                "there were two at once"
-            );
+            assert!(watching.await.unwrap_err().is_cancelled(), "two leaders");
             let third = contend(world, &world.admin, "third");
-            let watching = never_two(vec![second.clone(), third.clone()]);
+            let watching = assert_single_leader(vec![second.clone(), third.clone()]);
             let other = || async { leads(&second) || leads(&third) };
-            // Cut off, it stops by itself, and the one that is not takes over; the Lease may say what it likes.
+            // A leader without connection steps down automatically, and the connected instance takes over,
+            // whatever the Lease contains.
             world.break_line(Some(Fault::Cut));
-            world.until("the third leads", || async { leads(&third) }).await;
+            world.until("third leads", || async { leads(&third) }).await;
             assert!(second.status().error.is_some(), "{:?}", second.status());
             world.break_line(None);
-            // Taken away by hand, it stops, and leads again when nobody renews for that hand.
+            // The leader steps down if another holder is written manually. An instance leads again when that
+            // holder does not renew.
             let by_hand =
                 json!({"spec": {"holderIdentity": "somebody", "renewTime": "2020-01-01T00:00:00.000000Z"}});
             let params = PatchParams::default();
@@ -123,31 +123,28 @@ fn one_of_several_leads_and_another_takes_over_whatever_becomes_of_it() {
                 .await
                 .unwrap();
             world
-                .until("nobody leads", || async { !leads(&third) && !leads(&second) })
+                .until("no leader", || async { !leads(&third) && !leads(&second) })
                 .await;
-            world.until("one leads again", other).await;
-            // Deleted, it is made anew.
+            world.until("an instance leads again", other).await;
+            // A deleted Lease is created again.
             leases(world)
                 .delete(NAME, &DeleteParams::default())
                 .await
                 .unwrap();
             let is_there = || async { leases(world).get_opt(NAME).await.unwrap().is_some() };
-            world.until("it is there again", is_there).await;
-            world.until("one leads", other).await;
+            world.until("the Lease exists again", is_there).await;
+            world.until("an instance leads", other).await;
             watching.abort();
-            assert!(
-                watching.await.unwrap_err().is_cancelled(),
-                "there were two at once"
-            );
+            assert!(watching.await.unwrap_err().is_cancelled(), "two leaders");
             take_rights(world).await;
         }
         .boxed()
     });
 }
 
-/// The lease that is the default, and the documented maximum for it.
+/// Uses the default lease duration and its documented limit.
 #[test]
-fn a_suspended_leader_is_followed_in_time_although_the_write_that_takes_over_gets_no_response() {
+fn suspended_leader_is_replaced_in_time_without_response_to_takeover() {
     run("election-suspended", |world| {
         async move {
             give_rights(world).await;
@@ -167,19 +164,21 @@ fn a_suspended_leader_is_followed_in_time_although_the_write_that_takes_over_get
             };
             let handed_over = contend(&world.admin, "before");
             world
-                .until("a record", || async { handed_over.status().holder.is_some() })
+                .until("a record of the holder", || async {
+                    handed_over.status().holder.is_some()
+                })
                 .await;
             handed_over.hand_over().await;
             let first = contend(&world.admin, "first");
-            world.until("the first leads", || async { leads(&first) }).await;
+            world.until("first leads", || async { leads(&first) }).await;
             let second = contend(&world.client, "second");
             let knows = || async { second.status().holder.as_deref() == Some("first") };
-            world.until("the second stands by", knows).await;
+            world.until("the second instance is standby", knows).await;
             world.break_line(Some(Fault::Hangs));
-            // Without its task it renews no more, as a suspended process.
+            // Without its task the leader renews no more, like a suspended process.
             drop(first);
             let suspended = Instant::now();
-            world.until("the second leads", || async { leads(&second) }).await;
+            world.until("second leads", || async { leads(&second) }).await;
             let took = suspended.elapsed();
             println!("taken over after {took:?}");
             assert!(took <= Duration::from_secs(15), "{took:?}");
@@ -190,10 +189,10 @@ fn a_suspended_leader_is_followed_in_time_although_the_write_that_takes_over_get
 }
 
 #[test]
-fn a_lease_conforms() {
+fn lease_election_passes_conformance_suite() {
     run("election-conforms", |world| {
         async move {
-            // With the rights of the provider, for the one name that they are for.
+            // With the rights of the provider for its one Lease.
             let [one, other] =
                 [&world.client, &world.admin].map(|client| lease(world, client, "akash-provider"));
             let setup = conformance::Setup::default();
@@ -204,19 +203,23 @@ fn a_lease_conforms() {
 }
 
 #[test]
-fn where_no_election_is_allowed_it_leads_alone_and_says_so() {
+fn instance_without_rights_to_leases_leads_alone_and_reports_it() {
     run("election-denied", |world| {
         async move {
             let alone = contend(world, &world.client, "alone");
-            world.until("it leads", || async { leads(&alone) }).await;
+            world
+                .until("the instance leads", || async { leads(&alone) })
+                .await;
             let status = alone.status();
             assert!(status.is_alone && status.term == Some(0), "{status:?}");
             assert!(status.error.is_some_and(|error| error.contains("leases")));
-            // An API server that is away is no refusal: nobody leads on a guess.
+            // An unavailable API server is not a refusal, so no instance leads.
             world.break_line(Some(Fault::Cut));
             let waiting = contend(world, &world.client, "waiting");
             world
-                .until("it says why", || async { waiting.status().error.is_some() })
+                .until("the error is reported", || async {
+                    waiting.status().error.is_some()
+                })
                 .await;
             sleep(timing().lease * 2).await;
             assert!(!leads(&waiting), "{:?}", waiting.status());
@@ -227,7 +230,7 @@ fn where_no_election_is_allowed_it_leads_alone_and_says_so() {
 }
 
 #[test]
-fn of_two_hostname_operators_one_writes() {
+fn only_one_of_two_hostname_operators_writes() {
     run("election-operators", |world| {
         async move {
             give_rights(world).await;
@@ -252,22 +255,22 @@ fn of_two_hostname_operators_one_writes() {
                 names && operator.status().busy == 0
             };
             let done = || async { operators.iter().any(all) };
-            world.until("all have their routes", done).await;
+            world.until("all hostnames have their routes", done).await;
             assert_eq!(writes(world, "ingresses").len(), 10);
             let written: Vec<u64> = operators.iter().map(|one| one.status().counts.written).collect();
             assert!(written.contains(&10) && written.contains(&0), "{written:?}");
-            // Whoever takes over finds everything as wanted.
+            // A new leader finds all objects in the desired state.
             let (leader, heir) = if leads(&elections[0]) { (0, 1) } else { (1, 0) };
             operators[leader].stop().await;
             elections[leader].hand_over().await;
             world
-                .until("the other leads", || async { leads(&elections[heir]) })
+                .until("the other instance leads", || async { leads(&elections[heir]) })
                 .await;
             declare(world, &lease, "late.example.com").await;
             let late = || async { is_written(&operators[heir], "late.example.com") };
-            world.until("the other writes", late).await;
+            world.until("the other instance writes", late).await;
             assert_eq!(operators[heir].status().counts.written, 1);
-            // Each object says in whose term it was written.
+            // Each object states the term in which it was written.
             let term = async |name: &str| {
                 let route = world.get("Ingress", &lease.namespace(), name).await.unwrap();
                 let term = route["metadata"]["annotations"]["provider.akash.network/operator-term"].as_str();

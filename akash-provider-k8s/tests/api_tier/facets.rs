@@ -1,4 +1,4 @@
-//! Hostnames and leased addresses.
+//! Hostnames and leased IP addresses.
 
 use crate::world::{World, run};
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration, IpDeclaration, LeasedIps};
@@ -36,7 +36,7 @@ async fn with_ips(world: &World, pool: u32) -> Arc<dyn LeasedIps> {
 }
 
 #[test]
-fn a_hostname_is_written_only_when_something_changes() {
+fn unchanged_hostname_is_not_written() {
     run("hostname", |world| {
         async move {
             let hosts = world.connect().await.hostnames().unwrap();
@@ -62,7 +62,7 @@ fn a_hostname_is_written_only_when_something_changes() {
             assert_eq!(after["spec"]["service_name"], json!("api"));
             assert_eq!(after["metadata"]["labels"][labels::LEASE_DSEQ], json!("2"));
             let uid = |o: &serde_json::Value| o["metadata"]["uid"].clone();
-            assert_eq!(uid(&after), uid(&before), "it was moved, never absent");
+            assert_eq!(uid(&after), uid(&before), "the route was moved without a gap");
             let at = after["metadata"]["annotations"][labels::UPDATED_AT]
                 .as_str()
                 .unwrap();
@@ -73,7 +73,7 @@ fn a_hostname_is_written_only_when_something_changes() {
 }
 
 #[test]
-fn a_hostname_of_another_provider_stays_where_it_leads() {
+fn hostname_of_another_provider_is_unchanged() {
     run("other-host", |world| {
         async move {
             let hosts = world.connect().await.hostnames().unwrap();
@@ -101,7 +101,7 @@ fn a_hostname_of_another_provider_stays_where_it_leads() {
 }
 
 #[test]
-fn one_address_taken_back_leaves_all_others() {
+fn withdrawn_address_does_not_affect_others() {
     run("one-ip", |world| {
         async move {
             let ips = with_ips(world, 9).await;
@@ -120,7 +120,7 @@ fn one_address_taken_back_leaves_all_others() {
             assert_eq!(
                 ips.declared_ips(&one).await.unwrap().len(),
                 3,
-                "only its holder takes it back"
+                "only the owner withdraws an address"
             );
             ips.purge_declared_ip(&one, &gone).await.unwrap();
             let mut left = ips.declared_ips(&one).await.unwrap();
@@ -137,7 +137,7 @@ fn one_address_taken_back_leaves_all_others() {
 }
 
 #[test]
-fn an_address_never_moves_to_another_tenant() {
+fn address_never_moves_to_another_tenant() {
     run("tenants", |world| {
         async move {
             let ips = with_ips(world, 2).await;
@@ -148,7 +148,7 @@ fn an_address_never_moves_to_another_tenant() {
                 let refused = ips.declare_ip(&other, &held, overwrite).await;
                 assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
             }
-            // Endpoints of the same name are different addresses.
+            // Endpoints with the same name in different deployments have different addresses.
             ips.declare_ip(&other, &address(&other, "front", 80, Proto::Tcp), false)
                 .await
                 .unwrap();
@@ -159,7 +159,7 @@ fn an_address_never_moves_to_another_tenant() {
             assert_eq!(
                 full.unwrap_err().kind(),
                 ErrorKind::Unavailable,
-                "the pool is used up"
+                "the pool is exhausted"
             );
             // All ports of an address move together.
             let third = world.lease(1, 3);

@@ -1,4 +1,5 @@
-//! The line breaks in the middle: what is half done is completed by the next try, and nothing runs unguarded.
+//! Failed connections in the middle of an operation: the next attempt completes it, and no workload runs
+//! without policies.
 
 use crate::apply::decided;
 use crate::world::{Fault, deployment, expose, run, run_alone, service};
@@ -12,11 +13,11 @@ use serde_json::json;
 use std::time::Duration;
 use testbed::Component;
 
-/// More than the writes of any operation here.
+/// More writes than any operation here makes.
 const WRITES_MAX: usize = 30;
 
 #[test]
-fn a_deploy_that_breaks_anywhere_is_completed_by_the_next() {
+fn interrupted_deploy_is_completed_by_next_deploy() {
     run("half", |world| {
         async move {
             let cluster = world.connect().await;
@@ -35,7 +36,7 @@ fn a_deploy_that_breaks_anywhere_is_completed_by_the_next() {
                     tried += 1;
                     let lease = world.lease(1, 90_000 + tried);
                     let first = deployment(&lease, vec![service("web"), service("db")]);
-                    // Every other time the lease runs already and the update breaks.
+                    // In every second round the lease already runs and the update is interrupted.
                     if passing % 2 == 1 {
                         cluster.deploy(&first).await.unwrap();
                     }
@@ -57,7 +58,7 @@ fn a_deploy_that_breaks_anywhere_is_completed_by_the_next() {
                     restarted.deploy(&updated(&lease)).await.unwrap();
                     assert_eq!(decided(world, &lease).await, wanted, "after {:?}", fault(passing));
                     if broken.is_ok() && passing % 2 == 0 {
-                        assert!(passing > 8, "a first deploy has more writes than {passing}");
+                        assert!(passing > 8, "a first deploy makes more than {passing} writes");
                         break;
                     }
                 }
@@ -69,7 +70,7 @@ fn a_deploy_that_breaks_anywhere_is_completed_by_the_next() {
 }
 
 #[test]
-fn a_way_back_after_half_an_update_leads_back_whole() {
+fn revert_after_interrupted_update_restores_all_objects() {
     run("back", |world| {
         async move {
             let cluster = world.connect().await;
@@ -81,7 +82,7 @@ fn a_way_back_after_half_an_update_leads_back_whole() {
                     username: "me".to_owned(),
                     password: password.to_owned(),
                 });
-                // The update opens a port of the nodes too.
+                // The update also opens a node port.
                 web.expose.truncate(if password == "first" { 1 } else { 2 });
                 deployment(lease, vec![web])
             };
@@ -113,7 +114,7 @@ fn a_way_back_after_half_an_update_leads_back_whole() {
 }
 
 #[test]
-fn a_record_that_breaks_is_either_there_or_not() {
+fn interrupted_record_is_complete_or_absent() {
     run("half-record", |world| {
         async move {
             let cluster = world.connect().await;
@@ -132,10 +133,10 @@ fn a_record_that_breaks_is_either_there_or_not() {
     });
 }
 
-/// The store stands still, and the API server with it. What was under way may still land when it goes on: then it is
-/// whole.
+/// The store of the API server is paused. Calls in flight may still take effect when it continues, and then
+/// completely.
 #[test]
-fn with_the_store_paused_a_manifest_is_refused_soon_and_nothing_is_half_kept() {
+fn paused_store_refuses_manifest_soon_without_partial_state() {
     run_alone("paused", |world, testbed| {
         async move {
             let cluster = world.connect().await;
@@ -154,7 +155,7 @@ fn with_the_store_paused_a_manifest_is_refused_soon_and_nothing_is_half_kept() {
             tokio::task::block_in_place(|| testbed.resume(Component::Etcd)).unwrap();
             let error = refused.unwrap_err();
             assert!(error.is_transient(), "{error}");
-            // One call's time, and what a busy machine adds.
+            // Time limit of a call, plus reserve for a busy machine.
             assert!(
                 took < world.settings.call_timeout + Duration::from_secs(10),
                 "{took:?}"
@@ -162,7 +163,7 @@ fn with_the_store_paused_a_manifest_is_refused_soon_and_nothing_is_half_kept() {
             assert!(deployed.unwrap_err().is_transient());
             let answers =
                 || async { world.admin.apiserver_version().await.is_ok() && cluster.state().known() };
-            world.until("it goes on", answers).await;
+            world.until("the API server responds again", answers).await;
             assert!(world.get("Namespace", "", &late.namespace()).await.is_none());
             let own = world.settings.manifest_namespace.clone();
             assert_eq!(world.names("Secret", &own).await, [""; 0]);
@@ -172,7 +173,7 @@ fn with_the_store_paused_a_manifest_is_refused_soon_and_nothing_is_half_kept() {
                 "{kept:?}"
             );
             let taken = || async { cluster.record(&web).await.is_ok() };
-            world.until("the manifest is taken", taken).await;
+            world.until("the manifest is accepted", taken).await;
             assert!(cluster.deployments().await.unwrap().deployments.contains(&web));
             assert!(
                 world
@@ -181,7 +182,7 @@ fn with_the_store_paused_a_manifest_is_refused_soon_and_nothing_is_half_kept() {
                     .is_some()
             );
             world.remove(&cluster, &late).await;
-            // Controllers that lost their patience would keep the namespaces of other tests.
+            // Controllers that timed out would leave the namespaces of other tests behind.
             tokio::task::block_in_place(|| testbed.restart_controllers()).unwrap();
         }
         .boxed()
@@ -189,7 +190,7 @@ fn with_the_store_paused_a_manifest_is_refused_soon_and_nothing_is_half_kept() {
 }
 
 #[test]
-fn a_policy_that_cannot_be_applied_stops_the_deploy_before_any_pod() {
+fn refused_policy_stops_deploy_before_any_pod() {
     run("policy", |world| {
         async move {
             let cluster = world.connect().await;
@@ -220,7 +221,7 @@ fn a_policy_that_cannot_be_applied_stops_the_deploy_before_any_pod() {
                 crate::world::put(&world.admin, object, "somebody").await;
             }
             let mut refused = None;
-            // An admission policy takes effect a moment after it was made.
+            // An admission policy takes effect after a moment.
             for number in 0..40 {
                 let lease = world.lease(1, number);
                 let answer = cluster.deploy(&deployment(&lease, vec![service("web")])).await;
@@ -244,7 +245,7 @@ fn a_policy_that_cannot_be_applied_stops_the_deploy_before_any_pod() {
                     .await
                     .is_ok()
             };
-            world.until("it is deployed", deploy).await;
+            world.until("the lease is deployed", deploy).await;
         }
         .boxed()
     });

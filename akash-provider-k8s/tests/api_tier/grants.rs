@@ -1,4 +1,4 @@
-//! Rights on Secrets, logs and commands: in the namespaces of leases, and nowhere else.
+//! Rights on Secrets, logs and exec, granted only in the namespaces of leases.
 
 use crate::heal::follow;
 use crate::missing::rich;
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 pub(crate) const ACCESS: &str = "akash-provider:access";
 
-/// HTTP status of requests for the Secrets of a namespace, and for the log and a command of a pod that does not exist.
-async fn answers(world: &World, namespace: &str) -> [u16; 3] {
+/// HTTP status codes of requests for the Secrets of a namespace, and for the log and exec of a missing pod.
+async fn status_codes(world: &World, namespace: &str) -> [u16; 3] {
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), namespace);
     let code = |error: kube::Error| match error {
         kube::Error::Api(status) => status.code,
@@ -36,7 +36,7 @@ async fn answers(world: &World, namespace: &str) -> [u16; 3] {
     ]
 }
 
-/// The rule that lets the account bind itself is removed.
+/// Removes the rule that lets the account bind itself.
 async fn forbid_binding(world: &World) {
     let name = format!("akash-provider-rs-bind-{}", world.settings.manifest_namespace);
     let mut role = world.get("ClusterRole", "", &name).await.unwrap();
@@ -48,7 +48,7 @@ async fn forbid_binding(world: &World) {
         .await;
 }
 
-/// An object without the mark of a version that had no bindings.
+/// Removes the mark of the binding, as left by a version without bindings.
 async fn upgraded(world: &World, lease: &LeaseId) {
     let ns = lease.namespace();
     world.delete("RoleBinding", &ns, ACCESS).await;
@@ -72,7 +72,7 @@ async fn upgraded(world: &World, lease: &LeaseId) {
 }
 
 #[test]
-fn secrets_logs_and_commands_are_allowed_in_the_namespaces_of_leases_alone() {
+fn secrets_logs_and_exec_are_allowed_only_in_namespaces_of_leases() {
     run("grants", |world| {
         async move {
             let cluster = world.connect().await;
@@ -80,16 +80,16 @@ fn secrets_logs_and_commands_are_allowed_in_the_namespaces_of_leases_alone() {
             let ns = lease.namespace();
             cluster.deploy(&rich(&lease, "hunter2", 1)).await.unwrap();
             assert!(world.get("Secret", &ns, "docker-creds-web").await.is_some());
-            assert_eq!(answers(world, &ns).await, [200, 404, 404]);
+            assert_eq!(status_codes(world, &ns).await, [200, 404, 404]);
             for theirs in ["kube-system", "default"] {
-                assert_eq!(answers(world, theirs).await, [403; 3], "{theirs}");
+                assert_eq!(status_codes(world, theirs).await, [403; 3], "{theirs}");
             }
             let all = Api::<Secret>::all(world.client.clone());
             assert!(all.list(&ListParams::default()).await.is_err());
 
             let following = follow(&cluster, &LeadershipGate::new(true));
             world.delete("RoleBinding", &ns, ACCESS).await;
-            let is_bound = || async { answers(world, &ns).await == [200, 404, 404] };
+            let is_bound = || async { status_codes(world, &ns).await == [200, 404, 404] };
             world.until("the binding is restored", is_bound).await;
             drop(following);
 
@@ -113,7 +113,7 @@ fn secrets_logs_and_commands_are_allowed_in_the_namespaces_of_leases_alone() {
             let after = world.connect().await;
             let recorded = after.deployments().await.unwrap().deployments;
             after.deploy(&recorded[0]).await.unwrap();
-            assert_eq!(answers(world, &ns).await, [200, 404, 404]);
+            assert_eq!(status_codes(world, &ns).await, [200, 404, 404]);
             let findings = after.findings().await.unwrap();
             assert!(
                 !findings.iter().any(|finding| finding.to_string().contains(&ns)),
@@ -125,7 +125,7 @@ fn secrets_logs_and_commands_are_allowed_in_the_namespaces_of_leases_alone() {
     });
 }
 
-/// The rights of versions before the bindings: everything in one ClusterRole, for the whole cluster.
+/// Grants the rights of versions before the bindings: one ClusterRole for all rights in the whole cluster.
 async fn give_rights_everywhere(world: &World) {
     let own = &world.settings.manifest_namespace;
     let (role, bind) = (
@@ -157,16 +157,16 @@ async fn give(world: &World, file: &str) {
     }
 }
 
-/// The order of the documentation: lease.yaml, restart, provider.yaml.
+/// Follows the documented order: lease.yaml, restart, provider.yaml.
 #[test]
-fn an_upgrade_of_an_account_with_rights_everywhere_has_no_gap() {
+fn upgrade_from_cluster_wide_rights_has_no_gap() {
     run("grants-upgrade", |world| {
         async move {
             give_rights_everywhere(world).await;
             let lease = world.lease(1, 1);
             let ns = lease.namespace();
-            // Without the command, which the policy of confined.yaml refuses as soon as it is in force.
-            let everywhere = || async { answers(world, "kube-system").await[..2] == [200, 404] };
+            // Exec is left out, because the policy of confined.yaml refuses it as soon as it is in force.
+            let everywhere = || async { status_codes(world, "kube-system").await[..2] == [200, 404] };
             world.until("the old rights are in force", everywhere).await;
             let old = world.connect().await;
             old.deploy(&rich(&lease, "hunter2", 1)).await.unwrap();
@@ -174,7 +174,8 @@ fn an_upgrade_of_an_account_with_rights_everywhere_has_no_gap() {
                 world.get("RoleBinding", &ns, ACCESS).await.is_none(),
                 "as the old version left it"
             );
-            let has_all = async |when: &str| assert_eq!(answers(world, &ns).await, [200, 404, 404], "{when}");
+            let has_all =
+                async |when: &str| assert_eq!(status_codes(world, &ns).await, [200, 404, 404], "{when}");
 
             give(world, "lease.yaml").await;
             has_all("before the restart").await;
@@ -191,7 +192,7 @@ fn an_upgrade_of_an_account_with_rights_everywhere_has_no_gap() {
             give(world, "provider.yaml").await;
             let is_narrow = || async {
                 has_all("while the old rights are removed").await;
-                answers(world, "kube-system").await == [403; 3]
+                status_codes(world, "kube-system").await == [403; 3]
             };
             world.until("the old rights are removed", is_narrow).await;
             let update = rich(&lease, "hunter3", 2);
@@ -199,10 +200,10 @@ fn an_upgrade_of_an_account_with_rights_everywhere_has_no_gap() {
             restarted.deploy(&update).await.unwrap();
             let new = world.lease(1, 2);
             restarted.deploy(&rich(&new, "hunter2", 1)).await.unwrap();
-            assert_eq!(answers(world, &new.namespace()).await, [200, 404, 404]);
+            assert_eq!(status_codes(world, &new.namespace()).await, [200, 404, 404]);
             let following = follow(&restarted, &LeadershipGate::new(true));
             world.delete("RoleBinding", &ns, ACCESS).await;
-            let is_bound = || async { answers(world, &ns).await == [200, 404, 404] };
+            let is_bound = || async { status_codes(world, &ns).await == [200, 404, 404] };
             world.until("the binding is restored", is_bound).await;
             drop(following);
         }
@@ -210,7 +211,7 @@ fn an_upgrade_of_an_account_with_rights_everywhere_has_no_gap() {
     });
 }
 
-/// True once the right is in force.
+/// Returns `true` when the right is in force.
 async fn may_bind(world: &World) -> bool {
     let review = json!({"spec": {"resourceAttributes": {
         "verb": "bind", "group": "rbac.authorization.k8s.io", "resource": "clusterroles", "name": "akash-provider-rs-lease",
@@ -222,7 +223,7 @@ async fn may_bind(world: &World) -> bool {
 }
 
 #[test]
-fn a_deploy_without_the_right_to_bind_names_the_remedy() {
+fn deploy_without_right_to_bind_suggests_remedy() {
     run("grants-missing", |world| {
         async move {
             forbid_binding(world).await;

@@ -1,4 +1,4 @@
-//! What others change or delete of a lease is put right when it happens, and nothing else is touched.
+//! Changed or deleted objects of a lease are repaired at once, and no other lease is affected.
 
 use crate::adoption::{make, recording};
 use crate::world::{World, deployment, run, service};
@@ -20,7 +20,7 @@ pub(crate) fn follow(cluster: &Arc<KubeCluster>, leading: &LeadershipGate) -> Ab
     AbortOnDropHandle::new(tokio::spawn(async move { cluster.follow_drift(&leading).await }))
 }
 
-/// A lease that runs, deployed by this cluster.
+/// Deploys a lease that runs.
 async fn leased(world: &World, cluster: &KubeCluster, number: u64) -> LeaseId {
     let lease = world.lease(1, number);
     let web = deployment(&lease, vec![service("web")]);
@@ -28,13 +28,13 @@ async fn leased(world: &World, cluster: &KubeCluster, number: u64) -> LeaseId {
     lease
 }
 
-/// A field of the object; null where there is none.
+/// Returns a field of the object, or null.
 async fn field(world: &World, lease: &LeaseId, (kind, name): (&str, &str), path: &str) -> Value {
     let object = world.get(kind, &lease.namespace(), name).await;
     object.and_then(|o| o.pointer(path).cloned()).unwrap_or_default()
 }
 
-/// What is written of the specification of a lease: generations, and versions of what has none.
+/// Generations of the objects of a lease, or resource versions of objects without one.
 pub(crate) async fn written(world: &World, lease: &LeaseId) -> Vec<String> {
     let mut found = Vec::new();
     for (kind, path) in [
@@ -60,21 +60,21 @@ async fn replicas(world: &World, lease: &LeaseId) -> Value {
     field(world, lease, ("Deployment", "web"), "/spec/replicas").await
 }
 
-/// The policy of another lease is put right twice: by then whoever looks at leases one after the other has looked at all
-/// that changed before. How many writes there were.
-async fn until_looked(world: &World, control: &LeaseId) -> usize {
+/// Waits until the policy of the control lease is repaired twice. By then all earlier changes have been
+/// processed. Returns the number of writes.
+async fn until_processed(world: &World, control: &LeaseId) -> usize {
     let ns = control.namespace();
     for _ in 0..2 {
         world.delete("NetworkPolicy", &ns, POLICY).await;
         let is_there = || async { world.get("NetworkPolicy", &ns, POLICY).await.is_some() };
-        world.until("another lease is looked at", is_there).await;
+        world.until("the control lease is repaired", is_there).await;
     }
     let writes = world.take_writes();
     println!("{writes:?}");
     writes.len()
 }
 
-/// Kind, name, the field that is changed, and the change.
+/// Kind, name, changed field, and the change.
 fn edits() -> [(&'static str, &'static str, &'static str, Value); 4] {
     let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "evil:1"}]}}}});
     let selector = json!({"spec": {"selector": {labels::SERVICE: "x"}}});
@@ -103,7 +103,7 @@ fn edits() -> [(&'static str, &'static str, &'static str, Value); 4] {
 }
 
 #[test]
-fn what_others_change_of_a_lease_is_put_right_at_once_and_no_other_is_touched() {
+fn drift_of_a_lease_is_repaired_at_once_without_touching_others() {
     run("heal", |world| {
         async move {
             let cluster = world.connect().await;
@@ -122,19 +122,23 @@ fn what_others_change_of_a_lease_is_put_right_at_once_and_no_other_is_touched() 
                 world.edit(kind, &ns, name, patch).await;
                 let begin = Instant::now();
                 let is_right = || async { field(world, &lease, (kind, name), path).await == before };
-                world.until("it is put right", is_right).await;
+                world.until("the object is repaired", is_right).await;
                 println!("{kind} {path}: {} ms", begin.elapsed().as_millis());
                 let calls = world.take_calls();
                 let is_about_it = calls.iter().all(|call| call.path.contains(&format!("/{name}")));
                 assert!(
                     calls.len() == 2 && is_about_it,
-                    "it is asked for and written: {calls:?}"
+                    "one read and one write: {calls:?}"
                 );
             }
             for (kind, name) in [("Deployment", "web"), ("NetworkPolicy", POLICY)] {
                 let label = field(world, &lease, (kind, name), "/metadata/labels/team").await;
                 let note = field(world, &lease, (kind, name), "/metadata/annotations/note").await;
-                assert_eq!((label, note), (json!("a"), json!("b")), "what others add stays");
+                assert_eq!(
+                    (label, note),
+                    (json!("a"), json!("b")),
+                    "metadata of other managers stays"
+                );
             }
             for (kind, name) in [
                 ("NetworkPolicy", POLICY),
@@ -143,9 +147,9 @@ fn what_others_change_of_a_lease_is_put_right_at_once_and_no_other_is_touched() 
             ] {
                 world.delete(kind, &ns, name).await;
                 let is_there = || async { world.get(kind, &ns, name).await.is_some() };
-                world.until("it is made again", is_there).await;
+                world.until("the object is recreated", is_there).await;
                 let calls = world.take_calls();
-                assert_eq!(calls.len(), 2, "it is asked for and written: {calls:?}");
+                assert_eq!(calls.len(), 2, "one read and one write: {calls:?}");
             }
             assert_eq!(replicas(world, &lease).await, json!(1));
             assert_eq!(written(world, &other).await, beside);
@@ -160,7 +164,7 @@ fn what_others_change_of_a_lease_is_put_right_at_once_and_no_other_is_touched() 
 }
 
 #[test]
-fn what_is_told_alone_is_left_to_the_next_deploy_and_isolation_is_not() {
+fn report_mode_repairs_only_isolation() {
     run("heal-told", |world| {
         async move {
             let settings = Settings {
@@ -173,7 +177,11 @@ fn what_is_told_alone_is_left_to_the_next_deploy_and_isolation_is_not() {
             world.take_calls();
             scale_to_zero(world, &lease).await;
             world.delete("Service", &lease.namespace(), "web").await;
-            assert_eq!(until_looked(world, &lease).await, 2, "the policy alone");
+            assert_eq!(
+                until_processed(world, &lease).await,
+                2,
+                "only the policy is written"
+            );
             assert_eq!(replicas(world, &lease).await, json!(0));
             cluster
                 .deploy(&deployment(&lease, vec![service("web")]))
@@ -186,13 +194,13 @@ fn what_is_told_alone_is_left_to_the_next_deploy_and_isolation_is_not() {
 }
 
 #[test]
-fn leases_that_are_not_surely_applied_by_this_process_are_left_alone() {
+fn leases_not_deployed_by_this_process_are_not_repaired() {
     run("heal-others", |world| {
         async move {
             let folder = testbed::recordings::folder("peer/k8s");
             let adopted = recording(world, &folder.join("storage")).unwrap();
             make(world, &adopted).await;
-            // Deployed by a process before this one, which nobody has asked for here yet.
+            // A process before this one deployed the lease. No deploy was requested from this process yet.
             let earlier = world.connect().await;
             let unasked = leased(world, &earlier, 1).await;
             drop(earlier);
@@ -203,7 +211,7 @@ fn leases_that_are_not_surely_applied_by_this_process_are_left_alone() {
             cluster.deploy(&theirs).await.unwrap();
             let leading = LeadershipGate::new(true);
             let _following = follow(&cluster, &leading);
-            // A deploy that was cut off.
+            // A deploy that was interrupted.
             let unmarked = json!({"metadata": {"annotations": {labels::APPLIED: null}}});
             world.edit("Namespace", "", &half.namespace(), unmarked).await;
             for lease in [&unasked, &half] {
@@ -220,9 +228,9 @@ fn leases_that_are_not_surely_applied_by_this_process_are_left_alone() {
             world.edit("Deployment", &ns, &workload, none).await;
             world.take_calls();
             assert_eq!(
-                until_looked(world, &control).await,
+                until_processed(world, &control).await,
                 2,
-                "the control's policy alone"
+                "only the policy of the control lease"
             );
             for lease in [&unasked, &half] {
                 assert_eq!(replicas(world, lease).await, json!(0));
@@ -230,10 +238,16 @@ fn leases_that_are_not_surely_applied_by_this_process_are_left_alone() {
                     .deploy(&deployment(lease, vec![service("web")]))
                     .await
                     .unwrap();
-                assert_eq!(replicas(world, lease).await, json!(1), "its deploy does that");
+                assert_eq!(
+                    replicas(world, lease).await,
+                    json!(1),
+                    "the deploy repairs the replicas"
+                );
                 scale_to_zero(world, lease).await;
                 let is_right = || async { replicas(world, lease).await == json!(1) };
-                world.until("from then on it is put right", is_right).await;
+                world
+                    .until("the object is repaired after a deploy", is_right)
+                    .await;
             }
         }
         .boxed()
@@ -241,7 +255,7 @@ fn leases_that_are_not_surely_applied_by_this_process_are_left_alone() {
 }
 
 #[test]
-fn a_lease_that_goes_and_one_of_a_standby_are_left_alone() {
+fn ending_lease_and_lease_of_standby_are_not_repaired() {
     run("heal-gone", |world| {
         async move {
             let cluster = world.connect().await;
@@ -256,9 +270,9 @@ fn a_lease_that_goes_and_one_of_a_standby_are_left_alone() {
             assert_eq!(first, Teardown::InProgress);
             world.take_calls();
             assert_eq!(
-                until_looked(world, &control).await,
+                until_processed(world, &control).await,
                 2,
-                "the control's policy alone"
+                "only the policy of the control lease"
             );
             assert_eq!(replicas(world, &of_standby).await, json!(0));
             world.remove(&cluster, &lease).await;

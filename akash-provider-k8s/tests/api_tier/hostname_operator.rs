@@ -26,7 +26,7 @@ mod names;
 #[path = "hostname_operator/on_chain.rs"]
 mod on_chain;
 
-/// The rights, given to the account whose calls are counted.
+/// Grants the rights to the account with counted calls.
 pub(crate) async fn give_rights(world: &World) {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/hostname.yaml");
@@ -58,7 +58,7 @@ pub(crate) async fn take_rights(world: &World) {
     let _ = roles.delete(&role(world), &DeleteParams::default()).await;
 }
 
-/// The namespace of a lease, and its record with these options.
+/// Creates the namespace of a lease, and its record with these options.
 pub(crate) async fn record(world: &World, lease: &LeaseId, options: &HttpOptions) {
     let mut all = labels::lease(lease);
     all.extend(labels::selector(&lease.namespace()));
@@ -116,7 +116,7 @@ pub(crate) fn is_written(operator: &HostnameOperator, hostname: &str) -> bool {
     state(operator, hostname).is_some_and(|state| state.is_written)
 }
 
-/// Routes written and deleted since the last time, in order.
+/// Routes written and deleted since the last call, in order.
 pub(crate) fn writes(world: &World, plural: &str) -> Vec<String> {
     let calls = world.take_writes().into_iter();
     let of_routes = calls.filter(|call| call.path.contains(plural));
@@ -138,7 +138,7 @@ fn hostnames_become_ingresses_and_follow_their_records() {
             let operator = start(&world.client, options(world, Mode::default())).await;
             let both =
                 || async { is_written(&operator, "a.example.com") && is_written(&operator, "b.example.com") };
-            world.until("both have their routes", both).await;
+            world.until("both hostnames have their routes", both).await;
             assert_eq!(writes(world, "ingresses"), ["PATCH", "PATCH"]);
             let made = world.get("Ingress", &home, "a.example.com").await.unwrap();
             assert_eq!(made["spec"]["ingressClassName"], "akash-ingress-class");
@@ -146,7 +146,7 @@ fn hostnames_become_ingresses_and_follow_their_records() {
             let managed = operator.managed_hostnames();
             assert_eq!(managed["a.example.com"].service_name, "web");
             assert_eq!(managed["a.example.com"].namespace, home);
-            // A change is one write for each name, and no more come after it.
+            // A change causes one write per hostname, and none afterwards.
             let short = HttpOptions {
                 read_timeout: 5_000,
                 ..usual
@@ -158,20 +158,20 @@ fn hostnames_become_ingresses_and_follow_their_records() {
                     let route = world.get("Ingress", &home, name).await.unwrap();
                     route.pointer(timeout) == Some(&json!("5"))
                 };
-                world.until("its limit is short", is_short).await;
+                world.until("the limit is reduced", is_short).await;
             }
             world
-                .until("at rest", || async { operator.status().busy == 0 })
+                .until("the operator is idle", || async { operator.status().busy == 0 })
                 .await;
             assert_eq!(writes(world, "ingresses"), ["PATCH", "PATCH"]);
-            // What somebody changes by hand is mended; what nobody wants goes.
+            // Manual changes are repaired. Unwanted objects are deleted.
             let edit = json!({"spec": {"ingressClassName": "other"}});
             world.edit("Ingress", &home, "a.example.com", edit).await;
             let is_mended = || async {
                 let route = world.get("Ingress", &home, "a.example.com").await.unwrap();
                 route["spec"]["ingressClassName"] == "akash-ingress-class"
             };
-            world.until("it is mended", is_mended).await;
+            world.until("the change is reverted", is_mended).await;
             let backend = json!({"service": {"name": "other", "port": {"number": 80}}});
             let edit = json!({"spec": {"defaultBackend": backend}});
             world.edit("Ingress", &home, "a.example.com", edit).await;
@@ -183,7 +183,7 @@ fn hostnames_become_ingresses_and_follow_their_records() {
             let own = &world.settings.manifest_namespace;
             world.delete("ProviderHost", own, "b.example.com").await;
             let is_gone = || async { world.get("Ingress", &home, "b.example.com").await.is_none() };
-            world.until("it is gone", is_gone).await;
+            world.until("the route is deleted", is_gone).await;
             assert_eq!(writes(world, "ingresses"), ["PATCH", "PATCH", "DELETE"]);
             operator.stop().await;
             take_rights(world).await;
@@ -193,7 +193,7 @@ fn hostnames_become_ingresses_and_follow_their_records() {
 }
 
 #[test]
-fn a_restart_writes_nothing_and_finds_what_was_missed() {
+fn restart_writes_nothing_and_deletes_orphaned_routes() {
     run("op-restart", |world| {
         async move {
             give_rights(world).await;
@@ -206,23 +206,23 @@ fn a_restart_writes_nothing_and_finds_what_was_missed() {
             let first = start(&world.client, options(world, Mode::default())).await;
             let both =
                 || async { is_written(&first, "a.example.com") && is_written(&first, "b.example.com") };
-            world.until("both have their routes", both).await;
+            world.until("both hostnames have their routes", both).await;
             first.stop().await;
             world.take_calls();
             let second = start(&world.client, options(world, Mode::default())).await;
             let at_rest = || async { is_written(&second, "b.example.com") && second.status().busy == 0 };
-            world.until("at rest", at_rest).await;
+            world.until("the operator is idle", at_rest).await;
             assert_eq!(
                 world.take_writes(),
                 [],
-                "a start over what is there writes nothing"
+                "a start with existing routes writes nothing"
             );
             second.stop().await;
             let own = &world.settings.manifest_namespace;
             world.delete("ProviderHost", own, "a.example.com").await;
             let third = start(&world.client, options(world, Mode::default())).await;
             let is_gone = || async { world.get("Ingress", &home, "a.example.com").await.is_none() };
-            world.until("what was missed is gone", is_gone).await;
+            world.until("the orphaned route is deleted", is_gone).await;
             assert_eq!(writes(world, "ingresses"), ["DELETE"]);
             assert!(world.get("Ingress", &home, "b.example.com").await.is_some());
             third.stop().await;
@@ -232,8 +232,9 @@ fn a_restart_writes_nothing_and_finds_what_was_missed() {
     });
 }
 
-/// A record without its lease, one that is named after another name, and one of a service that is none.
-async fn declare_garbage(world: &World, lease: &LeaseId) {
+/// Declares a record without a lease, a record named after another hostname, and a record with an invalid
+/// service name.
+async fn declare_invalid_records(world: &World, lease: &LeaseId) {
     declare(world, &world.lease(9, 9), "nowhere.example.com").await;
     let own = &world.settings.manifest_namespace;
     let other_name = json!({"spec": {"hostname": "bank.example.com"}});
@@ -245,7 +246,7 @@ async fn declare_garbage(world: &World, lease: &LeaseId) {
 }
 
 #[test]
-fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
+fn foreign_objects_stay_and_invalid_records_delay_no_others() {
     run("op-foreign", |world| {
         async move {
             give_rights(world).await;
@@ -263,11 +264,11 @@ fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
             put(&world.admin, &foreign, "somebody").await;
             let before = world.get("Ingress", &home, "theirs.example.com").await.unwrap();
             declare(world, &lease, "theirs.example.com").await;
-            declare_garbage(world, &lease).await;
+            declare_invalid_records(world, &lease).await;
             declare(world, &lease, "zzz.example.com").await;
             let operator = start(&world.client, options(world, Mode::default())).await;
             world
-                .until("the good one has its route", || async {
+                .until("the valid hostname has its route", || async {
                     is_written(&operator, "zzz.example.com")
                 })
                 .await;
@@ -291,17 +292,17 @@ fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
             let after = world.get("Ingress", &home, "theirs.example.com").await.unwrap();
             assert_eq!(after, before);
             assert!(operator.ignore_list().contains_key(&lease.to_string()));
-            // The way out: it goes, and the name has its turn.
+            // The route appears once the foreign object is deleted.
             world.delete("Ingress", &home, "theirs.example.com").await;
             world
-                .until("it has its route", || async {
+                .until("the hostname has its route", || async {
                     is_written(&operator, "theirs.example.com")
                 })
                 .await;
-            // What makes sense later has its route later.
+            // A record that becomes valid gets its route.
             declare(world, &lease, "odd.example.com").await;
             world
-                .until("it makes sense", || async {
+                .until("the corrected record has its route", || async {
                     is_written(&operator, "odd.example.com")
                 })
                 .await;
@@ -313,7 +314,7 @@ fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
 }
 
 #[test]
-fn a_name_that_moves_has_its_new_route_before_the_old_one_goes() {
+fn moved_hostname_gets_new_route_before_old_route_is_deleted() {
     run("op-move", |world| {
         async move {
             give_rights(world).await;
@@ -324,7 +325,7 @@ fn a_name_that_moves_has_its_new_route_before_the_old_one_goes() {
             declare(world, &one, "a.example.com").await;
             let operator = start(&world.client, options(world, Mode::default())).await;
             world
-                .until("it has its route", || async {
+                .until("the hostname has its route", || async {
                     is_written(&operator, "a.example.com")
                 })
                 .await;
@@ -334,7 +335,7 @@ fn a_name_that_moves_has_its_new_route_before_the_old_one_goes() {
                 let old = world.get("Ingress", &one.namespace(), "a.example.com").await;
                 old.is_none() && is_written(&operator, "a.example.com")
             };
-            world.until("it has moved", has_moved).await;
+            world.until("the route has moved", has_moved).await;
             assert!(
                 world
                     .get("Ingress", &two.namespace(), "a.example.com")
@@ -350,7 +351,7 @@ fn a_name_that_moves_has_its_new_route_before_the_old_one_goes() {
 }
 
 #[test]
-fn hostnames_become_routes_of_a_gateway_that_says_whether_it_takes_them() {
+fn hostnames_become_gateway_routes_with_reported_acceptance() {
     run("op-gateway", |world| {
         async move {
             give_rights(world).await;
@@ -368,7 +369,7 @@ fn hostnames_become_routes_of_a_gateway_that_says_whether_it_takes_them() {
             world.take_calls();
             let operator = start(&world.client, options(world, mode)).await;
             world
-                .until("it has its route", || async {
+                .until("the hostname has its route", || async {
                     is_written(&operator, "a.example.com")
                 })
                 .await;
@@ -394,13 +395,13 @@ fn hostnames_become_routes_of_a_gateway_that_says_whether_it_takes_them() {
                     let state = state(&operator, "a.example.com").unwrap();
                     serde_json::to_value(state.accepted).unwrap() == wanted
                 };
-                world.until("what the gateway says is told", told).await;
+                world.until("the status of the gateway is reported", told).await;
             }
             assert_eq!(writes(world, "httproutes"), [""; 0], "a status changes no route");
             let gateway = || async {
                 operator.status().front.is_there.is_some() || operator.status().front.error.is_some()
             };
-            world.until("the Gateway was looked for", gateway).await;
+            world.until("the Gateway was queried", gateway).await;
             operator.stop().await;
             take_rights(world).await;
         }
@@ -409,7 +410,7 @@ fn hostnames_become_routes_of_a_gateway_that_says_whether_it_takes_them() {
 }
 
 #[test]
-fn a_class_that_does_not_exist_is_told() {
+fn missing_class_is_reported() {
     run("op-class", |world| {
         async move {
             give_rights(world).await;
@@ -419,7 +420,7 @@ fn a_class_that_does_not_exist_is_told() {
             };
             let operator = start(&world.client, options(world, mode)).await;
             let told = || async { operator.status().front.is_there == Some(false) };
-            world.until("it is told", told).await;
+            world.until("the missing class is reported", told).await;
             operator.stop().await;
             take_rights(world).await;
         }

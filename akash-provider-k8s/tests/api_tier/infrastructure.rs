@@ -1,4 +1,4 @@
-//! Nodes that come are closed to the leases that run, and nothing of those is replaced.
+//! Network policies of running leases exclude the addresses of new nodes, without a replacement of pods.
 
 use crate::world::{World, deployment, put, remove, run, service};
 use akash_provider_core::cluster::Cluster;
@@ -26,7 +26,7 @@ async fn is_closed(world: &World, lease: &LeaseId, address: &str) -> bool {
     policy.unwrap()["spec"].to_string().contains(address)
 }
 
-/// Generation of the workload and version of everything else that is not a policy.
+/// Generations of the workloads, and resource versions of all other objects except policies.
 async fn rest(world: &World, lease: &LeaseId) -> Vec<String> {
     let ns = lease.namespace();
     let mut found = Vec::new();
@@ -47,7 +47,7 @@ async fn next(watch: &mut InfrastructureWatch) -> Infrastructure {
 }
 
 #[test]
-fn a_node_that_comes_is_closed_to_leases_that_run() {
+fn new_node_is_closed_to_running_leases() {
     run("nodes", |world| {
         async move {
             let cluster = world.connect().await;
@@ -58,7 +58,7 @@ fn a_node_that_comes_is_closed_to_leases_that_run() {
                     .await
                     .unwrap();
             }
-            // One that is recorded and does not run, and one that is still to be deployed to its end.
+            // One lease is only recorded, and one is partly deployed.
             cluster
                 .record(&deployment(&gone, vec![service("web")]))
                 .await
@@ -73,7 +73,7 @@ fn a_node_that_comes_is_closed_to_leases_that_run() {
                     .and_then(|ns| ns.metadata.annotations.clone());
                 annotations.is_some_and(|a| !a.contains_key(labels::APPLIED))
             };
-            world.until("the edit is seen", seen).await;
+            world.until("the edit is observed", seen).await;
             let before = rest(world, &applied).await;
 
             let mut watch = InfrastructureWatch::start(&world.client, Infrastructure::default());
@@ -91,7 +91,7 @@ fn a_node_that_comes_is_closed_to_leases_that_run() {
             assert!(is_closed(world, &applied, "203.0.113.77/32").await);
             assert!(
                 !is_closed(world, &half, "203.0.113.77/32").await,
-                "its deploy does that"
+                "the deploy writes the policy"
             );
             assert!(world.get("Namespace", "", &gone.namespace()).await.is_none());
             assert_eq!(rest(world, &applied).await, before, "nothing else was written");
@@ -101,10 +101,10 @@ fn a_node_that_comes_is_closed_to_leases_that_run() {
                 let closed = cluster.close_infrastructure(&found).await.unwrap();
                 closed == 0 && world.take_calls().is_empty()
             };
-            world.until("there is nothing left to do", again).await;
+            world.until("no work is left", again).await;
             let web = deployment(&applied, vec![service("web")]);
             cluster.deploy(&web).await.unwrap();
-            assert_eq!(world.take_writes(), [], "the mark is right");
+            assert_eq!(world.take_writes(), [], "the recorded hash is correct");
             cluster
                 .deploy(&deployment(&half, vec![service("web")]))
                 .await
@@ -123,9 +123,9 @@ fn a_node_that_comes_is_closed_to_leases_that_run() {
     });
 }
 
-/// A standby sees the node that comes, and closes it once it leads.
+/// A standby observes the new node, and closes it to leases once it is leader.
 #[test]
-fn a_standby_closes_nothing_until_it_leads() {
+fn standby_does_not_update_policies_until_it_leads() {
     const ADDRESS: &str = "203.0.113.78";
     run("standby", |world| {
         async move {
@@ -151,15 +151,15 @@ fn a_standby_closes_nothing_until_it_leads() {
             put(&world.admin, &node(&name, ADDRESS), "api-tier").await;
             let address: IpAddr = ADDRESS.parse().unwrap();
             while !next(&mut watch).await.nodes.contains(&address) {}
-            // It has seen the node too by then; were it to write, it would do so within milliseconds.
+            // The standby has observed the node too by now, and would write within milliseconds.
             sleep(Duration::from_secs(1)).await;
             let mut calls = world.take_calls();
             calls.retain(|c| !c.path.contains("/nodes?") && !c.path.contains("/endpointslices?"));
-            assert_eq!(calls, [], "a standby watches, and that is all");
+            assert_eq!(calls, [], "a standby only watches");
             assert!(!is_closed(world, &lease, ADDRESS).await);
             leading.set(true);
             let closed = || is_closed(world, &lease, ADDRESS);
-            world.until("who leads closes it", closed).await;
+            world.until("the leader closes the node's address", closed).await;
             drop(following);
             remove(world, "Node", &name).await;
         }

@@ -1,5 +1,5 @@
-//! The inventory operator with the rights of `deploy/operators/inventory.yaml`, which no other account of these tests has
-//! a part in. Nodes are of the whole cluster, so that each test has it to itself.
+//! The inventory operator with only the rights of `deploy/operators/inventory.yaml`. Nodes are cluster-wide,
+//! so each test has exclusive access to the cluster.
 
 #[path = "inventory_operator/ceph.rs"]
 mod ceph;
@@ -30,16 +30,16 @@ use std::time::Duration;
 use testbed::Cluster;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Start of the names of everything that is of the whole cluster.
+/// Prefix of the names of all cluster-wide objects.
 const START: &str = "op-inv-";
 const GPU: &str = "akash.network/capabilities.gpu.vendor.";
 const CLASS: &str = "akash.network/capabilities.storage.class.";
-/// The node whose kubelet says nothing.
+/// Node without kubelet heartbeats.
 const AWAY: &str = "op-inv-away";
 const LIST: &str =
     r#"{"10de": {"devices": {"20b5": {"name": "a100", "interface": "PCIe", "memory_size": "80Gi"}}}}"#;
 
-/// The operator's account, with its rights alone.
+/// Creates the operator's account with only its own rights.
 async fn account(world: &World, testbed: &Cluster) -> Client {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/inventory.yaml");
@@ -74,7 +74,7 @@ async fn account(world: &World, testbed: &Cluster) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// Everything of the whole cluster that these tests make, of this one and of one that was cut short.
+/// Deletes all cluster-wide objects of these tests, including those of an interrupted test.
 async fn clear(world: &World) {
     let now = DeleteParams::default().grace_period(0);
     let all = ListParams::default();
@@ -82,7 +82,7 @@ async fn clear(world: &World) {
     for node in nodes.list(&all).await.unwrap() {
         let _ = nodes.delete(node.metadata.name.as_deref().unwrap(), &now).await;
     }
-    // Of a test that was cut short, bound to a node of the same name.
+    // Pods of an interrupted test, bound to a node of the same name.
     let pods: Api<Pod> = Api::all(world.admin.clone());
     for pod in pods.list(&all).await.unwrap() {
         let on = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
@@ -122,7 +122,7 @@ fn ready() -> Value {
     })
 }
 
-/// Says of all nodes but one that they are ready, as their kubelets would: the cluster takes them for lost otherwise.
+/// Marks all nodes but one as ready, as their kubelets would. Otherwise the cluster treats them as lost.
 fn kubelets(world: &World) -> AbortOnDropHandle<()> {
     let nodes: Api<Node> = Api::all(world.admin.clone());
     AbortOnDropHandle::new(tokio::spawn(async move {
@@ -162,7 +162,7 @@ async fn class(world: &World, name: &str, offered: &str) {
     put(&world.admin, &body, "api-tier").await;
 }
 
-/// A pod of a lease that nobody here has a record of.
+/// Creates a pod of a lease without a record.
 async fn pod(world: &World, name: &str, node: &str, cpu: &str) {
     let namespace = &world.settings.manifest_namespace;
     let accounts: Api<ServiceAccount> = Api::namespaced(world.admin.clone(), namespace);
@@ -202,7 +202,7 @@ fn start(client: &Client) -> InventoryOperator {
     operator
 }
 
-/// Until every node has its labels.
+/// Waits until every node has its labels.
 async fn settled(world: &World, operator: &InventoryOperator, nodes: usize) {
     let are_written = || async {
         let now = operator.status();
@@ -211,7 +211,7 @@ async fn settled(world: &World, operator: &InventoryOperator, nodes: usize) {
     world.until("every node has its labels", are_written).await;
 }
 
-/// What the provider of this world counts.
+/// Waits until the provider's own capacity count satisfies the condition.
 async fn counted(world: &World, is_it: impl Fn(&Metrics) -> bool) -> Metrics {
     let count = KubeInventory::start(&world.client, &world.settings, &CountOptions::default());
     let mut updates = count.watch();
@@ -228,7 +228,7 @@ async fn counted(world: &World, is_it: impl Fn(&Metrics) -> bool) -> Metrics {
         .unwrap()
 }
 
-/// A cluster with a bit of everything; the number of its nodes.
+/// Creates a cluster with objects of all kinds, and returns the number of its nodes.
 async fn furnish(world: &World) -> usize {
     let usual = json!({"cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "110"});
     let with = |gpus: &str| {
@@ -259,7 +259,7 @@ async fn furnish(world: &World) -> usize {
         json!({"spec": {"unschedulable": true}}),
     )
     .await;
-    // A counter that lies, and a device on the bus.
+    // A wrong device counter, and a device on the PCI bus.
     let lies = json!({
         format!("{GPU}nvidia.model.a100"): "99", format!("{GPU}nvidia.model.h100"): "8",
         "feature.node.kubernetes.io/pci-0302_10de_20b5.present": "true",
@@ -272,7 +272,7 @@ async fn furnish(world: &World) -> usize {
 }
 
 #[test]
-fn a_cluster_is_shown_as_the_provider_counts_it() {
+fn operator_reports_same_capacity_as_provider() {
     run_alone("op-inv-shown", |world, testbed| {
         async move {
             clear(world).await;
@@ -281,7 +281,8 @@ fn a_cluster_is_shown_as_the_provider_counts_it() {
             pod(world, "web", "op-inv-plain", "1500m").await;
             let operator = start(&account(world, &testbed).await);
             settled(world, &operator, nodes).await;
-            // The same nodes, the same use, the same storage: pods of leases are nobody's of this provider.
+            // Nodes, usage and storage are equal, because pods of unknown leases do not belong to this
+            // provider.
             let is_labelled = |metrics: &Metrics| {
                 let gpu = metrics.nodes.iter().find(|node| node.name == "op-inv-gpu");
                 let plain = metrics.nodes.iter().find(|node| node.name == "op-inv-plain");
@@ -301,15 +302,15 @@ fn a_cluster_is_shown_as_the_provider_counts_it() {
             let shown = operator.shown().borrow().clone().unwrap();
             let beta2 = &shown.metrics().storage["op-inv-beta2"];
             assert_eq!(beta2, &by_provider.storage["op-inv-beta2"]);
-            assert_eq!(shown.metrics().storage.len(), 1, "of the classes that are chosen");
-            let said = operator.status().ignored.join("\n");
-            for words in [
+            assert_eq!(shown.metrics().storage.len(), 1, "only selected classes");
+            let ignored = operator.status().ignored.join("\n");
+            for expected in [
                 "node `op-inv-master-1` is excluded by `exclude.nodes`",
                 "node `op-inv-cordoned`: missing label akash.network=true",
                 "storage class `op-inv-none` of `cluster_storage` does not exist in the cluster",
                 "storage class `op-inv-other` has the label of the network but is not in `cluster_storage`",
             ] {
-                assert!(said.contains(words), "{words} is not in:\n{said}");
+                assert!(ignored.contains(expected), "{expected} is not in:\n{ignored}");
             }
             clear(world).await;
         }
@@ -317,7 +318,7 @@ fn a_cluster_is_shown_as_the_provider_counts_it() {
     });
 }
 
-/// Every node of [`furnish`] has the labels that it should, and those of others.
+/// Asserts that every node of [`furnish`] has the expected labels and retains those of other owners.
 async fn are_labelled(world: &World) {
     let beta2 = format!("{CLASS}op-inv-beta2");
     let plain = labels(world, "op-inv-plain").await;
@@ -328,7 +329,7 @@ async fn are_labelled(world: &World) {
     assert_eq!(plain["example.com/rack"], "7");
     assert!(
         !labels(world, "op-inv-slow").await.contains_key(&beta2),
-        "kept from it by a rule"
+        "excluded by a rule"
     );
     for away in ["op-inv-master-1", "op-inv-cordoned"] {
         let left = labels(world, away).await;
@@ -352,7 +353,7 @@ async fn are_labelled(world: &World) {
 }
 
 #[test]
-fn nodes_get_labels_of_ours_and_keep_those_of_others() {
+fn operator_labels_nodes_and_retains_foreign_labels() {
     run_alone("op-inv-labels", |world, testbed| {
         async move {
             clear(world).await;
@@ -368,21 +369,24 @@ fn nodes_get_labels_of_ours_and_keep_those_of_others() {
                 "{absurd}"
             );
             let beta2 = format!("{CLASS}op-inv-beta2");
-            // Away, a node keeps what it has; a class that vanishes goes from all, and what is taken off comes back.
+            // An unavailable node retains its labels. The labels of a deleted class are removed from all
+            // nodes. A removed label is restored.
             let is_away = || async { operator.status().nodes[AWAY].standing == OfferState::Unready };
             let before = labels(world, AWAY).await;
             let mut lost = ready();
             lost["status"] = json!("Unknown");
             let lost = json!({"status": {"conditions": [lost]}});
             patch(world, AWAY, true, lost).await;
-            world.until("the silent node is away", is_away).await;
+            world
+                .until("the node without heartbeats is unready", is_away)
+                .await;
             let classes: Api<StorageClass> = Api::all(world.admin.clone());
             classes
                 .delete("op-inv-beta2", &DeleteParams::default())
                 .await
                 .unwrap();
             let is_gone = || async { !labels(world, "op-inv-plain").await.contains_key(&beta2) };
-            world.until("the class is gone from the node", is_gone).await;
+            world.until("the label of the class is removed", is_gone).await;
             patch(
                 world,
                 "op-inv-plain",
@@ -391,16 +395,16 @@ fn nodes_get_labels_of_ours_and_keep_those_of_others() {
             )
             .await;
             let is_back = || async { labels(world, "op-inv-plain").await.contains_key("akash.network") };
-            world.until("its label is back", is_back).await;
+            world.until("the label is restored", is_back).await;
             assert!(before.contains_key(&beta2));
             assert_eq!(
                 labels(world, AWAY).await,
                 before,
-                "nothing was written to the one that is away"
+                "the unavailable node is not written"
             );
             settled(world, &operator, nodes).await;
             operator.stop().await;
-            // Started again there is nothing to write.
+            // A restart writes nothing.
             let operator = start(&client);
             settled(world, &operator, nodes).await;
             assert_eq!(operator.status().counts.written, 0);
@@ -412,7 +416,7 @@ fn nodes_get_labels_of_ours_and_keep_those_of_others() {
 }
 
 #[test]
-fn without_the_right_to_write_it_shows_what_is_there_and_says_so() {
+fn operator_without_write_access_reports_capacity_and_missing_right() {
     run_alone("op-inv-right", |world, testbed| {
         async move {
             clear(world).await;
@@ -434,11 +438,11 @@ fn without_the_right_to_write_it_shows_what_is_there_and_says_so() {
                 let two = now.nodes.get("op-inv-two");
                 now.is_ready && two.is_some_and(|two| two.error.as_ref().is_some_and(|e| e.contains("deploy/operators")))
             };
-            world.until("it is told whose right is missing", is_told).await;
+            world.until("the missing right is reported", is_told).await;
             let shown = operator.shown().borrow().clone().unwrap();
             let names: Vec<_> = shown.metrics().nodes.iter().map(|node| node.name.as_str()).collect();
-            assert_eq!(names, ["op-inv-one"], "with its label it is offered all the same");
-            // A right that is given is used without a restart.
+            assert_eq!(names, ["op-inv-one"], "a labelled node is still offered");
+            // A new right takes effect without a restart.
             let rights = account(world, &testbed).await;
             drop(rights);
             settled(world, &operator, 2).await;

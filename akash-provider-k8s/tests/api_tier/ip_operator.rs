@@ -1,16 +1,16 @@
-//! The IP operator with the rights of `deploy/operators/ip.yaml` and no others. MetalLB is not at hand: its pools are
-//! defined here with the fields that are read, and the tests give addresses in its place. Each gives those of
-//! a range of its own: what is in use is counted in the whole cluster.
+//! The IP operator with only the rights of `deploy/operators/ip.yaml`. MetalLB is not installed: the tests
+//! define its pools with the fields that the operator reads, and assign addresses in its place. Each test
+//! uses its own address range, because the usage is counted in the whole cluster.
 
-#[path = "ip_operator/corner.rs"]
-pub(crate) mod corner;
+#[path = "ip_operator/fixture.rs"]
+pub(crate) mod fixture;
 
 use crate::world::{World, put, run, run_alone};
 use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::inventory::KubeInventory;
 use akash_provider_k8s::labels;
-use corner::{
+use fixture::{
     POOLS, account, balancer, declare, declared, define_pools, give, is_written, key, name, options, pool,
     pools, record, start, state, take_rights, undeclare, writes,
 };
@@ -37,7 +37,7 @@ fn addresses_become_load_balancers_and_follow_their_records() {
             world.take_calls();
             let operator = start(&client, options(world)).await;
             let both = || async { is_written(&operator, &lease, 80) && is_written(&operator, &lease, 443) };
-            world.until("both have their Services", both).await;
+            world.until("both ports have their Services", both).await;
             assert_eq!(writes(world).len(), 2);
             let made = balancer(world, &lease, 80).await.unwrap();
             assert_eq!(made["spec"]["type"], "LoadBalancer");
@@ -45,9 +45,9 @@ fn addresses_become_load_balancers_and_follow_their_records() {
             let annotations = json!({"metallb.universe.tf/allow-shared-ip": key(&lease, "front")});
             assert_eq!(
                 made["metadata"]["annotations"], annotations,
-                "and they share an address"
+                "both Services share an address"
             );
-            // The address comes when MetalLB does, and is counted once.
+            // The address arrives from MetalLB and is counted once.
             assert!(state(&operator, &lease, 80).unwrap().waiting_since.is_some());
             assert!(
                 operator
@@ -59,34 +59,34 @@ fn addresses_become_load_balancers_and_follow_their_records() {
                 give(world, &lease, port, &["203.0.113.7"]).await;
             }
             let counted = || async { operator.usage().known() == Some((16, 1)) };
-            world.until("it is counted", counted).await;
-            // With the first of them, before the other was heard of.
+            world.until("the address is counted", counted).await;
+            // The address counts with the first Service, before the second one is observed.
             let both = || async { operator.assigned(&lease).is_ok() };
-            world.until("both have it", both).await;
+            world.until("both Services have the address", both).await;
             let assigned = operator.assigned(&lease).unwrap();
             assert_eq!((assigned.len(), assigned[0].ip.as_str()), (2, "203.0.113.7"));
             assert_eq!(operator.usage().pools["default"].problems.len(), 1);
             assert_eq!(operator.held()[&lease.to_string()].len(), 2);
-            // It may ask MetalLB's controller, which is not there.
+            // The operator may query MetalLB's controller, which is not installed.
             let asked = || async { operator.status().metallb.error.is_some() };
-            world.until("MetalLB is asked", asked).await;
+            world.until("MetalLB is queried", asked).await;
             let error = operator.status().metallb.error.unwrap();
             assert!(error.contains("not found"), "{error}");
             pool(world, "more", &["198.51.100.1-198.51.100.4"]).await;
             let grows = || async { operator.usage().known() == Some((20, 1)) };
             world.until("another pool counts too", grows).await;
-            assert_eq!(writes(world), [""; 0], "what MetalLB does is no reason to write");
-            // What somebody changes by hand is mended, what nobody wants goes, and the other port stays.
+            assert_eq!(writes(world), [""; 0], "updates of MetalLB cause no write");
+            // Manual changes are repaired, an unwanted Service is deleted, and the other port stays.
             let edit = json!({"spec": {"selector": {labels::SERVICE: "other"}}});
             world.edit("Service", &lease.namespace(), &name(80), edit).await;
             let is_mended = || async {
                 let made = balancer(world, &lease, 80).await.unwrap();
                 made["spec"]["selector"][labels::SERVICE] == "web"
             };
-            world.until("it is mended", is_mended).await;
+            world.until("the change is reverted", is_mended).await;
             undeclare(world, &lease, "front", 443).await;
             let is_gone = || async { balancer(world, &lease, 443).await.is_none() };
-            world.until("it is gone", is_gone).await;
+            world.until("the Service is deleted", is_gone).await;
             assert_eq!(writes(world), ["PATCH web-ip-80-tcp", "DELETE web-ip-443-tcp"]);
             operator.stop().await;
             take_rights(world).await;
@@ -95,8 +95,8 @@ fn addresses_become_load_balancers_and_follow_their_records() {
     });
 }
 
-/// As `CreateIPPassthrough` of today's operator writes it.
-async fn by_todays_operator(world: &World, lease: &LeaseId, endpoint: &str, port: u16) {
+/// Creates a Service like `CreateIPPassthrough` of the Go operator.
+async fn create_go_operator_service(world: &World, lease: &LeaseId, endpoint: &str, port: u16) {
     let mut object_labels = labels::lease(lease);
     object_labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
     object_labels.insert(labels::SERVICE_TARGET.to_owned(), "metal-lb".to_owned());
@@ -122,7 +122,7 @@ async fn by_todays_operator(world: &World, lease: &LeaseId, endpoint: &str, port
 }
 
 #[test]
-fn what_todays_operator_left_is_taken_over_and_what_it_missed_is_found() {
+fn services_of_the_go_operator_are_adopted_and_orphans_deleted() {
     run("ip-takeover", |world| {
         async move {
             let client = account(world).await;
@@ -130,7 +130,7 @@ fn what_todays_operator_left_is_taken_over_and_what_it_missed_is_found() {
             let (one, two) = (world.lease(1, 1), world.lease(2, 2));
             for lease in [&one, &two] {
                 record(world, lease).await;
-                by_todays_operator(world, lease, "front", 80).await;
+                create_go_operator_service(world, lease, "front", 80).await;
                 declare(world, lease, "front", 80).await;
                 give(world, lease, 80, &[if *lease == one { "203.0.113.33" } else { "203.0.113.34" }]).await;
             }
@@ -138,19 +138,19 @@ fn what_todays_operator_left_is_taken_over_and_what_it_missed_is_found() {
             let first = start(&client, options(world)).await;
             let at_rest =
                 || async { is_written(&first, &one, 80) && is_written(&first, &two, 80) && first.status().busy == 0 };
-            world.until("at rest", at_rest).await;
+            world.until("the operator is idle", at_rest).await;
             tokio::time::sleep(Duration::from_millis(300)).await;
-            assert_eq!(writes(world), [""; 0], "a start over what is there writes nothing");
+            assert_eq!(writes(world), [""; 0], "a start with existing Services writes nothing");
             first.stop().await;
             undeclare(world, &one, "front", 80).await;
             let second = start(&client, options(world)).await;
             let is_gone = || async { balancer(world, &one, 80).await.is_none() };
-            world.until("what was missed is gone", is_gone).await;
-            // One tenant's is one tenant's: the other keeps what it has.
+            world.until("the orphaned Service is deleted", is_gone).await;
+            // The Service of another tenant stays.
             assert_eq!(writes(world), ["DELETE web-ip-80-tcp"]);
             let kept = balancer(world, &two, 80).await.unwrap();
             assert_eq!(kept["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.34");
-            // Its own writes over another's are taken over as a whole.
+            // Its own writes take over the complete Service of the Go operator.
             declare(world, &two, "front", 80).await;
             second.stop().await;
             let mut named = options(world);
@@ -160,9 +160,9 @@ fn what_todays_operator_left_is_taken_over_and_what_it_missed_is_found() {
             let wanted = json!({"metallb.io/allow-shared-ip": key(&two, "front"), "metallb.io/address-pool": "public"});
             let is_so =
                 || async { balancer(world, &two, 80).await.unwrap()["metadata"]["annotations"] == wanted };
-            world.until("the old words go", is_so).await;
+            world.until("the old annotations are removed", is_so).await;
             let kept = balancer(world, &two, 80).await.unwrap();
-            assert_eq!(kept["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.34", "its address stays");
+            assert_eq!(kept["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.34", "the address stays");
             third.stop().await;
             take_rights(world).await;
         }
@@ -170,7 +170,7 @@ fn what_todays_operator_left_is_taken_over_and_what_it_missed_is_found() {
     });
 }
 
-/// Somebody's Service in the place of one of ours.
+/// Creates a foreign Service with the name of one of the provider's.
 async fn foreign(world: &World, lease: &LeaseId, port: u16) -> Value {
     let foreign = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -181,8 +181,8 @@ async fn foreign(world: &World, lease: &LeaseId, port: u16) -> Value {
     balancer(world, lease, port).await.unwrap()
 }
 
-/// Hostile texts and numbers that are none: the ports of their records, and what is said of them.
-async fn spoil(world: &World, lease: &LeaseId) -> [(u16, &'static str); 4] {
+/// Creates records with hostile texts and invalid numbers. Returns their ports and the expected errors.
+async fn declare_invalid_records(world: &World, lease: &LeaseId) -> [(u16, &'static str); 4] {
     let own = &world.settings.manifest_namespace;
     let stranger = key(&world.lease(2, 2), "front");
     for (port, spec) in [
@@ -206,22 +206,22 @@ async fn spoil(world: &World, lease: &LeaseId) -> [(u16, &'static str); 4] {
 }
 
 #[test]
-fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
+fn foreign_objects_stay_and_invalid_records_delay_no_others() {
     run("ip-foreign", |world| {
         async move {
             let client = account(world).await;
             define_pools(world).await;
-            // The namespace of the second is not there.
+            // The namespace of the second lease does not exist.
             let (lease, homeless) = (world.lease(1, 1), world.lease(9, 9));
             record(world, &lease).await;
             let before = foreign(world, &lease, 81).await;
             for (lease, port) in [(&lease, 80), (&lease, 81), (&homeless, 80)] {
                 declare(world, lease, "front", port).await;
             }
-            let spoilt = spoil(world, &lease).await;
+            let spoilt = declare_invalid_records(world, &lease).await;
             let operator = start(&client, options(world)).await;
             let good = || async { is_written(&operator, &lease, 80) };
-            world.until("the good one is written", good).await;
+            world.until("the valid record is written", good).await;
             for (port, why) in spoilt {
                 let record = declared(&lease, "front", port);
                 let told = || async {
@@ -241,7 +241,7 @@ fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
             }
             assert_eq!(balancer(world, &lease, 81).await.unwrap(), before);
             assert!(operator.ignored_leases().contains_key(&lease.to_string()));
-            // The way out of each.
+            // The remedy of each error.
             world.delete("Service", &lease.namespace(), &name(81)).await;
             declare(world, &lease, "front", 82).await;
             record(world, &homeless).await;
@@ -250,7 +250,7 @@ fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
                 let of_lease = [81, 82].iter().all(|port| is_written(&operator, &lease, *port));
                 of_lease && is_written(&operator, &homeless, 80)
             };
-            world.until("each has its Service", all).await;
+            world.until("each port has its Service", all).await;
             operator.stop().await;
             take_rights(world).await;
         }
@@ -259,7 +259,7 @@ fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
 }
 
 #[test]
-fn a_port_that_moves_is_on_one_service_at_a_time() {
+fn moved_port_is_on_one_service_at_a_time() {
     run("ip-move", |world| {
         async move {
             let client = account(world).await;
@@ -272,7 +272,7 @@ fn a_port_that_moves_is_on_one_service_at_a_time() {
             declare(world, &other, "front", 80).await;
             let operator = start(&client, options(world)).await;
             let both = || async { is_written(&operator, &one, 80) && is_written(&operator, &other, 80) };
-            world.until("both are written", both).await;
+            world.until("both ports are written", both).await;
             world.take_calls();
             let own = &world.settings.manifest_namespace;
             let moved = json!({"spec": {"lease_id": {"dseq": "2"}}});
@@ -281,7 +281,7 @@ fn a_port_that_moves_is_on_one_service_at_a_time() {
                 .await;
             let has_moved =
                 || async { balancer(world, &one, 80).await.is_none() && is_written(&operator, &two, 80) };
-            world.until("it has moved", has_moved).await;
+            world.until("the port has moved", has_moved).await;
             let calls = writes(world);
             assert_eq!(calls, ["DELETE web-ip-80-tcp", "PATCH web-ip-80-tcp"]);
             assert!(balancer(world, &other, 80).await.is_some());
@@ -293,7 +293,7 @@ fn a_port_that_moves_is_on_one_service_at_a_time() {
 }
 
 #[test]
-fn a_late_or_wrong_metallb_is_said() {
+fn missing_or_wrong_addresses_of_metallb_are_reported() {
     run("ip-late", |world| {
         async move {
             let client = account(world).await;
@@ -312,42 +312,44 @@ fn a_late_or_wrong_metallb_is_said() {
                     .iter()
                     .all(|lease| is_written(&operator, lease, 80))
             };
-            world.until("all are written", all).await;
+            world.until("all Services are written", all).await;
             let notices = |lease: &LeaseId| state(&operator, lease, 80).unwrap().notices.join("; ");
-            // Nobody comes: that is waited for, for as long as it takes, and nothing is written again.
+            // A missing address is awaited without limit and without further writes.
             world.take_calls();
             assert!(state(&operator, &one, 80).unwrap().waiting_since.is_some());
-            assert_eq!(notices(&one), "", "a moment is not late");
-            // One address for two tenants, and one from elsewhere.
+            assert_eq!(notices(&one), "", "a short wait is not reported");
+            // One address for two tenants, and an address outside of the pools.
             give(world, &one, 80, &["203.0.113.21"]).await;
             give(world, &two, 80, &["203.0.113.21"]).await;
             give(world, &three, 80, &["192.0.2.1"]).await;
             world
-                .until("a shared address is told", || async {
+                .until("a shared address is reported", || async {
                     notices(&one).contains("shared with tenant")
                 })
                 .await;
             world
-                .until("on both", || async {
+                .until("the shared address is reported for both", || async {
                     notices(&two).contains("shared with tenant")
                 })
                 .await;
             let outside = || async { notices(&three).contains("192.0.2.1 is not in pool `public`") };
-            world.until("an address of no pool is told", outside).await;
+            world
+                .until("an address outside of the pools is reported", outside)
+                .await;
             assert_eq!(
                 operator.usage().known(),
                 Some((16, 1)),
-                "what is outside is not counted"
+                "an address outside of the pools is not counted"
             );
-            // Twice, and taken away again.
+            // An address is assigned again and then removed.
             give(world, &two, 80, &["203.0.113.22"]).await;
             world
-                .until("it is mended", || async { notices(&one).is_empty() })
+                .until("the notice is removed", || async { notices(&one).is_empty() })
                 .await;
             give(world, &two, 80, &[]).await;
             let waits = || async { state(&operator, &two, 80).unwrap().waiting_since.is_some() };
-            world.until("it waits again", waits).await;
-            assert_eq!(writes(world), [""; 0], "MetalLB's doings are no reason to write");
+            world.until("the Service waits again", waits).await;
+            assert_eq!(writes(world), [""; 0], "updates of MetalLB cause no write");
             operator.stop().await;
             take_rights(world).await;
         }
@@ -356,29 +358,31 @@ fn a_late_or_wrong_metallb_is_said() {
 }
 
 #[test]
-fn a_cluster_without_pools_is_served_and_their_number_is_unknown() {
+fn cluster_without_pools_is_served_with_unknown_pool_size() {
     run_alone("ip-no-pools", |world, _| {
         async move {
             let definitions: Api<CustomResourceDefinition> = Api::all(world.admin.clone());
             let _ = definitions.delete(POOLS, &DeleteParams::default()).await;
             let gone = || async { definitions.get_opt(POOLS).await.unwrap().is_none() };
-            world.until("nobody serves pools", gone).await;
+            world.until("the kind of the pools is not served", gone).await;
             let client = account(world).await;
             let lease = world.lease(1, 1);
             record(world, &lease).await;
             declare(world, &lease, "front", 80).await;
             let operator = start(&client, options(world)).await;
             world
-                .until("it is written", || async { is_written(&operator, &lease, 80) })
+                .until("the Service is written", || async {
+                    is_written(&operator, &lease, 80)
+                })
                 .await;
             let told = || async { operator.status().watches["ipaddresspools"].last_error.is_some() };
-            world.until("it is told", told).await;
+            world.until("the unknown pool size is reported", told).await;
             assert_eq!(operator.usage().known(), None);
             assert!(operator.usage().problem.unwrap().contains("are unknown"));
             define_pools(world).await;
             pool(world, "default", &["203.0.113.0/28"]).await;
             let known = || async { operator.usage().known() == Some((16, 0)) };
-            world.until("they came, and are counted", known).await;
+            world.until("the new pools are counted", known).await;
             operator.stop().await;
             take_rights(world).await;
         }
@@ -387,7 +391,7 @@ fn a_cluster_without_pools_is_served_and_their_number_is_unknown() {
 }
 
 #[test]
-fn the_provider_promises_what_the_pools_have() {
+fn provider_offers_addresses_of_the_pools() {
     run("ip-capacity", |world| {
         async move {
             define_pools(world).await;
@@ -398,7 +402,7 @@ fn the_provider_promises_what_the_pools_have() {
                 .clone_from(&settings.manifest_namespace);
             let lease = world.lease(1, 1);
             record(world, &lease).await;
-            // With the account of the provider, and not that of the operator.
+            // Uses the account of the provider instead of the operator's.
             let inventory = KubeInventory::start(&world.client, &settings, &Default::default());
             let usage = Arc::new(Mutex::new(None));
             let seen = Arc::clone(&usage);
@@ -414,11 +418,13 @@ fn the_provider_promises_what_the_pools_have() {
                 let usage = Arc::clone(&usage);
                 move || std::future::ready(*usage.lock().unwrap() == Some(Some(wanted)))
             };
-            world.until("no pool, no address", is((0, 0))).await;
+            world.until("no addresses without a pool", is((0, 0))).await;
             pool(world, "default", &["203.0.113.48/28"]).await;
-            world.until("those of the pool", is((16, 0))).await;
-            // An address of a lease is promised by its reservation; one that somebody else has is gone.
-            by_todays_operator(world, &lease, "front", 80).await;
+            world
+                .until("the addresses of the pool are available", is((16, 0)))
+                .await;
+            // An address of a lease is part of its reservation. An address of another owner is not available.
+            create_go_operator_service(world, &lease, "front", 80).await;
             give(world, &lease, 80, &["203.0.113.49"]).await;
             let edge = json!({
                 "apiVersion": "v1", "kind": "Service",
@@ -427,14 +433,18 @@ fn the_provider_promises_what_the_pools_have() {
             });
             put(&world.admin, &edge, "somebody").await;
             give(world, &lease, 81, &["203.0.113.50"]).await;
-            world.until("one of others", is((16, 1))).await;
-            assert_eq!(settings.leased_pool(), Some((16, 1)), "and the backend knows it");
-            // Without a pool nothing is left of it.
+            world.until("one address has another owner", is((16, 1))).await;
+            assert_eq!(
+                settings.leased_pool(),
+                Some((16, 1)),
+                "the backend has the same usage"
+            );
+            // Without a pool there are no addresses.
             pools(world)
                 .delete("default", &DeleteParams::default())
                 .await
                 .unwrap();
-            world.until("the pool is gone", is((0, 0))).await;
+            world.until("the pool is deleted", is((0, 0))).await;
             following.abort();
         }
         .boxed()

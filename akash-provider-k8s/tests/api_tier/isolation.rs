@@ -1,4 +1,4 @@
-//! Edits that switch the isolation of a lease off, each beside a second lease that must not move.
+//! Edits that disable the isolation of a lease are repaired. A second lease must not change.
 
 use crate::heal::{follow, written};
 use crate::world::{Call, World, deployment, put, run, service, with_logs};
@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const POLICY: &str = "akash-deployment-restrictions";
-/// Edits of one object in a row, before they count as a fight.
+/// Number of successive edits of one object, fewer than the limit at which repairs pause.
 const REPEATED: usize = 6;
-/// An edit is repaired by then, on any machine.
+/// Maximum time until an edit is repaired, on any machine.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// A service with an account that may read, so that the lease has all kinds of objects.
+/// A service with a service account that may read its lease, so that the lease has all kinds of objects.
 fn reading(lease: &LeaseId) -> WorkloadSpec {
     let mut disk = service("disk");
     disk.resources.storage[0].attributes = vec![
@@ -29,7 +29,7 @@ fn reading(lease: &LeaseId) -> WorkloadSpec {
     deployment(lease, vec![with_logs(service("web")), service("db"), disk])
 }
 
-/// What decides isolation of an object: no metadata of others and no status.
+/// Fields of an object that affect isolation: no status, and no metadata of other managers.
 async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Option<Value> {
     let mut object = world.get(kind, &lease.namespace(), name).await?;
     let fields = object.as_object_mut()?;
@@ -37,10 +37,10 @@ async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Opti
     Some(object)
 }
 
-/// Kind, name, and the merge patch of the edit, made from the object.
+/// Kind, name, and a function that returns the merge patch for the object.
 type Edit = (&'static str, &'static str, fn(Value) -> Value);
 
-/// Edits that are undone without a record too.
+/// Edits that are repaired also without a record.
 fn edits() -> Vec<Edit> {
     [edits_of_rules(), edits_of_workloads()].concat()
 }
@@ -83,7 +83,7 @@ fn edits_of_rules() -> Vec<Edit> {
             "web",
             |_| json!({"automountServiceAccountToken": false}),
         ),
-        // With the annotation of another rendering.
+        // With the hash annotation of another rendering.
         (
             "Role",
             "web",
@@ -128,7 +128,7 @@ fn edits_of_workloads() -> Vec<Edit> {
     ]
 }
 
-/// These edits, and one of a field that only the record has.
+/// All edits, including one of a field that only the record contains.
 fn all_edits() -> Vec<Edit> {
     let mut edits = edits();
     edits.push(("Service", "web", |mut live| {
@@ -139,7 +139,7 @@ fn all_edits() -> Vec<Edit> {
     edits
 }
 
-/// An object that opens a lease.
+/// An additional object that weakens the isolation of a lease.
 fn opening(kind: &str, lease: &LeaseId, label: Option<&str>) -> Value {
     let labels = label.map(|label| json!({label: "true"}));
     let mut object = match kind {
@@ -204,7 +204,7 @@ async fn until_gone(world: &World, lease: &LeaseId, kind: &str) {
     world.until("the object is deleted", is_gone).await;
 }
 
-/// Makes each edit, and waits until the object is as before.
+/// Applies each edit and waits until the object is restored.
 async fn edits_are_repaired_one_by_one(world: &World, lease: &LeaseId) {
     let ns = lease.namespace();
     for (kind, name, edit) in all_edits() {
@@ -217,7 +217,7 @@ async fn edits_are_repaired_one_by_one(world: &World, lease: &LeaseId) {
         world.until(&format!("{kind} {patch}"), is_right).await;
         let (took, calls) = (begin.elapsed(), world.take_calls());
         println!("{kind} {name} {patch}: {} ms, {calls:?}", took.as_millis());
-        // The read included, whatever the controllers write of the status meanwhile.
+        // The count includes the read. Status updates of the controllers are not counted.
         assert!(
             took < BOUND && calls.len() <= 2,
             "{kind} {patch}: {took:?} {calls:?}"
@@ -226,7 +226,7 @@ async fn edits_are_repaired_one_by_one(world: &World, lease: &LeaseId) {
 }
 
 #[test]
-fn every_edit_of_isolation_is_repaired_and_no_other_lease_moves() {
+fn every_edit_of_isolation_is_repaired_without_changes_to_other_leases() {
     run("isolation", |world| {
         async move {
             let cluster = world.connect().await;
@@ -241,7 +241,7 @@ fn every_edit_of_isolation_is_repaired_and_no_other_lease_moves() {
             let role: Edit = ("Role", "web", |_| json!({"rules": []}));
             let mut took = Duration::ZERO;
             for _ in 0..REPEATED {
-                took += undone(world, &lease, &[role]).await;
+                took += repair_time(world, &lease, &[role]).await;
             }
             println!("{REPEATED} edits of one object: {} ms", took.as_millis());
             assert!(took < Duration::from_secs(5), "{took:?}");
@@ -281,7 +281,7 @@ fn every_edit_of_isolation_is_repaired_and_no_other_lease_moves() {
             assert_eq!(written(world, &other).await, beside);
             world.take_calls();
             cluster.deploy(&reading(&lease)).await.unwrap();
-            assert_eq!(world.take_writes(), [], "nothing is left for a deploy");
+            assert_eq!(world.take_writes(), [], "no write is left for a deploy");
             drop((following, cluster));
 
             set_isolation(world, &lease, "legacy").await;
@@ -290,7 +290,7 @@ fn every_edit_of_isolation_is_repaired_and_no_other_lease_moves() {
             assert_eq!(
                 isolation(world, &lease).await,
                 "baseline",
-                "an edit lowers no isolation"
+                "an edit does not lower the isolation level"
             );
             assert!(world.get("ResourceQuota", &ns, "akash-lease").await.is_some());
         }
@@ -298,8 +298,8 @@ fn every_edit_of_isolation_is_repaired_and_no_other_lease_moves() {
     });
 }
 
-/// Makes some edits, and waits until the objects are as before. Returns the time that it took.
-async fn undone(world: &World, lease: &LeaseId, edits: &[Edit]) -> Duration {
+/// Applies several edits and waits until the objects are restored. Returns the elapsed time.
+async fn repair_time(world: &World, lease: &LeaseId, edits: &[Edit]) -> Duration {
     let mut before = BTreeMap::new();
     for (kind, name, _) in edits {
         let object = content(world, lease, kind, name).await.unwrap();
@@ -318,7 +318,7 @@ async fn undone(world: &World, lease: &LeaseId, edits: &[Edit]) -> Duration {
     begin.elapsed()
 }
 
-/// At most two calls for each object of a lease, and none for another one.
+/// Asserts at most two calls per object of the lease, and no call for the other lease.
 fn assert_few_calls(calls: &[Call], lease: &LeaseId, other: &LeaseId) {
     let (ns, others) = (lease.namespace(), other.namespace());
     let namespace = format!("/api/v1/namespaces/{ns}");
@@ -327,14 +327,14 @@ fn assert_few_calls(calls: &[Call], lease: &LeaseId, other: &LeaseId) {
         let path = call.path.split('?').next().unwrap_or_default();
         *counts.entry(path).or_default() += 1;
     }
-    // The mark of the namespace is read for each object with another hash.
+    // The hash annotation of the namespace is read once per object with another hash.
     counts.retain(|path, count| *count > 2 && *path != namespace);
     assert!(counts.is_empty(), "{counts:?}");
     assert!(!calls.iter().any(|call| call.path.contains(&others)), "{calls:?}");
 }
 
 #[test]
-fn edits_made_while_the_provider_is_down_are_undone_without_a_record() {
+fn edits_during_downtime_are_repaired_without_a_record() {
     run("down", |world| {
         async move {
             let cluster = world.connect().await;
@@ -356,15 +356,15 @@ fn edits_made_while_the_provider_is_down_are_undone_without_a_record() {
             )
             .await;
             let started = async {
-                // After the edits, which the future below makes first.
+                // After the edits, because the future below starts with them.
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 let restarted = world.connect().await;
                 let following = follow(&restarted, &LeadershipGate::new(true));
                 (restarted, following)
             };
-            let ((restarted, following), took) = tokio::join!(started, undone(world, &lease, &edits));
+            let ((restarted, following), took) = tokio::join!(started, repair_time(world, &lease, &edits));
             println!(
-                "{} edits undone after a start: {} ms",
+                "{} edits repair_time after a start: {} ms",
                 edits.len(),
                 took.as_millis()
             );
@@ -374,7 +374,7 @@ fn edits_made_while_the_provider_is_down_are_undone_without_a_record() {
             assert_few_calls(&world.take_calls(), &lease, &other);
 
             for edit in &edits {
-                let took = undone(world, &lease, std::slice::from_ref(edit)).await;
+                let took = repair_time(world, &lease, std::slice::from_ref(edit)).await;
                 let calls = world.take_calls();
                 println!("{} {}: {} ms", edit.0, edit.1, took.as_millis());
                 assert!(
@@ -392,7 +392,7 @@ fn edits_made_while_the_provider_is_down_are_undone_without_a_record() {
 }
 
 #[test]
-fn isolation_is_restored_without_a_record_and_what_an_operator_keeps_stays() {
+fn isolation_is_restored_without_a_record_and_retained_objects_of_operators_stay() {
     run("unrecorded", |world| {
         async move {
             let settings = Settings {
@@ -423,27 +423,27 @@ fn isolation_is_restored_without_a_record_and_what_an_operator_keeps_stays() {
             open().await;
             world.delete("Manifest", own, &ns).await;
             open().await;
-            // The rights of the account are known from the last record.
+            // The rules of the service account are known from the last record.
             let rules = json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]});
             world.edit("Role", &ns, "web", rules).await;
             let is_narrow =
                 || async { !secrets(&content(world, &lease, "Role", "web").await.unwrap_or_default()) };
             world.until("the role is restored", is_narrow).await;
-            // A process that has never read the record.
+            // A new process that has never read the record.
             drop((following, cluster));
             let restarted = world.connect().await;
             let _following = follow(&restarted, &LeadershipGate::new(true));
             open().await;
             assert!(
                 content(world, &lease, "Role", "web").await.is_some(),
-                "it may be part of the lease"
+                "the object may be part of the lease"
             );
             assert!(
                 world
                     .get("NetworkPolicy", &control.namespace(), "opening")
                     .await
                     .is_some(),
-                "an operator's"
+                "the object of an operator stays"
             );
         }
         .boxed()
@@ -451,7 +451,7 @@ fn isolation_is_restored_without_a_record_and_what_an_operator_keeps_stays() {
 }
 
 #[test]
-fn findings_name_what_opens_a_lease_and_harden_restores_it_or_fails() {
+fn findings_list_objects_that_open_a_lease_and_harden_restores_or_fails() {
     run("hardened", |world| {
         async move {
             let cluster = world.connect().await;
@@ -481,11 +481,9 @@ fn findings_name_what_opens_a_lease_and_harden_restores_it_or_fails() {
                 put(&world.admin, &opening("NetworkPolicy", &lease, None), "somebody").await;
                 cluster.harden(&lease).await.is_err()
             };
-            world
-                .until("an open lease is not called hardened", is_refused)
-                .await;
+            world.until("`harden` fails for an open lease", is_refused).await;
             crate::admission::admit(world).await;
-            // A finalizer holds a policy that is deleted: it goes on to open the lease.
+            // A finalizer keeps a deleted policy, which continues to open the lease.
             let held = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
             let hold = held(json!(["example.com/held"]));
             world.edit("NetworkPolicy", &ns, "opening", hold).await;
@@ -503,7 +501,7 @@ fn findings_name_what_opens_a_lease_and_harden_restores_it_or_fails() {
                 let view = cluster.state().lease(&lease);
                 view.roles.get("web").is_some_and(|role| role.rules.is_none())
             };
-            world.until("the edit is seen", is_seen).await;
+            world.until("the edit is observed", is_seen).await;
             let is_hardened = || async { cluster.harden(&lease).await.is_ok() };
             world.until("the lease is hardened", is_hardened).await;
             assert_eq!(content(world, &lease, "Role", "web").await, role);

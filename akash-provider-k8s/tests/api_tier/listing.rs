@@ -1,4 +1,4 @@
-//! What is there of leases whose records are damaged: told by lease or by name, and never left out.
+//! Leases with damaged records: listed by lease id or by name, and never left out.
 
 use crate::world::{World, deployment, run, service};
 use akash_provider_core::cluster::conformance::{self, Damage, Harm};
@@ -15,7 +15,7 @@ fn spec(resources: Value) -> Value {
     json!({"spec": {"group": {"services": [service]}}})
 }
 
-/// A size that is no number.
+/// An invalid size.
 fn garbage() -> Value {
     spec(json!({"id": 1, "cpu": {"units": 1}, "gpu": {"units": 0}, "memory": {"size": "abc"}}))
 }
@@ -23,22 +23,22 @@ fn garbage() -> Value {
 fn remains(listing: &Listing, lease: &LeaseId) -> Option<(Remains, String)> {
     let mut found = listing.unusable.iter().filter(|u| u.is_of(lease));
     let one = found.next().map(|u| (u.remains, u.problem.clone()));
-    assert_eq!(found.next(), None, "{lease} is told once");
+    assert_eq!(found.next(), None, "{lease} is listed once");
     assert!(!listing.deployments.iter().any(|d| d.lease == *lease) || one.is_none());
     one
 }
 
-/// Waits until the caches have the damage.
+/// Waits until the caches contain the damage.
 async fn seen(world: &World, cluster: &KubeCluster, lease: &LeaseId, wanted: Remains) {
     let told = || async {
         let listing = cluster.deployments().await.unwrap();
         remains(&listing, lease).is_some_and(|(found, _)| found == wanted)
     };
-    world.until("the damage is seen", told).await;
+    world.until("the damage is observed", told).await;
 }
 
 #[test]
-fn damaged_records_are_told_and_mended_by_their_manifest() {
+fn damaged_records_are_reported_and_repaired_by_a_new_manifest() {
     run("damage", |world| {
         async move {
             let cluster = world.connect().await;
@@ -75,7 +75,7 @@ fn damaged_records_are_told_and_mended_by_their_manifest() {
     });
 }
 
-/// One kind of damage: what it does, and what a new start says of the lease.
+/// One kind of damage: how to cause it, and how the next start reports the lease.
 struct Case {
     name: &'static str,
     kind: &'static str,
@@ -108,7 +108,7 @@ fn cases() -> Vec<Case> {
             "is missing",
         ),
         case(
-            "garbage that does not say whose it is",
+            "an invalid record without a lease id",
             "Manifest",
             spoiled,
             Remains::Unreadable,
@@ -139,7 +139,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn no_damage_makes_a_lease_look_absent() {
+fn damaged_record_is_never_reported_as_absent() {
     run("unusable", |world| {
         async move {
             let own = world.settings.manifest_namespace.clone();
@@ -179,7 +179,7 @@ fn no_damage_makes_a_lease_look_absent() {
 }
 
 #[test]
-fn a_look_in_a_wrong_namespace_shows_what_runs_without_records() {
+fn list_with_wrong_namespace_reports_workloads_without_records() {
     run("misplaced", |world: &World| {
         async move {
             let lease = world.lease(1, 1);
@@ -190,7 +190,7 @@ fn a_look_in_a_wrong_namespace_shows_what_runs_without_records() {
                 .unwrap();
             let mut settings = world.settings.clone();
             settings.manifest_namespace = "default".to_owned();
-            // Its own account may not look there.
+            // The account of the test may not list in that namespace.
             let wrong = KubeCluster::connect(world.admin.clone(), settings).unwrap();
             let listing = wrong.deployments().await.unwrap();
             assert_eq!(listing.deployments, []);
@@ -203,7 +203,7 @@ fn a_look_in_a_wrong_namespace_shows_what_runs_without_records() {
 }
 
 #[test]
-fn a_namespace_that_is_gone_under_its_record_is_incomplete() {
+fn record_without_namespace_is_incomplete() {
     run("incomplete", |world: &World| {
         async move {
             let lease = world.lease(1, 1);
@@ -214,13 +214,13 @@ fn a_namespace_that_is_gone_under_its_record_is_incomplete() {
             world.delete("Namespace", "", &lease.namespace()).await;
             let told = || async {
                 let listing = cluster.deployments().await.unwrap();
-                assert!(listing.deployments.contains(&web), "its record is there");
+                assert!(listing.deployments.contains(&web), "the record exists");
                 listing.incomplete.contains(&lease)
             };
-            world.until("the loss is seen", told).await;
-            // It may be going still when the first watch has forgotten it.
+            world.until("the loss is observed", told).await;
+            // The namespace may still be terminating when the watch has already removed it.
             let deployed = || async { cluster.deploy(&web).await.is_ok() };
-            world.until("it is deployed again", deployed).await;
+            world.until("the lease is deployed again", deployed).await;
             assert_eq!(cluster.deployments().await.unwrap().incomplete, []);
         }
         .boxed()
@@ -228,7 +228,7 @@ fn a_namespace_that_is_gone_under_its_record_is_incomplete() {
 }
 
 #[test]
-fn what_no_watch_holds_and_is_gone_makes_a_lease_incomplete() {
+fn missing_unwatched_object_makes_lease_incomplete() {
     run("gaps", |world: &World| {
         async move {
             let lease = world.lease(1, 1);
@@ -257,7 +257,7 @@ fn what_no_watch_holds_and_is_gone_makes_a_lease_incomplete() {
 }
 
 #[test]
-fn what_somebody_edited_makes_a_lease_incomplete() {
+fn edited_object_makes_lease_incomplete() {
     run("edited", |world: &World| {
         async move {
             let lease = world.lease(1, 1);
@@ -270,7 +270,7 @@ fn what_somebody_edited_makes_a_lease_incomplete() {
                 .await;
             let cluster = &cluster;
             let is_seen = || async { cluster.deployments().await.unwrap().incomplete == [lease.clone()] };
-            world.until("it is seen", is_seen).await;
+            world.until("the edit is observed", is_seen).await;
             cluster.deploy(&web).await.unwrap();
             assert_eq!(cluster.deployments().await.unwrap().incomplete, []);
         }

@@ -1,4 +1,4 @@
-//! What somebody deleted by hand of the kinds that no watch holds is told, and made again.
+//! Manually deleted objects of unwatched kinds are reported and recreated.
 
 use crate::world::{World, deployment, run, service, with_login, with_logs};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
@@ -12,7 +12,7 @@ use kube::api::DeleteParams;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::Value;
 
-/// One of each kind that no watch holds.
+/// One object of each unwatched kind.
 const UNWATCHED: [(&str, &str, &str); 5] = [
     ("", "ResourceQuota", "akash-lease"),
     ("", "Secret", "docker-creds-web"),
@@ -21,7 +21,7 @@ const UNWATCHED: [(&str, &str, &str); 5] = [
     ("rbac.authorization.k8s.io", "RoleBinding", "web"),
 ];
 
-/// A lease that has all of them.
+/// A lease with objects of all these kinds.
 pub(crate) fn rich(lease: &LeaseId, password: &str, replicas: u32) -> WorkloadSpec {
     let mut web = with_logs(with_login(service("web"), password));
     web.count = replicas;
@@ -34,7 +34,7 @@ async fn delete(world: &World, (group, kind, name): (&str, &str, &str), namespac
     api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
-/// What is told to be missing of one lease. Other tests leave findings of their own.
+/// Reported missing objects of one lease. Other tests leave findings of other leases.
 async fn missing(cluster: &KubeCluster, of: &LeaseId) -> Vec<String> {
     let findings = cluster.findings().await.unwrap();
     let missing = findings.iter().filter_map(|finding| match finding {
@@ -44,13 +44,13 @@ async fn missing(cluster: &KubeCluster, of: &LeaseId) -> Vec<String> {
     missing.collect()
 }
 
-/// What a writer decides of an object.
+/// Fields of an object that a writer sets.
 fn content(object: &Value) -> [Value; 5] {
     ["data", "type", "rules", "roleRef", "subjects"].map(|field| object[field].clone())
 }
 
 #[test]
-fn what_is_deleted_by_hand_is_told_and_made_again() {
+fn manually_deleted_objects_are_reported_and_recreated() {
     run("missing", |world| {
         async move {
             let cluster = world.connect().await;
@@ -61,7 +61,7 @@ fn what_is_deleted_by_hand_is_told_and_made_again() {
             assert_eq!(missing(&cluster, &lease).await, [""; 0]);
             for object @ (_, kind, name) in UNWATCHED {
                 let before = world.get(kind, &ns, name).await.unwrap();
-                for way in ["the same again", "a restart", "an update"] {
+                for way in ["an equal manifest", "a restart", "an update"] {
                     delete(world, object, &ns).await;
                     let told = missing(&cluster, &lease).await;
                     assert_eq!(told, [format!("{kind}/{name}")], "before {way}");
@@ -81,12 +81,12 @@ fn what_is_deleted_by_hand_is_told_and_made_again() {
                         _ => cluster.deploy(&rich(&lease, "hunter2", replicas)).await.unwrap(),
                     }
                     let after = world.get(kind, &ns, name).await;
-                    let after = after.unwrap_or_else(|| panic!("{kind} is not made again by {way}"));
+                    let after = after.unwrap_or_else(|| panic!("{kind} is not recreated by {way}"));
                     assert_eq!(content(&after), content(&before), "{kind} after {way}");
                     assert_eq!(missing(&cluster, &lease).await, [""; 0], "after {way}");
                     world.take_calls();
                     cluster.deploy(&rich(&lease, "hunter2", replicas)).await.unwrap();
-                    assert_eq!(world.take_writes(), [], "after {way} it is done");
+                    assert_eq!(world.take_writes(), [], "no write after {way}");
                 }
             }
         }
@@ -94,9 +94,9 @@ fn what_is_deleted_by_hand_is_told_and_made_again() {
     });
 }
 
-/// The Secret beside the record, without which a restart forgets the password.
+/// Covers the Secret with the passwords of the record. A restart without it loses the password.
 #[test]
-fn passwords_that_are_deleted_by_hand_are_kept_again() {
+fn manually_deleted_passwords_are_stored_again() {
     run("missing-passwords", |world| {
         async move {
             let cluster = world.connect().await;
@@ -119,7 +119,8 @@ fn passwords_that_are_deleted_by_hand_are_kept_again() {
                     std::slice::from_ref(&private)
                 );
             }
-            // A restart without it knows no password, and does not take the login away for that.
+            // A restart without the Secret has no password, and does not delete the pull secret for that
+            // reason.
             delete(world, ("", "Secret", &name), &own).await;
             let before = world
                 .get("Secret", &lease.namespace(), "docker-creds-web")
@@ -132,7 +133,7 @@ fn passwords_that_are_deleted_by_hand_are_kept_again() {
                 .get("Secret", &lease.namespace(), "docker-creds-web")
                 .await
                 .unwrap();
-            assert_eq!(after["data"], before["data"], "what pulls goes on to pull");
+            assert_eq!(after["data"], before["data"], "the pull secret is unchanged");
         }
         .boxed()
     });
@@ -152,7 +153,7 @@ fn no_annotation_depends_on_a_password() {
                 let login = world.get("Secret", &ns, "docker-creds-web").await.unwrap();
                 let record = world.get("Manifest", &own, &ns).await.unwrap();
                 let mut notes = [&namespace, &login, &record].map(|o| o["metadata"]["annotations"].clone());
-                // The version of the record, which every new password leaves as it is too.
+                // The version of the record, which a new password does not change either.
                 assert!(notes[0].get(labels::APPLIED).is_some());
                 notes[1]
                     .as_object_mut()
@@ -161,7 +162,7 @@ fn no_annotation_depends_on_a_password() {
                 seen.push((notes, login["data"].clone()));
             }
             let [(first, data), (second, other)] = <[_; 2]>::try_from(seen).unwrap();
-            assert_ne!(data, other, "the new password is there");
+            assert_ne!(data, other, "the new password is stored");
             assert_eq!(first, second);
         }
         .boxed()

@@ -1,4 +1,4 @@
-//! The durable record: epochs, names, passwords, garbage.
+//! The durable record: epochs, hostnames, passwords and invalid records.
 
 use crate::admission::{admit, forbid, refuse};
 use crate::world::{Fault, World, deployment, run, service, with_login};
@@ -16,7 +16,7 @@ use serde_json::json;
 use std::time::Duration;
 
 #[test]
-fn an_older_epoch_writes_nothing_any_more() {
+fn older_epoch_cannot_write() {
     run("epoch", |world| {
         async move {
             let cluster = world.connect().await;
@@ -34,7 +34,7 @@ fn an_older_epoch_writes_nothing_any_more() {
                     "{error}"
                 );
             }
-            // Also where its caches know nothing of the newer write.
+            // The older epoch is also refused without the newer write in the cache.
             let blind = world.connect().await;
             newer.epoch = 6;
             cluster.record(&newer).await.unwrap();
@@ -50,7 +50,7 @@ fn an_older_epoch_writes_nothing_any_more() {
 }
 
 #[test]
-fn the_services_of_a_lease_keep_their_names() {
+fn services_of_a_lease_retain_their_names() {
     run("names", |world| {
         async move {
             let cluster = world.connect().await;
@@ -69,7 +69,7 @@ fn the_services_of_a_lease_keep_their_names() {
 }
 
 #[test]
-fn what_kubernetes_would_refuse_is_refused_before_anything_is_written() {
+fn invalid_manifest_is_refused_before_any_write() {
     run("invalid", |world| {
         async move {
             let cluster = world.connect().await;
@@ -90,14 +90,14 @@ fn what_kubernetes_would_refuse_is_refused_before_anything_is_written() {
                 cluster.record(&others).await.unwrap_err().kind(),
                 ErrorKind::Invalid
             );
-            assert_eq!(world.take_calls(), [], "a lease of another provider");
+            assert_eq!(world.take_calls(), [], "no call for a lease of another provider");
         }
         .boxed()
     });
 }
 
 #[test]
-fn passwords_are_kept_apart_and_come_back_after_a_restart() {
+fn passwords_are_stored_separately_and_restored_after_restart() {
     run("passwords", |world| {
         async move {
             let cluster = world.connect().await;
@@ -131,7 +131,7 @@ fn passwords_are_kept_apart_and_come_back_after_a_restart() {
 }
 
 #[test]
-fn passwords_go_into_the_record_for_the_way_back_and_out_of_it_again() {
+fn passwords_move_into_the_record_for_the_go_provider_and_back() {
     run("hand-back", |world| {
         async move {
             let lease = world.lease(1, 1);
@@ -147,7 +147,7 @@ fn passwords_go_into_the_record_for_the_way_back_and_out_of_it_again() {
             };
             let (password, generation) = look().await;
             assert_eq!(password, "");
-            // A start, as the engine makes one: what is recorded is deployed.
+            // A start deploys the recorded manifest, as the engine does.
             for (plain, expected) in [(true, "hunter2"), (false, "")] {
                 let mut settings = world.settings.clone();
                 settings.plain_registry_passwords = plain;
@@ -165,7 +165,7 @@ fn passwords_go_into_the_record_for_the_way_back_and_out_of_it_again() {
             assert_eq!(
                 last.deployments().await.unwrap().deployments,
                 [private],
-                "and it is not lost"
+                "the password is not lost"
             );
         }
         .boxed()
@@ -173,7 +173,7 @@ fn passwords_go_into_the_record_for_the_way_back_and_out_of_it_again() {
 }
 
 #[test]
-fn garbage_is_reported_and_neither_deleted_nor_in_the_way() {
+fn invalid_records_are_reported_and_not_deleted() {
     run("garbage", |world| {
         async move {
             let own = world.settings.manifest_namespace.clone();
@@ -208,17 +208,17 @@ fn garbage_is_reported_and_neither_deleted_nor_in_the_way() {
             restarted.deploy(&web).await.unwrap();
             assert_eq!(restarted.hostnames().unwrap().all_hostnames().await.unwrap(), []);
             let api: Api<Manifest> = Api::namespaced(world.admin.clone(), &own);
-            assert!(api.get_opt(&broken.namespace()).await.unwrap().is_some(), "it is not deleted");
+            assert!(api.get_opt(&broken.namespace()).await.unwrap().is_some(), "the invalid record is not deleted");
             assert!(world.get("ProviderHost", &own, "stray.example").await.is_some());
-            let mended = deployment(&broken, vec![service("web")]);
-            restarted.record(&mended).await.unwrap();
-            assert!(restarted.deployments().await.unwrap().deployments.contains(&mended), "a new manifest mends it");
+            let repaired = deployment(&broken, vec![service("web")]);
+            restarted.record(&repaired).await.unwrap();
+            assert!(restarted.deployments().await.unwrap().deployments.contains(&repaired), "a new manifest replaces the invalid record");
         }
         .boxed()
     });
 }
 
-/// A service with a login at a registry.
+/// A service with a login for a registry.
 fn private(lease: &LeaseId, password: &str) -> WorkloadSpec {
     deployment(lease, vec![with_login(service("web"), password)])
 }
@@ -227,17 +227,17 @@ fn secret_of(lease: &LeaseId) -> String {
     format!("{}-registry", lease.namespace())
 }
 
-/// The Secrets of passwords that are there.
-async fn kept_passwords(world: &World) -> Vec<String> {
+/// Names of the stored password Secrets.
+async fn stored_passwords(world: &World) -> Vec<String> {
     let mut names = world.names("Secret", &world.settings.manifest_namespace).await;
     names.retain(|name| name.ends_with("-registry"));
     names.sort();
     names
 }
 
-/// The API server answers both with 403. Neither leaves passwords behind.
+/// The API server responds with 403 in both cases. No passwords are left behind.
 #[test]
-fn a_record_that_admission_refuses_is_told_from_a_right_that_is_missing() {
+fn record_refused_by_admission_differs_from_missing_right() {
     run("refused-record", |world| {
         async move {
             let cluster = world.connect().await;
@@ -246,9 +246,9 @@ fn a_record_that_admission_refuses_is_told_from_a_right_that_is_missing() {
             let error = cluster.record(&bad).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
             assert_eq!(
-                kept_passwords(world).await,
+                stored_passwords(world).await,
                 [""; 0],
-                "of a manifest that makes no sense"
+                "passwords of an invalid manifest"
             );
 
             let own = world.settings.manifest_namespace.clone();
@@ -261,7 +261,7 @@ fn a_record_that_admission_refuses_is_told_from_a_right_that_is_missing() {
             )
             .await;
             let mut last = None;
-            // An admission policy takes effect a moment after it was made.
+            // An admission policy takes effect after a moment.
             for number in 0..40 {
                 let probe = deployment(&world.lease(2, number), vec![service("web")]);
                 last = cluster.record(&probe).await.err();
@@ -280,9 +280,9 @@ fn a_record_that_admission_refuses_is_told_from_a_right_that_is_missing() {
                 assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
                 assert!(error.to_string().contains("not today"), "{error}");
                 assert_eq!(
-                    kept_passwords(world).await,
+                    stored_passwords(world).await,
                     [""; 0],
-                    "of a record that was refused"
+                    "passwords of a refused record"
                 );
             }
             admit(world).await;
@@ -297,20 +297,18 @@ fn a_record_that_admission_refuses_is_told_from_a_right_that_is_missing() {
             let denied = || async {
                 let answer = cluster.record(&private(&lease, "hunter2")).await;
                 let kind = answer.err().map(|error| error.kind());
-                assert_ne!(kind, None, "it is not recorded without the right");
+                assert_ne!(kind, None, "the record is written without the right");
                 kind == Some(ErrorKind::Denied)
             };
-            world
-                .until("the right is missing, and that is said", denied)
-                .await;
-            assert_eq!(kept_passwords(world).await, [""; 0]);
+            world.until("the missing right is reported", denied).await;
+            assert_eq!(stored_passwords(world).await, [""; 0]);
         }
         .boxed()
     });
 }
 
 #[test]
-fn passwords_of_a_record_that_never_came_go_with_their_lease() {
+fn passwords_without_record_are_deleted_with_their_lease() {
     run("half-passwords", |world| {
         async move {
             let cluster = world.connect().await;
@@ -320,16 +318,16 @@ fn passwords_of_a_record_that_never_came_go_with_their_lease() {
                 let error = cluster.record(&private(&lease, "hunter2")).await.unwrap_err();
                 world.break_line(None);
                 assert!(error.is_transient(), "{error}");
-                // It may yet be sent again, and whether it arrived is not known in any case.
+                // The record may be sent again, and its outcome is unknown.
                 assert_eq!(
-                    kept_passwords(world).await,
+                    stored_passwords(world).await,
                     [secret_of(&lease)],
                     "after {fault:?}"
                 );
-                // Nobody remembers what was written before a restart.
+                // A restart does not know the earlier write.
                 let restarted = world.connect().await;
                 assert_eq!(restarted.teardown_lease(&lease).await.unwrap(), Teardown::Done);
-                assert_eq!(kept_passwords(world).await, [""; 0], "after {fault:?}");
+                assert_eq!(stored_passwords(world).await, [""; 0], "after {fault:?}");
             }
         }
         .boxed()
@@ -337,7 +335,7 @@ fn passwords_of_a_record_that_never_came_go_with_their_lease() {
 }
 
 #[test]
-fn passwords_without_a_record_are_collected_once_they_are_given_up() {
+fn passwords_without_record_are_collected_after_a_delay() {
     run("collect", |world| {
         async move {
             let own = world.settings.manifest_namespace.clone();
@@ -349,7 +347,11 @@ fn passwords_without_a_record_are_collected_once_they_are_given_up() {
                 cluster.record(&private(lease, "hunter2")).await.unwrap_err();
                 world.break_line(None);
             }
-            assert_eq!(cluster.collect_passwords().await.unwrap(), 0, "they are young");
+            assert_eq!(
+                cluster.collect_passwords().await.unwrap(),
+                0,
+                "recent passwords are retained"
+            );
             for lease in [&broken, &recorded, &foreign] {
                 let old = json!({"metadata": {"annotations": {labels::UPDATED_AT: "2020-01-01T00:00:00Z"}}});
                 world.edit("Secret", &own, &secret_of(lease), old).await;
@@ -359,7 +361,7 @@ fn passwords_without_a_record_are_collected_once_they_are_given_up() {
             assert_eq!(cluster.collect_passwords().await.unwrap(), 1);
             let mut left = [secret_of(&recorded), secret_of(&foreign)];
             left.sort();
-            assert_eq!(kept_passwords(world).await, left);
+            assert_eq!(stored_passwords(world).await, left);
             assert_eq!(cluster.collect_passwords().await.unwrap(), 0);
             cluster.record(&private(&broken, "hunter2")).await.unwrap();
             let restarted = world.connect().await;
@@ -371,9 +373,9 @@ fn passwords_without_a_record_are_collected_once_they_are_given_up() {
     });
 }
 
-/// A Secret has no epoch: who is too late must not reach it.
+/// A Secret has no epoch, so a late writer must not reach it.
 #[test]
-fn an_older_epoch_leaves_the_passwords_alone() {
+fn older_epoch_cannot_change_passwords() {
     run("epoch-passwords", |world| {
         async move {
             let (old, new) = (world.connect().await, world.connect().await);

@@ -1,5 +1,6 @@
-//! Routes of the Gateway API on a server. Its own definition is not at hand: the one here keeps whatever it is given,
-//! so that what is tried is that a server takes our objects and keeps them, not that a gateway would follow them.
+//! Routes of the Gateway API on an API server. The definition here accepts any content instead of the
+//! project's own schema. The tests check that the server stores the routes, not that a gateway would accept
+//! them.
 
 use crate::world::{World, put, run};
 use akash_provider_core::cluster::HostnameDeclaration;
@@ -11,14 +12,14 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
 
-/// Has the server take routes.
+/// Defines the kind HTTPRoute.
 pub(crate) async fn define(world: &World) {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {
             "name": "httproutes.gateway.networking.k8s.io",
-            // The group is the project's; a definition of somebody else's has to say so.
+            // The group is protected, so a definition from another source needs this annotation.
             "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
         },
         "spec": {
@@ -40,7 +41,7 @@ fn routes(world: &World, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(world.admin.clone(), namespace, &resource)
 }
 
-/// A route, as JSON.
+/// Returns a route as JSON.
 pub(crate) async fn get(world: &World, namespace: &str, name: &str) -> Value {
     let route = routes(world, namespace).get(name).await.unwrap();
     serde_json::to_value(route).unwrap()
@@ -56,7 +57,7 @@ pub(crate) async fn edit(world: &World, namespace: &str, name: &str, patch: &Val
 }
 
 #[test]
-fn a_route_of_the_gateway_api_is_kept_as_it_was_rendered() {
+fn gateway_route_is_stored_as_rendered() {
     run("routes", |world| {
         async move {
             define(world).await;

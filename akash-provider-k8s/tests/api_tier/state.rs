@@ -1,4 +1,4 @@
-//! The watches on a real API server: many leases at a start, and quiet afterwards.
+//! The watches on a real API server: a start with many leases, and no calls afterwards.
 
 use crate::world::{World, put, run};
 use akash_provider_core::cluster::{ClusterChange, Health, Outage};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Leases there are at the start, unless `AKASH_TEST_LEASES` says how many.
+/// Number of leases at the start, unless set by `AKASH_TEST_LEASES`.
 const LEASES: u64 = 50;
 
 fn labels_of(lease: &LeaseId) -> Value {
@@ -22,7 +22,7 @@ fn labels_of(lease: &LeaseId) -> Value {
     json!(all)
 }
 
-/// A lease as another provider left it; nothing of it runs, so that it is healthy.
+/// Objects of a lease of another provider. The lease has no replicas, so it is healthy.
 fn objects(world: &World, lease: &LeaseId) -> [Value; 3] {
     let (home, all) = (lease.namespace(), labels_of(lease));
     let namespace =
@@ -79,7 +79,7 @@ async fn ready(world: &World) -> (State, Duration) {
 }
 
 #[test]
-fn leases_that_are_there_are_known_at_once_and_not_asked_for_again() {
+fn existing_leases_are_listed_once_at_start() {
     run("state-start", |world| {
         async move {
             let count = std::env::var("AKASH_TEST_LEASES").map_or(LEASES, |n| n.parse().unwrap());
@@ -90,8 +90,8 @@ fn leases_that_are_there_are_known_at_once_and_not_asked_for_again() {
             assert!(took <= Duration::from_secs(3), "{took:?}");
             assert_eq!(state.leases().len(), leases.len());
             let good = || leases.iter().all(|lease| state.health(lease) == Health::Good);
-            world.until("all are healthy", || async { good() }).await;
-            // Watches that only just began are calls of the start.
+            world.until("all leases are healthy", || async { good() }).await;
+            // Calls of watches that start at this moment belong to the start.
             sleep(Duration::from_secs(1)).await;
             world.take_calls();
             for lease in &leases {
@@ -106,7 +106,7 @@ fn leases_that_are_there_are_known_at_once_and_not_asked_for_again() {
 }
 
 #[test]
-fn health_follows_the_workload_and_our_own_writes() {
+fn health_follows_workload_and_own_writes() {
     run("state-health", |world| {
         async move {
             let lease = world.lease(1, 1);
@@ -133,7 +133,7 @@ fn health_follows_the_workload_and_our_own_writes() {
             };
             become_(Health::Good).await;
             let api: Api<Deployment> = Api::namespaced(world.admin.clone(), &lease.namespace());
-            // Without a node no replica ever serves.
+            // Without a node no replica becomes ready.
             let more = json!({"spec": {"replicas": 2}});
             let hold = state.hold(&lease);
             become_(Health::Unknown).await;
@@ -160,15 +160,15 @@ fn health_follows_the_workload_and_our_own_writes() {
 }
 
 #[test]
-fn what_may_not_be_read_is_stated_and_nothing_is_claimed() {
+fn unreadable_objects_are_reported_as_unknown() {
     run("state-denied", |world| {
         async move {
             let mut settings = world.settings.clone();
             settings.manifest_namespace = "no-such-namespace".to_owned();
-            // The account may not list there.
+            // The account may not list in this namespace.
             let state = State::start(&world.client, &settings);
             world
-                .until("it is stated", || async {
+                .until("the missing right is reported", || async {
                     let watches = state.watches();
                     watches
                         .values()

@@ -1,5 +1,5 @@
-//! The suite of the port. No node runs here: a task says of pods that they run, and what reads from inside them
-//! is left to the node tier.
+//! The conformance suite of the cluster port. No node runs here: a task marks pods as running, and reading
+//! from inside a pod is left to the node tier.
 
 use crate::world::{World, run};
 use akash_provider_core::cluster::{Cluster, conformance};
@@ -14,14 +14,14 @@ fn setup(world: &World) -> conformance::Setup {
         patience: Duration::from_secs(40),
         pause: Duration::from_millis(50),
         quiet: Duration::from_secs(2),
-        // No node runs here, and nobody writes.
+        // No node runs here, so no pod writes logs.
         lines: 0,
         ..conformance::Setup::new(world.settings.provider.clone())
     }
 }
 
 #[test]
-fn the_suite_passes_but_for_commands() {
+fn cluster_passes_conformance_suite_except_commands() {
     run("suite", |world| {
         async move {
             let mut settings = world.settings.clone();
@@ -47,7 +47,7 @@ fn the_suite_passes_but_for_commands() {
 }
 
 #[test]
-fn two_providers_on_one_cluster_do_not_meet() {
+fn two_providers_on_one_cluster_do_not_interfere() {
     run("providers", |world| {
         async move {
             let mut settings = world.settings.clone();
@@ -70,7 +70,7 @@ fn two_providers_on_one_cluster_do_not_meet() {
 }
 
 #[test]
-fn streams_end_at_a_teardown_also_without_pods() {
+fn streams_end_at_teardown_without_pods() {
     run("streams", |world| {
         async move {
             let cluster = world.connect().await;

@@ -1,4 +1,4 @@
-//! Teardown: all of one lease and nothing else, and not done before it is.
+//! Teardown deletes the objects of one lease only, and is reported as done only when they are deleted.
 
 use crate::admission::{admit, forbid, refuse};
 use crate::world::{deployment, run, service};
@@ -14,7 +14,7 @@ use serde_json::json;
 use std::time::Duration;
 
 #[test]
-fn a_namespace_stuck_terminating_is_in_progress_for_ever() {
+fn teardown_with_stuck_namespace_stays_in_progress() {
     run("stuck", |world| {
         async move {
             let cluster = world.connect().await;
@@ -40,7 +40,7 @@ fn a_namespace_stuck_terminating_is_in_progress_for_ever() {
             assert_eq!(
                 cluster.deployments().await.unwrap().deployments,
                 std::slice::from_ref(&web),
-                "its capacity is held"
+                "the capacity stays reserved"
             );
             let error = cluster.deploy(&web).await.unwrap_err();
             assert_eq!(
@@ -66,7 +66,7 @@ fn a_namespace_stuck_terminating_is_in_progress_for_ever() {
 }
 
 #[test]
-fn a_teardown_takes_what_is_of_this_lease_alone() {
+fn teardown_deletes_only_objects_of_its_lease() {
     run("alone", |world| {
         async move {
             let cluster = world.connect().await;
@@ -85,7 +85,7 @@ fn a_teardown_takes_what_is_of_this_lease_alone() {
                 };
                 hosts.declare_hostname(lease, &name).await.unwrap();
             }
-            // The same lease of another provider, as its labels say.
+            // The same lease id with another provider in its labels.
             let other = akash_provider_core::types::Address::from_bytes(&[77; 20])
                 .unwrap()
                 .to_string();
@@ -110,7 +110,7 @@ fn a_teardown_takes_what_is_of_this_lease_alone() {
 }
 
 #[test]
-fn a_namespace_that_does_not_say_it_is_of_the_lease_is_not_touched() {
+fn teardown_does_not_delete_unlabelled_namespace() {
     run("not-ours", |world| {
         async move {
             let cluster = world.connect().await;
@@ -135,9 +135,9 @@ fn a_namespace_that_does_not_say_it_is_of_the_lease_is_not_touched() {
     });
 }
 
-/// The API server answers both with 403.
+/// The API server responds with 403 in both cases.
 #[test]
-fn a_teardown_that_admission_refuses_is_told_from_a_right_that_is_missing() {
+fn teardown_refused_by_admission_differs_from_missing_right() {
     run("refused-teardown", |world| {
         async move {
             let cluster = world.connect().await;
@@ -178,7 +178,7 @@ fn a_teardown_that_admission_refuses_is_told_from_a_right_that_is_missing() {
             assert_eq!(
                 cluster.deployments().await.unwrap().deployments.len(),
                 1,
-                "its record stays"
+                "the record stays"
             );
         }
         .boxed()

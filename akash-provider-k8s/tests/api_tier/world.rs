@@ -1,8 +1,8 @@
-//! One test's corner of a shared cluster.
+//! Objects of one test in a shared cluster.
 //!
-//! Length: one corner for all tests of the tier; each part of it is a few lines.
+//! Length: one fixture for all tests of the tier, in many short functions.
 
-use crate::place::{self, Place, block_on};
+use crate::test_cluster::{self, TestCluster, block_on};
 use akash_provider_core::cluster::{Cluster, Teardown, WorkloadSpec};
 use akash_provider_core::manifest::{
     Credentials, Group, HttpOptions, Permissions, Proto, Service, ServiceExpose, ServiceParams,
@@ -37,13 +37,13 @@ use std::time::Duration;
 use testbed::{Cluster as Testbed, Tier};
 use tokio::sync::OnceCell;
 
-/// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Maximum wait for a condition.
+const WAIT_LIMIT: Duration = Duration::from_secs(40);
 
-/// The namespaces that say where the API servers are and whether nodes report; all tests read them.
+/// Shared namespaces with the addresses of the API servers and the heartbeats of nodes, read by all tests.
 const SHARED: [&str; 2] = ["default", "kube-node-lease"];
 
-/// A request as it was made.
+/// A request to the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) method: String,
@@ -51,22 +51,22 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Watches run for ever and lists belong to them; what is left is what an operation asked for.
+    /// Returns `true` for a watch or one of its lists. All other calls belong to an operation.
     fn is_of_watches(&self) -> bool {
         self.method == "GET" && (self.path.contains("watch=") || self.path.contains("resourceVersion"))
     }
 
-    /// The first operation of a process reads its own account and rights. Nothing is written by it.
+    /// Returns `true` for a read of the account and its rights, made by the first operation of a process.
     fn is_review(&self) -> bool {
         self.path.contains("selfsubject") || self.path.contains("dryRun=All")
     }
 }
 
-/// What one test has.
+/// Fixture of one test.
 pub(crate) struct World {
-    /// May do anything; only for setting up and looking.
+    /// Client with all rights, only for setup and assertions.
     pub(crate) admin: Client,
-    /// The account of the provider, every call counted.
+    /// Client with the account of the provider. All its calls are recorded.
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     config: Config,
@@ -74,21 +74,22 @@ pub(crate) struct World {
     fault: Arc<Mutex<Option<Fault>>>,
 }
 
-/// Runs a test in a corner of its own and clears it away afterwards, whatever happened.
+/// Runs a test with its own namespaces, and deletes them afterwards in any case.
 pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<'a, ()>) {
-    let Some(place) = Place::find(Tier::Api) else {
+    let Some(place) = TestCluster::find(Tier::Api) else {
         return;
     };
     let _shared = place.shared();
     in_world(&place.kubeconfig, name, test);
 }
 
-/// The same with the cluster to itself, to break parts of it; the test mends them.
+/// Same as [`run`], with exclusive access to the cluster. The test may break parts of the cluster and must
+/// restore them.
 pub(crate) fn run_alone(name: &str, test: impl for<'a> FnOnce(&'a World, Arc<Testbed>) -> BoxFuture<'a, ()>) {
-    if std::env::var_os(place::NAMED).is_some() {
+    if std::env::var_os(test_cluster::NAMED).is_some() {
         println!(
-            "skipped: {} names a cluster whose parts are not ours to break",
-            place::NAMED
+            "skipped: {} names a cluster that tests must not break",
+            test_cluster::NAMED
         );
         return;
     }
@@ -120,10 +121,10 @@ fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> B
     });
 }
 
-/// The clusters in which the kinds were defined, by their files.
+/// Clusters with installed definitions, by kubeconfig.
 static KINDS: Mutex<BTreeMap<PathBuf, Arc<OnceCell<()>>>> = Mutex::new(BTreeMap::new());
 
-/// Plural names of the kinds of records.
+/// Plural names of the record kinds.
 const RECORDS: [&str; 3] = ["manifests", "providerhosts", "providerleasedips"];
 
 pub(crate) async fn define(admin: &Client) {
@@ -134,7 +135,7 @@ pub(crate) async fn define(admin: &Client) {
     }
 }
 
-/// Deletes the definitions of all kinds of records, and the records with them.
+/// Deletes the definitions of all record kinds, together with the records.
 pub(crate) async fn undefine(admin: &Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let names = RECORDS.map(|kind| format!("{kind}.akash.network"));
@@ -148,11 +149,11 @@ pub(crate) async fn undefine(admin: &Client) {
             }
         }
     };
-    let deleted = tokio::time::timeout(PATIENCE, deleted).await;
-    deleted.expect("the definitions are deleted");
+    let deleted = tokio::time::timeout(WAIT_LIMIT, deleted).await;
+    deleted.expect("the definitions are not deleted");
 }
 
-/// Has a namespace end, whatever holds it; true once that is accepted.
+/// Deletes a namespace and removes its finalizers. Returns `true` when the deletion is accepted.
 async fn clear_away(namespaces: &Api<Namespace>, name: &str) -> bool {
     let finalizers = json!({"metadata": {"finalizers": null}});
     let _ = namespaces
@@ -162,7 +163,7 @@ async fn clear_away(namespaces: &Api<Namespace>, name: &str) -> bool {
     !deleted.is_err_and(|e| !matches!(&e, kube::Error::Api(s) if matches!(s.code, 404 | 409)))
 }
 
-/// A number that no other test has.
+/// Returns a number that no other test uses.
 fn unique() -> u64 {
     RandomState::new().hash_one(std::time::SystemTime::now())
 }
@@ -174,7 +175,7 @@ async fn config(path: &Path) -> Config {
         .unwrap()
 }
 
-/// The documents of a file in `deploy`.
+/// Reads the YAML documents of a file in `deploy`.
 fn documents(file: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -203,7 +204,7 @@ impl World {
     async fn open(path: &Path, name: &str) -> Self {
         let config = config(path).await;
         let admin = Client::try_from(config.clone()).unwrap();
-        // Once for all tests: an unchanged definition is still read and checked whole by the server.
+        // Once per process: the server validates a definition also if it is unchanged.
         let kinds = Arc::clone(KINDS.lock().unwrap().entry(path.to_owned()).or_default());
         kinds.get_or_init(|| define(&admin)).await;
         let number = unique();
@@ -230,7 +231,7 @@ impl World {
             calls,
             fault,
         };
-        // The API server serves a kind a moment after it was defined.
+        // The API server serves a kind a moment after its definition.
         world
             .until("the kinds are served", || async { world.lists_manifests().await })
             .await;
@@ -257,7 +258,7 @@ impl World {
             .filter_map(|n| n.metadata.name)
             .chain([own.clone()]);
         join_all(names.map(async |name| {
-            // A policy that a test has taken back holds for a moment more.
+            // A deleted admission policy stays in force for another moment.
             self.until("its namespaces end", || clear_away(&namespaces, &name))
                 .await;
         }))
@@ -286,28 +287,29 @@ impl World {
         );
     }
 
-    /// The backend, watching.
+    /// Connects the backend and starts its watches.
     pub(crate) async fn connect(&self) -> Arc<KubeCluster> {
         self.connect_with(self.settings.clone()).await
     }
 
     pub(crate) async fn connect_with(&self, settings: Settings) -> Arc<KubeCluster> {
         let cluster = KubeCluster::connect(self.client.clone(), settings).unwrap();
-        let ready = tokio::time::timeout(PATIENCE, cluster.state().ready()).await;
+        let ready = tokio::time::timeout(WAIT_LIMIT, cluster.state().ready()).await;
         ready.unwrap_or_else(|_| panic!("not ready: {:?}", cluster.state().watches()));
         self.until("events are watched", || async { cluster.state().sees_events() })
             .await;
         cluster
     }
 
-    /// Another account of the test's namespace, whose calls are counted with the provider's.
+    /// Returns a client of another account in the test's namespace. Its calls are recorded with those of the
+    /// provider.
     pub(crate) async fn client_of(&self, account: &str) -> Client {
         let namespace = &self.settings.manifest_namespace;
         let config = with_token(self.config.clone(), &self.admin, namespace, account).await;
         counted(config, &self.calls, &self.fault)
     }
 
-    /// The calls so far but for those of the watches; starts to count anew.
+    /// Returns and clears the recorded calls, without those of the watches.
     pub(crate) fn take_calls(&self) -> Vec<Call> {
         let calls = std::mem::take(&mut *self.calls.lock().unwrap());
         let mut calls: Vec<_> = calls.into_iter().filter(|c| !c.is_of_watches()).collect();
@@ -315,14 +317,14 @@ impl World {
         calls
     }
 
-    /// The calls so far that change something; starts to count anew.
+    /// Returns and clears the recorded writes.
     pub(crate) fn take_writes(&self) -> Vec<Call> {
         let mut calls = self.take_calls();
         calls.retain(|call| call.method != "GET");
         calls
     }
 
-    /// Breaks the line of the provider's account, or mends it.
+    /// Breaks the connection of the provider's account, or restores it.
     pub(crate) fn break_line(&self, fault: Option<Fault>) {
         *self.fault.lock().unwrap() = fault;
     }
@@ -337,12 +339,12 @@ impl World {
             }
         };
         assert!(
-            tokio::time::timeout(PATIENCE, so).await.is_ok(),
-            "it never is: {what}"
+            tokio::time::timeout(WAIT_LIMIT, so).await.is_ok(),
+            "never reached: {what}"
         );
     }
 
-    /// A lease of a tenant.
+    /// Returns a lease id of a tenant.
     pub(crate) fn lease(&self, tenant: u8, dseq: u64) -> LeaseId {
         let owner = Address::from_bytes(&[tenant; 20]).unwrap();
         let deployment = DeploymentId { owner, dseq };
@@ -353,26 +355,26 @@ impl World {
         }
     }
 
-    /// Tears a lease down to the end.
+    /// Tears a lease down and waits until this is done.
     pub(crate) async fn remove(&self, cluster: &KubeCluster, lease: &LeaseId) {
         let gone = || async { cluster.teardown_lease(lease).await.unwrap() == Teardown::Done };
-        self.until("the lease is gone", gone).await;
+        self.until("the lease is torn down", gone).await;
     }
 
-    /// Objects of a kind in a namespace, as JSON.
+    /// Returns the objects of a kind in a namespace as JSON.
     pub(crate) async fn list(&self, kind: &str, namespace: &str) -> Vec<Value> {
         let api: Api<DynamicObject> = Api::namespaced_with(self.admin.clone(), namespace, &resource(kind));
         let list = api.list(&ListParams::default()).await.unwrap();
         let json = |object: DynamicObject| {
             let mut object = serde_json::to_value(object).unwrap();
-            // Elements of a list do not say their kind.
+            // Items of a list have no kind.
             object["kind"] = json!(kind);
             object
         };
         list.items.into_iter().map(json).collect()
     }
 
-    /// Names of the objects of a kind in a namespace.
+    /// Returns the names of the objects of a kind in a namespace.
     pub(crate) async fn names(&self, kind: &str, namespace: &str) -> Vec<String> {
         let objects = self.list(kind, namespace).await;
         objects
@@ -381,7 +383,7 @@ impl World {
             .collect()
     }
 
-    /// One object, as JSON; `None` when it is not there.
+    /// Returns one object as JSON, or `None` if it does not exist.
     pub(crate) async fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = resource(kind);
         let api: Api<DynamicObject> = if namespace.is_empty() {
@@ -393,7 +395,7 @@ impl World {
         Some(serde_json::to_value(object).unwrap())
     }
 
-    /// Changes an object as another writer would.
+    /// Changes an object as another writer.
     pub(crate) async fn edit(&self, kind: &str, namespace: &str, name: &str, patch: Value) {
         let resource = resource(kind);
         let api: Api<DynamicObject> = if namespace.is_empty() {
@@ -408,7 +410,7 @@ impl World {
         api.patch(name, &params, &Patch::Merge(&patch)).await.unwrap();
     }
 
-    /// Deletes an object as another would.
+    /// Deletes an object as another writer.
     pub(crate) async fn delete(&self, kind: &str, namespace: &str, name: &str) {
         let resource = resource(kind);
         let api: Api<DynamicObject> = if namespace.is_empty() {
@@ -419,12 +421,12 @@ impl World {
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Says of every pod of the provider's leases that it runs, in place of a node.
+    /// Marks the pods of the provider's leases as running, in place of a node.
     pub(crate) fn fake_kubelet(&self) -> tokio::task::JoinHandle<()> {
         self.fake_kubelet_of(&self.settings.provider)
     }
 
-    /// The same for the pods of another provider.
+    /// Same as [`Self::fake_kubelet`], for the pods of another provider.
     pub(crate) fn fake_kubelet_of(&self, provider: &Address) -> tokio::task::JoinHandle<()> {
         let client = self.admin.clone();
         let provider = provider.to_string();
@@ -444,7 +446,7 @@ impl World {
     }
 }
 
-/// Marks a pod as running if its namespace is of the provider.
+/// Marks a pod as running if its namespace belongs to the provider.
 async fn run_pod(client: &Client, pod: &Pod, provider: &str) {
     let (name, namespace) = (
         pod.metadata.name.clone().unwrap(),
@@ -472,7 +474,7 @@ async fn run_pod(client: &Client, pod: &Pod, provider: &str) {
         .await;
 }
 
-/// Deletes an object of the whole cluster.
+/// Deletes a cluster-wide object.
 pub(crate) async fn remove(world: &World, kind: &str, name: &str) {
     world.delete(kind, "", name).await;
 }
@@ -490,13 +492,13 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// The account of a namespace and its rights, as they are shipped.
+/// The shipped account and rights, in a namespace.
 pub(crate) fn rights(namespace: &str) -> Vec<Value> {
     let files = ["lease.yaml", "provider.yaml", "confined.yaml"];
     files.map(|file| rights_of(file, namespace)).concat()
 }
 
-/// The rights of one file.
+/// The rights of one file, in a namespace.
 pub(crate) fn rights_of(file: &str, namespace: &str) -> Vec<Value> {
     let mut rights = documents(&format!("rbac/{file}"));
     for document in &mut rights {
@@ -505,7 +507,7 @@ pub(crate) fn rights_of(file: &str, namespace: &str) -> Vec<Value> {
     rights
 }
 
-/// Puts the account and its rights into a namespace of the test's own.
+/// Moves the account and its rights into the namespace of the test.
 fn own(document: &mut Value, namespace: &str) {
     let kind = document["kind"].as_str().unwrap().to_owned();
     let is_of_cluster = kind.starts_with("Cluster") || kind.starts_with("Validating");
@@ -519,7 +521,7 @@ fn own(document: &mut Value, namespace: &str) {
         let spec = spec.replace("'lease'", &format!("'{namespace}'"));
         document["spec"] = serde_json::from_str(&spec).unwrap();
     }
-    // One role for all tests: the provider binds itself to this name.
+    // One role for all tests, because the provider binds itself to this name.
     if document["metadata"]["name"] == json!("akash-provider-rs-lease") {
         return;
     }
@@ -540,7 +542,7 @@ fn own(document: &mut Value, namespace: &str) {
     }
 }
 
-/// The configuration of an account of a namespace.
+/// Returns the client configuration of an account.
 async fn with_token(mut config: Config, admin: &Client, namespace: &str, account: &str) -> Config {
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
     let request = TokenRequest {
@@ -558,10 +560,10 @@ async fn with_token(mut config: Config, admin: &Client, namespace: &str, account
     config
 }
 
-/// A client whose calls are counted and break where a test wants it.
+/// Returns a client that records its calls and injects faults.
 fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>, fault: &Arc<Mutex<Option<Fault>>>) -> Client {
     let (calls, fault) = (Arc::clone(calls), Arc::clone(fault));
-    let layer = tower::layer::layer_fn(move |inner| Wire {
+    let layer = tower::layer::layer_fn(move |inner| FaultLayer {
         inner,
         calls: Arc::clone(&calls),
         fault: Arc::clone(&fault),
@@ -572,28 +574,28 @@ fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>, fault: &Arc<Mutex<Opti
         .build()
 }
 
-/// Where the line to the API server breaks.
+/// Fault of the connection to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// So many writes pass; the next does not arrive.
+    /// The request after this number of writes is lost.
     Lost(usize),
-    /// So many writes pass; the answer to the next does not arrive.
+    /// The response to the write after this number of writes is lost.
     Unanswered(usize),
-    /// Nothing arrives.
+    /// Every request is lost.
     Cut,
-    /// The next write gets no response and does not arrive; later calls pass.
+    /// The next write is lost and gets no response. Later calls succeed.
     Hangs,
 }
 
-/// Counts and breaks.
+/// Service layer that records calls and injects faults.
 #[derive(Clone)]
-struct Wire<S> {
+struct FaultLayer<S> {
     inner: S,
     calls: Arc<Mutex<Vec<Call>>>,
     fault: Arc<Mutex<Option<Fault>>>,
 }
 
-impl<S, B> tower::Service<http::Request<B>> for Wire<S>
+impl<S, B> tower::Service<http::Request<B>> for FaultLayer<S>
 where
     S: tower::Service<http::Request<B>>,
     S::Future: Send + 'static,
@@ -656,7 +658,7 @@ where
     }
 }
 
-/// A service with port 80 for HTTP and port 9000 on the host.
+/// A service with HTTP on port 80 and a node port for port 9000.
 pub(crate) fn service(name: &str) -> Service {
     Service {
         name: name.to_owned(),
@@ -672,7 +674,7 @@ pub(crate) fn service(name: &str) -> Service {
     }
 }
 
-/// A service with a login at a registry.
+/// Adds a registry login to a service.
 pub(crate) fn with_login(mut service: Service, password: &str) -> Service {
     service.credentials = Some(Credentials {
         host: "registry.example".to_owned(),
@@ -683,7 +685,7 @@ pub(crate) fn with_login(mut service: Service, password: &str) -> Service {
     service
 }
 
-/// A service with an account that may read the logs of its lease.
+/// Adds a service account with the right to read logs to a service.
 pub(crate) fn with_logs(mut service: Service) -> Service {
     service.params = Some(ServiceParams {
         permissions: Some(Permissions {
@@ -732,7 +734,7 @@ pub(crate) fn expose(port: u16) -> ServiceExpose {
     }
 }
 
-/// A deployment of some services.
+/// A deployment of these services.
 pub(crate) fn deployment(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec {
     WorkloadSpec {
         lease: lease.clone(),

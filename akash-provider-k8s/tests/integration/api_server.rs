@@ -1,4 +1,4 @@
-//! The backend while no API server answers.
+//! The backend while the API server is unavailable.
 
 use akash_provider_core::cluster::{Cluster, ClusterChange, HostnameDeclaration, WorkloadSpec};
 use akash_provider_core::error::{Error, ErrorKind};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a tenant waits at most.
+/// Maximum time that a tenant waits.
 const LIMIT: Duration = Duration::from_secs(5);
 
 fn deployment() -> WorkloadSpec {
@@ -88,7 +88,7 @@ fn settings() -> Settings {
     Settings::new(Address::from_bytes(&[9; 20]).unwrap())
 }
 
-/// Connections that are taken and never answered.
+/// Returns a client of a server that accepts connections and never responds.
 fn silent() -> Client {
     let service = tower::service_fn(|_: Request<Body>| {
         std::future::pending::<Result<Response<Body>, std::io::Error>>()
@@ -96,7 +96,7 @@ fn silent() -> Client {
     Client::new(service, "default")
 }
 
-/// Connections that are refused.
+/// Returns a client of a server that refuses connections.
 fn refusing() -> Client {
     let service = tower::service_fn(|_: Request<Body>| async {
         Err::<Response<Body>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
@@ -120,7 +120,7 @@ async fn fails_in_time<T>(what: &str, call: impl Future<Output = Result<T, Error
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_api_server_everything_fails_within_seconds_and_says_so() {
+async fn calls_fail_within_seconds_without_an_api_server() {
     for client in [silent(), refusing()] {
         let cluster = KubeCluster::connect(client, settings()).unwrap();
         let deployment = deployment();
@@ -150,7 +150,7 @@ async fn without_an_api_server_everything_fails_within_seconds_and_says_so() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_are_refused() {
+async fn invalid_settings_are_refused() {
     let mut settings = settings();
     settings.manifest_namespace.clear();
     let error = KubeCluster::connect(refusing(), settings).err().unwrap();

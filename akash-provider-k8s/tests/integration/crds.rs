@@ -1,4 +1,4 @@
-//! `deploy/crds` is what the types say. `BLESS_CRDS=1` (`cargo xtask crds`) writes it.
+//! `deploy/crds` matches the Rust types. `BLESS_CRDS=1` (`cargo xtask crds`) rewrites the files.
 
 use akash_provider_k8s::crd;
 use serde_json::Value;
@@ -9,7 +9,7 @@ fn folder() -> std::path::PathBuf {
 }
 
 #[test]
-fn the_files_are_what_the_types_say() {
+fn files_match_the_types() {
     let definitions = crd::definitions();
     assert_eq!(definitions.len(), 3);
     for definition in definitions {
@@ -28,7 +28,7 @@ fn the_files_are_what_the_types_say() {
 }
 
 #[test]
-fn versions_are_served_and_stored_as_clusters_have_them() {
+fn versions_are_served_and_stored_as_in_existing_clusters() {
     for definition in crd::definitions() {
         let versions: Vec<_> = definition
             .spec
@@ -44,7 +44,7 @@ fn versions_are_served_and_stored_as_clusters_have_them() {
     }
 }
 
-/// Walks a schema as the API server's rules for structural schemas do.
+/// Checks a schema against the API server's rules for structural schemas.
 fn structural(at: &str, schema: &Value) {
     let schema = schema.as_object().unwrap();
     for word in [
@@ -86,7 +86,7 @@ fn structural(at: &str, schema: &Value) {
 }
 
 #[test]
-fn schemas_are_structural_and_keep_what_they_do_not_know() {
+fn schemas_are_structural_and_retain_unknown_fields() {
     for definition in crd::definitions() {
         let schema = definition.spec.versions[0].schema.as_ref().unwrap();
         let schema = serde_json::to_value(schema.open_api_v3_schema.as_ref().unwrap()).unwrap();

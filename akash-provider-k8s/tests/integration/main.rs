@@ -1,9 +1,9 @@
-//! What the crate promises without a cluster: what it renders, and how it speaks to a server that misbehaves.
+//! Tests without a cluster: rendered objects, and the behaviour with a misbehaving API server.
 
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test says what broke and stops"
+    reason = "a failed test panics with the reason"
 )]
 
 mod api_server;

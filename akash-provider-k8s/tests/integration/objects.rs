@@ -1,4 +1,4 @@
-//! From deployments to Kubernetes objects and records: rules, flows, refusals, and what is read back.
+//! Conversion of deployments to Kubernetes objects and records, and back: rules, network flows and refusals.
 
 mod any;
 mod evaluate;

@@ -1,6 +1,6 @@
-//! What this provider makes of an SDL beside what the Go provider made of it on a real cluster.
+//! Comparison with the Go provider: objects rendered from an SDL against objects recorded on a real cluster.
 //!
-//! The recordings lie outside this repository; where they are absent every test says so.
+//! The recordings are part of the testbed folder.
 
 mod differences;
 mod recordings;
@@ -20,7 +20,7 @@ use recordings::Recording;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Renders a recording's SDL with everything its cluster knew.
+/// Renders a recording's SDL with the settings of its cluster.
 fn render(recording: &Recording, isolation: Isolation) -> LeaseObjects {
     let prior = PriorState {
         manifest_version: recording.manifest_version(),
@@ -30,7 +30,7 @@ fn render(recording: &Recording, isolation: Isolation) -> LeaseObjects {
     objects::render(&recording.deployment(), &recording.settings(), &prior).unwrap()
 }
 
-/// All objects by kind and name.
+/// Returns all objects by kind and name.
 fn by_name(objects: &LeaseObjects) -> BTreeMap<String, Value> {
     fn list<T: serde::Serialize>(objects: impl IntoIterator<Item = T>) -> Vec<Value> {
         let objects = objects.into_iter();
@@ -53,7 +53,7 @@ fn by_name(objects: &LeaseObjects) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Compares all objects of a recording and returns the differences that were needed.
+/// Compares all objects of a recording and returns the differences that occurred.
 fn compare(recording: &Recording, isolation: Isolation) -> BTreeSet<Difference> {
     let mut needed = BTreeSet::new();
     let mut ours = by_name(&render(recording, isolation));
@@ -73,7 +73,7 @@ fn compare(recording: &Recording, isolation: Isolation) -> BTreeSet<Difference> 
 }
 
 #[test]
-fn legacy_objects_equal_the_recorded_ones_but_for_what_is_wrong_there() {
+fn legacy_objects_equal_recorded_objects_except_for_known_faults() {
     let mut needed = BTreeSet::new();
     for recording in recordings::running() {
         needed.extend(compare(&recording, Isolation::Legacy));
@@ -82,13 +82,13 @@ fn legacy_objects_equal_the_recorded_ones_but_for_what_is_wrong_there() {
         assert_eq!(
             needed,
             differences::of(Isolation::Legacy),
-            "differences that are listed and not needed"
+            "listed differences that do not occur"
         );
     }
 }
 
 #[test]
-fn objects_equal_the_recorded_ones_but_for_the_listed_differences() {
+fn objects_equal_recorded_objects_except_for_listed_differences() {
     let mut needed = BTreeSet::new();
     for recording in recordings::running() {
         needed.extend(compare(&recording, Isolation::Baseline));
@@ -97,13 +97,13 @@ fn objects_equal_the_recorded_ones_but_for_the_listed_differences() {
         assert_eq!(
             needed,
             differences::of(Isolation::Baseline),
-            "differences that are listed and not needed"
+            "listed differences that do not occur"
         );
     }
 }
 
 #[test]
-fn a_volume_that_cannot_be_mounted_is_refused_where_the_other_provider_fails_later() {
+fn unmountable_volume_is_refused_before_the_deploy() {
     for recording in recordings::all()
         .into_iter()
         .filter(|r| r.name == "storage-ephemeral-mount-fails")
@@ -173,7 +173,7 @@ fn declared_hostnames_are_read_and_written_as_recorded() {
 }
 
 #[test]
-fn routes_equal_the_recorded_ones() {
+fn routes_equal_recorded_routes() {
     for recording in recordings::running() {
         let deployment = recording.deployment();
         let theirs: BTreeMap<_, _> = recording
@@ -200,9 +200,9 @@ fn routes_equal_the_recorded_ones() {
     }
 }
 
-/// A cluster with routes of the Go provider's operator: nothing is written, nothing deleted, nothing wrong.
+/// The operator adopts routes of the Go provider's operator without a write, a delete or an error.
 #[test]
-fn recorded_routes_are_taken_over_without_a_write() {
+fn recorded_routes_are_adopted_without_a_write() {
     for recording in recordings::running() {
         let mut index = Index::new(Mode::default());
         let object = |value: serde_json::Value| serde_json::from_value::<DynamicObject>(value).unwrap();
@@ -246,7 +246,7 @@ fn recorded_routes_are_taken_over_without_a_write() {
     }
 }
 
-/// Asserts that labels under a pointer have a value.
+/// Asserts that the labels at a pointer have a value.
 fn has(object: &Value, pointer: &str, key: &str, value: &str) {
     let found = object.pointer(pointer).and_then(|labels| labels.get(key));
     assert_eq!(
@@ -257,9 +257,9 @@ fn has(object: &Value, pointer: &str, key: &str, value: &str) {
     );
 }
 
-/// What the Go provider finds objects by: its selectors, and the names it builds.
+/// Labels and names that the Go provider uses to find objects.
 #[test]
-fn everything_the_other_providers_selectors_rely_on_is_there() {
+fn objects_have_labels_and_names_used_by_the_go_provider() {
     for recording in recordings::running() {
         let deployment = recording.deployment();
         let all = by_name(&render(&recording, Isolation::Baseline));
@@ -279,13 +279,14 @@ fn everything_the_other_providers_selectors_rely_on_is_there() {
             );
         }
         for service in &deployment.group.services {
-            selects(&all, &namespace, &service.name);
+            assert_selectors(&all, &namespace, &service.name);
         }
     }
 }
 
-/// A service has one workload, and it and its Services select by the labels of the network.
-fn selects(all: &BTreeMap<String, Value>, namespace: &str, service: &str) {
+/// Asserts that a service has one workload, and that the workload and its Services select by the labels of
+/// the network.
+fn assert_selectors(all: &BTreeMap<String, Value>, namespace: &str, service: &str) {
     let found = |kinds: [&str; 2], suffix: &str| {
         let names = kinds.map(|kind| format!("{kind}/{service}{suffix}"));
         names

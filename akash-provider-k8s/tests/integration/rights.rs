@@ -1,4 +1,4 @@
-//! Applying `deploy/` leaves the rights of an installed Go provider alone.
+//! `kubectl apply` of `deploy/` does not change the rights of an installed Go provider.
 
 use serde_json::Value;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn documents(folder: &str) -> Vec<Value> {
 }
 
 #[test]
-fn no_cluster_wide_right_has_a_name_of_the_charts() {
+fn cluster_roles_do_not_reuse_names_of_the_helm_charts() {
     let documents = [documents("operators"), documents("rbac")].concat();
     let rights = documents.iter().filter(|document| {
         document["kind"]
@@ -57,7 +57,7 @@ fn no_cluster_wide_right_has_a_name_of_the_charts() {
     names.dedup();
     let own = ["hostname", "inventory", "ip"].map(|name| format!("provider-daemon-operator-{name}"));
     assert_eq!(names[names.len() - 3..], own);
-    // A binding to a missing role gives no rights.
+    // A binding to a missing role grants no rights.
     for document in documents
         .iter()
         .filter(|document| document["kind"] == "ClusterRoleBinding")

@@ -1,4 +1,4 @@
-//! Watches against an API server that misbehaves: what is seen, what is told, and how often it is asked.
+//! Watches with a misbehaving API server: observed state, reported errors, and number of requests.
 
 mod listing;
 mod logs;
@@ -27,7 +27,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// As the default, but faster.
+/// The default configuration with shorter intervals.
 fn watch_config() -> WatchConfig {
     WatchConfig {
         proof: ms(200),
@@ -63,8 +63,8 @@ async fn next(changes: &mut Changes) -> ClusterChange {
         .expect("no error")
 }
 
-/// A replica is lacking, and no pod shows why.
-const LACKS: Health = Health::Out(Outage::Unexplained);
+/// Health of a lease with a missing replica for which no pod shows a reason.
+const UNEXPLAINED: Health = Health::Out(Outage::Unexplained);
 
 fn snapshot(of: &[(u64, Health)]) -> ClusterChange {
     let health = of.iter().map(|(dseq, health)| (lease(*dseq), *health));
@@ -73,12 +73,12 @@ fn snapshot(of: &[(u64, Health)]) -> ClusterChange {
     }
 }
 
-fn told(dseq: u64, health: Health) -> ClusterChange {
+fn changed(dseq: u64, health: Health) -> ClusterChange {
     let lease = lease(dseq);
     ClusterChange::Health { lease, health }
 }
 
-/// One good lease, unless the test says otherwise.
+/// Replies with one healthy lease, unless the test defines another reply.
 fn one_lease(request: &Request) -> Option<Reply> {
     if request.is_watch() {
         return None;
@@ -92,7 +92,7 @@ fn one_lease(request: &Request) -> Option<Reply> {
 }
 
 #[tokio::test]
-async fn everything_is_listed_by_label_and_in_pages() {
+async fn lists_use_labels_and_pages() {
     let server = Server::start(|request, nth| {
         if request.is_watch() || request.resource != "namespaces" {
             return None;
@@ -130,13 +130,13 @@ async fn everything_is_listed_by_label_and_in_pages() {
 }
 
 #[tokio::test]
-async fn a_quiet_cluster_is_not_asked() {
+async fn quiet_cluster_gets_no_requests() {
     let server = Server::start(|request, _| one_lease(request)).await;
     let state = started(&server, watch_config());
     state.ready().await;
     sleep(ms(300)).await;
     let before = server.count();
-    assert_eq!(before, 28, "a list and a watch of each kind");
+    assert_eq!(before, 28, "one list and one watch per kind");
     let mut changes = state.changes();
     assert_eq!(next(&mut changes).await, snapshot(&[(1, Health::Good)]));
     for _ in 0..1000 {
@@ -147,7 +147,7 @@ async fn a_quiet_cluster_is_not_asked() {
 }
 
 #[tokio::test]
-async fn changes_begin_with_a_snapshot_and_go_on_with_what_changed() {
+async fn change_stream_starts_with_snapshot() {
     let server = Server::start(|request, nth| {
         if request.resource == "deployments" && request.is_watch() && nth == 0 {
             let bad = Part::Bytes(format!("{}\n", event("MODIFIED", &deployment(1, 0, "11"))).into_bytes());
@@ -168,11 +168,11 @@ async fn changes_begin_with_a_snapshot_and_go_on_with_what_changed() {
     assert_eq!(
         next(&mut changes).await,
         ClusterChange::Lost,
-        "nothing is known at first"
+        "the initial state is unknown"
     );
     assert_eq!(next(&mut changes).await, snapshot(&[(1, Health::Good)]));
-    assert_eq!(next(&mut changes).await, told(1, LACKS));
-    assert_eq!(next(&mut changes).await, told(1, Health::Good));
+    assert_eq!(next(&mut changes).await, changed(1, UNEXPLAINED));
+    assert_eq!(next(&mut changes).await, changed(1, Health::Good));
     assert_eq!(next(&mut state.changes()).await, snapshot(&[(1, Health::Good)]));
     drop(state);
     assert!(
@@ -180,12 +180,12 @@ async fn changes_begin_with_a_snapshot_and_go_on_with_what_changed() {
             .await
             .unwrap()
             .is_none(),
-        "it ends with the state"
+        "the stream ends with the state"
     );
 }
 
 #[tokio::test]
-async fn a_version_that_expired_leads_to_a_list_and_a_snapshot() {
+async fn expired_version_causes_list_and_snapshot() {
     for as_event in [true, false] {
         let server = Server::start(move |request, nth| {
             if request.resource == "deployments" {
@@ -206,10 +206,10 @@ async fn a_version_that_expired_leads_to_a_list_and_a_snapshot() {
         assert_eq!(next(&mut changes).await, snapshot(&[(1, Health::Good)]));
         assert_eq!(
             next(&mut changes).await,
-            snapshot(&[(1, LACKS)]),
-            "no health is lost meanwhile"
+            snapshot(&[(1, UNEXPLAINED)]),
+            "health is retained meanwhile"
         );
-        until("a watch from there", || {
+        until("a watch from the new version", || {
             server.calls("deployments", true).len() == 2
         })
         .await;
@@ -219,7 +219,7 @@ async fn a_version_that_expired_leads_to_a_list_and_a_snapshot() {
 }
 
 #[tokio::test]
-async fn an_overloaded_server_is_left_alone_for_as_long_as_it_says() {
+async fn retry_after_of_overloaded_server_is_respected() {
     let server = Server::start(|request, nth| {
         if request.resource != "pods" || nth > 0 || request.is_watch() {
             return None;
@@ -239,9 +239,9 @@ async fn an_overloaded_server_is_left_alone_for_as_long_as_it_says() {
     assert!(waited >= Duration::from_secs(2), "{waited:?}");
 }
 
-/// Priority and fairness answers without a status object; the client itself waits then.
+/// Priority and Fairness responds without a status object, and the client waits automatically.
 #[tokio::test]
-async fn a_refusal_by_priority_and_fairness_is_waited_out() {
+async fn rejection_by_priority_and_fairness_is_retried() {
     for retry in [true, false] {
         let server = Server::start(|request, nth| {
             let busy = || Reply::Text(429, vec![("retry-after", "1".to_owned())], "Too many requests");
@@ -258,7 +258,7 @@ async fn a_refusal_by_priority_and_fairness_is_waited_out() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_cut_goes_on_where_it_was() {
+async fn interrupted_watch_resumes_at_its_version() {
     let server = Server::start(|request, nth| {
         if request.resource == "deployments" && request.is_watch() {
             let whole = Part::Bytes(format!("{}\n", event("MODIFIED", &deployment(1, 0, "11"))).into_bytes());
@@ -280,23 +280,19 @@ async fn a_watch_that_is_cut_goes_on_where_it_was() {
     let mut changes = state.changes();
     assert_eq!(next(&mut changes).await, ClusterChange::Lost);
     assert!(matches!(next(&mut changes).await, ClusterChange::Snapshot { .. }));
-    until("it is good again", || {
+    until("the lease is healthy again", || {
         state.health(&lease(1)) == Health::Good && server.calls("deployments", true).len() > 2
     })
     .await;
     let from: Vec<_> = server.calls("deployments", true);
     let from: Vec<_> = from.iter().map(|r| r.get("resourceVersion").to_owned()).collect();
     assert_eq!(from, ["10", "11", "11"]);
-    assert_eq!(
-        server.calls("deployments", false).len(),
-        1,
-        "nothing has to be listed again"
-    );
+    assert_eq!(server.calls("deployments", false).len(), 1, "no second list");
     assert!(state.known());
 }
 
 #[tokio::test]
-async fn bookmarks_move_the_version_on() {
+async fn bookmarks_advance_the_version() {
     let server = Server::start(|request, nth| {
         if request.resource == "deployments" && request.is_watch() && nth == 0 {
             return Some(Reply::watch(&[bookmark("50")], None));
@@ -311,7 +307,7 @@ async fn bookmarks_move_the_version_on() {
 }
 
 #[tokio::test]
-async fn garbage_in_a_watch_is_not_believed_and_not_asked_for_for_ever() {
+async fn invalid_watch_event_causes_one_list() {
     let server = Server::start(|request, nth| {
         if request.resource == "deployments" && request.is_watch() && nth < 3 {
             return Some(Reply::Stream(vec![
@@ -333,7 +329,7 @@ async fn garbage_in_a_watch_is_not_believed_and_not_asked_for_for_ever() {
         .into_iter()
         .filter(|r| r.at < again);
     assert_eq!(before.count(), 3);
-    until("it works", || {
+    until("the watch works again", || {
         state.watches()[&Kind::Deployments].down_since.is_none()
     })
     .await;
@@ -343,7 +339,7 @@ async fn garbage_in_a_watch_is_not_believed_and_not_asked_for_for_ever() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_garbage_is_reported_and_hides_no_other() {
+async fn invalid_object_is_reported_and_hides_no_other() {
     let server = Server::start(|request, _| {
         if request.resource == "manifests" && !request.is_watch() {
             let mut garbage = manifest(2, 1);
@@ -369,7 +365,7 @@ async fn an_object_that_is_garbage_is_reported_and_hides_no_other() {
 }
 
 #[tokio::test]
-async fn a_dead_connection_is_told_from_a_quiet_one() {
+async fn dead_connection_differs_from_quiet_connection() {
     let quiet = WatchConfig {
         idle: ms(400),
         start_timeout: ms(300),
@@ -388,8 +384,11 @@ async fn a_dead_connection_is_told_from_a_quiet_one() {
     let mut changes = state.changes();
     assert_eq!(next(&mut changes).await, ClusterChange::Lost);
     assert_eq!(next(&mut changes).await, snapshot(&[(1, Health::Good)]));
-    // A server without bookmarks: asked again, and nobody is alarmed.
-    until("asked again", || server.calls("deployments", true).len() >= 3).await;
+    // A server without bookmarks: the watch is restarted without a warning.
+    until("the watch is restarted", || {
+        server.calls("deployments", true).len() >= 3
+    })
+    .await;
     assert!(timeout(ms(50), changes.next()).await.is_err());
     assert_eq!(server.calls("deployments", false).len(), 1);
     dead.store(true, Ordering::Relaxed);
@@ -401,7 +400,7 @@ async fn a_dead_connection_is_told_from_a_quiet_one() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
+async fn watches_that_end_at_once_are_restarted_with_back_off() {
     let server = Server::start(|request, _| {
         if request.is_watch() {
             return Some(Reply::Stream(Vec::new()));
@@ -416,19 +415,19 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
     assert_eq!(
         next(&mut changes).await,
         ClusterChange::Lost,
-        "what is not watched is not known"
+        "the state of an unwatched kind is unknown"
     );
     sleep(Duration::from_secs(3)).await;
     let starts = state.watches()[&Kind::Deployments].starts;
-    // 20, 40, 80 and then 160 ms at least, over about 3.5 s.
+    // Waits of at least 20, 40, 80 and then 160 ms, within about 3.5 s.
     assert!((8..=40).contains(&starts), "{starts}");
     assert!(server.count() < 500, "{}", server.count());
     let lists = server.calls("deployments", false).len();
-    assert_eq!(lists, 1, "nothing has to be listed again");
+    assert_eq!(lists, 1, "no second list");
 }
 
 #[tokio::test]
-async fn a_kind_whose_definition_comes_is_asked_for_then_and_not_before() {
+async fn undefined_kind_is_requested_after_its_definition_appears() {
     let served = Arc::new(AtomicBool::new(false));
     let is_served = Arc::clone(&served);
     let server = Server::start(move |request, _| {
@@ -454,20 +453,20 @@ async fn a_kind_whose_definition_comes_is_asked_for_then_and_not_before() {
     timeout(Duration::from_secs(20), state.ready()).await.unwrap();
     let asked = || server.calls("providerleasedips", false).len();
     sleep(ms(400)).await;
-    assert_eq!(asked(), 1, "it is not defined");
-    until("its definition has come", || asked() > 2).await;
-    // It is served some time after that.
+    assert_eq!(asked(), 1, "the kind is not defined");
+    until("the definition is observed", || asked() > 2).await;
+    // The kind is served some time after its definition.
     served.store(true, Ordering::Relaxed);
-    until("it is there", || state.watches()[&Kind::Ips].synced).await;
+    until("the kind is synchronized", || state.watches()[&Kind::Ips].synced).await;
     assert_eq!(server.calls("customresourcedefinitions", false).len(), 1);
 }
 
 #[tokio::test]
-async fn a_kind_that_is_not_served_is_awaited() {
+async fn unserved_kind_is_awaited() {
     let served = Arc::new(AtomicBool::new(false));
     let is_served = Arc::clone(&served);
     let server = Server::start(move |request, _| {
-        // Nobody says when it comes.
+        // No event announces the definition.
         if request.resource == "customresourcedefinitions" {
             return Some(Reply::status(403, "Forbidden"));
         }
@@ -491,12 +490,12 @@ async fn a_kind_that_is_not_served_is_awaited() {
     served.store(true, Ordering::Relaxed);
     assert!(matches!(next(&mut changes).await, ClusterChange::Snapshot { .. }));
     assert_eq!(next(&mut changes).await, ClusterChange::RecordsLost);
-    until("it is there", || state.watches()[&Kind::Ips].synced).await;
+    until("the kind is synchronized", || state.watches()[&Kind::Ips].synced).await;
     assert_eq!(state.watches()[&Kind::Ips].awaited, None);
 }
 
 #[tokio::test]
-async fn without_manifests_nothing_is_known() {
+async fn health_is_unknown_without_manifests() {
     let server = Server::start(|request, _| {
         if request.resource == "manifests" {
             return Some(Reply::status(404, "NotFound"));
@@ -512,7 +511,7 @@ async fn without_manifests_nothing_is_known() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_at_the_start_is_waited_for() {
+async fn unavailable_server_at_start_is_awaited() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -529,7 +528,7 @@ async fn a_server_that_is_down_at_the_start_is_waited_for() {
 }
 
 #[tokio::test]
-async fn who_listens_too_slowly_gets_a_snapshot() {
+async fn slow_subscriber_gets_a_snapshot() {
     let server = Server::start(|request, nth| {
         if request.resource == "deployments" && request.is_watch() && nth == 0 {
             let flip = |n: u32| event("MODIFIED", &deployment(1, n % 2, &format!("{}", 11 + n)));
@@ -547,16 +546,16 @@ async fn who_listens_too_slowly_gets_a_snapshot() {
         let web = state.lease(&lease(1)).deployments.get("web").cloned();
         web.and_then(|d| d.metadata.resource_version.clone())
     };
-    until("all was seen", || last(&state).as_deref() == Some("5010")).await;
+    until("all events were observed", || {
+        last(&state).as_deref() == Some("5010")
+    })
+    .await;
     assert_eq!(next(&mut changes).await, snapshot(&[(1, Health::Good)]));
-    assert!(
-        timeout(ms(100), changes.next()).await.is_err(),
-        "and nothing from before"
-    );
+    assert!(timeout(ms(100), changes.next()).await.is_err(), "no older change");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_leases_are_ready_within_three_seconds() {
+async fn thousand_leases_are_ready_within_three_seconds() {
     let server = Server::start(|request, nth| {
         if request.is_watch() {
             return None;
@@ -582,7 +581,7 @@ async fn a_thousand_leases_are_ready_within_three_seconds() {
     let took = began.elapsed();
     println!("1,000 leases, ready in {took:?}, {} calls", server.count());
     let ClusterChange::Snapshot { health } = next(&mut state.changes()).await else {
-        panic!("a snapshot");
+        panic!("expected a snapshot");
     };
     assert_eq!(health.len(), 1000);
     assert!(health.values().all(|h| *h == Health::Good));

@@ -1,6 +1,6 @@
-//! Logs, events and commands of real pods.
+//! Logs, events and exec of real pods.
 
-use crate::tenant::{PATIENCE, Tenant, next, run};
+use crate::tenant::{Tenant, WAIT_LIMIT, next, run};
 use akash_provider_core::cluster::{Cluster, EventOptions, ExecIo, ExecRequest, LogOptions};
 use akash_provider_core::error::{Error, ErrorKind};
 use futures::{FutureExt, StreamExt};
@@ -10,7 +10,7 @@ use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// Counts five times a second and ends when asked to.
+/// Prints a number five times a second, and ends on SIGTERM.
 const CLOCK: &str = "trap 'exit 0' TERM; i=0; while :; do echo $i; i=$((i+1)); sleep 0.2 & wait $!; done";
 /// Uses all its memory once a file appears, which the next container does not have.
 const HUNGRY: &str =
@@ -23,9 +23,10 @@ const FOLLOW: LogOptions = LogOptions {
     tail_lines: None,
 };
 
-/// A follower sees every line of every replica once, in order, over a rollout, until the lease is gone.
+/// A follower receives every line of every replica once and in order, across a rollout, until the lease is
+/// torn down.
 #[test]
-fn logs_are_followed_over_a_rollout_until_the_teardown() {
+fn logs_are_followed_across_rollout_until_teardown() {
     run(CLOCK, |tenant| {
         async move {
             let mut lines = tenant.cluster.lease_logs(&tenant.lease, FOLLOW).await.unwrap();
@@ -41,7 +42,7 @@ fn logs_are_followed_over_a_rollout_until_the_teardown() {
             }
             tenant.deploy(&format!("{CLOCK} # again"), 1).await;
             let rolled = async { while take(next(&mut lines).await) < 2 {} };
-            timeout(PATIENCE, rolled).await.unwrap();
+            timeout(WAIT_LIMIT, rolled).await.unwrap();
             for _ in 0..5 {
                 take(next(&mut lines).await);
             }
@@ -59,7 +60,7 @@ fn logs_are_followed_over_a_rollout_until_the_teardown() {
 }
 
 #[test]
-fn lines_are_cut_and_not_lost_and_the_tail_is_the_end() {
+fn long_lines_are_split_without_loss_and_tail_returns_last_lines() {
     let script =
         "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo a; echo b; printf '\\377\\n'; echo last; ";
     run(&format!("{script}{QUIET}"), |tenant| {
@@ -70,12 +71,12 @@ fn lines_are_cut_and_not_lost_and_the_tail_is_the_end() {
                     .lease_logs(&tenant.lease, LogOptions::default())
                     .await
                     .unwrap();
-                let lines: Vec<_> = timeout(PATIENCE, stream.collect()).await.unwrap();
+                let lines: Vec<_> = timeout(WAIT_LIMIT, stream.collect()).await.unwrap();
                 lines.into_iter().map(|l| l.unwrap().message).collect::<Vec<_>>()
             };
             let mut lines = all().await;
             let began = Instant::now();
-            while lines.last().is_none_or(|l| l != "last") && began.elapsed() < PATIENCE {
+            while lines.last().is_none_or(|l| l != "last") && began.elapsed() < WAIT_LIMIT {
                 sleep(Duration::from_millis(200)).await;
                 lines = all().await;
             }
@@ -97,7 +98,7 @@ fn lines_are_cut_and_not_lost_and_the_tail_is_the_end() {
 }
 
 #[test]
-fn commands_have_input_output_and_the_exit_code_that_is_theirs() {
+fn commands_have_input_output_and_exit_code() {
     run(QUIET, |tenant| {
         async move {
             let (code, stdout, stderr) = tenant.sh("echo out; echo err >&2; exit 3").await;
@@ -114,7 +115,7 @@ fn commands_have_input_output_and_the_exit_code_that_is_theirs() {
             let text =
                 "remote command execute error: command could not be executed because it does not exist";
             assert_eq!(unknown.to_string(), text);
-            // More than every buffer on the way holds, in both directions at once.
+            // More than all buffers on the path hold, in both directions at once.
             let input: Vec<u8> = (0..16_u32 << 20).map(|n| (n % 251) as u8).collect();
             let (code, output, _) = tenant.exec(&["cat"], Some(input.clone()), false, none()).await;
             assert_eq!(code.unwrap(), 0);
@@ -130,7 +131,7 @@ fn commands_have_input_output_and_the_exit_code_that_is_theirs() {
 }
 
 #[test]
-fn a_terminal_has_the_size_it_is_given() {
+fn terminal_has_requested_size() {
     run(QUIET, |tenant| {
         async move {
             let sizes = futures::stream::iter([(80, 24), (132, 50)]).chain(futures::stream::pending());
@@ -140,13 +141,13 @@ fn a_terminal_has_the_size_it_is_given() {
             assert_eq!(code.unwrap(), 4);
             let output = String::from_utf8(output).unwrap();
             assert!(output.contains("50 132\r\n"), "{output}");
-            assert_eq!(errors, b"", "a terminal has one output");
+            assert_eq!(errors, b"", "a terminal has no separate stderr");
         }
         .boxed()
     });
 }
 
-/// How many processes of a tenant run this command.
+/// Number of the tenant's processes with this command.
 async fn running(tenant: &Tenant, command: &str) -> usize {
     let (_, list, _) = tenant.sh("ps -o args").await;
     list.lines().filter(|line| line.trim() == command).count()
@@ -155,13 +156,20 @@ async fn running(tenant: &Tenant, command: &str) -> usize {
 async fn runs(tenant: &Tenant, command: &str, wanted: usize) {
     let began = Instant::now();
     while running(tenant, command).await != wanted {
-        assert!(began.elapsed() < PATIENCE, "{command}: never {wanted} of it");
+        assert!(
+            began.elapsed() < WAIT_LIMIT,
+            "{command}: never {wanted} processes"
+        );
         sleep(Duration::from_millis(100)).await;
     }
 }
 
-/// A command with a client whose input never comes and never ends.
-fn begin(tenant: &Tenant, command: &str, tty: bool) -> (JoinHandle<Result<i32, Error>>, DuplexStream) {
+/// Starts a command with an input that stays open and empty.
+fn start_command(
+    tenant: &Tenant,
+    command: &str,
+    tty: bool,
+) -> (JoinHandle<Result<i32, Error>>, DuplexStream) {
     let request = ExecRequest {
         service: "web".to_owned(),
         replica: 0,
@@ -184,11 +192,11 @@ fn begin(tenant: &Tenant, command: &str, tty: bool) -> (JoinHandle<Result<i32, E
 }
 
 #[test]
-fn a_command_ends_when_nobody_waits_for_it() {
+fn command_ends_when_its_client_disconnects() {
     run(QUIET, |tenant| {
         async move {
             for (tty, command) in [(true, "sleep 54321"), (false, "sleep 12345")] {
-                let (client, _input) = begin(tenant, command, tty);
+                let (client, _input) = start_command(tenant, command, tty);
                 runs(tenant, command, 1).await;
                 client.abort();
                 runs(tenant, command, 0).await;
@@ -198,17 +206,17 @@ fn a_command_ends_when_nobody_waits_for_it() {
     });
 }
 
-/// Three that cannot be told apart by what they run, whose they are and when they began.
+/// The three commands have the same command line, user and start time.
 #[test]
-fn of_equal_commands_only_the_one_without_a_client_ends() {
+fn only_the_command_of_disconnected_client_ends() {
     run(QUIET, |tenant| {
         async move {
             for (tty, command) in [(true, "sleep 44444"), (false, "sleep 55555")] {
-                let all: Vec<_> = (0..3).map(|_| begin(tenant, command, tty)).collect();
+                let all: Vec<_> = (0..3).map(|_| start_command(tenant, command, tty)).collect();
                 runs(tenant, command, 3).await;
                 all[1].0.abort();
                 runs(tenant, command, 2).await;
-                // What ends a session takes a second from its first signal to its last.
+                // Ending a session takes a second, from the first signal to the last.
                 sleep(Duration::from_secs(3)).await;
                 assert_eq!(running(tenant, command).await, 2, "terminal: {tty}");
                 assert!(!all[0].0.is_finished() && !all[2].0.is_finished());
@@ -221,9 +229,9 @@ fn of_equal_commands_only_the_one_without_a_client_ends() {
     });
 }
 
-/// What marks a command changes nothing of it but one variable more.
+/// The marker of a command changes only one environment variable.
 #[test]
-fn a_command_is_the_tenants_own() {
+fn command_runs_without_wrapper() {
     run(QUIET, |tenant| {
         async move {
             let none = || futures::stream::pending().boxed();
@@ -236,12 +244,12 @@ fn a_command_is_the_tenants_own() {
                 "*",
             ];
             let (code, output, errors) = tenant.exec(&command, None, false, none()).await;
-            assert_eq!(code.unwrap(), 127, "of the command itself");
+            assert_eq!(code.unwrap(), 127, "the exit code of the command");
             let output = String::from_utf8(output).unwrap();
             assert_eq!(output, "sh|-c|tr '\\0' '|' </proc/$$/cmdline; exit 127|a b||*|");
             assert_eq!(errors, b"");
             let (_, parent, _) = tenant.sh("set -- $(cat /proc/$$/stat); echo $4").await;
-            assert_eq!(parent, "0\n", "nothing stands between it and the runtime");
+            assert_eq!(parent, "0\n", "the runtime is the parent process");
             for name in ["nosuch", "/no/such/command", "/no such"] {
                 let unknown = tenant.exec(&[name], None, false, none()).await.0.unwrap_err();
                 assert_eq!(unknown.kind(), ErrorKind::Invalid, "{name}: {unknown}");
@@ -252,29 +260,30 @@ fn a_command_is_the_tenants_own() {
 }
 
 #[test]
-fn an_image_without_a_shell_runs_commands_too() {
+fn commands_run_in_image_without_shell() {
     run(QUIET, |tenant| {
         async move {
             tenant.deploy_bare().await;
             let none = || futures::stream::pending().boxed();
             let began = Instant::now();
-            // The version before serves until this one does, and it has a shell.
+            // The previous version, which has a shell, serves until the new version is ready.
             loop {
                 let unknown = tenant.exec(&["sh"], None, false, none()).await.0;
                 if unknown.as_ref().is_err_and(|e| e.kind() == ErrorKind::Invalid) {
                     break;
                 }
                 let passes = unknown.as_ref().map_or_else(|e| e.is_transient(), |_| true);
-                assert!(passes && began.elapsed() < PATIENCE, "{unknown:?}");
+                assert!(passes && began.elapsed() < WAIT_LIMIT, "{unknown:?}");
                 sleep(Duration::from_millis(100)).await;
             }
-            // The watch of its pod may be a moment behind that of its workload.
+            // The watch of the pod may lag behind the watch of the workload.
             let busybox = async |args: &[&str]| {
                 let command = [&["busybox"], args].concat();
                 loop {
                     let input = Some(b"input".to_vec());
                     let (code, output, _) = tenant.exec(&command, input, false, none()).await;
-                    let waits = code.as_ref().is_err_and(|e| e.is_transient()) && began.elapsed() < PATIENCE;
+                    let waits =
+                        code.as_ref().is_err_and(|e| e.is_transient()) && began.elapsed() < WAIT_LIMIT;
                     if !waits {
                         return (code.unwrap(), output);
                     }
@@ -289,7 +298,7 @@ fn an_image_without_a_shell_runs_commands_too() {
 }
 
 #[test]
-fn events_name_the_service_and_the_reason_and_exit_code_of_an_oom_kill() {
+fn events_contain_service_reason_and_exit_code_of_an_oom_kill() {
     run(HUNGRY, |tenant| {
         async move {
             let web = EventOptions {
@@ -311,7 +320,7 @@ fn events_name_the_service_and_the_reason_and_exit_code_of_an_oom_kill() {
                 }
                 panic!("the events ended");
             };
-            timeout(PATIENCE, started).await.unwrap();
+            timeout(WAIT_LIMIT, started).await.unwrap();
             tenant.sh("touch /tmp/eat").await;
             let killed = async {
                 while let Some(event) = events.next().await {
@@ -322,7 +331,7 @@ fn events_name_the_service_and_the_reason_and_exit_code_of_an_oom_kill() {
                 }
                 panic!("the events ended");
             };
-            let message = timeout(PATIENCE, killed).await.unwrap();
+            let message = timeout(WAIT_LIMIT, killed).await.unwrap();
             assert!(message.ends_with("OOMKilled, exit code 137"), "{message}");
             tenant.remove().await;
             let end = async { while events.next().await.is_some() {} };

@@ -1,4 +1,4 @@
-//! Edits of a lease's isolation on a real node, while the pods of another lease must not move.
+//! Edits of a lease's isolation on a real node are repaired, and the pods of another lease do not restart.
 
 use crate::tenant::{Tenant, client, deployment, on_node};
 use akash_provider_core::cluster::WorkloadSpec;
@@ -18,13 +18,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 const SLEEPS: &str = "trap 'exit 0' TERM; sleep 86400 & wait";
 const POLICY: &str = "akash-deployment-restrictions";
-/// An edit is repaired within this time on an idle machine; the limit allows for a loaded one.
+/// Maximum time until an edit is repaired, generous for busy machines.
 const BOUND: Duration = Duration::from_secs(10);
 
 /// Group and version, kind, and name of an object.
 type Object = (&'static str, &'static str, &'static str);
 
-/// One edit of each object, as a merge patch: together, all kinds of fields that isolation depends on.
+/// One edit per object, as a merge patch. Together the edits cover all kinds of fields that affect isolation.
 fn edits() -> [(Object, Value); 8] {
     const RBAC: &str = "rbac.authorization.k8s.io";
     let secrets = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]);
@@ -67,7 +67,7 @@ fn api(client: &Client, (group, kind, _): Object, namespace: &str) -> Api<Dynami
     }
 }
 
-/// What decides isolation: the labels of a namespace, and of other objects all but metadata and status.
+/// Fields that affect isolation: the labels of a namespace; for other objects all except metadata and status.
 async fn content(client: &Client, object: Object, namespace: &str) -> Value {
     let name = if object.2.is_empty() { namespace } else { object.2 };
     let live = api(client, object, namespace).get(name).await.unwrap();
@@ -80,7 +80,7 @@ async fn content(client: &Client, object: Object, namespace: &str) -> Value {
     live
 }
 
-/// Identity and restarts of each pod of a namespace.
+/// UID and number of restarts of each pod in a namespace.
 async fn pods(client: &Client, namespace: &str) -> Vec<(String, i32)> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let all = api.list(&ListParams::default()).await.unwrap().items;
@@ -96,7 +96,7 @@ async fn pods(client: &Client, namespace: &str) -> Vec<(String, i32)> {
     pods
 }
 
-/// A service with an account that may read, so that the lease has all kinds of objects.
+/// A service with a service account that may read its lease, so that the lease has all kinds of objects.
 fn reading(tenant: &Tenant) -> WorkloadSpec {
     let mut reading = deployment(&tenant.lease, SLEEPS, 1);
     let web = &mut Arc::make_mut(&mut reading.group).services[0];
@@ -109,7 +109,7 @@ fn reading(tenant: &Tenant) -> WorkloadSpec {
     reading
 }
 
-async fn story(edited: &Tenant, other: &Tenant, client: &Client) {
+async fn run_scenario(edited: &Tenant, other: &Tenant, client: &Client) {
     let (first, second) = (reading(edited), reading(other));
     tokio::join!(edited.deploy_as(&first), other.deploy_as(&second));
     let (cluster, leading) = (Arc::clone(&edited.cluster), LeadershipGate::new(true));
@@ -141,17 +141,17 @@ async fn story(edited: &Tenant, other: &Tenant, client: &Client) {
     assert_eq!(
         pods(client, &other.lease.namespace()).await,
         beside,
-        "the other lease"
+        "the pods of the other lease changed"
     );
 }
 
 #[test]
-fn edits_of_isolation_are_repaired_and_no_pod_of_another_lease_restarts() {
+fn edits_of_isolation_are_repaired_without_restarts_in_another_lease() {
     on_node(async |place| {
         let client = client(&place.kubeconfig).await;
         let edited = Tenant::with(&place.kubeconfig, |_| {}).await;
         let other = Tenant::with(&place.kubeconfig, |_| {}).await;
-        let outcome = AssertUnwindSafe(story(&edited, &other, &client))
+        let outcome = AssertUnwindSafe(run_scenario(&edited, &other, &client))
             .catch_unwind()
             .await;
         tokio::join!(edited.remove(), other.remove());

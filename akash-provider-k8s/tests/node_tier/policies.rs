@@ -1,13 +1,14 @@
-//! The policies of leases with packets: who reaches whom while something enforces them.
+//! Network policies tested with packets on a node that enforces them.
 //!
-//! The same table is asked of two pairs of leases. One has its policies, and of the other the operator has switched
-//! them off: there every flow is open, so that it is a policy and nothing else that closes it.
+//! The same table of flows is checked for two pairs of leases. One pair has policies. The policies of the
+//! other pair are disabled, so all its flows must be open. This proves that a policy closes a flow, and
+//! nothing else.
 //!
-//! Nothing in the testbed itself enforces policies. `AKASH_POLICY_AGENT` names the command line of something that
-//! does; [docs/testbed.md](../../../docs/testbed.md#policies-that-are-enforced) says what it is given.
+//! The testbed itself does not enforce policies. `AKASH_POLICY_AGENT` is the command line of a policy agent;
+//! [docs/testbed.md](../../../docs/testbed.md#policies-that-are-enforced) documents its environment.
 
-use crate::place::{Place, block_on};
-use crate::tenant::{PATIENCE, Tenant, client, deployment};
+use crate::tenant::{Tenant, WAIT_LIMIT, client, deployment};
+use crate::test_cluster::{TestCluster, block_on};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{Permissions, ServiceParams};
 use akash_provider_k8s::infrastructure::Infrastructure;
@@ -19,16 +20,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testbed::{Cluster as Testbed, Tier};
 
-/// What enforces policies, and what takes away what it leaves behind.
+/// Variables with the command lines that start the policy agent and clean up after it.
 const AGENT: &str = "AKASH_POLICY_AGENT";
 const AGENT_END: &str = "AKASH_POLICY_AGENT_END";
-/// An agent that runs already closes a port well within it.
+/// Maximum time until a running agent closes a port.
 const SOON: Duration = Duration::from_secs(3);
-/// Longest wait for a connection that is open.
+/// Maximum time to connect to an open port.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Listens on a port with HTTP, one with a node port and one that nobody may know.
+/// Serves HTTP on three ports: one with an Ingress, one with a node port, and one without a Service.
 const WEB: &str = "trap 'exit 0' TERM; for p in 80 9000 7070; do httpd -f -p $p & done; wait";
-/// Addresses outside of the cluster, and whether a lease may reach port 80 of them.
+/// Addresses outside of the cluster, and whether a lease may reach port 80 there.
 const OUTSIDE: [(&str, bool); 6] = [
     ("169.254.169.254", false),
     ("100.64.77.1", false),
@@ -37,16 +38,16 @@ const OUTSIDE: [(&str, bool); 6] = [
     ("10.77.0.1", false),
     ("203.0.113.7", true),
 ];
-/// The resolver of a node.
+/// Address of a node's DNS cache.
 const NODE_RESOLVER: &str = "169.254.20.10";
 
 #[test]
-fn packets_flow_as_the_table_says_where_policies_are_enforced() {
-    let Some(place) = Place::find(Tier::Node) else {
+fn enforced_policies_allow_exactly_the_listed_flows() {
+    let Some(place) = TestCluster::find(Tier::Node) else {
         return;
     };
     let Some(testbed) = place.testbed.clone() else {
-        println!("skipped: AKASH_TEST_KUBECONFIG names a cluster whose node is not ours to route on");
+        println!("skipped: AKASH_TEST_KUBECONFIG names a cluster on which tests must not change routes");
         return;
     };
     let canary = Canary::start(&testbed);
@@ -60,14 +61,14 @@ fn packets_flow_as_the_table_says_where_policies_are_enforced() {
         );
         return;
     }
-    // Everybody else's pods are open to the host, which an agent changes.
+    // An agent changes the access from the host to the pods of other tests.
     let _alone = testbed.exclusive().unwrap();
-    let scene = Scene::start(&testbed);
+    let scene = Surroundings::start(&testbed);
     block_on(async {
         let with = Pair::start(&place, &testbed, true).await;
         let without = Pair::start(&place, &testbed, false).await;
         let _agent = (!enforced).then(|| Agent::start(&testbed, &command.unwrap_or_default()));
-        let outcome = if canary.is_closed(PATIENCE) {
+        let outcome = if canary.is_closed(WAIT_LIMIT) {
             scene.check(&testbed, &with, &without)
         } else {
             Err(format!("{AGENT} enforces nothing: the canary still responds"))
@@ -78,7 +79,7 @@ fn packets_flow_as_the_table_says_where_policies_are_enforced() {
     });
 }
 
-/// A pod that a policy closes to everyone: it answers as long as nobody enforces that.
+/// A pod that a policy closes completely. The pod responds while no agent enforces policies.
 struct Canary<'a> {
     testbed: &'a Testbed,
     namespace: String,
@@ -106,7 +107,7 @@ impl<'a> Canary<'a> {
         }
     }
 
-    /// True once it no longer answers.
+    /// Returns `true` if the pod stops responding in time.
     fn is_closed(&self, within: Duration) -> bool {
         let began = Instant::now();
         loop {
@@ -128,7 +129,7 @@ impl Drop for Canary<'_> {
     }
 }
 
-/// Something that enforces policies, in the network of the node.
+/// A policy agent in the network namespace of the node.
 struct Agent<'a> {
     testbed: &'a Testbed,
     child: Child,
@@ -136,7 +137,7 @@ struct Agent<'a> {
 
 impl<'a> Agent<'a> {
     fn start(testbed: &'a Testbed, command: &str) -> Self {
-        // Pods of one bridge reach each other past the rules of the node without it.
+        // Without this setting, pods on one bridge bypass the rules of the node.
         let bridged = "echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables";
         testbed.on_node("sh", &["-c", bridged]).unwrap();
         let log = std::fs::File::create(testbed.dir().join("logs").join("policy-agent.log")).unwrap();
@@ -167,7 +168,7 @@ impl Drop for Agent<'_> {
     }
 }
 
-/// A command line in the network of the node, which it becomes.
+/// Returns a command in the network namespace of the node.
 fn in_network(testbed: &Testbed, command: &str) -> Command {
     let mut run = Command::new("nsenter");
     run.arg(format!("--net={}", testbed.network().display()))
@@ -179,15 +180,15 @@ fn in_network(testbed: &Testbed, command: &str) -> Command {
     run
 }
 
-/// Two leases that are neighbours, each with a service `web` and one `side` that may read its lease.
+/// Two neighbouring leases, each with a service `web` and a service `side` with read access to its lease.
 struct Pair {
     tenants: [Tenant; 2],
 }
 
 impl Pair {
-    async fn start(place: &Place, testbed: &Testbed, policies: bool) -> Self {
+    async fn start(place: &TestCluster, testbed: &Testbed, policies: bool) -> Self {
         let admin = client(&place.kubeconfig).await;
-        let found = Infrastructure::read(&admin, PATIENCE).await.unwrap();
+        let found = Infrastructure::read(&admin, WAIT_LIMIT).await.unwrap();
         assert_eq!(found.nodes.len(), 1, "{found:?} of {}", testbed.dir().display());
         let tenant = async || {
             let tenant = Tenant::with(&place.kubeconfig, |settings| {
@@ -229,14 +230,14 @@ fn two_services(tenant: &Tenant) -> WorkloadSpec {
     deployment
 }
 
-/// Who else there is: an ingress controller, a stranger, and the world outside.
-struct Scene<'a> {
+/// Other parties: an ingress controller, a foreign pod, and the internet.
+struct Surroundings<'a> {
     testbed: &'a Testbed,
     namespace: String,
     world: String,
 }
 
-/// From where, a word for the target, its address and port, and whether a policy leaves it open.
+/// Source, description of the target, address and port, and whether the policies allow the flow.
 #[derive(Clone)]
 struct Flow {
     from: String,
@@ -245,7 +246,7 @@ struct Flow {
     open: bool,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Surroundings<'a> {
     fn start(testbed: &'a Testbed) -> Self {
         let namespace = format!("scene-{}", std::process::id());
         let nginx = json!({"app.kubernetes.io/name": "ingress-nginx"});
@@ -263,7 +264,7 @@ impl<'a> Scene<'a> {
         outside["spec"]["containers"][0]["securityContext"] = json!({"capabilities": {"add": ["NET_ADMIN"]}});
         let pods = vec![
             pod("nginx", WEB, &nginx),
-            pod("stranger", WEB, &json!({})),
+            pod("foreign_pod", WEB, &json!({})),
             outside,
         ];
         create(testbed, &namespace, &nginx, pods);
@@ -279,14 +280,14 @@ impl<'a> Scene<'a> {
         scene
     }
 
-    /// The way to an address outside leads through the pod that stands for the world.
-    fn route(&self, what: &str, address: &str) -> Result<String, testbed::Error> {
+    /// Routes an outside address to the pod that represents the internet.
+    fn route(&self, action: &str, address: &str) -> Result<String, testbed::Error> {
         let network = format!("{address}/32");
         self.testbed
-            .on_node("ip", &["route", what, &network, "via", &self.world])
+            .on_node("ip", &["route", action, &network, "via", &self.world])
     }
 
-    /// Asks the table until everything is as it should be, of both pairs; what is not, in the end.
+    /// Repeats the table for both pairs until all flows are as expected. Returns the remaining differences.
     fn check(&self, testbed: &Testbed, with: &Pair, without: &Pair) -> Result<(), String> {
         let listener = TcpListener::bind((testbed.addresses().host, 0)).unwrap();
         let host_port = listener.local_addr().unwrap().port();
@@ -310,33 +311,33 @@ impl<'a> Scene<'a> {
             let wrong = self.wrong(&guarded);
             if wrong.is_empty() {
                 println!(
-                    "all as the table says after {:.1}s",
+                    "all flows as expected after {:.1}s",
                     began.elapsed().as_secs_f64()
                 );
                 return Ok(());
             }
-            if began.elapsed() > PATIENCE {
-                return Err(format!("not as the table says:\n{}", wrong.join("\n")));
+            if began.elapsed() > WAIT_LIMIT {
+                return Err(format!("unexpected flows:\n{}", wrong.join("\n")));
             }
         }
     }
 
-    /// Every flow of a pair, as the policies of its leases leave it.
+    /// Expected flows of a pair.
     fn table(&self, pair: &Pair, host_port: u16) -> Vec<Flow> {
         let (a, b) = (pair.namespace(0), pair.namespace(1));
-        let of = |ns: &str, what: &str| format!("{ns} {what}");
+        let of = |ns: &str, action: &str| format!("{ns} {action}");
         let service = |ns: &str, name: &str, path: &str| field(self.testbed, ns, &["service", name], path);
         let pod = |service: &str| {
             let selector = format!("--selector=akash.network/manifest-service={service}");
             field(self.testbed, &a, &["pods", &selector], "{.items[0].status.podIP}")
         };
         let addresses = self.testbed.addresses();
-        let ends = Ends {
+        let ends = FlowEndpoints {
             web: of(&a, "deploy/web"),
             side: of(&a, "deploy/side"),
             neighbour: of(&b, "deploy/web"),
             nginx: of(&self.namespace, "pod/nginx"),
-            stranger: of(&self.namespace, "pod/stranger"),
+            foreign_pod: of(&self.namespace, "pod/foreign_pod"),
             web_pod: pod("web"),
             side_pod: pod("side"),
             side_service: service(&a, "side", "{.spec.clusterIP}"),
@@ -350,7 +351,7 @@ impl<'a> Scene<'a> {
         [ends.to_leases(), ends.of_leases()].concat()
     }
 
-    /// The flows that are not as they should be, a line each. Each end is asked once, for all of its flows.
+    /// Returns the unexpected flows, one line each. Each source is tested once for all its flows.
     fn wrong(&self, flows: &[Flow]) -> Vec<String> {
         let mut targets: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for flow in flows {
@@ -367,7 +368,7 @@ impl<'a> Scene<'a> {
                 .collect()
         });
         let is_wrong = |flow: &&Flow| open[flow.from.as_str()].contains(&flow.target) != flow.open;
-        let said = |flow: &Flow| {
+        let output = |flow: &Flow| {
             let (is, should) = if flow.open {
                 ("closed", "open")
             } else {
@@ -378,10 +379,10 @@ impl<'a> Scene<'a> {
                 flow.from, flow.to, flow.target
             )
         };
-        flows.iter().filter(is_wrong).map(said).collect()
+        flows.iter().filter(is_wrong).map(output).collect()
     }
 
-    /// The targets to which a connection can be made.
+    /// Returns the targets that accept a connection.
     fn open_from(&self, from: &str, targets: &BTreeSet<&str>) -> BTreeSet<String> {
         let Some((namespace, object)) = from.split_once(' ') else {
             let connects = |target: &&&str| {
@@ -408,18 +409,18 @@ impl<'a> Scene<'a> {
             "-c",
             &script,
         ];
-        let said = self.testbed.kubectl(&args).unwrap();
-        said.lines().map(str::to_owned).collect()
+        let output = self.testbed.kubectl(&args).unwrap();
+        output.lines().map(str::to_owned).collect()
     }
 }
 
-/// Whom the table is about: from where things are tried, and addresses that are tried.
-struct Ends {
+/// Sources and targets of the table.
+struct FlowEndpoints {
     web: String,
     side: String,
     neighbour: String,
     nginx: String,
-    stranger: String,
+    foreign_pod: String,
     web_pod: String,
     side_pod: String,
     side_service: String,
@@ -431,8 +432,8 @@ struct Ends {
     resolver: String,
 }
 
-impl Ends {
-    /// Who reaches the pods of a lease.
+impl FlowEndpoints {
+    /// Flows to the pods of a lease.
     fn to_leases(&self) -> Vec<Flow> {
         let (web, side) = (&self.web_pod, &self.side_pod);
         let service = &self.side_service;
@@ -463,14 +464,14 @@ impl Ends {
                 format!("{service} 80"),
                 false,
             ),
-            flow(&self.stranger, "lease, HTTP", format!("{web} 80"), false),
+            flow(&self.foreign_pod, "lease, HTTP", format!("{web} 80"), false),
             flow(
-                &self.stranger,
+                &self.foreign_pod,
                 "lease, unknown port",
                 format!("{web} 7070"),
                 false,
             ),
-            flow(&self.stranger, "lease, node port", format!("{web} 9000"), true),
+            flow(&self.foreign_pod, "lease, node port", format!("{web} 9000"), true),
             flow(&self.nginx, "lease, HTTP", format!("{web} 80"), true),
             flow(&host, "lease, HTTP past the proxy", format!("{web} 80"), false),
             flow(&host, "lease, unknown port", format!("{web} 7070"), false),
@@ -478,7 +479,7 @@ impl Ends {
         ]
     }
 
-    /// Whom they reach.
+    /// Flows from the pods of a lease.
     fn of_leases(&self) -> Vec<Flow> {
         let (node, api) = (&self.node, &self.api_service);
         let mut flows = vec![
@@ -502,12 +503,7 @@ impl Ends {
             flow(&self.web, "kubelet", format!("{node} 10250"), false),
             flow(&self.side, "kubelet", format!("{node} 10250"), false),
             flow(&self.web, "machine of the node", self.machine.clone(), false),
-            flow(
-                &self.web,
-                "pod of others",
-                format!("{} 80", self.system_pod),
-                false,
-            ),
+            flow(&self.web, "foreign pod", format!("{} 80", self.system_pod), false),
         ];
         flows.extend(OUTSIDE.map(|(to, open)| flow(&self.web, "outside", format!("{to} 80"), open)));
         flows
@@ -523,7 +519,7 @@ fn flow(from: &str, to: &str, target: String, open: bool) -> Flow {
     }
 }
 
-impl Drop for Scene<'_> {
+impl Drop for Surroundings<'_> {
     fn drop(&mut self) {
         for address in OUTSIDE.iter().map(|(address, _)| *address).chain([NODE_RESOLVER]) {
             let _ = self.route("delete", address);
@@ -541,7 +537,7 @@ fn pod(name: &str, script: &str, labels: &Value) -> Value {
     })
 }
 
-/// A namespace with some objects, whose pods run.
+/// Creates a namespace with these objects, and waits until its pods run.
 fn create(testbed: &Testbed, namespace: &str, labels: &Value, mut objects: Vec<Value>) {
     for object in &mut objects {
         object["metadata"]["namespace"] = json!(namespace);
@@ -572,7 +568,7 @@ fn delete(testbed: &Testbed, namespace: &str) {
     }
 }
 
-/// The address of a pod.
+/// Returns the address of a pod.
 fn address(testbed: &Testbed, namespace: &str, pod: &str) -> String {
     field(testbed, namespace, &[pod], "{.status.podIP}")
 }

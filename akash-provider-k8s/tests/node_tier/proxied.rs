@@ -1,10 +1,10 @@
-//! Requests that follow a hostname through a real proxy to real pods, while the name moves and the kind of its routes
-//! changes. None of them is lost.
+//! Requests for a hostname through a real proxy to real pods, while the hostname moves and its kind of route
+//! changes. No request may fail.
 //!
-//! Three controllers stand before the pods: one of Ingresses alone, one of HTTPRoutes alone, and one that reads both
-//! kinds behind one address. Clients of the first two find them by a name in DNS, which somebody has to change.
+//! Three controllers run in front of the pods: one for Ingresses, one for HTTPRoutes, and one for both kinds
+//! behind one address. Clients find the first two by a DNS name that changes with the kind of route.
 
-use crate::tenant::{PATIENCE, Tenant, client, deployment, on_node, put};
+use crate::tenant::{Tenant, WAIT_LIMIT, client, deployment, on_node, put};
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration, Reach, WorkloadSpec};
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
@@ -20,7 +20,7 @@ use controller::Controller;
 use futures::FutureExt;
 use futures::future::join_all;
 use kube::Client;
-use routes::Follows;
+use routes::Scope;
 use serde_json::json;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ const NAME: &str = "shop.example.com";
 const GATEWAY: &str = "proxied-gateway";
 const CLASS: &str = "proxied-class";
 
-/// Has the server take HTTPRoutes, with a status of their own.
+/// Defines HTTPRoute with a status subresource.
 async fn define_routes(client: &Client) {
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({
@@ -62,8 +62,8 @@ async fn define_routes(client: &Client) {
     put(client, &definition).await;
 }
 
-/// A lease whose services answer with these words.
-fn answering(lease: &LeaseId, services: &[(&str, &str)]) -> WorkloadSpec {
+/// A lease with services that respond with these texts.
+fn responding(lease: &LeaseId, services: &[(&str, &str)]) -> WorkloadSpec {
     let mut wanted = deployment(lease, "", 1);
     let group = Arc::make_mut(&mut wanted.group);
     let like = group.services[0].clone();
@@ -82,12 +82,12 @@ fn answering(lease: &LeaseId, services: &[(&str, &str)]) -> WorkloadSpec {
     wanted
 }
 
-/// Asks proxies whether they answer.
+/// A prober that sends requests to the proxies.
 #[derive(Debug)]
-struct Asks;
+struct ProxyProber;
 
 #[async_trait]
-impl Prober for Asks {
+impl Prober for ProxyProber {
     async fn ask(&self, question: &ProbeRequest) -> Result<ProbeResponse, String> {
         assert!(question.address.ip().is_loopback(), "{question:?}");
         let (status, body) = ask(question.address.port(), &question.hostname).await?;
@@ -105,7 +105,7 @@ fn operator(client: &Client, records: &str, mode: Mode, keep_other_routes: bool)
             ..Plan::default()
         },
         probe: Some(Probe {
-            prober: Arc::new(Asks),
+            prober: Arc::new(ProxyProber),
             budget: Budget {
                 every: Duration::from_secs(1),
                 per_minute: 600,
@@ -116,7 +116,7 @@ fn operator(client: &Client, records: &str, mode: Mode, keep_other_routes: bool)
     HostnameOperator::start(client, options)
 }
 
-/// Declares the name for a service of a lease.
+/// Declares the hostname for a service of a lease.
 async fn declare(tenant: &Tenant, service: &str) -> Result<(), Error> {
     let names = tenant.cluster.hostnames().unwrap();
     let name = HostnameDeclaration {
@@ -127,11 +127,11 @@ async fn declare(tenant: &Tenant, service: &str) -> Result<(), Error> {
     names.declare_hostname(&tenant.lease, &name).await
 }
 
-/// What the story is played with.
+/// Fixture of the scenario.
 struct Stage {
     client: Client,
     records: String,
-    /// The lease that has one service, and the one that has two.
+    /// Lease with one service, and lease with two services.
     one: Tenant,
     two: Tenant,
     ingresses: Controller,
@@ -144,19 +144,19 @@ impl Stage {
         operator(&self.client, &self.records, mode, keep_other_routes)
     }
 
-    /// Has the name lead to a service, as the provider does when its tenant moves it.
+    /// Declares the hostname for a service, as the provider does when its tenant moves the name.
     async fn declare(&self, tenant: &Tenant, service: &str) {
         declare(tenant, service).await.unwrap();
     }
 
-    /// Waits until what the operator says of the name is so.
+    /// Waits until the operator's status of the hostname satisfies the condition.
     async fn until(&self, operator: &HostnameOperator, what: &str, is: impl Fn(&HostnameStatus) -> bool) {
         let met = async {
             while !operator.status().hostnames.get(NAME).is_some_and(&is) {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        let outcome = timeout(PATIENCE, met).await;
+        let outcome = timeout(WAIT_LIMIT, met).await;
         assert!(
             outcome.is_ok(),
             "{what}: {:?}",
@@ -164,8 +164,8 @@ impl Stage {
         );
     }
 
-    /// As [`Controller::until_led`], by those who read that kind.
-    async fn until_led(&self, kind: &str, tenant: &Tenant, service: &str) {
+    /// Same as [`Controller::until_routed`], for all controllers of this kind.
+    async fn until_routed(&self, kind: &str, tenant: &Tenant, service: &str) {
         let home = tenant.lease.namespace();
         let own = if kind == "Ingress" {
             &self.ingresses
@@ -173,13 +173,13 @@ impl Stage {
             &self.gateway
         };
         for controller in [own, &self.both] {
-            controller.until_led(NAME, kind, &home, service).await;
+            controller.until_routed(NAME, kind, &home, service).await;
         }
     }
 
-    /// The name moves through leases and services, and stays at the last.
+    /// Moves the hostname through leases and services, back to the first service.
     async fn moves(&self, kind: &str, traffic: &[&Traffic]) -> usize {
-        let mut answered = 0;
+        let mut count = 0;
         let mut before = "one-web";
         for (tenant, service, word) in [
             (&self.two, "web", "two-web"),
@@ -187,13 +187,13 @@ impl Stage {
             (&self.one, "web", "one-web"),
         ] {
             self.declare(tenant, service).await;
-            self.until_led(kind, tenant, service).await;
+            self.until_routed(kind, tenant, service).await;
             let allowed = [before, word];
-            let asked = traffic.iter().map(|clients| clients.was_answered_by(&allowed));
-            answered += join_all(asked).await.into_iter().sum::<usize>();
+            let asked = traffic.iter().map(|clients| clients.assert_responses(&allowed));
+            count += join_all(asked).await.into_iter().sum::<usize>();
             before = word;
         }
-        answered
+        count
     }
 }
 
@@ -213,30 +213,30 @@ fn gateway() -> Mode {
     }
 }
 
-/// The name is led by one lease and moves, is handed to the Gateway and back, and goes.
-async fn story(stage: &Stage) {
+/// Routes the hostname by Ingress, moves it, changes it to the Gateway and back, and withdraws it.
+async fn run_scenario(stage: &Stage) {
     let operator = stage.operator(ingress(), false);
     for controller in [&stage.ingresses, &stage.gateway, &stage.both] {
         let answer = ask(controller.port(), NAME).await.unwrap();
-        assert_eq!(answer.0, 404, "nobody has declared the name");
+        assert_eq!(answer.0, 404, "the hostname is not declared");
     }
     stage.declare(&stage.one, "web").await;
-    stage.until_led("Ingress", &stage.one, "web").await;
+    stage.until_routed("Ingress", &stage.one, "web").await;
     let by_dns = Traffic::start(NAME, stage.ingresses.port());
     let by_address = Traffic::start(NAME, stage.both.port());
     let all = [&by_dns, &by_address];
-    let mut answered = stage.moves("Ingress", &all).await;
+    let mut count = stage.moves("Ingress", &all).await;
     let answers = |state: &HostnameStatus| {
         let reachable = state.reachable.as_ref();
         reachable.is_some_and(|so| so.state == Reach::Yes && so.why.contains("HTTP 200"))
     };
     stage
-        .until(&operator, "its address answers for it", answers)
+        .until(&operator, "the probe of its address succeeds", answers)
         .await;
     operator.stop().await;
     drop(operator);
 
-    // To the Gateway: both routes stand until DNS leads to it.
+    // Change to the Gateway: both routes exist until DNS points to the Gateway.
     let limit = Duration::from_secs(10);
     let opened = open_to_gateway(&stage.client, &stage.records, GATEWAY, limit)
         .await
@@ -246,55 +246,55 @@ async fn story(stage: &Stage) {
         (0, 2),
         "{opened:?}"
     );
-    answered += hand_over(stage, &by_dns, gateway(), &stage.gateway, "HTTPRoute").await;
-    answered += by_address.was_answered_by(&["one-web"]).await;
+    count += hand_over(stage, &by_dns, gateway(), &stage.gateway, "HTTPRoute").await;
+    count += by_address.assert_responses(&["one-web"]).await;
     assert_eq!(
         ask(stage.ingresses.port(), NAME).await.unwrap().0,
         404,
-        "its Ingress is gone"
+        "the Ingress is deleted"
     );
     let operator = stage.operator(gateway(), false);
-    answered += stage.moves("HTTPRoute", &all).await;
+    count += stage.moves("HTTPRoute", &all).await;
     operator.stop().await;
     drop(operator);
 
-    // And back.
-    answered += hand_over(stage, &by_dns, ingress(), &stage.ingresses, "Ingress").await;
-    answered += by_address.was_answered_by(&["one-web"]).await;
+    // Change back to the Ingress.
+    count += hand_over(stage, &by_dns, ingress(), &stage.ingresses, "Ingress").await;
+    count += by_address.assert_responses(&["one-web"]).await;
     assert_eq!(
         ask(stage.gateway.port(), NAME).await.unwrap().0,
         404,
-        "its HTTPRoute is gone"
+        "the HTTPRoute is deleted"
     );
     drop(by_dns);
 
-    answered += behind_one_address(stage, &by_address).await;
-    println!("{answered} requests, and none was lost");
+    count += behind_one_address(stage, &by_address).await;
+    println!("{count} requests without a failure");
     drop(by_address);
     is_taken_back(stage).await;
 }
 
-/// The kind of route changes where nobody has to wait for DNS.
+/// Changes the kind of route behind one address, without a DNS change.
 async fn behind_one_address(stage: &Stage, clients: &Traffic) -> usize {
-    let mut answered = 0;
+    let mut count = 0;
     for (mode, kind) in [(gateway(), "HTTPRoute"), (ingress(), "Ingress")] {
         let operator = stage.operator(mode, false);
         stage
             .both
-            .until_led(NAME, kind, &stage.one.lease.namespace(), "web")
+            .until_routed(NAME, kind, &stage.one.lease.namespace(), "web")
             .await;
         stage
-            .until(&operator, "the other route is gone", |state| {
+            .until(&operator, "the other route is deleted", |state| {
                 state.other_routes.is_empty()
             })
             .await;
-        answered += clients.was_answered_by(&["one-web"]).await;
+        count += clients.assert_responses(&["one-web"]).await;
         operator.stop().await;
     }
-    answered
+    count
 }
 
-/// Without its record the name leads nowhere.
+/// Withdraws the hostname and expects 404.
 async fn is_taken_back(stage: &Stage) {
     let operator = stage.operator(ingress(), false);
     let names = stage.one.cluster.hostnames().unwrap();
@@ -303,39 +303,41 @@ async fn is_taken_back(stage: &Stage) {
         .await
         .unwrap();
     for controller in [&stage.ingresses, &stage.both] {
-        controller.until_gone(NAME).await;
+        controller.until_not_routed(NAME).await;
         assert_eq!(ask(controller.port(), NAME).await.unwrap().0, 404);
     }
     operator.stop().await;
 }
 
-/// The name goes to another controller, which clients find once DNS leads there.
+/// Changes the hostname to another controller. Clients follow when DNS changes.
 async fn hand_over(stage: &Stage, clients: &Traffic, mode: Mode, to: &Controller, kind: &str) -> usize {
     let operator = stage.operator(mode.clone(), true);
     let is_accepted = |state: &HostnameStatus| state.is_written && state.accepted == Acceptance::Yes;
     stage
         .until(&operator, "the new route is accepted", is_accepted)
         .await;
-    to.until_led(NAME, kind, &stage.one.lease.namespace(), "web")
+    to.until_routed(NAME, kind, &stage.one.lease.namespace(), "web")
         .await;
-    clients.lead_to(to.port());
-    let answered = clients.was_answered_by(&["one-web"]).await;
+    clients.set_port(to.port());
+    let count = clients.assert_responses(&["one-web"]).await;
     operator.stop().await;
     let operator = stage.operator(mode, false);
     let is_alone = |state: &HostnameStatus| state.is_written && state.other_routes.is_empty();
-    stage.until(&operator, "the other route is gone", is_alone).await;
+    stage
+        .until(&operator, "the other route is deleted", is_alone)
+        .await;
     let other = if kind == "Ingress" {
         &stage.gateway
     } else {
         &stage.ingresses
     };
-    other.until_gone(NAME).await;
+    other.until_not_routed(NAME).await;
     operator.stop().await;
-    answered + clients.was_answered_by(&["one-web"]).await
+    count + clients.assert_responses(&["one-web"]).await
 }
 
 #[test]
-fn a_hostname_moves_and_changes_its_kind_of_route_and_no_request_is_lost() {
+fn hostname_moves_and_changes_kind_of_route_without_lost_requests() {
     on_node(async |place| {
         let client = client(&place.kubeconfig).await;
         define_routes(&client).await;
@@ -352,7 +354,7 @@ fn a_hostname_moves_and_changes_its_kind_of_route_and_no_request_is_lost() {
             cluster: Arc::clone(&one.cluster),
             lease,
         };
-        let follows = |class: bool, gateway: bool| Follows {
+        let follows = |class: bool, gateway: bool| Scope {
             class: class.then(|| CLASS.to_owned()),
             gateway: gateway.then(|| (GATEWAY.to_owned(), GATEWAY.to_owned())),
             is_silent: class && gateway,
@@ -372,10 +374,10 @@ fn a_hostname_moves_and_changes_its_kind_of_route_and_no_request_is_lost() {
             both,
         };
         let whole = async {
-            let first = answering(&stage.one.lease, &[("web", "one-web")]);
-            let second = answering(&stage.two.lease, &[("web", "two-web"), ("other", "two-other")]);
+            let first = responding(&stage.one.lease, &[("web", "one-web")]);
+            let second = responding(&stage.two.lease, &[("web", "two-web"), ("other", "two-other")]);
             tokio::join!(stage.one.deploy_as(&first), stage.two.deploy_as(&second));
-            story(&stage).await;
+            run_scenario(&stage).await;
         };
         let outcome = AssertUnwindSafe(whole).catch_unwind().await;
         tokio::join!(stage.one.remove(), stage.two.remove());

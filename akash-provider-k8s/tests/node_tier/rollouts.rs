@@ -1,6 +1,6 @@
-//! An update that comes after one that could not run.
+//! An update after a failed update.
 
-use crate::tenant::{PATIENCE, Tenant, client, deployment, on_node};
+use crate::tenant::{Tenant, WAIT_LIMIT, client, deployment, on_node};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_core::manifest::{ServiceParams, StorageParams};
 use akash_provider_core::types::{Attribute, Storage};
@@ -17,13 +17,13 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Keeps the first word that was written to its volume.
+/// Stores the first text written to its volume.
 const KEEPS: &str = "trap 'exit 0' TERM; test -e /data/word || echo first > /data/word; sleep 86400 & wait";
 
-/// A class of this test alone.
+/// A storage class for this test only.
 const CLASS: &str = "rollouts";
 
-/// A service with a volume that persists.
+/// A service with a persistent volume.
 fn persistent(tenant: &Tenant, script: &str) -> WorkloadSpec {
     let mut deployment = deployment(&tenant.lease, script, 1);
     let web = &mut Arc::make_mut(&mut deployment.group).services[0];
@@ -47,7 +47,7 @@ fn persistent(tenant: &Tenant, script: &str) -> WorkloadSpec {
     deployment
 }
 
-/// The nodes offer a class whose volumes are folders of theirs.
+/// Creates a storage class with volumes in folders of the nodes.
 async fn offer_storage(client: &Client) {
     let class = json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": CLASS},
@@ -68,7 +68,7 @@ async fn offer_storage(client: &Client) {
     }
 }
 
-async fn story(tenant: &Tenant, client: &Client) {
+async fn run_scenario(tenant: &Tenant, client: &Client) {
     let ns = tenant.lease.namespace();
     tenant.deploy_as(&persistent(tenant, KEEPS)).await;
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &ns);
@@ -98,9 +98,9 @@ async fn story(tenant: &Tenant, client: &Client) {
             sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(PATIENCE, waits)
+    timeout(WAIT_LIMIT, waits)
         .await
-        .expect("its image cannot be pulled");
+        .expect("no pod reports a failed pull");
 
     tenant
         .deploy_as(&persistent(tenant, &KEEPS.replace("first", "second")))
@@ -115,7 +115,7 @@ async fn story(tenant: &Tenant, client: &Client) {
 }
 
 #[test]
-fn the_right_update_comes_through_after_a_bad_image_and_volumes_stay() {
+fn valid_update_follows_bad_image_and_volumes_persist() {
     on_node(async |place| {
         let client = client(&place.kubeconfig).await;
         offer_storage(&client).await;
@@ -124,7 +124,9 @@ fn the_right_update_comes_through_after_a_bad_image_and_volumes_stay() {
         let _following = AbortOnDropHandle::new(tokio::spawn(async move {
             cluster.follow_rollouts(&LeadershipGate::new(true)).await;
         }));
-        let outcome = AssertUnwindSafe(story(&tenant, &client)).catch_unwind().await;
+        let outcome = AssertUnwindSafe(run_scenario(&tenant, &client))
+            .catch_unwind()
+            .await;
         tenant.remove().await;
         if let Err(panic) = outcome {
             resume_unwind(panic);

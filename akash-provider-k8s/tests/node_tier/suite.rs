@@ -1,4 +1,4 @@
-//! The suite of the port, whole, with real pods and under the provider's own account.
+//! The complete conformance suite of the cluster port, with real pods and the account of the provider.
 
 use crate::world::run;
 use akash_provider_core::cluster::conformance;
@@ -6,7 +6,7 @@ use futures::FutureExt;
 use std::time::Duration;
 
 #[test]
-fn the_suite_passes() {
+fn cluster_passes_conformance_suite() {
     run("node-suite", |world| {
         async move {
             let mut settings = world.settings.clone();
@@ -23,7 +23,7 @@ fn the_suite_passes() {
                 pause: Duration::from_millis(100),
                 ..conformance::Setup::new(world.settings.provider.clone())
             };
-            // Namespaces take ten seconds to end, however many do.
+            // A namespace takes ten seconds to terminate, regardless of their number.
             conformance::suite_at_once(&*cluster, &setup).await;
         }
         .boxed()

@@ -1,6 +1,6 @@
-//! A tenant's lease on a real node, gone when its test is over.
+//! A tenant's lease on a real node, deleted at the end of its test.
 
-use crate::place::{Place, block_on};
+use crate::test_cluster::{TestCluster, block_on};
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, ExecIo, ExecRequest, Health, LogLine, Teardown, WorkloadSpec,
 };
@@ -27,8 +27,8 @@ use std::time::Duration;
 use testbed::Tier;
 use tokio::time::timeout;
 
-/// Longest wait for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum wait for a condition.
+pub(crate) const WAIT_LIMIT: Duration = Duration::from_secs(60);
 const IMAGE: &str = "localhost/busybox:1";
 const BARE: &str = "localhost/bare:1";
 
@@ -38,16 +38,16 @@ pub(crate) struct Tenant {
     pub(crate) lease: LeaseId,
 }
 
-/// Runs a test on the cluster of this tier, beside other tests; does nothing where there is no cluster.
-pub(crate) fn on_node(test: impl AsyncFnOnce(&Place)) {
-    let Some(place) = Place::find(Tier::Node) else {
+/// Runs a test on the cluster of this tier, in parallel with other tests. Does nothing without a cluster.
+pub(crate) fn on_node(test: impl AsyncFnOnce(&TestCluster)) {
+    let Some(place) = TestCluster::find(Tier::Node) else {
         return;
     };
     let _shared = place.shared();
     block_on(test(&place));
 }
 
-/// Runs a test with a lease that runs `script` as its service `web`, and removes it afterwards.
+/// Runs a test with a lease and its service `web`, which runs `script`, and deletes the lease afterwards.
 pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFuture<'a, ()>) {
     on_node(async |place| {
         let tenant = Tenant::with(&place.kubeconfig, |_| {}).await;
@@ -63,7 +63,7 @@ pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFutu
     });
 }
 
-/// A client that may do anything.
+/// Returns a client with all rights.
 pub(crate) async fn client(kubeconfig: &Path) -> Client {
     let config = Kubeconfig::read_from(kubeconfig).unwrap();
     let options = KubeConfigOptions::default();
@@ -83,7 +83,7 @@ pub(crate) async fn put(client: &Client, object: &Value) {
 }
 
 impl Tenant {
-    /// One of a provider of its own, whose settings are changed.
+    /// Creates a tenant of a separate provider with changed settings.
     pub(crate) async fn with(path: &Path, change: impl FnOnce(&mut Settings)) -> Self {
         let client = client(path).await;
         for kind in ["manifests", "providerhosts", "providerleasedips"] {
@@ -104,7 +104,7 @@ impl Tenant {
         change(&mut settings);
         let provider = settings.provider.clone();
         let cluster = KubeCluster::connect(client, settings).unwrap();
-        let ready = timeout(PATIENCE, cluster.state().ready()).await;
+        let ready = timeout(WAIT_LIMIT, cluster.state().ready()).await;
         ready.unwrap_or_else(|_| panic!("not ready: {:?}", cluster.state().watches()));
         let owner = Address::from_bytes(&[1; 20]).unwrap();
         let group = GroupId {
@@ -118,12 +118,12 @@ impl Tenant {
         Self { cluster, lease }
     }
 
-    /// Deploys a version that runs `script` and waits until it is healthy.
+    /// Deploys a version that runs `script`, and waits until the lease is healthy.
     pub(crate) async fn deploy(&self, script: &str, replicas: u32) {
         self.deploy_as(&deployment(&self.lease, script, replicas)).await;
     }
 
-    /// The same of an image that holds nothing but one program, which sleeps.
+    /// Deploys an image that contains only one program, which sleeps.
     pub(crate) async fn deploy_bare(&self) {
         let mut bare = deployment(&self.lease, "", 1);
         for service in &mut Arc::make_mut(&mut bare.group).services {
@@ -133,7 +133,7 @@ impl Tenant {
         self.deploy_as(&bare).await;
     }
 
-    /// Deploys and waits until it is healthy.
+    /// Deploys and waits until the lease is healthy.
     pub(crate) async fn deploy_as(&self, deployment: &WorkloadSpec) {
         self.cluster.deploy(deployment).await.unwrap();
         let mut changes = self.cluster.changes();
@@ -149,7 +149,7 @@ impl Tenant {
                 }
             }
         };
-        let met = timeout(PATIENCE, good).await;
+        let met = timeout(WAIT_LIMIT, good).await;
         assert!(
             met.is_ok(),
             "not healthy: {:?}",
@@ -168,10 +168,10 @@ impl Tenant {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         };
-        timeout(PATIENCE, gone).await.unwrap();
+        timeout(WAIT_LIMIT, gone).await.unwrap();
     }
 
-    /// Runs a command with input to its end: exit code, output, errors.
+    /// Runs a command with input. Returns exit code, stdout and stderr.
     pub(crate) async fn exec(
         &self,
         command: &[&str],
@@ -193,13 +193,13 @@ impl Tenant {
             tty,
         };
         let shell = self.cluster.shell().unwrap();
-        let code = timeout(PATIENCE, shell.exec(&self.lease, request, io))
+        let code = timeout(WAIT_LIMIT, shell.exec(&self.lease, request, io))
             .await
             .unwrap();
         (code, stdout.take(), stderr.take())
     }
 
-    /// As [`Tenant::exec`], without input and terminal; the output as text.
+    /// Same as [`Tenant::exec`], without input and terminal, and with text output.
     pub(crate) async fn sh(&self, script: &str) -> (i32, String, String) {
         let none = futures::stream::pending().boxed();
         let (code, stdout, stderr) = self.exec(&["sh", "-c", script], None, false, none).await;
@@ -208,7 +208,7 @@ impl Tenant {
     }
 }
 
-/// Bytes that were written.
+/// A buffer that collects written bytes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -243,10 +243,12 @@ impl tokio::io::AsyncWrite for Sink {
     }
 }
 
-/// The next line of a stream.
+/// Returns the next line of a stream.
 pub(crate) async fn next(lines: &mut BoxStream<'static, Result<LogLine, Error>>) -> LogLine {
-    let next = timeout(PATIENCE, lines.next()).await;
-    next.expect("a line in time").expect("no end").expect("no error")
+    let next = timeout(WAIT_LIMIT, lines.next()).await;
+    next.expect("no line in time")
+        .expect("the stream ended")
+        .expect("the stream failed")
 }
 
 pub(crate) fn deployment(lease: &LeaseId, script: &str, replicas: u32) -> WorkloadSpec {

@@ -1,6 +1,6 @@
-//! Leaderships on a real server, which goes, hangs, forgets, or is another one all at once.
+//! Leader election on a real server that stops, hangs, loses data or is replaced.
 
-use crate::PATIENCE;
+use crate::WAIT_LIMIT;
 use crate::sentinel::Set;
 use crate::server::Server;
 use akash_provider_core::ErrorKind;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Long against an answer of the server, and short for a test.
+/// Long compared with a response of the server, and short for a test.
 const LEASE: Duration = Duration::from_secs(3);
 
 fn contend(location: Location, identity: &str) -> Arc<Election> {
@@ -28,39 +28,39 @@ fn contend(location: Location, identity: &str) -> Arc<Election> {
 
 async fn leads(election: &Election) -> bool {
     let gate = election.gate();
-    timeout(PATIENCE, gate.begins()).await.is_ok()
+    timeout(WAIT_LIMIT, gate.begins()).await.is_ok()
 }
 
-/// Until one of them leads; the term.
-async fn one_leads(elections: &[Arc<Election>]) -> u64 {
+/// Waits until an instance leads and returns its term.
+async fn wait_for_leader(elections: &[Arc<Election>]) -> u64 {
     let began = Instant::now();
     loop {
         let term = elections.iter().find_map(|one| one.gate().term());
         if let Some(term) = term {
             return term;
         }
-        assert!(began.elapsed() < PATIENCE, "nobody leads");
+        assert!(began.elapsed() < WAIT_LIMIT, "no instance leads");
         sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Watches that there are never two, until it is aborted.
-fn never_two(elections: &[Arc<Election>]) -> tokio::task::JoinHandle<()> {
+/// Asserts continuously that there is at most one leader, until aborted.
+fn assert_single_leader(elections: &[Arc<Election>]) -> tokio::task::JoinHandle<()> {
     let elections = elections.to_vec();
     tokio::spawn(async move {
         loop {
             let leaders = elections.iter().filter(|one| one.gate().term().is_some()).count();
-            assert!(leaders <= 1, "two lead");
+            assert!(leaders <= 1, "two leaders");
             sleep(Duration::from_millis(5)).await;
         }
     })
 }
 
-async fn there_were_never_two(watching: tokio::task::JoinHandle<()>) {
+async fn there_were_assert_single_leader(watching: tokio::task::JoinHandle<()>) {
     watching.abort();
     assert!(
         watching.await.unwrap_err().is_cancelled(),
-        "there were two at once"
+        "two leaders at the same time"
     );
 }
 
@@ -75,26 +75,26 @@ fn claim(term: u64) -> Claim {
 }
 
 #[tokio::test]
-async fn a_leadership_conforms() {
+async fn redis_election_passes_conformance_suite() {
     let Some(server) = Server::start() else { return };
     let [one, other] = ["x", "x"].map(|name| RedisElection::new(server.location(), name));
     conformance::suite(&one, &other, &conformance::Setup::default()).await;
-    // Another name is another leadership, on the same server too.
+    // Another name is another election on the same server.
     let another = RedisElection::new(server.location(), "y");
     assert_eq!(another.read().await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn the_term_does_not_go_back_where_a_record_is_deleted() {
+async fn term_does_not_decrease_when_record_is_deleted() {
     let Some(server) = Server::start() else { return };
     let store = RedisElection::new(server.location(), "test");
     assert_eq!(store.create(&claim(7)).await.unwrap().record.term, 7);
-    let _: i64 = server.say(&["DEL", "{akash-provider}:election:test"]).await;
+    let _: i64 = server.command(&["DEL", "{akash-provider}:election:test"]).await;
     assert_eq!(store.create(&claim(1)).await.unwrap().record.term, 8);
 }
 
 #[tokio::test]
-async fn a_forged_highest_term_is_replaced() {
+async fn forged_highest_term_is_replaced() {
     let Some(server) = Server::start() else { return };
     let store = RedisElection::new(server.location(), "test");
     let terms = "{akash-provider}:election:test:term";
@@ -112,48 +112,48 @@ async fn a_forged_highest_term_is_replaced() {
         &far,
     ];
     for (next, forged) in (8..).zip(forgeries) {
-        let _: String = server.say(&["SET", terms, forged]).await;
+        let _: String = server.command(&["SET", terms, forged]).await;
         stored = store.replace(&claim(next), &stored.version).await.unwrap();
         assert_eq!(stored.record.term, next, "{forged}");
-        let highest: String = server.say(&["GET", terms]).await;
+        let highest: String = server.command(&["GET", terms]).await;
         assert_eq!(highest, next.to_string(), "{forged}");
     }
 }
 
 #[tokio::test]
-async fn what_is_no_record_is_an_error_or_as_nothing_and_what_is_too_long_is_not_read() {
+async fn invalid_record_is_an_error_and_oversized_record_is_not_read() {
     let Some(server) = Server::start() else { return };
     let store = RedisElection::new(server.location(), "test");
     let key = "{akash-provider}:election:test";
-    let _: String = server.say(&["SET", key, "x"]).await;
+    let _: String = server.command(&["SET", key, "x"]).await;
     let error = store.read().await.unwrap_err();
     assert!(
         error.kind() == ErrorKind::Unavailable && !error.is_transient(),
         "{error}"
     );
-    let _: i64 = server.say(&["DEL", key]).await;
-    let _: i64 = server.say(&["HSET", key, "holder", "by hand"]).await;
+    let _: i64 = server.command(&["DEL", key]).await;
+    let _: i64 = server.command(&["HSET", key, "holder", "by hand"]).await;
     assert_eq!(store.read().await.unwrap(), None, "without a version");
     let long = "x".repeat(BESIDE_MAX + 1);
     let words = [
         "HSET", key, "version", "1", "term", "many", "lease_ms", "-3", "beside", &long,
     ];
-    let _: i64 = server.say(&words).await;
+    let _: i64 = server.command(&words).await;
     let stored = store.read().await.unwrap().unwrap();
     assert_eq!((stored.record.term, stored.record.lease), (0, Duration::ZERO));
     assert_eq!(stored.record.beside, Beside::default());
     assert_eq!(stored.record.holder.as_deref(), Some("by hand"));
-    // It is written over as any other.
+    // The invalid record is overwritten like any other.
     assert_eq!(store.replace(&claim(1), "1").await.unwrap().record.term, 1);
 }
 
 #[tokio::test]
-async fn a_leader_that_is_gone_is_followed_and_one_that_hands_over_at_once() {
+async fn stopped_leader_is_replaced_after_lease_and_resigning_leader_at_once() {
     let Some(server) = Server::start() else { return };
     let first = contend(server.location(), "first");
     assert!(leads(&first).await);
     let second = contend(server.location(), "second");
-    let watching = never_two(&[first.clone(), second.clone()]);
+    let watching = assert_single_leader(&[first.clone(), second.clone()]);
     sleep(LEASE * 2).await;
     assert_eq!(second.status().holder_address.as_deref(), Some("first:8443"));
     let term = first.status().term.unwrap();
@@ -162,7 +162,7 @@ async fn a_leader_that_is_gone_is_followed_and_one_that_hands_over_at_once() {
     assert!(leads(&second).await);
     assert!(begun.elapsed() < LEASE / 2, "{:?}", begun.elapsed());
     assert_eq!(second.status().term, Some(term + 1));
-    there_were_never_two(watching).await;
+    there_were_assert_single_leader(watching).await;
     let third = contend(server.location(), "third");
     sleep(LEASE / 4).await;
     drop(second);
@@ -172,11 +172,11 @@ async fn a_leader_that_is_gone_is_followed_and_one_that_hands_over_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_or_forgets_makes_no_second_leader() {
+async fn hanging_or_emptied_server_causes_no_second_leader() {
     let Some(server) = Server::start() else { return };
     let elections = ["a", "b"].map(|name| contend(server.location(), name));
-    one_leads(&elections).await;
-    let watching = never_two(&elections);
+    wait_for_leader(&elections).await;
+    let watching = assert_single_leader(&elections);
     server.redis.freeze().unwrap();
     let all_end = async {
         for one in &elections {
@@ -187,42 +187,42 @@ async fn a_server_that_hangs_or_forgets_makes_no_second_leader() {
     sleep(LEASE).await;
     assert!(elections.iter().all(|one| one.gate().term().is_none()));
     server.redis.go_on().unwrap();
-    let before = one_leads(&elections).await;
-    // Whoever finds nothing leads in a later term, and not before whoever led has stopped.
-    let _: String = server.say(&["FLUSHALL"]).await;
+    let before = wait_for_leader(&elections).await;
+    // An instance that finds no record leads in a later term, and not before the previous leader has stopped.
+    let _: String = server.command(&["FLUSHALL"]).await;
     let began = Instant::now();
     let after = loop {
         match elections.iter().find_map(|one| one.gate().term()) {
             Some(term) if term > before => break term,
-            _ => assert!(began.elapsed() < PATIENCE, "nobody leads in a later term"),
+            _ => assert!(began.elapsed() < WAIT_LIMIT, "no instance leads in a later term"),
         }
         sleep(Duration::from_millis(20)).await;
     };
     assert!(after > before);
-    there_were_never_two(watching).await;
+    there_were_assert_single_leader(watching).await;
 }
 
 #[tokio::test]
-async fn after_a_fail_over_one_leads_and_in_no_earlier_term() {
+async fn after_fail_over_one_instance_leads_in_no_earlier_term() {
     let Some(mut set) = Set::start().await else { return };
     let elections = ["a", "b"].map(|name| contend(set.location(), name));
-    let before = one_leads(&elections).await;
-    let watching = never_two(&elections);
+    let before = wait_for_leader(&elections).await;
+    let watching = assert_single_leader(&elections);
     sleep(LEASE).await;
     set.master.redis.kill();
     let began = Instant::now();
     let replica = set.replica.port;
     loop {
-        let role: String = set.replica.say(&["INFO", "replication"]).await;
+        let role: String = set.replica.command(&["INFO", "replication"]).await;
         if role.contains("role:master") {
             break;
         }
-        assert!(began.elapsed() < PATIENCE, "no fail-over at port {replica}");
+        assert!(began.elapsed() < WAIT_LIMIT, "no fail-over at port {replica}");
         sleep(Duration::from_millis(100)).await;
     }
-    // Whoever led may have gone through it without an end, so it is the time after that counts.
+    // The previous leader may have survived the fail-over, so only the time after it counts.
     sleep(LEASE * 2).await;
-    let after = one_leads(&elections).await;
+    let after = wait_for_leader(&elections).await;
     assert!(after >= before, "{after} after {before}");
-    there_were_never_two(watching).await;
+    there_were_assert_single_leader(watching).await;
 }

@@ -1,4 +1,4 @@
-//! A network that falls apart: server and clients in namespaces of their own, with a wire between them that is cut.
+//! Network partition: server and clients in separate network namespaces, connected by a link that can be cut.
 
 use crate::{fact, next, publish, told};
 use akash_provider_core::bus::Bus;
@@ -14,23 +14,23 @@ use testbed::free_port;
 const SERVER: &str = "10.252.0.1";
 const CLIENT: &str = "10.252.0.2";
 
-/// Two namespaces and the wire between them; they end with it.
+/// Two network namespaces and the link between them. Dropping the value deletes them.
 struct Network {
     server: String,
     client: String,
 }
 
-fn ip(words: &[&str]) {
-    let output = Command::new("ip").args(words).output().unwrap();
+fn ip(args: &[&str]) {
+    let output = Command::new("ip").args(args).output().unwrap();
     let problem = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {words:?}: {problem}");
+    assert!(output.status.success(), "ip {args:?}: {problem}");
 }
 
 impl Network {
-    /// `None`, and a line that says why, where this account may not make one.
+    /// Returns `None` and prints the reason if this account may not create network namespaces.
     fn new() -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
-            println!("skipped: only root may make network namespaces");
+            println!("skipped: only root may create network namespaces");
             return None;
         }
         let base = format!("bus{}", std::process::id() % 1_000_000);
@@ -74,7 +74,7 @@ impl Network {
         ip(&["-n", &self.server, "link", "set", "wire", "down"]);
     }
 
-    fn mend(&self) {
+    fn restore(&self) {
         ip(&["-n", &self.server, "link", "set", "wire", "up"]);
     }
 }
@@ -87,7 +87,7 @@ impl Drop for Network {
     }
 }
 
-/// Does something in a namespace, on a thread that stays there.
+/// Runs `work` on a thread in a network namespace.
 fn inside<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let there = scope.spawn(|| {
@@ -108,13 +108,13 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_reader_that_was_cut_off_reads_all_of_it_and_a_publisher_is_told_in_seconds() {
+fn partitioned_reader_reads_all_events_later_and_publisher_fails_in_seconds() {
     let Some(network) = Network::new() else { return };
     let folder = tempfile::tempdir().unwrap();
     let port = free_port().unwrap();
     let started = inside(&network.server, || {
         let (at, dir) = (port.to_string(), folder.path().display().to_string());
-        let words = [
+        let args = [
             "--port",
             &at,
             "--dir",
@@ -127,7 +127,7 @@ fn a_reader_that_was_cut_off_reads_all_of_it_and_a_publisher_is_told_in_seconds(
             "--save",
             "",
         ];
-        Redis::start("redis-server", port, folder.path(), &words.map(str::to_owned)).unwrap()
+        Redis::start("redis-server", port, folder.path(), &args.map(str::to_owned)).unwrap()
     });
     let Some(_redis) = started else { return };
     let at = |host: &str| -> Location { format!("redis://{host}:{port}").parse().unwrap() };
@@ -140,7 +140,7 @@ fn a_reader_that_was_cut_off_reads_all_of_it_and_a_publisher_is_told_in_seconds(
             assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
 
             network.cut();
-            // Somebody else goes on where the server is.
+            // Another publisher continues in the namespace of the server.
             inside(&network.server, || {
                 block_on(async {
                     let near = RedisBus::new(at("127.0.0.1"));
@@ -153,16 +153,16 @@ fn a_reader_that_was_cut_off_reads_all_of_it_and_a_publisher_is_told_in_seconds(
             assert!(bus.publish(Topic::Facts, fact(200)).await.is_err());
             assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 
-            network.mend();
+            network.restore();
             publish(&bus, Topic::Facts, 201).await;
             for number in 2..102 {
                 assert_eq!(
                     next(&mut facts).await,
                     told(Topic::Facts, number),
-                    "none is missing"
+                    "no event is missing"
                 );
             }
-            // Whether the one that failed was taken after all is nobody's promise.
+            // It is undefined whether the failed event was stored.
             loop {
                 match next(&mut facts).await {
                     delivery if delivery == told(Topic::Facts, 201) => break,

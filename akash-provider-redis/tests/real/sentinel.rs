@@ -1,7 +1,7 @@
-//! The server is whom sentinels name, and that changes.
+//! Sentinels name the server, which changes during a fail-over.
 
 use crate::server::Server;
-use crate::{PATIENCE, next, publish, told};
+use crate::{WAIT_LIMIT, next, publish, told};
 use akash_provider_core::bus::{Bus, Delivery, EventStream};
 use akash_provider_core::election::{Beside, Claim, ElectionStore};
 use akash_provider_core::types::{Event, Topic};
@@ -28,17 +28,17 @@ impl Set {
         };
         let began = Instant::now();
         loop {
-            let known: String = set.replica.say(&["INFO", "replication"]).await;
-            let watched: String = set.sentinel.say(&["INFO", "sentinel"]).await;
+            let known: String = set.replica.command(&["INFO", "replication"]).await;
+            let watched: String = set.sentinel.command(&["INFO", "sentinel"]).await;
             if known.contains("master_link_status:up") && watched.contains("slaves=1") {
                 return Some(set);
             }
-            assert!(began.elapsed() < PATIENCE, "{known}\n{watched}");
+            assert!(began.elapsed() < WAIT_LIMIT, "{known}\n{watched}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// Of two sentinels the first is not there.
+    /// A location with two sentinels, the first of which is unreachable.
     pub(crate) fn location(&self) -> Location {
         let (none, one) = (free_port().unwrap(), self.sentinel.port);
         format!("redis-sentinel://127.0.0.1:{none},127.0.0.1:{one}/main")
@@ -47,7 +47,7 @@ impl Set {
     }
 }
 
-/// Reads up to an event; everything before it was in order, and what is missing was told.
+/// Reads up to an event. Asserts that all events before it are in order, and that losses were reported.
 async fn reads_up_to(facts: &mut EventStream, from: u32, to: u32) -> bool {
     let (mut expected, mut was_told) = (from, false);
     loop {
@@ -59,11 +59,11 @@ async fn reads_up_to(facts: &mut EventStream, from: u32, to: u32) -> bool {
                 };
                 assert!(
                     wanted >= expected || was_told,
-                    "{wanted} after {expected}, and nothing was told"
+                    "{wanted} after {expected} without a reported loss"
                 );
                 assert!(
                     wanted == expected || was_told,
-                    "{expected} is missing before {wanted}, and nothing was told"
+                    "{expected} is missing before {wanted} without a reported loss"
                 );
                 expected = wanted + 1;
                 if wanted == to {
@@ -75,28 +75,31 @@ async fn reads_up_to(facts: &mut EventStream, from: u32, to: u32) -> bool {
 }
 
 #[tokio::test]
-async fn when_the_master_dies_the_bus_follows_the_sentinels() {
+async fn bus_follows_sentinels_when_master_dies() {
     let Some(mut set) = Set::start().await else { return };
     let bus = RedisBus::new(set.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     for number in 0..20 {
         publish(&bus, Topic::Facts, number).await;
     }
-    assert!(!reads_up_to(&mut facts, 0, 19).await, "nothing was lost yet");
+    assert!(
+        !reads_up_to(&mut facts, 0, 19).await,
+        "a loss was reported too early"
+    );
     set.master.redis.kill();
     for number in 20..40 {
         publish(&bus, Topic::Facts, number).await;
     }
     assert!(
         reads_up_to(&mut facts, 20, 39).await,
-        "the new master may lack something"
+        "the new master may lack events"
     );
-    let role: Vec<redis::Value> = set.replica.say(&["ROLE"]).await;
+    let role: Vec<redis::Value> = set.replica.command(&["ROLE"]).await;
     assert_eq!(role[0], redis::Value::BulkString(b"master".to_vec()));
 }
 
 #[tokio::test]
-async fn a_new_master_that_is_behind_is_never_silence() {
+async fn lagging_new_master_is_reported_as_loss() {
     let Some(set) = Set::start().await else { return };
     let bus = RedisBus::new(set.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
@@ -104,7 +107,7 @@ async fn a_new_master_that_is_behind_is_never_silence() {
         publish(&bus, Topic::Facts, number).await;
     }
     assert!(!reads_up_to(&mut facts, 0, 9).await);
-    // The replica hears nothing any more, and the master goes on for a while before it freezes.
+    // The replica receives no more updates, and the master continues for a while before it freezes.
     set.replica.redis.freeze().unwrap();
     for number in 10..20 {
         publish(&bus, Topic::Facts, number).await;
@@ -120,9 +123,9 @@ async fn a_new_master_that_is_behind_is_never_silence() {
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 30));
 }
 
-/// Two servers that both take writes, and sentinels that each name another one, as where a network is cut in two.
+/// Two servers that both accept writes, and sentinels that name different masters, as in a network partition.
 #[tokio::test]
-async fn sentinels_that_disagree_are_told_and_most_of_them_decide() {
+async fn disagreeing_sentinels_are_reported_and_majority_decides() {
     let (Some(one), Some(other)) = (Server::start(), Server::start()) else {
         return;
     };
@@ -149,7 +152,7 @@ async fn sentinels_that_disagree_are_told_and_most_of_them_decide() {
             "{error}"
         );
     }
-    // Whichever is asked first.
+    // For each order of the sentinels.
     for decided in [&[&a, &b, &c][..], &[&c, &b, &a]] {
         let store = RedisElection::new(named(decided), "test");
         assert_eq!(store.read().await.unwrap(), None);
@@ -163,10 +166,10 @@ async fn sentinels_that_disagree_are_told_and_most_of_them_decide() {
         store.create(&claim).await.unwrap();
         let key = "{akash-provider}:election:test";
         assert_eq!(
-            other.say::<i64>(&["DEL", key]).await,
+            other.command::<i64>(&["DEL", key]).await,
             1,
-            "at the master that most name"
+            "the event is on the master named by the majority"
         );
-        assert_eq!(one.say::<i64>(&["EXISTS", key]).await, 0);
+        assert_eq!(one.command::<i64>(&["EXISTS", key]).await, 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Servers and sentinels of one test, on free ports of loopback.
+//! Servers and sentinels of a test, on unused ports of loopback.
 
 use akash_provider_redis::Location;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -13,7 +13,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `None`, and a line that says why, where this machine has none.
+    /// Starts a server. Returns `None` and prints the reason if no server is installed.
     pub(crate) fn start() -> Option<Self> {
         Self::on(free_port().unwrap(), &[])
     }
@@ -35,7 +35,7 @@ impl Server {
         })
     }
 
-    /// With TLS, a user and nothing for strangers.
+    /// Starts a server with TLS and a user, and without access for other clients.
     pub(crate) fn secured() -> Option<Self> {
         let port = free_port().unwrap();
         Self::run("redis-server", port, |folder| {
@@ -70,7 +70,7 @@ impl Server {
         })
     }
 
-    /// A sentinel that watches the master at this port under the name `main`, and decides alone.
+    /// Starts a sentinel that watches the master at this port under the name `main`, with a quorum of one.
     pub(crate) fn sentinel(master: u16) -> Option<Self> {
         let port = free_port().unwrap();
         Self::run("redis-sentinel", port, |folder| {
@@ -115,8 +115,8 @@ impl Server {
         format!("rediss://localhost:{}", self.port).parse().unwrap()
     }
 
-    /// Says something to the server as nobody's client.
-    pub(crate) async fn say<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+    /// Sends a command over a plain connection and returns the response.
+    pub(crate) async fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let mut connection = client.get_multiplexed_async_connection().await.unwrap();
         let mut command = redis::cmd(words[0]);

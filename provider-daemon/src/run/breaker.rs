@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_tripped_over_a_restart() {
+    fn breaker_stays_tripped_after_restart() {
         let home = std::env::temp_dir().join(format!("breaker-{}", std::process::id()));
         let account: Address = OWNER.parse().unwrap();
         let breaker = Breaker::of(&home, "../odd chain", &account);

@@ -1,4 +1,4 @@
-//! `run` between a development network and a real API server.
+//! `run` with a development network and a real API server.
 
 use crate::stage::{ADDRESS, PRICES, Stage, until};
 use akash_provider_core::market::TenantMsg;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use testbed::{Cluster, Component, Tier};
 
-/// A node with room, as long as the test lasts.
+/// A node with capacity, until dropped.
 pub(crate) struct Node<'a>(&'a Cluster, &'static str);
 
 impl<'a> Node<'a> {
@@ -25,7 +25,7 @@ impl<'a> Node<'a> {
         node
     }
 
-    /// As its kubelet would say it: a cluster takes a node for lost that is silent for long.
+    /// Marks the node as ready, as its kubelet would. A cluster treats a node without heartbeats as lost.
     fn ready(&self) {
         let room = json!({"cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "50"});
         let now = "2026-01-01T00:00:00Z";
@@ -55,7 +55,7 @@ impl Drop for Node<'_> {
     }
 }
 
-/// What `explain` says of the order, by the nodes of this cluster.
+/// Output of `explain` for the order, with the nodes of this cluster.
 fn explained(stage: &Stage, kubeconfig: &str) -> Value {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let prices = PRICES.iter().copied();
@@ -74,11 +74,11 @@ fn explained(stage: &Stage, kubeconfig: &str) -> Value {
     verdict.unwrap()
 }
 
-/// A namespace as that of a lease with one event, as long as the test lasts.
-struct Happened<'a>(&'a Cluster);
+/// A namespace with the labels of a lease and one event, until dropped.
+struct StoredEvent<'a>(&'a Cluster);
 
-impl<'a> Happened<'a> {
-    /// Name with the length and the characters of a lease's namespace.
+impl<'a> StoredEvent<'a> {
+    /// A name with the length and character set of a lease's namespace.
     const NAMESPACE: &'static str = "happenedhappenedhappenedhappenedhappenedhappe";
 
     fn new(cluster: &'a Cluster) -> Self {
@@ -97,7 +97,7 @@ impl<'a> Happened<'a> {
         Self(cluster)
     }
 
-    /// The event is in the home folder of a provider that has stopped.
+    /// Returns whether the event is in the home folder of a stopped provider.
     fn is_stored(stage: &Stage) -> bool {
         let state = State::open(&stage.path("")).unwrap().state;
         let stored = state.lease_events().load().unwrap();
@@ -108,7 +108,7 @@ impl<'a> Happened<'a> {
     }
 }
 
-impl Drop for Happened<'_> {
+impl Drop for StoredEvent<'_> {
     fn drop(&mut self) {
         let _ = self.0.kubectl(&[
             "delete",
@@ -121,7 +121,7 @@ impl Drop for Happened<'_> {
 }
 
 #[test]
-fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
+fn provider_waits_for_cluster_and_bids_with_its_capacity() {
     let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
@@ -134,9 +134,9 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
     let id = stage.order(1);
     cluster.start(Component::ApiServer).unwrap();
     let node = Node::new(&cluster, "run-on-a-chain");
-    let happened = Happened::new(&cluster);
+    let event = StoredEvent::new(&cluster);
     let bid = stage.bid(&id, &provider);
-    // The node has room for another one like it.
+    // The node has capacity for another order of this size.
     let alike = explained(&stage, &kubeconfig);
     assert_eq!(
         alike["price"],
@@ -150,7 +150,7 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
         .tenant(TenantMsg::CreateLease { bid: bid.id })
         .unwrap();
     provider.says("lease won");
-    // Nothing of it is on the cluster yet, and the cluster is who says so.
+    // No object of the lease exists in the cluster yet, and the cluster reports that.
     let hardened = |words: &[&str]| stage.ran(&[&["harden"], words].concat());
     for words in [&[lease.as_str()][..], &["--all"]] {
         let (code, said, problem) = hardened(words);
@@ -168,24 +168,24 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
         || without().to_string(),
         || without()["reason"] == "insufficient_capacity",
     );
-    // Its leases stay where they are, with and without it.
+    // The leases stay on the cluster after the provider stopped, and after it started again.
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
     assert_eq!(stage.live_leases(), 1);
-    assert!(Happened::is_stored(&stage), "{}", provider.told());
-    // The API server no longer has the event, and the provider has.
-    drop(happened);
+    assert!(StoredEvent::is_stored(&stage), "{}", provider.told());
+    // The event is deleted in the API server and retained by the provider.
+    drop(event);
     let mut again = stage.provider("again", &["--cluster-k8s", "--kubeconfig", &kubeconfig]);
     again.says("ready: bidding");
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     again.says("lease closed");
-    until("nothing lives", || again.told(), || stage.live_leases() == 0);
+    until("no lease is live", || again.told(), || stage.live_leases() == 0);
     again.signal(Signal::SIGTERM);
     assert_eq!(again.ended(), Some(0), "{}", again.told());
-    assert!(Happened::is_stored(&stage), "{}", again.told());
+    assert!(StoredEvent::is_stored(&stage), "{}", again.told());
 }
 
-/// What the provider's process says of one of its operators.
+/// Status of one of the operators in the provider's process.
 fn operator(stage: &Stage, name: &str) -> Value {
     let (code, out, err) = stage.ran(&["operator", "status", "--output=json"]);
     assert_eq!(code, 0, "{out}{err}");
@@ -197,7 +197,7 @@ fn hostname_operator(stage: &Stage) -> Value {
     operator(stage, "hostname")
 }
 
-/// Who holds the Lease of the hostname operators.
+/// Holder of the Lease of the hostname operators.
 fn holder(cluster: &Cluster) -> String {
     let path = "jsonpath={.spec.holderIdentity}";
     let lease = [
@@ -212,7 +212,7 @@ fn holder(cluster: &Cluster) -> String {
 }
 
 #[test]
-fn a_provider_runs_the_hostname_operator_in_its_own_process_and_hands_its_work_over() {
+fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
     let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
@@ -231,20 +231,24 @@ fn a_provider_runs_the_hostname_operator_in_its_own_process_and_hands_its_work_o
         let said = hostname_operator(&stage);
         said["is_ready"] == true && said["election"]["is_leader"] == true
     };
-    until("it works", || hostname_operator(&stage).to_string(), works);
+    until(
+        "the operator leads",
+        || hostname_operator(&stage).to_string(),
+        works,
+    );
     let (_, told, _) = stage.ran(&["operator", "status"]);
     assert_eq!(told, "hostname: active\n");
     let said = hostname_operator(&stage);
     assert_eq!(said["election"]["identity"], holder(&cluster).as_str());
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
-    assert_eq!(holder(&cluster), "", "whoever comes next need not wait");
+    assert_eq!(holder(&cluster), "", "the Lease has no holder after the stop");
     let (code, _, err) = stage.ran(&["operator", "status"]);
     assert!(code != 0 && err.contains("no provider runs"), "{err}");
 }
 
 #[test]
-fn a_provider_labels_the_nodes_of_its_cluster_by_the_rules_that_it_is_given() {
+fn provider_labels_nodes_by_configured_rules() {
     let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
@@ -283,20 +287,20 @@ fn a_provider_labels_the_nodes_of_its_cluster_by_the_rules_that_it_is_given() {
     };
     until("nodes have their labels", || said().to_string(), are_labelled);
     until(
-        "it works",
+        "the operator leads",
         || said().to_string(),
         || said()["is_ready"] == true && said()["election"]["is_leader"] == true,
     );
     let (_, told, _) = stage.ran(&["operator", "status"]);
     assert_eq!(told, "inventory: active\n");
     assert_eq!(said()["nodes"]["run-master"]["standing"], "excluded");
-    // Other rules are read while it runs, as those of one in a pod are.
+    // Changed rules are read at runtime, as in an operator's pod.
     std::fs::write(&rules, "version: v1\n").unwrap();
     let is_offered = || {
         beat();
         is_labelled(&left_out)
     };
-    until("it is offered", || said().to_string(), is_offered);
+    until("the node is offered", || said().to_string(), is_offered);
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
 }

@@ -1,6 +1,7 @@
-//! What `operator inventory` serves, held against what a provider counts of the same cluster.
+//! Inventory served by `operator inventory`, compared with the capacity that a provider counts in the same
+//! cluster.
 
-use crate::{Made, PATIENCE, make};
+use crate::{CreatedObjects, PATIENCE, make};
 use akash_provider_core::inventory::{InventorySource, Metrics, NodeMetrics, Pair};
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use akash_provider_k8s::inventory::{KubeInventory, Options};
@@ -21,17 +22,17 @@ const CLASS: &str = "served-beta2";
 const GPU: &str = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";
 const GIB: u64 = 1 << 30;
 
-/// The operator as a process, and where it answers.
-struct Serving(Child, String);
+/// The operator process and its address.
+struct OperatorProcess(Child, String);
 
-impl Drop for Serving {
+impl Drop for OperatorProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-impl Serving {
+impl OperatorProcess {
     fn new(cluster: &Cluster) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
             .args([
@@ -55,7 +56,7 @@ impl Serving {
         Self(child, address.to_owned())
     }
 
-    /// The cluster as it serves it; `Null` before it was counted.
+    /// The served cluster, or `Null` before the first count.
     fn cluster(&self) -> Value {
         let mut stream = TcpStream::connect(&self.1).unwrap();
         let asked = "GET /v1/inventory HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -63,14 +64,14 @@ impl Serving {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-        // Whole or in one piece of its own length.
+        // The body is complete, or in one chunk with its own length.
         let start = body.find('{').unwrap_or(body.len());
         let mut read = serde_json::Deserializer::from_str(&body[start..]).into_iter();
         read.next().and_then(Result::ok).unwrap_or_default()
     }
 }
 
-/// An amount as it is served, in thousandths of a core or in bytes.
+/// A served quantity, in millicores or bytes.
 fn served(quantity: &Value, whole: u64) -> Pair {
     let number = |key: &str| {
         let text = quantity[key].as_str().unwrap();
@@ -85,7 +86,7 @@ fn served(quantity: &Value, whole: u64) -> Pair {
     }
 }
 
-/// A node as it is served, where it is.
+/// The served node, if present.
 fn node(cluster: &Value) -> Option<&Value> {
     cluster["nodes"]
         .as_array()?
@@ -93,7 +94,7 @@ fn node(cluster: &Value) -> Option<&Value> {
         .find(|node| node["name"] == NODE)
 }
 
-/// Both say the same of the node, but for so much processor, memory and disk of the provider's own leases.
+/// Returns whether both report the same node, except for CPU, memory and disk of the provider's own leases.
 fn agree(cluster: &Value, counted: &NodeMetrics, [cpu, memory, disk]: [u64; 3]) -> bool {
     let Some(node) = node(cluster) else {
         return false;
@@ -143,7 +144,7 @@ fn class() -> Value {
     })
 }
 
-/// The node, ready, and with two devices whose model its labels name.
+/// Marks the node as ready, with two devices and a label with their model.
 fn ready(cluster: &Cluster) {
     let room = json!({
         "cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "50", "nvidia.com/gpu": "2",
@@ -166,7 +167,7 @@ fn ready(cluster: &Cluster) {
     cluster.kubectl(&args).unwrap();
 }
 
-/// What the provider keeps of a lease.
+/// The record that the provider stores for a lease.
 fn record(lease: &LeaseId, settings: &Settings) -> Value {
     let parts = json!({
         "owner": lease.owner().to_string(), "dseq": "77", "gseq": 1, "oseq": 1, "provider": lease.provider.to_string(),
@@ -186,51 +187,51 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Pods are refused until a namespace has its account.
-fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> Made<'a> {
+/// Creates pods, once the namespace has its service account.
+fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> CreatedObjects<'a> {
     for pod in pods {
         let space = format!("--namespace={}", pod["metadata"]["namespace"].as_str().unwrap());
-        let begun = Instant::now();
+        let started = Instant::now();
         while cluster
             .kubectl(&["get", "serviceaccount", "default", &space])
             .is_err()
         {
-            assert!(begun.elapsed() < PATIENCE, "{space} has no account");
+            assert!(started.elapsed() < PATIENCE, "{space} has no account");
             sleep(Duration::from_millis(100));
         }
     }
     make(cluster, pods, "--field-manager=api-tier")
 }
 
-/// Waits until the served cluster and the count of a provider are as they should be to each other.
+/// Waits until the served cluster and the provider's count satisfy the condition.
 async fn until(
     what: &str,
     cluster: &Cluster,
-    serving: &Serving,
+    operator: &OperatorProcess,
     inventory: &KubeInventory,
     is_it: impl Fn(&Value, &Metrics) -> bool,
 ) {
     let mut updates = inventory.watch();
     let mut metrics = Metrics::default();
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         if let Ok(Some(update)) = tokio::time::timeout(Duration::from_millis(300), updates.next()).await {
             metrics = update.unwrap().inventory.metrics();
         }
-        // As its kubelet would: the cluster takes it for lost otherwise.
+        // Renew the heartbeat as a kubelet would. Otherwise the cluster treats the node as lost.
         ready(cluster);
-        let shown = serving.cluster();
+        let shown = operator.cluster();
         if is_it(&shown, &metrics) {
             return;
         }
         assert!(
-            begun.elapsed() < PATIENCE,
+            started.elapsed() < PATIENCE,
             "{what}: {shown} is served, {metrics:?} counted"
         );
     }
 }
 
-async fn compare(cluster: &Cluster, serving: &Serving) {
+async fn compare(cluster: &Cluster, operator: &OperatorProcess) {
     let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig()).unwrap();
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let client = Client::try_from(config.unwrap()).unwrap();
@@ -245,12 +246,12 @@ async fn compare(cluster: &Cluster, serving: &Serving) {
         let mut of = all.filter(|storage| storage["info"]["class"] == CLASS);
         Some(served(&of.next()?["quantity"], 1))
     };
-    // Somebody else's pod is use to both, and so are the disks that a class lies on.
-    let stranger = pods(cluster, &[pod("default", "served-stranger", json!({}))]);
+    // Foreign pods count as usage on both sides, as do the disks of a storage class.
+    let foreign_pod = pods(cluster, &[pod("default", "served-foreign_pod", json!({}))]);
     until(
         "a foreign pod is use",
         cluster,
-        serving,
+        operator,
         &inventory,
         |cluster, metrics| {
             let used = counted(metrics).is_some_and(|node| {
@@ -262,7 +263,7 @@ async fn compare(cluster: &Cluster, serving: &Serving) {
         },
     )
     .await;
-    // The provider counts its own leases by what it has reserved for them, and their pods not at all.
+    // The provider counts its own leases by their reservations and ignores their pods.
     let own = lease(&settings.provider);
     let space = own.namespace();
     let labels = json!({
@@ -272,9 +273,9 @@ async fn compare(cluster: &Cluster, serving: &Serving) {
     let record = make(cluster, &[record(&own, &settings)], "--field-manager=api-tier");
     let lease = pods(cluster, &[pod(&space, "served-own", labels)]);
     until(
-        "a lease's own pod is use here alone",
+        "the operator alone counts a lease's pod",
         cluster,
-        serving,
+        operator,
         &inventory,
         |cluster, metrics| {
             let of_stranger = counted(metrics).is_some_and(|node| node.cpu.available == 6_500);
@@ -282,11 +283,11 @@ async fn compare(cluster: &Cluster, serving: &Serving) {
         },
     )
     .await;
-    drop((lease, record, home, stranger));
+    drop((lease, record, home, foreign_pod));
 }
 
 #[test]
-fn what_is_served_is_what_a_provider_counts_but_for_its_own_leases() {
+fn served_inventory_equals_count_of_provider_except_own_leases() {
     let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
@@ -295,7 +296,7 @@ fn what_is_served_is_what_a_provider_counts_but_for_its_own_leases() {
     let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}});
     let _made = make(&cluster, &[object, class()], "--field-manager=api-tier");
     ready(&cluster);
-    let serving = Serving::new(&cluster);
+    let operator = OperatorProcess::new(&cluster);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(compare(&cluster, &serving));
+    runtime.block_on(compare(&cluster, &operator));
 }

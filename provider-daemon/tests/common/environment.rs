@@ -1,8 +1,8 @@
-//! The environment that programs under test are started with.
+//! Environment of programs under test.
 
 use std::process::Command;
 
-/// Takes the settings of whoever runs the tests out of a program's environment.
+/// Removes the caller's settings from the environment of a program.
 pub(crate) fn without_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();

@@ -1,4 +1,4 @@
-//! What a tenant asks a gateway, without the tenant's commands.
+//! Gateway requests of a tenant without the tenant commands.
 
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_gateway::auth::token::{Algorithm, encode};
@@ -6,13 +6,14 @@ use serde_json::json;
 use std::process::Command;
 use std::time::UNIX_EPOCH;
 
-/// What the gateway answers: status and body. `None`, and a word about it, where there is no curl.
+/// Sends a request with curl and returns status and body. Returns `None` and prints a line if curl is
+/// missing.
 pub(crate) fn curl(words: &[&str]) -> Option<(u16, String)> {
     curl_after(&[], words)
 }
 
-/// The same with words before the program, such as those that enter a network namespace. The status is 0 where nothing
-/// answers.
+/// Same as [`curl`], with a command prefix, for example to enter a network namespace. The status is 0 without
+/// a response.
 pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String)> {
     let own = [
         "curl",
@@ -36,7 +37,8 @@ pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String
     Some((status.parse().unwrap(), body.to_owned()))
 }
 
-/// A token for everything that this tenant has, also by clocks that are a quarter of an hour behind.
+/// A token with full access to this tenant's leases, also valid for clocks that are a quarter of an hour
+/// behind.
 pub(crate) fn token(key: &PrivateKey) -> String {
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
     let begins = now - 900;

@@ -1,4 +1,4 @@
-//! What was done on a development network, read from its blocks.
+//! Transactions in the blocks of a development network.
 
 use akash_provider_chain::Limits;
 use akash_provider_chain::convert::from_any;
@@ -9,16 +9,16 @@ use data_encoding::BASE64;
 use prost::Message;
 use serde_json::{Value, json};
 
-/// A transaction of ours in a block.
+/// A transaction of the provider in a block.
 #[derive(Debug)]
-pub(crate) struct Landed {
+pub(crate) struct LandedTx {
     pub(crate) height: Height,
     pub(crate) msgs: Vec<Msg>,
     pub(crate) code: i64,
 }
 
-/// Every transaction of a provider in every block, read from the node itself.
-pub(crate) async fn landed(rpc_url: &str, chain_id: &str, last: Height) -> Vec<Landed> {
+/// Reads all transactions of a provider in all blocks from the node.
+pub(crate) async fn landed(rpc_url: &str, chain_id: &str, last: Height) -> Vec<LandedTx> {
     let endpoints = Endpoints::new(&[rpc_url], chain_id, Limits::default()).unwrap();
     let mut all = Vec::new();
     for height in 2..=last {
@@ -31,7 +31,7 @@ pub(crate) async fn landed(rpc_url: &str, chain_id: &str, last: Height) -> Vec<L
             let raw = TxRaw::decode(&*BASE64.decode(tx.as_str().unwrap().as_bytes()).unwrap()).unwrap();
             let body = TxBody::decode(&*raw.body_bytes).unwrap();
             let msgs = body.messages.iter().filter_map(|any| from_any(any).unwrap());
-            all.push(Landed {
+            all.push(LandedTx {
                 height,
                 msgs: msgs.collect(),
                 code: results["txs_results"][at]["code"].as_i64().unwrap(),

@@ -5,7 +5,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
 
-/// A terminal of 40 rows and 100 columns: our end and the program's.
+/// Opens a terminal of 40 rows and 100 columns. Returns the controlling end and the program's end.
 pub(crate) fn open() -> (OwnedFd, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();

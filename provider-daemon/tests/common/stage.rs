@@ -1,4 +1,4 @@
-//! A network, a home folder with a key, and programs of ours between them.
+//! Fixture: a development network, a home folder with a key, and programs under test.
 
 use crate::environment::without_settings;
 use akash_provider_core::chain::MemoryChain;
@@ -28,14 +28,14 @@ pub(crate) const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
 pub(crate) const ADDRESS: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
 pub(crate) const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
-/// What every provider here asks for.
+/// Prices of every provider in these tests.
 pub(crate) const PRICES: [&str; 4] = [
     "--bid-price-cpu-scale=0.001",
     "--bid-price-memory-scale=0.0002",
     "--bid-price-storage-scale=0.00001",
     "--bid-price-endpoint-scale=0.01",
 ];
-/// However slow the machine is.
+/// Maximum wait for a condition, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits for a condition.
@@ -48,29 +48,29 @@ pub(crate) fn until(what: &str, told: impl Fn() -> String, mut done: impl FnMut(
     }
 }
 
-/// A chain, and where its node will listen.
+/// A chain with the address of its node, and a home folder.
 pub(crate) struct Stage {
     pub(crate) chain: MemoryChain,
     runtime: Runtime,
     devnet: Option<Devnet>,
     at: SocketAddr,
     folder: PathBuf,
-    /// Words before the name of each program: what limits it, and becomes it.
+    /// Command prefix of each program, which limits its resources.
     before: Vec<String>,
 }
 
-/// Limits what the program after it may have open, softly and for good, and becomes it.
+/// Sets the soft limit of open files, then executes the program.
 const LIMITED: &str = r#"ulimit -n "$1" && shift && exec "$@""#;
 
 impl Stage {
-    /// A chain on which the provider has money, and is registered when that is wanted. Its node is down.
+    /// Creates a chain on which the provider has funds and optionally is registered. The node is stopped.
     pub(crate) fn new(name: &str, is_registered: bool) -> Self {
         let folder = std::env::temp_dir().join(format!("run-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("words"), WORDS).unwrap();
         let now = i64::try_from(UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
-        // An hour ago: blocks that are made faster than the clock must not be from the future.
+        // One hour ago, because blocks that are produced faster than real time must not be in the future.
         let start = BlockTime(now).minus(Duration::from_secs(3600));
         let chain = MemoryChain::new(MarketConfig::new("devnet", start));
         let owner: Address = ADDRESS.parse().unwrap();
@@ -93,7 +93,7 @@ impl Stage {
                 market.execute(&Msg::CreateProvider(record)).unwrap();
             }
         });
-        // The node may come later, and again.
+        // The node may start later, and more than once, on the same port.
         let at = (Ipv4Addr::LOCALHOST, free_port().unwrap()).into();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -110,7 +110,7 @@ impl Stage {
         }
     }
 
-    /// Its programs may have so many files open and no more.
+    /// Limits the number of open files of the programs.
     pub(crate) fn with_files(mut self, files: u32) -> Self {
         self.before = ["sh", "-c", LIMITED, "sh", &files.to_string()]
             .map(str::to_owned)
@@ -118,12 +118,12 @@ impl Stage {
         self
     }
 
-    /// The node comes up; `None` makes blocks only when told to.
+    /// Starts the node. With `None`, blocks are produced on request only.
     pub(crate) fn start_node(&mut self, block_time: Option<Duration>) {
         self.start_node_with(block_time, |_| {});
     }
 
-    /// The same, otherwise than usual.
+    /// Same as [`Self::start_node`], with other options.
     pub(crate) fn start_node_with(
         &mut self,
         block_time: Option<Duration>,
@@ -150,13 +150,13 @@ impl Stage {
         format!("http://{}", self.at)
     }
 
-    /// A proxy before the node, which may come later.
+    /// Starts a proxy in front of the node, which may start later.
     pub(crate) fn proxy(&self) -> Proxy {
         let upstream = self.at.to_string();
         self.runtime.block_on(Proxy::start(&upstream, 1)).unwrap()
     }
 
-    /// The node behind TLS with this certificate and key.
+    /// Starts a TLS proxy in front of the node with this certificate and key.
     pub(crate) fn tls(&self, certificate: &Path, key: &Path) -> String {
         let chain = vec![CertificateDer::from_pem_file(certificate).unwrap()];
         let key = PrivateKeyDer::from_pem_file(key).unwrap();
@@ -184,8 +184,8 @@ impl Stage {
         url
     }
 
-    /// A Redis at this port of loopback with more settings than usual; `None`, and a line that says why, where this machine
-    /// has none.
+    /// Starts a Redis server on this port of loopback with additional settings. Returns `None` and prints the
+    /// reason if none is installed.
     pub(crate) fn redis(&self, port: u16, more: &[&str]) -> Option<Redis> {
         let (at, dir) = (port.to_string(), self.folder.display().to_string());
         let words = ["--bind", "127.0.0.1", "--save", "", "--port", &at, "--dir", &dir];
@@ -206,9 +206,9 @@ impl Stage {
         self.command_after(&before, words)
     }
 
-    /// The same with other words before the name of the program.
+    /// Same as [`Self::command`], with another command prefix.
     pub(crate) fn command_after(&self, before: &[&str], words: &[&str]) -> Command {
-        // Figures are those of a released one.
+        // Benchmarks measure a release build.
         let named = std::env::var("MEASURED_PROGRAM");
         let program = named.as_deref().unwrap_or(env!("CARGO_BIN_EXE_provider-daemon"));
         let all = [before, &[program]].concat();
@@ -227,7 +227,7 @@ impl Stage {
         command
     }
 
-    /// Runs a command to its end.
+    /// Runs a command to its end. Returns exit code, stdout and stderr.
     pub(crate) fn ran(&self, words: &[&str]) -> (i32, String, String) {
         let Output {
             status,
@@ -243,27 +243,27 @@ impl Stage {
         self.running(name, &[&["run"], &PRICES[..], more].concat())
     }
 
-    /// Starts a command that goes on.
+    /// Starts a long-running command.
     pub(crate) fn running(&self, name: &str, words: &[&str]) -> Running {
         self.running_with(name, words, |_| {})
     }
 
-    /// The same, otherwise than usual.
+    /// Same as [`Self::running`], with a change of the command.
     pub(crate) fn running_with(
         &self,
         name: &str,
         words: &[&str],
         change: impl FnOnce(&mut Command),
     ) -> Running {
-        self.begun(name, self.command(words), change)
+        self.spawn(name, self.command(words), change)
     }
 
-    /// Starts this, with files for what it says.
+    /// Starts a command with its output in files.
     pub(crate) fn started(&self, name: &str, command: Command) -> Running {
-        self.begun(name, command, |_| {})
+        self.spawn(name, command, |_| {})
     }
 
-    fn begun(&self, name: &str, mut command: Command, change: impl FnOnce(&mut Command)) -> Running {
+    fn spawn(&self, name: &str, mut command: Command, change: impl FnOnce(&mut Command)) -> Running {
         let (output, log) = (
             self.path(&format!("{name}.out")),
             self.path(&format!("{name}.log")),
@@ -271,18 +271,18 @@ impl Stage {
         command
             .stdout(File::create(&output).unwrap())
             .stderr(File::create(&log).unwrap());
-        // After the files: a test may want its output elsewhere.
+        // After the output files, because a test may redirect the output.
         change(&mut command);
         let child = command.spawn().unwrap();
         Running { child, output, log }
     }
 
-    /// A tenant orders.
+    /// Creates an order of the tenant.
     pub(crate) fn order(&self, dseq: u64) -> DeploymentId {
         self.order_of(&TENANT.parse().unwrap(), dseq)
     }
 
-    /// This tenant orders.
+    /// Creates an order of this tenant.
     pub(crate) fn order_of(&self, tenant: &Address, dseq: u64) -> DeploymentId {
         let sdl = sdl::parse(include_str!("../../samples/web.yaml")).unwrap();
         let id = DeploymentId {
@@ -323,7 +323,7 @@ impl Stage {
         bids[0].clone()
     }
 
-    /// Leases that live.
+    /// Number of active leases.
     pub(crate) fn live_leases(&self) -> usize {
         self.chain.market(|market| {
             let lives = |state| matches!(state, LeaseState::Active | LeaseState::Reclaiming);
@@ -339,7 +339,7 @@ impl Drop for Stage {
     }
 }
 
-/// A provider that runs.
+/// A running program.
 pub(crate) struct Running {
     child: Child,
     output: PathBuf,
@@ -351,7 +351,7 @@ impl Running {
         std::fs::read_to_string(&self.output).unwrap()
     }
 
-    /// All it has said.
+    /// Complete output, for messages.
     pub(crate) fn told(&self) -> String {
         format!(
             "{}\n{}",
@@ -360,7 +360,7 @@ impl Running {
         )
     }
 
-    /// Waits until it has said this.
+    /// Waits until the output contains this text.
     #[track_caller]
     pub(crate) fn says(&self, word: &str) {
         until(
@@ -370,7 +370,7 @@ impl Running {
         );
     }
 
-    /// What the system says of it.
+    /// Path of a file in `/proc` for the process.
     pub(crate) fn about(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }
@@ -383,7 +383,7 @@ impl Running {
         self.child.try_wait().unwrap()
     }
 
-    /// Waits for its end; the exit code.
+    /// Waits for the end of the process and returns the exit code.
     #[track_caller]
     pub(crate) fn ended(&mut self) -> Option<i32> {
         let mut status = None;

@@ -1,4 +1,4 @@
-//! `keys`, `query` and `tx` as scripts call them, without a chain or before a recorded one.
+//! `keys`, `query` and `tx` as used by scripts, without a chain or with a recorded one.
 
 use crate::environment;
 mod keys;
@@ -11,21 +11,21 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What a run of the binary gave.
-struct Ran {
+/// Result of a run of the program.
+struct RunOutput {
     code: i32,
     out: String,
     err: String,
 }
 
-impl Ran {
+impl RunOutput {
     #[track_caller]
     fn good(self) -> String {
         assert_eq!(self.code, 0, "{}\n{}", self.out, self.err);
         self.out
     }
 
-    /// It failed with exit code 1 and one of our own errors, which says all of this.
+    /// Asserts exit code 1 and an error message with all these parts.
     #[track_caller]
     fn failed(self, words: &[&str]) {
         assert_eq!(self.code, 1, "{}\n{}", self.out, self.err);
@@ -40,7 +40,7 @@ impl Ran {
     }
 }
 
-/// A home folder of its own, and commands in it.
+/// A separate home folder, and commands that use it.
 struct Home {
     folder: PathBuf,
 }
@@ -63,12 +63,12 @@ impl Home {
         path.to_string_lossy().into_owned()
     }
 
-    fn run(&self, args: &[&str]) -> Ran {
+    fn run(&self, args: &[&str]) -> RunOutput {
         self.run_with(args, &[], "")
     }
 
-    /// With an environment and lines on standard input.
-    fn run_with(&self, args: &[&str], environment: &[(&str, &str)], input: &str) -> Ran {
+    /// Same as [`Self::run`], with environment variables and standard input.
+    fn run_with(&self, args: &[&str], environment: &[(&str, &str)], input: &str) -> RunOutput {
         let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
         without_settings(&mut command);
         let mut child = command
@@ -83,7 +83,7 @@ impl Home {
         // A command that needs no input may have ended already.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         let output = child.wait_with_output().unwrap();
-        Ran {
+        RunOutput {
             code: output.status.code().unwrap(),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -1,6 +1,6 @@
-//! The binary as its users call it.
+//! The program on the command line.
 //!
-//! Length: each case is short, and all share what starts the binary and reads what it prints.
+//! Length: many short cases, all with the same helpers to start the program and to read its output.
 
 mod completions;
 mod operator;
@@ -56,7 +56,7 @@ fn sample(name: &str) -> String {
         .into_owned()
 }
 
-/// A file of the test's own, gone with it.
+/// A temporary file, deleted when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -78,7 +78,7 @@ impl Drop for Scratch {
 }
 
 #[test]
-fn every_sample_is_played_to_its_end_and_nothing_is_left() {
+fn every_sample_runs_to_its_end_without_leftovers() {
     let samples = samples();
     let mut args = vec![
         "dev",
@@ -101,8 +101,8 @@ fn every_sample_is_played_to_its_end_and_nothing_is_left() {
     assert_eq!(last["served"], samples.len(), "{last}");
     assert_eq!(last["left_over"], serde_json::json!([]));
     let of = |event: &str| lines.iter().filter(|l| l["event"] == event).count();
-    // two-regions has two groups. On a machine that stands still for a few of these short blocks the provider reads the
-    // market anew: it adopts a lease that it would have been told of, and may deploy it once more.
+    // two-regions has two groups. If the machine stalls for a few of these short blocks, the provider reads
+    // the market again: it adopts a lease before the event of the lease arrives, and may deploy it twice.
     let groups = samples.len() + 1;
     let leases = of("lease_won") + of("lease_adopted");
     assert_eq!(
@@ -117,13 +117,13 @@ fn every_sample_is_played_to_its_end_and_nothing_is_left() {
 }
 
 #[test]
-fn the_provider_s_steps_come_in_the_order_of_a_lease_s_life() {
+fn steps_are_printed_in_order_of_the_lease_life_cycle() {
     let output = run(&["dev", "--once", "--block-time", "50ms", &sample("web.yaml")]);
     let stdout = text(&output.stdout);
     let told = stdout
         .lines()
         .filter_map(|line| line.split_once("s  web")?.1.trim_start().split_once("  "));
-    // What the tenant does is told by another task, and may come a moment sooner or later.
+    // Another task prints the actions of the tenant, which may appear slightly earlier or later.
     let tenants = ["ordered", "updated", "closed"];
     let told: Vec<&str> = told
         .map(|(step, _)| step)
@@ -141,7 +141,7 @@ fn the_provider_s_steps_come_in_the_order_of_a_lease_s_life() {
 }
 
 #[test]
-fn an_order_that_does_not_match_is_declined_with_the_reason() {
+fn unsatisfiable_order_is_declined_with_reason() {
     let output = run(&["dev", "--once", "--block-time", "50ms", &sample("gpu.yaml")]);
     let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{stdout}");
@@ -177,7 +177,7 @@ fn generated_tenants_are_all_served() {
 }
 
 #[test]
-fn more_orders_than_there_is_room_for_are_served_in_turns_and_told_in_totals() {
+fn orders_beyond_capacity_are_served_in_turns_and_counted() {
     let crowd = [
         "dev",
         "--once",
@@ -203,7 +203,7 @@ fn more_orders_than_there_is_room_for_are_served_in_turns_and_told_in_totals() {
             "{totals}"
         );
     }
-    // What never has room is declined, with its reason, and does not keep the run from its end.
+    // An order that never fits is declined with its reason and does not delay the end of the run.
     let crowd = [
         "dev",
         "--once",
@@ -223,7 +223,7 @@ fn more_orders_than_there_is_room_for_are_served_in_turns_and_told_in_totals() {
 }
 
 #[test]
-fn a_decline_names_what_to_say_so_that_it_is_served() {
+fn decline_suggests_flags_that_lead_to_a_bid() {
     let sdl = sample("gpu.yaml");
     let output = run(&["dev", "--once", "--block-time", "50ms", &sdl]);
     let stdout = text(&output.stdout);
@@ -246,7 +246,7 @@ fn a_decline_names_what_to_say_so_that_it_is_served() {
 }
 
 #[test]
-fn a_crowd_of_tenants_does_not_keep_the_provider_from_work() {
+fn eight_hundred_tenants_are_served() {
     let crowd = [
         "dev",
         "--once",
@@ -266,7 +266,8 @@ fn a_crowd_of_tenants_does_not_keep_the_provider_from_work() {
     assert_eq!(end, "800 of 800 served, 0 left over");
 }
 
-/// One that runs and has said so in a line with `word`: itself, what else it says, and that line.
+/// Starts the program and waits for a line with `word`. Returns the process, its further output, and the
+/// line.
 fn started(args: &[&str], word: &str) -> (Child, BufReader<std::process::ChildStdout>, String) {
     let mut child = daemon(args)
         .stdout(Stdio::piped())
@@ -277,7 +278,7 @@ fn started(args: &[&str], word: &str) -> (Child, BufReader<std::process::ChildSt
     let mut line = String::new();
     while !line.contains(word) {
         line.clear();
-        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended by itself");
+        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the program ended");
     }
     (child, stdout, line)
 }
@@ -291,8 +292,8 @@ fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
 }
 
-/// One process of the script is its child, and the parent of the other has ended. Both have another session and an empty
-/// environment.
+/// One process of the script is its child. The parent of the other process has ended. Both have another
+/// session and an empty environment.
 const LEAVING: &str = "
 left() { env -i setsid /bin/bash -c \"echo \\$\\$ > '$1'; exec sleep 300\" >/dev/null 2>&1 </dev/null & }
 left DIR/child
@@ -301,12 +302,12 @@ sleep 300
 ";
 
 #[test]
-fn a_price_script_ends_with_every_process_that_it_started() {
+fn price_script_ends_with_all_its_processes() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let body = LEAVING.replace("DIR", folder.path().to_str().unwrap());
     std::fs::write(at("script.body"), body).unwrap();
-    // A link, because a program that is open for writing anywhere cannot be started.
+    // A symlink, because a program that is open for writing cannot be executed.
     let runner = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../akash-provider-core/tests/data/run.sh"
@@ -337,10 +338,13 @@ fn a_price_script_ends_with_every_process_that_it_started() {
 }
 
 #[test]
-fn the_first_signal_drains() {
+fn first_signal_drains() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let (mut child, mut stdout) = serving();
-        assert!(child.try_wait().unwrap().is_none(), "it keeps serving");
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "the program does not keep serving"
+        );
         let begun = Instant::now();
         send(&child, signal);
         let status = child.wait().unwrap();
@@ -353,8 +357,8 @@ fn the_first_signal_drains() {
 }
 
 #[test]
-fn a_second_signal_stops_at_once() {
-    // The bid goes to the chain with one block and gets its answer with the next.
+fn second_signal_stops_at_once() {
+    // The bid is sent in one block, and its outcome arrives with the next.
     let mut child = daemon(&["dev", "--block-time", "5s"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -364,17 +368,17 @@ fn a_second_signal_stops_at_once() {
     let mut line = String::new();
     while !line.contains("order seen") {
         line.clear();
-        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended by itself");
+        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "the program ended");
     }
     std::thread::sleep(Duration::from_millis(300));
-    // A terminal and a supervisor may both send it: what comes within a second is the same signal.
+    // A terminal and a supervisor may both send the signal, so signals within a second count as one.
     send(&child, Signal::SIGINT);
     std::thread::sleep(Duration::from_millis(100));
     send(&child, Signal::SIGTERM);
     std::thread::sleep(Duration::from_millis(1_100));
     assert!(
         child.try_wait().unwrap().is_none(),
-        "it waits for the bid's answer"
+        "the program does not wait for the outcome of the bid"
     );
     let begun = Instant::now();
     send(&child, Signal::SIGINT);
@@ -387,7 +391,7 @@ fn a_second_signal_stops_at_once() {
 }
 
 #[test]
-fn the_sdls_of_the_core_are_played_to_their_end() {
+fn sdl_files_of_the_core_run_to_their_end() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../akash-provider-core/tests/data/sdl");
     let sdls = files(&folder);
     let mut args = vec!["dev", "--once", "--accept-any", "--block-time", "50ms"];
@@ -404,9 +408,9 @@ fn the_sdls_of_the_core_are_played_to_their_end() {
     }
 }
 
-/// Shorter than the shortest window that the chain accepts in a bid.
+/// Shorter than the minimum window that the chain accepts in a bid.
 #[test]
-fn an_sdl_with_a_short_reclamation_window_gets_a_bid() {
+fn sdl_with_short_reclamation_window_gets_a_bid() {
     let folder = tempfile::tempdir().unwrap();
     let sdl = folder.path().join("short.yaml");
     let web = std::fs::read_to_string(sample("web.yaml")).unwrap();
@@ -423,7 +427,7 @@ fn an_sdl_with_a_short_reclamation_window_gets_a_bid() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_crash() {
+fn closed_output_pipe_does_not_panic() {
     let web = sample("web.yaml");
     let runs: [&[&str]; 4] = [
         &["dev", "--once", "--block-time", "20ms"],
@@ -445,7 +449,7 @@ fn a_reader_that_goes_away_is_no_crash() {
 }
 
 #[test]
-fn sdl_validate_tells_everything_at_once_with_file_and_line() {
+fn sdl_validate_reports_all_errors_with_file_and_line() {
     let web = std::fs::read_to_string(sample("web.yaml")).unwrap();
     let wrong = web
         .replacen("port: 80", "port: 99999", 1)
@@ -493,7 +497,7 @@ fn sdl_validate_tells_everything_at_once_with_file_and_line() {
         (&right["is_valid"], &right["errors"]),
         (&true.into(), &Value::Array(vec![]))
     );
-    // Who needs it to be right is told that there is more.
+    // Commands that require a valid SDL report only the first error and the number of further errors.
     let first = text(&run(&["sdl", "hash", &path]).stderr);
     assert!(
         first.contains("invalid SDL: line") && first.contains("(and 1 more error)"),
@@ -502,7 +506,7 @@ fn sdl_validate_tells_everything_at_once_with_file_and_line() {
 }
 
 #[test]
-fn warnings_of_an_sdl_are_refused_by_strict_alone() {
+fn sdl_warnings_are_refused_only_with_strict() {
     let web = std::fs::read_to_string(sample("web.yaml")).unwrap();
     let odd = web.replacen("image:", "restart: always\n    image:", 1);
     let file = Scratch::new("odd.yaml", odd.as_bytes());
@@ -531,7 +535,7 @@ fn warnings_of_an_sdl_are_refused_by_strict_alone() {
 }
 
 #[test]
-fn an_sdl_has_a_manifest_groups_and_a_hash() {
+fn sdl_commands_print_manifest_groups_and_hash() {
     let web = sample("web.yaml");
     let manifest: Value = serde_json::from_slice(&run(&["sdl", "manifest", &web]).stdout).unwrap();
     assert_eq!(manifest[0]["services"][0]["image"], "nginx:1.27");
@@ -547,7 +551,7 @@ fn an_sdl_has_a_manifest_groups_and_a_hash() {
 }
 
 #[test]
-fn standard_input_is_a_file_too() {
+fn standard_input_is_accepted_as_file() {
     let mut child = daemon(&["sdl", "hash", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -564,7 +568,7 @@ fn standard_input_is_a_file_too() {
 }
 
 #[test]
-fn explain_says_the_price_or_why_not_node_by_node() {
+fn explain_prints_price_or_reason_per_node() {
     let no = run(&["explain", &sample("gpu.yaml")]);
     let stdout = text(&no.stdout);
     assert_eq!(no.status.code(), Some(1), "{stdout}");
@@ -610,7 +614,7 @@ fn explain_says_the_price_or_why_not_node_by_node() {
 }
 
 #[test]
-fn bad_files_get_a_clear_error_at_once() {
+fn invalid_files_are_clear_errors() {
     let huge = Scratch::new("huge.yaml", &vec![b'a'; 10 << 20]);
     let deep = Scratch::new("deep.yaml", "[".repeat(100_000).as_bytes());
     let garbage = Scratch::new("garbage.yaml", &[0xff, 0xfe, 0x00, 0x80]);
@@ -639,7 +643,7 @@ fn bad_files_get_a_clear_error_at_once() {
 }
 
 #[test]
-fn bad_flags_say_what_is_wanted() {
+fn invalid_flags_report_expected_values() {
     for (args, word) in [
         (vec!["dev", "--block-time", "0s"], "above zero"),
         (vec!["dev", "--node-gpus", "a100=2"], "nvidia/a100"),
@@ -667,7 +671,7 @@ fn bad_flags_say_what_is_wanted() {
 }
 
 #[test]
-fn a_price_policy_is_checked_and_makes_the_prices() {
+fn price_policy_is_checked_and_applied() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("prices.yaml");
     let file = path.to_str().unwrap();
@@ -705,7 +709,7 @@ fn a_price_policy_is_checked_and_makes_the_prices() {
             .contains("line 4: `one` is not a decimal number"),
         "{found}"
     );
-    // Nothing starts with it, and the line says which file it is.
+    // No command starts with the invalid file, and the message names it.
     let refused = run(&[&["explain", &sample("web.yaml")], &flags[..]].concat());
     assert!(
         text(&refused.stderr).contains("prices.yaml: line 4"),
@@ -715,7 +719,7 @@ fn a_price_policy_is_checked_and_makes_the_prices() {
 }
 
 #[test]
-fn version_and_completions_are_there() {
+fn version_and_completions_are_printed() {
     assert!(text(&run(&["version"]).stdout).starts_with("provider-daemon "));
     assert!(text(&run(&["completions", "bash"]).stdout).contains("provider-daemon"));
 }
@@ -730,9 +734,9 @@ fn recorded_sdl_files_are_served() {
     assert!(output.status.success(), "{}", text(&output.stdout));
 }
 
-/// `kill -9` at any moment, again and again: the next start goes on, and in the end nothing is left over.
+/// `kill -9` at random times: the next start continues, and nothing is left over at the end.
 #[test]
-fn dev_goes_on_after_every_kill() {
+fn dev_continues_after_every_kill() {
     let folder = std::env::temp_dir().join(format!("dev-state-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let state = folder.join("market.state");

@@ -1,4 +1,4 @@
-//! `devnet` as its users call it: a network in one process, a tenant in others.
+//! `devnet` on the command line: the network in one process, a tenant in others.
 
 use akash_provider_chain::convert::to_any;
 use akash_provider_chain::endpoints::Endpoints;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 const SDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
 
 #[test]
-fn an_address_that_is_taken_is_said_with_its_flag() {
+fn address_in_use_is_reported_with_its_flag() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for (flag, other) in [
@@ -40,14 +40,14 @@ fn an_address_that_is_taken_is_said_with_its_flag() {
     }
 }
 
-/// A network that is served; it is ended with the value.
+/// A running network. Dropping the value stops it.
 struct Served {
     child: Child,
     about: Value,
 }
 
 #[test]
-fn what_a_network_says_is_next_works() {
+fn suggested_next_commands_work() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     let served = Served::start(&home, &folder.path().join("market.state"));
@@ -77,7 +77,7 @@ fn what_a_network_says_is_next_works() {
         output.status.success() && told.contains("next, take a bid"),
         "{line}\n{told}"
     );
-    // The same settings lead its tenant.
+    // The printed settings also work for its tenant.
     let sdl = format!("{export}\nprovider-daemon devnet tenant deploy {SDL} --dseq 9000 --output json");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let output = Command::new("sh")
@@ -90,7 +90,7 @@ fn what_a_network_says_is_next_works() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    // Who acts makes no keys where there are none.
+    // Tenant commands create no keys.
     let empty = folder.path().join("empty");
     let (success, why) = served.try_tenant(&empty, &["close", "1"]);
     assert!(
@@ -134,14 +134,14 @@ impl Served {
         self.about["rpc"].as_str().unwrap()
     }
 
-    /// What the tenant's command prints.
+    /// Runs a command of the tenant and returns its output.
     fn tenant(&self, home: &Path, args: &[&str]) -> Value {
         let (output, text) = self.try_tenant(home, args);
         assert!(output, "{args:?}: {text}");
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Whether the tenant's command succeeds, and what it prints.
+    /// Runs a command of the tenant and returns its success and its output.
     fn try_tenant(&self, home: &Path, args: &[&str]) -> (bool, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
             .args(["devnet", "tenant"])
@@ -158,7 +158,7 @@ impl Served {
         (output.status.success(), String::from_utf8(stream).unwrap())
     }
 
-    /// Ends it as an operator does.
+    /// Stops the network like an operator.
     fn end(mut self) {
         kill(
             Pid::from_raw(i32::try_from(self.child.id()).unwrap()),
@@ -180,7 +180,7 @@ async fn register(provider: &Wallet) {
     provider.send(vec![any]).await.unwrap();
 }
 
-/// Bids what the order pays.
+/// Bids with the maximum price of the order.
 async fn bid_on(provider: &Wallet, reader: &Reader, order: &OrderId) -> BidId {
     let found = reader.order(order).await.unwrap().unwrap();
     let id = BidId {
@@ -202,7 +202,7 @@ async fn bid_on(provider: &Wallet, reader: &Reader, order: &OrderId) -> BidId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_orders_accepts_pays_updates_and_closes_by_command() {
+async fn tenant_commands_order_accept_pay_update_and_close() {
     let folder = tempfile::tempdir().unwrap();
     let (home, state) = (folder.path().join("home"), folder.path().join("market.state"));
     let served = Served::start(&home, &state);
@@ -245,7 +245,7 @@ async fn a_tenant_orders_accepts_pays_updates_and_closes_by_command() {
     assert_ne!(updated.deployment.hash, before.deployment.hash);
     served.end();
 
-    // The chain goes on where it was.
+    // The chain continues at its previous state.
     let served = Served::start(&home, &state);
     let reader = Reader::new(Endpoints::new(&[served.rpc()], "devnet", Limits::default()).unwrap());
     let lease = reader.lease(&bid).await.unwrap().value.unwrap().lease;
@@ -265,7 +265,7 @@ async fn a_tenant_orders_accepts_pays_updates_and_closes_by_command() {
 }
 
 #[test]
-fn the_embedded_market_is_the_same_over_the_wire() {
+fn embedded_market_is_the_same_over_rpc() {
     let output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
         .args([
             "dev",

@@ -1,9 +1,9 @@
-//! The program as its users call it, on a development network where it needs a chain.
+//! The program from a user's point of view, on a development network if it needs a chain.
 
 #![expect(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test says what broke and stops"
+    reason = "a failed test panics with the reason"
 )]
 
 #[path = "../../gateway/src/tests/any_certificate.rs"]
@@ -14,7 +14,7 @@ mod cli;
 #[path = "../../gateway/src/tests/clients.rs"]
 #[expect(
     dead_code,
-    reason = "the client of the gateway's own tests; these need a part of it"
+    reason = "shared with the tests of the gateway, which use more of it"
 )]
 mod clients;
 mod devnet;
@@ -24,10 +24,10 @@ mod environment;
 mod http;
 #[path = "../common/landed.rs"]
 mod landed;
+mod printed_messages;
 #[path = "../common/pty.rs"]
 mod pty;
 mod run;
-mod shown;
 #[path = "../common/stage.rs"]
 mod stage;
 mod tenant;

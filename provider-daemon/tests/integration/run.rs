@@ -1,15 +1,15 @@
-//! `run`, `tx` and `query` with a node that is really there: a development network on loopback.
+//! `run`, `tx` and `query` with a real node: a development network on loopback.
 
+mod availability;
 mod breaker;
 mod bursts;
 mod bus;
 mod certificates;
 mod chart;
-mod crowd;
 mod deploying;
 mod descriptors;
-mod door;
 mod explain;
+mod failures;
 mod first_steps;
 mod flight;
 mod flight_figures;
@@ -17,12 +17,12 @@ mod ha;
 mod lies;
 mod life;
 mod lifecycle;
+mod load;
 mod outside;
 mod served;
 mod soak;
 mod start;
 mod tenant;
 mod terminal;
-mod trouble;
 mod tx;
 mod websocket;

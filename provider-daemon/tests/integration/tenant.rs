@@ -1,4 +1,4 @@
-//! The tenant's commands against providers that are really there: ours, and the answers of another one.
+//! Tenant commands with real providers: this program, and recorded responses of the Go provider.
 
 mod commands;
 mod credentials;

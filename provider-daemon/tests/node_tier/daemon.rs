@@ -1,7 +1,7 @@
-//! The program as a process, and what it takes while nobody answers it.
+//! The program as a process, and its resource usage during an outage.
 
-use crate::corner::{Stage, outage, patience, until};
 use crate::environment::without_settings;
+use crate::fixture::{Stage, outage, until, wait_limit};
 use crate::tenant::web;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -13,14 +13,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use testbed::Component;
 
-/// Clock ticks of a second, as the kernel shows them to programs.
+/// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
-/// Cores that an outage may cost beyond what the program takes anyway.
+/// Maximum additional CPU usage during an outage, in cores.
 const OUTAGE_CORES: f64 = 0.05;
-/// Lines that an outage may add to the log, however long it is: one or two for each kind that is watched.
+/// Maximum number of log lines of an outage of any length: one or two per watched kind.
 const OUTAGE_LINES: usize = 40;
 
-/// A folder for the files of one test, gone with it.
+/// A temporary folder, deleted when dropped.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -41,10 +41,10 @@ impl Drop for Scratch {
     }
 }
 
-/// Lines of a log that are shown where a test fails.
+/// Number of log lines printed for a failed test.
 const LINES_SHOWN: usize = 60;
 
-/// The program; it ends with the test, however that ends.
+/// Command of the program, killed with the test process.
 pub(crate) fn program(words: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", env!("CARGO_BIN_EXE_provider-daemon")]);
@@ -53,7 +53,7 @@ pub(crate) fn program(words: &[&str]) -> Command {
     command
 }
 
-/// The program as it runs.
+/// The running program.
 pub(crate) struct Daemon {
     child: Child,
     output: PathBuf,
@@ -75,7 +75,7 @@ impl Daemon {
         Self::spawn(command, scratch, "daemon")
     }
 
-    /// Starts it; what it says is kept under this name.
+    /// Starts a command and stores its output under this name.
     pub(crate) fn spawn(mut command: Command, scratch: &Scratch, name: &str) -> Self {
         let (output, log) = (
             scratch.path(&format!("{name}.out")),
@@ -92,34 +92,34 @@ impl Daemon {
         }
     }
 
-    /// The first object of this kind that it has printed.
+    /// The first printed event of this kind.
     pub(crate) fn said(&self, event: &str) -> Option<Value> {
         let output = self.output();
         let mut objects = output.lines().filter_map(|line| serde_json::from_str(line).ok());
         objects.find(|object: &Value| object["event"] == event)
     }
 
-    /// Waits until its output has this.
-    pub(crate) fn says(&self, word: &str) {
-        self.says_after(0, word);
+    /// Waits until the output contains this text.
+    pub(crate) fn says(&self, text: &str) {
+        self.says_after(0, text);
     }
 
-    /// Waits until its log has this.
-    pub(crate) fn logs(&self, word: &str) {
+    /// Waits until the log contains this text.
+    pub(crate) fn logs(&self, text: &str) {
         let told = || format!("{}\n{}", self.output(), self.log());
         let began = Instant::now();
-        while !self.log().contains(word) {
-            assert!(began.elapsed() < patience(), "it never logs {word}:\n{}", told());
+        while !self.log().contains(text) {
+            assert!(began.elapsed() < wait_limit(), "not logged: {text}:\n{}", told());
             sleep(Duration::from_millis(20));
         }
     }
 
-    /// The same of what comes after so many bytes of it.
-    pub(crate) fn says_after(&self, before: usize, word: &str) {
+    /// Same as [`Self::says`], for the output after a position.
+    pub(crate) fn says_after(&self, before: usize, text: &str) {
         let began = Instant::now();
-        while !self.output()[before..].contains(word) {
+        while !self.output()[before..].contains(text) {
             let told = || format!("{}\n{}", self.output(), self.log());
-            assert!(began.elapsed() < patience(), "it never says {word}:\n{}", told());
+            assert!(began.elapsed() < wait_limit(), "not printed: {text}:\n{}", told());
             sleep(Duration::from_millis(20));
         }
     }
@@ -128,7 +128,7 @@ impl Daemon {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
-    /// What it has printed.
+    /// Printed output.
     pub(crate) fn output(&self) -> String {
         std::fs::read_to_string(&self.output).unwrap()
     }
@@ -146,7 +146,7 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
-    /// Waits until it has ended well.
+    /// Waits for a successful end.
     pub(crate) fn end(&mut self) {
         let mut ended = None;
         until("the program ends", || {
@@ -161,11 +161,11 @@ impl Daemon {
         );
     }
 
-    /// The cores it takes over a time.
+    /// CPU usage over a duration, in cores.
     fn cores(&self, over: Duration) -> f64 {
         let ticks = || {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-            // The second field may hold anything; what follows it does not.
+            // The second field may contain any text, the following fields do not.
             let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
             fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()
         };
@@ -179,7 +179,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // What it logged says why its test failed.
+        // The log explains the failure of a test.
         if std::thread::panicking() {
             eprintln!("the end of {}:\n{}", self.log.display(), last_lines(&self.log));
         }
@@ -193,12 +193,12 @@ fn last_lines(log: &Path) -> String {
 }
 
 #[test]
-fn the_program_idles_through_an_outage() {
+fn program_is_idle_during_an_outage() {
     let Some(stage) = Stage::take() else { return };
     let scratch = Scratch::new("idle");
     let state = scratch.path("state");
     let mut daemon = Daemon::start(&stage, &scratch, &state, &["--block-time=500ms"]);
-    until("it serves", || daemon.output().contains("serving"));
+    until("the program serves", || daemon.output().contains("serving"));
     sleep(Duration::from_secs(2));
     let quiet = daemon.cores(Duration::from_secs(5));
     let lines = daemon.log().lines().count();
@@ -215,8 +215,8 @@ fn the_program_idles_through_an_outage() {
     assert!(told <= OUTAGE_LINES, "{}", daemon.log());
     daemon.signal(Signal::SIGTERM);
     daemon.end();
-    assert_ne!(stage.labelled(), "", "it stops, and the lease goes on");
-    // Tenants wait for sixty blocks, and what an outage has stopped takes a while to come back.
+    assert_ne!(stage.labelled(), "", "the lease ended with the program");
+    // Tenants wait for sixty blocks, and the recovery from an outage takes a while.
     let block = format!("--block-time={}ms", 500 + outage().as_millis() / 20);
     let mut again = Daemon::start(&stage, &scratch, &state, &["--once", &block]);
     again.end();

@@ -1,7 +1,7 @@
-//! The program is killed wherever it is, and started again, until it has done all it was to do.
+//! The program is killed at random times and restarted until its work is done.
 
-use crate::corner::{Stage, closed_by_tenants, eventually, number};
 use crate::daemon::{Daemon, Scratch};
+use crate::fixture::{Stage, closed_by_tenants, eventually, number};
 use crate::tenant::web;
 use akash_provider_core::cluster::Health;
 use provider_daemon::args::Output;
@@ -11,11 +11,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// It is killed some time in the first so many milliseconds after it was started.
+/// Maximum time between start and kill, in milliseconds.
 const LONGEST_MS: u64 = 3_000;
 
 #[test]
-fn killed_anywhere_it_ends_as_if_it_had_not_been() {
+fn kills_at_any_time_do_not_change_the_result() {
     let Some(stage) = Stage::take() else { return };
     let kills = number("K8S_KILLS", 10);
     let seed = number("K8S_SEED", 1);
@@ -25,7 +25,7 @@ fn killed_anywhere_it_ends_as_if_it_had_not_been() {
         lives += 1;
         let scratch = Scratch::new(&format!("life-{lives}"));
         let state = scratch.path("state");
-        killed += after_a_manifest(&stage, &scratch);
+        killed += kill_after_manifest(&stage, &scratch);
         loop {
             let mut daemon = Daemon::start(&stage, &scratch, &state, &["--once", "--block-time=500ms"]);
             if killed == kills {
@@ -57,11 +57,11 @@ fn killed_anywhere_it_ends_as_if_it_had_not_been() {
         );
         closed_by_tenants(&StateFile::open(&state).unwrap().market().unwrap());
     }
-    println!("killed {killed} times in {lives} lives of a lease, seed {seed}: nothing left over");
+    println!("killed {killed} times in {lives} leases, seed {seed}: nothing left over");
 }
 
-/// It is killed as soon as it says that it has the manifest; that is deployed nevertheless.
-fn after_a_manifest(stage: &Stage, scratch: &Scratch) -> u64 {
+/// Kills the program as soon as it reports the manifest. The manifest is deployed nevertheless.
+fn kill_after_manifest(stage: &Stage, scratch: &Scratch) -> u64 {
     let state = scratch.path("state");
     let mut daemon = Daemon::start(stage, scratch, &state, &["--once", "--block-time=500ms"]);
     let began = Instant::now();
@@ -74,7 +74,7 @@ fn after_a_manifest(stage: &Stage, scratch: &Scratch) -> u64 {
         sleep(Duration::from_millis(1));
     }
     daemon.kill();
-    // No tenant who could send it again.
+    // Without a tenant that could send the manifest again.
     let args = stage.args(&["--state", state.to_str().unwrap()]);
     let sdl = akash_provider_core::sdl::parse(&web("daemon")).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -91,7 +91,7 @@ fn after_a_manifest(stage: &Stage, scratch: &Scratch) -> u64 {
     1
 }
 
-/// SplitMix64.
+/// Returns the next random number (splitmix64).
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

@@ -1,14 +1,14 @@
-//! Leases from their order to their end, and capacity as it was before them, to the byte.
+//! Leases from order to close. Afterwards the capacity equals the capacity before.
 
-use crate::corner::{Corner, eventually, get, run};
+use crate::fixture::{MarketFixture, eventually, get, run};
 use crate::refusals;
-use crate::tenant::{Leased, Tenant, web};
+use crate::tenant::{Tenant, TenantLease, web};
 use akash_provider_core::manifest::{Manifest, Proto, Service};
 use futures::FutureExt;
 use std::net::UdpSocket;
 use tokio::task::block_in_place;
 
-/// The web server, and a neighbour with the same needs and ports, so that the two can change places.
+/// The web server and a second service with equal resources and ports, so that the two can be exchanged.
 fn pair() -> String {
     let neighbour = "
   side:
@@ -25,7 +25,8 @@ profiles:";
     text + "  side:\n    anywhere: { profile: small, count: 2 }\n"
 }
 
-/// A root service with a port 80 of its own, one port for both protocols, and a service with a volume.
+/// A service that runs as root with its own port 80, one port for both protocols, and a service with a
+/// volume.
 const ROOT: &str = r#"
 version: "2.0"
 services:
@@ -81,18 +82,18 @@ deployment:
 "#;
 
 #[test]
-fn a_lease_lives_and_leaves_nothing() {
-    run(&[&pair(), ROOT], |corner| {
+fn lease_runs_and_leaves_no_objects() {
+    run(&[&pair(), ROOT], |fixture| {
         async move {
-            let before = corner.capacity().await;
+            let before = fixture.capacity().await;
             tokio::join!(
-                web_tenant(corner),
-                root_tenant(corner),
-                refusals::stuck(corner),
-                refusals::refused(corner)
+                web_tenant(fixture),
+                root_tenant(fixture),
+                refusals::stuck(fixture),
+                refusals::refused(fixture)
             );
-            let same = || async { corner.capacity().await == before };
-            eventually("capacity as before, to the byte", same).await;
+            let same = || async { fixture.capacity().await == before };
+            eventually("the same capacity as before", same).await;
         }
         .boxed()
     });
@@ -103,9 +104,9 @@ fn service<'a>(manifest: &'a mut Manifest, name: &str) -> &'a mut Service {
     services.find(|s| s.name == name).unwrap()
 }
 
-async fn web_tenant(corner: &Corner) {
-    let mut web = Tenant::new(corner, 1, &pair()).run().await;
-    answers(&web, "first").await;
+async fn web_tenant(fixture: &MarketFixture) {
+    let mut web = Tenant::new(fixture, 1, &pair()).run().await;
+    assert_response(&web, "first").await;
     assert_eq!(web.logs("web").await, ["said first"]);
     let (code, said) = web.sh("web", "cat /www/index.html; echo bad >&2; exit 7").await;
     assert_eq!((code, said.as_str()), (7, "first\nbad\n"));
@@ -120,10 +121,10 @@ async fn web_tenant(corner: &Corner) {
         side.image = "localhost/pause:1".to_owned();
     })
     .await;
-    answers(&web, "second").await;
+    assert_response(&web, "second").await;
     let paused = || async { images(&web, "side") == ["localhost/pause:1"; 2] };
     eventually("two pods of the other image", paused).await;
-    // The group on the chain stays as it is: the two services change places in it.
+    // The group on the chain is unchanged: the two services exchange their resources.
     web.update(|manifest| {
         let (of_web, of_side) = (
             service(manifest, "web").resources.clone(),
@@ -135,15 +136,15 @@ async fn web_tenant(corner: &Corner) {
         (side.resources, side.count) = (of_web, 1);
     })
     .await;
-    answers(&web, "second").await;
+    assert_response(&web, "second").await;
     let pods = || async { (images(&web, "web").len(), images(&web, "side").len()) == (2, 1) };
     eventually("two pods of web, one of side", pods).await;
     web.close();
     web.gone().await;
 }
 
-/// The images of the pods of a service that are not being ended.
-fn images(leased: &Leased<'_>, service: &str) -> Vec<String> {
+/// Images of the pods of a service, without terminating pods.
+fn images(leased: &TenantLease<'_>, service: &str) -> Vec<String> {
     let selector = format!("akash.network/manifest-service={service}");
     let ns = leased.lease.namespace();
     let template = "go-template={{range .items}}{{if not .metadata.deletionTimestamp}}\
@@ -158,26 +159,26 @@ fn images(leased: &Leased<'_>, service: &str) -> Vec<String> {
         "--output",
         template,
     ];
-    let found = leased.corner.kubectl(&args);
+    let found = leased.fixture.kubectl(&args);
     found.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Through the Service's address and through the node's port.
-async fn answers(web: &Leased<'_>, greeting: &str) {
+/// Asserts the response at the Service's address and at the node port.
+async fn assert_response(web: &TenantLease<'_>, greeting: &str) {
     let (address, node) = (
         web.cluster_ip("web"),
-        web.corner.testbed.addresses().node.to_string(),
+        web.fixture.testbed.addresses().node.to_string(),
     );
     let port = web.node_port("web", 8080, Proto::Tcp).await;
     for (address, port) in [(&address, 80), (&node, port)] {
-        // A pod that is being replaced may answer for a moment.
+        // A terminating pod may respond for a moment.
         let said = || async { block_in_place(|| get(address, port)).is_ok_and(|said| said == greeting) };
         eventually(&format!("`{greeting}` from {address}:{port}"), said).await;
     }
 }
 
-async fn root_tenant(corner: &Corner) {
-    let tenant = Tenant::new(corner, 2, ROOT).run().await;
+async fn root_tenant(fixture: &MarketFixture) {
+    let tenant = Tenant::new(fixture, 2, ROOT).run().await;
     roots_rights(&tenant).await;
     both_protocols(&tenant).await;
     volume_stays(&tenant).await;
@@ -185,8 +186,8 @@ async fn root_tenant(corner: &Corner) {
     tenant.gone().await;
 }
 
-/// What root does every day works; what only an attacker does is closed.
-async fn roots_rights(tenant: &Leased<'_>) {
+/// Asserts that common actions of root work, and that actions of an attacker fail.
+async fn roots_rights(tenant: &TenantLease<'_>) {
     let allowed = [
         ("is root", "test $(id -u) = 0"),
         (
@@ -227,14 +228,14 @@ async fn roots_rights(tenant: &Leased<'_>) {
     }
 }
 
-/// One port number, two protocols, each with a port of the node of its own that leads to the pod.
-async fn both_protocols(tenant: &Leased<'_>) {
-    let node = tenant.corner.testbed.addresses().node.to_string();
+/// One port number with two protocols, each with its own node port.
+async fn both_protocols(tenant: &TenantLease<'_>) {
+    let node = tenant.fixture.testbed.addresses().node.to_string();
     let tcp = tenant.node_port("root", 7000, Proto::Tcp).await;
     let udp = tenant.node_port("root", 7000, Proto::Udp).await;
     let said = || async { block_in_place(|| get(&node, tcp)).is_ok_and(|said| said == "both") };
-    eventually("an answer over TCP", said).await;
-    // Nothing listens there: the pod counts the datagrams that reach it in vain.
+    eventually("a response over TCP", said).await;
+    // No process listens on the UDP port, so the pod counts the datagrams as undeliverable.
     let count = "awk '/^Udp:/ { n = $3 } END { print n }' /proc/net/snmp";
     let arrived = async || tenant.sh("root", count).await.1.trim().parse::<u64>().unwrap();
     let before = arrived().await;
@@ -243,17 +244,17 @@ async fn both_protocols(tenant: &Leased<'_>) {
         socket.send_to(b"to the pod", (node.as_str(), udp)).unwrap();
         arrived().await > before
     };
-    eventually("a datagram in the pod", reaches).await;
+    eventually("the datagram arrives in the pod", reaches).await;
 }
 
-/// What is written to the volume is there for the next pod.
-async fn volume_stays(tenant: &Leased<'_>) {
+/// Asserts that data in the volume is available in the next pod.
+async fn volume_stays(tenant: &TenantLease<'_>) {
     let (code, said) = tenant.sh("data", "echo it stays > /kept/file && sync").await;
     assert_eq!(code, 0, "{said}");
     let ns = tenant.lease.namespace();
     let pod = "jsonpath={.metadata.uid}";
     let uid = || {
-        tenant.corner.kubectl(&[
+        tenant.fixture.kubectl(&[
             "get",
             "pod",
             "data-0",
@@ -266,7 +267,7 @@ async fn volume_stays(tenant: &Leased<'_>) {
     };
     let old = uid();
     tenant
-        .corner
+        .fixture
         .kubectl(&["delete", "pod", "data-0", "--namespace", &ns]);
     eventually("another pod", || async {
         !["", old.as_str()].contains(&uid().as_str())

@@ -1,10 +1,10 @@
-//! `run` on a real cluster and a chain on the wire: a tenant's pods seen through the gateway, while the provider is
-//! stopped, killed, and cut off from its chain.
+//! `run` on a real cluster with a chain on the wire. A tenant uses its pods through the gateway, while the
+//! provider is stopped, killed, and disconnected from its chain.
 
 use crate::clients::Client;
-use crate::corner::{Stage, until};
 use crate::daemon::Daemon;
-use crate::network::{Network, Who};
+use crate::fixture::{Stage, until};
+use crate::network::{Account, Network};
 use crate::streams::{LEASE, Streams};
 use crate::terminal::typed;
 use nix::sys::signal::Signal;
@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-/// Two services; the first counts.
+/// Two services. The first one prints increasing numbers.
 const SDL: &str = r#"
 version: "2.0"
 services:
@@ -53,43 +53,51 @@ deployment:
     anywhere: { profile: small, count: 1 }
 "#;
 
-/// A stopped provider has ended after it, streams and all.
+/// Maximum time until a stopped provider has ended with all streams.
 const STOPPED: Duration = Duration::from_secs(10);
-/// Controllers that have nothing to do write nothing for so long.
+/// Maximum interval between writes of busy controllers.
 const QUIET: Duration = Duration::from_secs(1);
 const AWAITS_CHAIN: &str = "\"awaited\":[\"the chain";
-/// What any write changes.
+/// A value that changes with any write.
 const VERSIONS: &str =
     "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
 const PODS: &str =
     "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
 
-/// A lease and everyone who has to do with it.
-struct Scene<'a> {
+/// A lease, its tenant and the other parties.
+struct Fixture<'a> {
     stage: &'a Stage,
     network: &'a Network,
-    tenant: Who<'a>,
-    /// Has a key and a certificate on the chain that the provider never asked for.
-    stranger: Who<'a>,
+    tenant: Account<'a>,
+    /// An account with a key and a certificate on the chain that is unknown to the provider.
+    unknown_account: Account<'a>,
     namespace: String,
 }
 
 #[test]
-fn a_tenant_of_run_reaches_its_pods_over_restarts_and_outages() {
+fn tenant_reaches_its_pods_across_restarts_and_outages() {
     let Some(stage) = Stage::take() else { return };
     let network = Network::start("live");
     let provider = network.provider(&stage, "first");
     provider.says("\"is_ready\":true");
     let empty = network.capacity();
-    let scene = timed("a lease", || Scene::rent(&stage, &network));
+    let scene = timed("a lease", || Fixture::rent(&stage, &network));
     timed("commands of the tenant", || scene.commands());
     timed("a terminal", || scene.terminal());
     timed("an update", || scene.update());
-    let kept = scene.settled();
+    let persistent_state = scene.settled();
     let provider = timed("a stop", || scene.stopped(provider));
-    assert_eq!(scene.kept(), kept, "of a provider that was stopped");
+    assert_eq!(
+        scene.persistent_state(),
+        persistent_state,
+        "changed by a stop of the provider"
+    );
     let provider = timed("a kill", || scene.killed(provider));
-    assert_eq!(scene.kept(), kept, "of a provider that was killed");
+    assert_eq!(
+        scene.persistent_state(),
+        persistent_state,
+        "changed by a kill of the provider"
+    );
     let mut provider = timed("an outage of the chain", || scene.cut_off(provider));
     timed("the chain is back", || scene.back(&provider, &empty));
     provider.signal(Signal::SIGTERM);
@@ -103,13 +111,13 @@ fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
     done
 }
 
-impl<'a> Scene<'a> {
-    /// A deployment gets its lease and runs; another one has our bid, which nobody takes.
+impl<'a> Fixture<'a> {
+    /// Creates a deployment with a running lease, and another one with an open bid.
     fn rent(stage: &'a Stage, network: &'a Network) -> Self {
-        let (tenant, stranger) = (network.who("tenant"), network.who("auditor"));
+        let (tenant, unknown_account) = (network.who("tenant"), network.who("auditor"));
         let sdl = network.file("first.yaml", &SDL.replace("GREETING", "first"));
         scope(|scope| {
-            scope.spawn(|| stranger.certify());
+            scope.spawn(|| unknown_account.certify());
             scope.spawn(|| tenant.certify());
             tenant.does(&["deploy", &sdl, "--dseq", "7"]);
             tenant.does(&["accept", "7"]);
@@ -130,10 +138,10 @@ impl<'a> Scene<'a> {
             stage,
             network,
             tenant,
-            stranger,
+            unknown_account,
             namespace: namespace.trim().to_owned(),
         };
-        until("everything runs", || scene.runs("jwt"));
+        until("all pods run", || scene.runs("jwt"));
         until("a bid for the other", || scene.bids().len() == 2);
         scene
     }
@@ -165,7 +173,7 @@ impl<'a> Scene<'a> {
         code == 0 && full("web") && full("side")
     }
 
-    /// The provider's bids: their deployments and states.
+    /// Deployments and states of the provider's bids.
     fn bids(&self) -> Vec<(Value, Value)> {
         let asked = ["query", "bids", "--provider", &self.network.account, "-o", "json"];
         let bids: Value = serde_json::from_str(&self.tenant.good(&asked)).unwrap();
@@ -179,8 +187,8 @@ impl<'a> Scene<'a> {
         self.stage.testbed.kubectl(&args).unwrap()
     }
 
-    /// What a provider that comes and goes leaves as it is: the pods, each object, the bids.
-    fn kept(&self) -> (String, String, String, Vec<(Value, Value)>) {
+    /// State that a restart of the provider must not change: pods, objects and bids.
+    fn persistent_state(&self) -> (String, String, String, Vec<(Value, Value)>) {
         let ns = &self.namespace;
         let kinds = "deployments,services,networkpolicies,serviceaccounts,secrets";
         let inside = self.kubectl(&[kinds, "--namespace", ns], VERSIONS);
@@ -198,18 +206,18 @@ impl<'a> Scene<'a> {
         )
     }
 
-    /// The same once Kubernetes has done what it does after an update.
+    /// Same as `persistent_state`, once Kubernetes has finished its work after an update.
     fn settled(&self) -> (String, String, String, Vec<(Value, Value)>) {
-        let mut kept = self.kept();
+        let mut persistent_state = self.persistent_state();
         until("nothing changes any more", || {
             sleep(QUIET);
-            let before = std::mem::replace(&mut kept, self.kept());
-            before == kept
+            let before = std::mem::replace(&mut persistent_state, self.persistent_state());
+            before == persistent_state
         });
-        kept
+        persistent_state
     }
 
-    /// Every word a tenant has for a lease, with both kinds of credentials.
+    /// Runs every lease command with both kinds of credentials.
     fn commands(&self) {
         scope(|scope| {
             for auth in ["jwt", "mtls"] {
@@ -220,7 +228,8 @@ impl<'a> Scene<'a> {
 
     fn commands_by(&self, auth: &str) {
         assert!(self.runs(auth), "{auth}");
-        // A pod is available before it has said everything: its first tick comes a third of a second later.
+        // A pod is available before all its lines are logged: the first tick follows a third of a second
+        // later.
         until("the logs have the first lines of both services", || {
             let all = self.shown("lease-logs", auth, &[]);
             let has = |(pod, line): &(&str, &str)| all.lines().any(|l| l.contains(pod) && l.ends_with(line));
@@ -282,7 +291,7 @@ impl<'a> Scene<'a> {
         assert!(code == Some(7) && shown.contains("40 100"), "{code:?} {shown}");
     }
 
-    /// Who follows sees the pod that comes, and the end of the one that goes.
+    /// A follower receives the lines of the new pod, and the end of the old pod.
     fn update(&self) {
         let logs = self.tenant.starts(
             "logs",
@@ -300,13 +309,13 @@ impl<'a> Scene<'a> {
         logs.says("said second");
         events.says("Killing");
         let pods = || self.kubectl(&["pods", "--namespace", &self.namespace], PODS);
-        until("the first pod is gone", || pods().lines().count() == 2);
-        until("everything runs", || self.runs("mtls"));
+        until("the first pod is deleted", || pods().lines().count() == 2);
+        until("all pods run", || self.runs("mtls"));
         let word = self.shown("lease-shell", "jwt", &["web", "--", "sh", "-c", "echo $WORD"]);
         assert_eq!(word, "second\n");
     }
 
-    /// Streams end with a word, the provider ends, and the next one goes on where it was.
+    /// Streams end with a close reason, the provider stops, and the next one continues.
     fn stopped(&self, mut provider: Daemon) -> Daemon {
         let streams = Streams::open(self.network, &self.tenant);
         let tick = streams.tick;
@@ -324,7 +333,7 @@ impl<'a> Scene<'a> {
         self.goes_on("second", tick)
     }
 
-    /// Streams break off, and the next one goes on where it was.
+    /// Streams break off, and the next provider continues.
     fn killed(&self, mut provider: Daemon) -> Daemon {
         let streams = Streams::open(self.network, &self.tenant);
         let tick = streams.tick;
@@ -337,23 +346,31 @@ impl<'a> Scene<'a> {
 
     fn goes_on(&self, name: &str, tick: u64) -> Daemon {
         let provider = self.network.provider(self.stage, name);
-        // It need not have heard of the chain for that.
+        // Streams do not require the chain.
         let streams = Streams::open(self.network, &self.tenant);
-        assert!(streams.tick > tick, "the pod counts on: {tick} {}", streams.tick);
+        assert!(
+            streams.tick > tick,
+            "the numbers of the pod do not increase: {tick} {}",
+            streams.tick
+        );
         provider.says("\"is_ready\":true");
-        until("it has taken over", || self.network.capacity()["leases"] == 1);
+        until("the lease is adopted", || self.network.capacity()["leases"] == 1);
         provider
     }
 
-    /// Its tenants go on, and whoever is not known is told to try again; also after a restart.
+    /// Known tenants are served without the chain, and unknown ones get a temporary error, also after a
+    /// restart.
     fn cut_off(&self, mut provider: Daemon) -> Daemon {
         let before = provider.output().len();
         self.network.cut(true);
         provider.says_after(before, AWAITS_CHAIN);
-        self.serves_its_own(&[self.stranger.by_token()]);
+        self.serves_its_own(&[self.unknown_account.by_token()]);
         provider.kill();
         let provider = self.network.provider(self.stage, "fourth");
-        self.serves_its_own(&[self.stranger.by_token(), self.stranger.by_certificate()]);
+        self.serves_its_own(&[
+            self.unknown_account.by_token(),
+            self.unknown_account.by_certificate(),
+        ]);
         provider.says(AWAITS_CHAIN);
         self.tenant.does(&["close", "7"]);
         self.tenant.does(&["close", "8"]);
@@ -361,7 +378,7 @@ impl<'a> Scene<'a> {
             let reply = self.tenant.get(&client, &format!("{LEASE}/status"));
             assert_eq!(
                 reply.status, 200,
-                "{name}: what is not known is not so: {}",
+                "{name}: unknown capacity is reported as known: {}",
                 reply.body
             );
         }
@@ -372,7 +389,7 @@ impl<'a> Scene<'a> {
         scope(|scope| {
             for client in strangers {
                 scope.spawn(move || {
-                    let reply = self.stranger.get(client, &format!("{LEASE}/status"));
+                    let reply = self.unknown_account.get(client, &format!("{LEASE}/status"));
                     assert_eq!(reply.status, 503, "{}", reply.body);
                 });
             }
@@ -387,17 +404,19 @@ impl<'a> Scene<'a> {
         });
     }
 
-    /// What happened meanwhile is followed.
+    /// Chain events during the outage are processed.
     fn back(&self, provider: &Daemon, empty: &Value) {
         self.network.cut(false);
         provider.says("\"is_ready\":true");
         until("no namespace", || self.stage.labelled().is_empty());
         let records = ["manifests.akash.network", "--namespace=lease"];
-        until("no record", || self.kubectl(&records, VERSIONS).is_empty());
+        until("the records are deleted", || {
+            self.kubectl(&records, VERSIONS).is_empty()
+        });
         let bare = json!({"leases": 0, "inventory": empty["inventory"]});
-        until("the capacity is back", || self.network.capacity() == bare);
-        for (name, client) in self.stranger.clients() {
-            let reply = self.stranger.get(&client, &format!("{LEASE}/status"));
+        until("the capacity is restored", || self.network.capacity() == bare);
+        for (name, client) in self.unknown_account.clients() {
+            let reply = self.unknown_account.get(&client, &format!("{LEASE}/status"));
             assert_eq!(reply.status, 404, "{name}: {}", reply.body);
         }
         let (_, _, err) = self.asks("lease-status", "jwt", &[]);

@@ -1,8 +1,8 @@
-//! A chain on the wire that can be cut off, a provider on it, and tenants: each a process of its own.
+//! A chain on the wire with a connection that can be cut, a provider and tenants, each in its own process.
 
 use crate::clients::{Client, Reply};
-use crate::corner::{Stage, until};
 use crate::daemon::{Daemon, Scratch, program};
+use crate::fixture::{Stage, until};
 use akash_provider_chain::cert::{KeyFile, KeyFiles};
 use akash_provider_devnet::keys::Keys;
 use akash_provider_gateway::auth::token::{Algorithm, encode};
@@ -13,10 +13,10 @@ use std::process::{Command, Output};
 use std::time::UNIX_EPOCH;
 use tokio::runtime::Runtime;
 
-/// `Stage::take` removes what is left of this chain.
+/// Id of the test chain. `Stage::take` deletes its leftovers.
 pub(crate) const CHAIN: &str = "node-tier";
 
-/// The chain's node, which tenants ask, and the way to it that the provider goes, which can be cut.
+/// The chain's node, and the proxy between provider and node, which can be cut.
 pub(crate) struct Network {
     scratch: Scratch,
     pub(crate) runtime: Runtime,
@@ -28,10 +28,10 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// With a provider that is registered.
+    /// Starts a network with a registered provider.
     pub(crate) fn start(name: &str) -> Self {
         let scratch = Scratch::new(name);
-        let words = [
+        let args = [
             "devnet",
             "--listen-rpc=127.0.0.1:0",
             "--listen-grpc=127.0.0.1:0",
@@ -41,7 +41,7 @@ impl Network {
             CHAIN,
             "--keyring-dir",
         ];
-        let mut command = program(&words);
+        let mut command = program(&args);
         command.arg(scratch.path("keys"));
         let devnet = Daemon::spawn(command, &scratch, "devnet");
         devnet.says("\"event\":\"devnet\"");
@@ -55,7 +55,7 @@ impl Network {
             .unwrap();
         let upstream = node.trim_start_matches("http://");
         let way = runtime.block_on(Proxy::start(upstream, 1)).unwrap();
-        // A provider comes back where it was, so its port is chosen here.
+        // A restarted provider uses the same port, so the port is chosen here.
         let gateway = (Ipv4Addr::LOCALHOST, testbed::free_port().unwrap()).into();
         let network = Self {
             runtime,
@@ -76,7 +76,7 @@ impl Network {
         network
     }
 
-    /// The provider's way to the chain breaks off, or is there again.
+    /// Cuts or restores the provider's connection to the chain.
     pub(crate) fn cut(&self, is_cut: bool) {
         self.way.set(Faults {
             down: is_cut,
@@ -89,7 +89,7 @@ impl Network {
         self.provider_with(stage, name, &[])
     }
 
-    /// The same with more flags.
+    /// Same as [`Self::provider`], with additional flags.
     pub(crate) fn provider_with(&self, stage: &Stage, name: &str, more: &[&str]) -> Daemon {
         let mut command = self.who("provider").command(&[
             "run",
@@ -113,36 +113,36 @@ impl Network {
         provider
     }
 
-    /// A file for a command.
+    /// Writes a file for a command and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.scratch.path(name);
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
-    /// One of the accounts of the network.
-    pub(crate) fn who(&self, name: &'static str) -> Who<'_> {
-        Who { network: self, name }
+    /// Returns one of the accounts of the network.
+    pub(crate) fn who(&self, name: &'static str) -> Account<'_> {
+        Account { network: self, name }
     }
 
-    /// What the provider has to give at the moment, and what it holds for bids and leases.
+    /// Free capacity of the provider, and reservations of bids and leases.
     pub(crate) fn capacity(&self) -> Value {
         let status = self.runtime.block_on(Client::new(self.gateway).get("/status"));
         status.json()["cluster"].clone()
     }
 }
 
-/// Somebody with a key and a home folder.
+/// An account with a key and a home folder.
 #[derive(Clone, Copy)]
-pub(crate) struct Who<'a> {
+pub(crate) struct Account<'a> {
     network: &'a Network,
     name: &'static str,
 }
 
-impl Who<'_> {
-    pub(crate) fn command(&self, words: &[&str]) -> Command {
+impl Account<'_> {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let scratch = &self.network.scratch;
-        let mut command = program(words);
+        let mut command = program(args);
         command
             .env("AKASH_HOME", scratch.path(self.name))
             .env("AKASH_NODE", &self.network.node)
@@ -153,50 +153,50 @@ impl Who<'_> {
         command
     }
 
-    /// Runs a command to its end: exit code, output, errors.
-    pub(crate) fn ran(&self, words: &[&str]) -> (i32, String, String) {
-        told(&self.command(words).output().unwrap())
+    /// Runs a command. Returns exit code, stdout and stderr.
+    pub(crate) fn ran(&self, args: &[&str]) -> (i32, String, String) {
+        told(&self.command(args).output().unwrap())
     }
 
-    /// Runs a command that succeeds.
+    /// Runs a command that must succeed.
     #[track_caller]
-    pub(crate) fn good(&self, words: &[&str]) -> String {
-        let (code, out, err) = self.ran(words);
-        assert_eq!(code, 0, "{words:?}: {out}{err}");
+    pub(crate) fn good(&self, args: &[&str]) -> String {
+        let (code, out, err) = self.ran(args);
+        assert_eq!(code, 0, "{args:?}: {out}{err}");
         out
     }
 
-    /// Starts a command that goes on.
-    pub(crate) fn starts(&self, name: &str, words: &[&str]) -> Daemon {
-        Daemon::spawn(self.command(words), &self.network.scratch, name)
+    /// Starts a long-running command.
+    pub(crate) fn starts(&self, name: &str, args: &[&str]) -> Daemon {
+        Daemon::spawn(self.command(args), &self.network.scratch, name)
     }
 
-    /// Does something as a tenant of the network.
-    pub(crate) fn acts(&self, words: &[&str]) -> (i32, String, String) {
+    /// Runs a command of a tenant of the network.
+    pub(crate) fn acts(&self, args: &[&str]) -> (i32, String, String) {
         let mut command = program(&["devnet", "tenant", "--chain-id", CHAIN]);
         command
             .args(["--from", self.name, "--node", &self.network.node, "--keyring-dir"])
             .arg(self.network.scratch.path("keys"))
-            .args(words);
+            .args(args);
         told(&command.output().unwrap())
     }
 
-    /// The same, until the chain lets it.
-    pub(crate) fn does(&self, words: &[&str]) {
+    /// Repeats [`Self::acts`] until the chain accepts it.
+    pub(crate) fn does(&self, args: &[&str]) {
         let mut last = Default::default();
-        until(&format!("{words:?}"), || {
-            last = self.acts(words);
+        until(&format!("{args:?}"), || {
+            last = self.acts(args);
             last.0 == 0
         });
     }
 
-    /// A certificate that is on the chain.
+    /// Creates and publishes a certificate.
     pub(crate) fn certify(&self) {
         self.good(&["tx", "cert", "generate", "client"]);
         self.good(&["tx", "cert", "publish", "client", "--yes"]);
     }
 
-    /// A client that shows a token for everything.
+    /// A client with a token for full access.
     pub(crate) fn by_token(&self) -> Client {
         let key = Keys::open(Some(&self.network.scratch.path("keys"))).unwrap();
         let key = key.private_key(self.name).unwrap();
@@ -209,7 +209,7 @@ impl Who<'_> {
         Client::new(self.network.gateway).bearer(&token)
     }
 
-    /// A client that shows the certificate.
+    /// A client with a client certificate.
     pub(crate) fn by_certificate(&self) -> Client {
         let scratch = &self.network.scratch;
         let key = Keys::open(Some(&scratch.path("keys"))).unwrap();
@@ -219,12 +219,12 @@ impl Who<'_> {
         Client::new(self.network.gateway).certificate(&own)
     }
 
-    /// Both of them, with their names.
+    /// Both clients with their names.
     pub(crate) fn clients(&self) -> [(&'static str, Client); 2] {
         [("jwt", self.by_token()), ("mtls", self.by_certificate())]
     }
 
-    /// An answer to one of the clients.
+    /// Sends a GET request with one of the clients.
     pub(crate) fn get(&self, client: &Client, path: &str) -> Reply {
         self.network.runtime.block_on(client.get(path))
     }

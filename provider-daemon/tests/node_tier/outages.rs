@@ -1,7 +1,7 @@
-//! Parts of the cluster die while leases come, change and go.
+//! Components of the cluster fail while leases are created, updated and closed.
 
-use crate::corner::{Corner, eventually, get, outage, run, run_with};
-use crate::tenant::{Leased, Tenant, web};
+use crate::fixture::{MarketFixture, eventually, get, outage, run, run_with};
+use crate::tenant::{Tenant, TenantLease, web};
 use akash_provider_core::cluster::{Health, Outage};
 use akash_provider_core::engine::RefusalKind;
 use akash_provider_core::manifest::Manifest;
@@ -12,19 +12,20 @@ use testbed::{Cluster, Component};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-/// A tenant is answered within it, whatever is down: the time of one call (4 s), and what a busy machine adds.
+/// Maximum response time for a tenant during any outage: the limit of one call (4 s), plus reserve for a busy
+/// machine.
 const ANSWER: Duration = Duration::from_secs(15);
-/// The node is believed to be well for longer.
+/// A time within which the node still counts as ready.
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
-fn parts_die_and_no_lease_is_lost() {
-    run(&[&web("all")], |corner| {
+fn stopped_components_lose_no_lease() {
+    run(&[&web("all")], |fixture| {
         async move {
-            let watched = Tenant::new(corner, 1, &web("watched")).run().await;
-            let mut all = control_plane(corner, Component::ApiServer, 10, &watched).await;
-            all.extend(control_plane(corner, Component::Etcd, 20, &watched).await);
-            all.push(node(corner, Component::Containerd, 30, &watched).await);
+            let watched = Tenant::new(fixture, 1, &web("watched")).run().await;
+            let mut all = control_plane(fixture, Component::ApiServer, 10, &watched).await;
+            all.extend(control_plane(fixture, Component::Etcd, 20, &watched).await);
+            all.push(node(fixture, Component::Containerd, 30, &watched).await);
             all.push(watched);
             for lease in &all {
                 lease.close();
@@ -37,27 +38,27 @@ fn parts_die_and_no_lease_is_lost() {
     });
 }
 
-/// A tenant's program that exits at once.
+/// A program of a tenant that exits at once.
 fn failing() -> String {
     web("failing").replace("mkdir -p /www;", "exit 1;")
 }
 
-/// In the campaign the kubelet is away for ten times the limit.
+/// In the campaign the kubelet is paused for ten times the limit.
 #[test]
-fn a_paused_kubelet_ends_no_lease() {
-    run_with(&["--unhealthy-limit=60s"], &[&web("all")], |corner| {
+fn paused_kubelet_ends_no_lease() {
+    run_with(&["--unhealthy-limit=60s"], &[&web("all")], |fixture| {
         async move {
-            let watched = Tenant::new(corner, 1, &web("watched")).run();
-            let failing = Tenant::new(corner, 2, &failing()).lease();
+            let watched = Tenant::new(fixture, 1, &web("watched")).run();
+            let failing = Tenant::new(fixture, 2, &failing()).lease();
             let (watched, failing) = tokio::join!(watched, failing);
             failing.send().await.unwrap();
             eventually("the clock runs", || async {
                 failing.unhealthy() > Duration::from_secs(1)
             })
             .await;
-            let stopped = while_paused(corner, &watched, &failing).await;
+            let stopped = while_paused(fixture, &watched, &failing).await;
             watched.runs().await;
-            eventually("the clock goes on", || async { failing.unhealthy() > stopped }).await;
+            eventually("the clock continues", || async { failing.unhealthy() > stopped }).await;
             watched.close();
             failing.close();
             tokio::join!(watched.gone(), failing.gone());
@@ -66,14 +67,18 @@ fn a_paused_kubelet_ends_no_lease() {
     });
 }
 
-/// Returns the unhealthy time at which the clock of the failing lease stands still.
-async fn while_paused(corner: &Corner, watched: &Leased<'_>, failing: &Leased<'_>) -> Duration {
+/// Returns the unhealthy time at which the clock of the failing lease stopped.
+async fn while_paused(
+    fixture: &MarketFixture,
+    watched: &TenantLease<'_>,
+    failing: &TenantLease<'_>,
+) -> Duration {
     const AWAY: Option<Health> = Some(Health::Out(Outage::NodeAway));
-    let away = Away::begin(corner, Component::Kubelet);
+    let away = StoppedComponent::begin(fixture, Component::Kubelet);
     let (began, mut reasons) = (Instant::now(), BTreeSet::new());
     eventually("the clock stops", || async { failing.health() == AWAY }).await;
     let (stopped, took) = (failing.unhealthy(), began.elapsed());
-    answers(watched);
+    assert_served(watched);
     while began.elapsed() < outage() {
         for lease in [watched, failing] {
             let health = lease.health().unwrap();
@@ -91,16 +96,16 @@ async fn while_paused(corner: &Corner, watched: &Leased<'_>, failing: &Leased<'_
     stopped
 }
 
-/// A part that is away. A test that fails meanwhile brings it back: others come after it.
-struct Away<'a> {
+/// A stopped component. Dropping the value restores the component for the next test.
+struct StoppedComponent<'a> {
     testbed: &'a Cluster,
     part: Option<Component>,
 }
 
-impl<'a> Away<'a> {
-    /// A part stops: etcd and the kubelet are paused, all others are killed.
-    fn begin(corner: &'a Corner, part: Component) -> Self {
-        let testbed = &corner.testbed;
+impl<'a> StoppedComponent<'a> {
+    /// Stops a component: etcd and the kubelet are paused, all others are killed.
+    fn begin(fixture: &'a MarketFixture, part: Component) -> Self {
+        let testbed = &fixture.testbed;
         block_in_place(|| match part {
             Component::Etcd | Component::Kubelet => testbed.pause(part),
             _ => testbed.kill(part),
@@ -113,10 +118,10 @@ impl<'a> Away<'a> {
     }
 
     fn end(mut self) {
-        self.mend().unwrap();
+        self.restore().unwrap();
     }
 
-    fn mend(&mut self) -> testbed::Result<()> {
+    fn restore(&mut self) -> testbed::Result<()> {
         let Some(part) = self.part.take() else {
             return Ok(());
         };
@@ -133,34 +138,35 @@ impl<'a> Away<'a> {
     }
 }
 
-impl Drop for Away<'_> {
+impl Drop for StoppedComponent<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.mend() {
+        if let Err(error) = self.restore() {
             println!("{error}");
         }
     }
 }
 
-/// One lease runs, one is deployed, one updated and one closed when it happens, and one tenant comes meanwhile.
+/// At the time of the outage one lease runs, one is being deployed, one updated and one closed. Another
+/// tenant orders during the outage.
 async fn control_plane<'a>(
-    corner: &'a Corner,
+    fixture: &'a MarketFixture,
     part: Component,
     number: u32,
-    watched: &Leased<'_>,
-) -> Vec<Leased<'a>> {
-    let tenant = |n: u32| Tenant::new(corner, number + n, &web("first"));
+    watched: &TenantLease<'_>,
+) -> Vec<TenantLease<'a>> {
+    let tenant = |n: u32| Tenant::new(fixture, number + n, &web("first"));
     let (mut updated, closed) = tokio::join!(tenant(1).run(), tenant(2).run());
     let (deployed, late) = tokio::join!(tenant(3).lease(), tenant(4).lease());
     second(&mut updated.manifest);
-    updated.tell_chain();
+    updated.update_chain();
     let (first, second) = tokio::join!(deployed.send(), updated.send());
     first.unwrap();
     second.unwrap();
     closed.close();
-    let away = Away::begin(corner, part);
+    let away = StoppedComponent::begin(fixture, part);
     let began = Instant::now();
     refused(&late, began).await;
-    answers(watched);
+    assert_served(watched);
     while began.elapsed() < outage() {
         assert_ne!(watched.health(), Some(Health::Bad), "unknown is not bad");
         sleep(Duration::from_millis(200)).await;
@@ -169,11 +175,11 @@ async fn control_plane<'a>(
     let down = began.elapsed();
     if part == Component::ApiServer {
         let kept = [late.records(), late.namespaces()];
-        assert_eq!(kept, ["", ""], "of a manifest that was refused");
+        assert_eq!(kept, ["", ""], "objects of a refused manifest");
     }
     tokio::join!(watched.runs(), updated.runs(), deployed.runs(), closed.gone());
     println!(
-        "{part} away for {:.1}s: settled {:.1}s after it",
+        "{part} stopped for {:.1}s: settled {:.1}s later",
         down.as_secs_f64(),
         (began.elapsed() - down).as_secs_f64()
     );
@@ -182,32 +188,37 @@ async fn control_plane<'a>(
     vec![updated, deployed, late]
 }
 
-/// One lease runs when it happens, and one is deployed meanwhile.
-async fn node<'a>(corner: &'a Corner, part: Component, number: u32, watched: &Leased<'_>) -> Leased<'a> {
-    let meanwhile = Tenant::new(corner, number, &web("meanwhile")).lease().await;
-    let away = Away::begin(corner, part);
+/// At the time of the outage one lease runs. Another one is deployed during the outage.
+async fn node<'a>(
+    fixture: &'a MarketFixture,
+    part: Component,
+    number: u32,
+    watched: &TenantLease<'_>,
+) -> TenantLease<'a> {
+    let meanwhile = Tenant::new(fixture, number, &web("meanwhile")).lease().await;
+    let away = StoppedComponent::begin(fixture, part);
     meanwhile.send().await.unwrap();
-    answers(watched);
+    assert_served(watched);
     let began = Instant::now();
     while began.elapsed() < outage() {
         let health = watched.health();
         assert_ne!(
             health,
             Some(Health::Bad),
-            "a node that is away is not the tenant's failure"
+            "a silent node is not the tenant's failure"
         );
         sleep(Duration::from_millis(200)).await;
     }
     away.end();
     watched.runs().await;
     meanwhile.runs().await;
-    answers(watched);
-    println!("{part} away for {}s: both leases run", outage().as_secs());
+    assert_served(watched);
+    println!("{part} stopped for {}s: both leases run", outage().as_secs());
     meanwhile
 }
 
-/// While the cluster cannot keep a manifest, it is refused, soon, and as something to try again.
-async fn refused(late: &Leased<'_>, began: Instant) {
+/// While the cluster cannot store a manifest, a submission fails soon with a temporary error.
+async fn refused(late: &TenantLease<'_>, began: Instant) {
     let refusal = late.send().await.unwrap_err();
     let took = began.elapsed();
     println!("refused after {:.2}s: {}", took.as_secs_f64(), refusal.message);
@@ -222,14 +233,14 @@ fn second(manifest: &mut Manifest) {
     }
 }
 
-/// Its pods serve whoever asks, also when nobody looks after them.
-fn answers(watched: &Leased<'_>) {
+/// Asserts that the pods serve requests also without the control plane.
+fn assert_served(watched: &TenantLease<'_>) {
     let began = Instant::now();
     let address = &watched.address;
-    let mut said = block_in_place(|| get(address, 80));
-    while said.is_err() && began.elapsed() < SOON {
+    let mut body = block_in_place(|| get(address, 80));
+    while body.is_err() && began.elapsed() < SOON {
         std::thread::sleep(Duration::from_millis(100));
-        said = block_in_place(|| get(address, 80));
+        body = block_in_place(|| get(address, 80));
     }
-    assert!(said.is_ok(), "{address}: {said:?}");
+    assert!(body.is_ok(), "{address}: {body:?}");
 }

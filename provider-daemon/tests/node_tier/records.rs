@@ -1,9 +1,9 @@
-//! Records that are looked for in a wrong place, deleted, or filled with garbage while the provider is away: no
-//! lease ends, no pod starts again, and what is put right goes on.
+//! Records read from a wrong namespace, deleted, or overwritten with invalid data while the provider is
+//! stopped: no lease ends, no pod restarts, and repaired records are used again.
 
-use crate::corner::{Stage, until};
 use crate::daemon::Daemon;
-use crate::network::{Network, Who};
+use crate::fixture::{Stage, until};
+use crate::network::{Account, Network};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::thread::sleep;
@@ -35,17 +35,17 @@ deployment:
     anywhere: { profile: small, count: 1 }
 "#;
 const LEASES: [u64; 3] = [7, 8, 9];
-/// Ends of leases that were wrong came within a second of the start.
+/// Observation time. Wrongly ended leases would end within a second of the start.
 const WATCHED: Duration = Duration::from_secs(8);
-/// The first shows everything as it would be with defaults, the second everything that a deadline could do.
+/// Timeouts of the two starts: the default, and a short one to show any effect of a deadline.
 const TIMEOUTS: [&str; 2] = ["--manifest-timeout=5m", "--manifest-timeout=1s"];
 const PODS: &str =
     "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
 
-struct Scene<'a> {
+struct Fixture<'a> {
     stage: &'a Stage,
     network: &'a Network,
-    tenant: Who<'a>,
+    tenant: Account<'a>,
     sdl: String,
     namespaces: Vec<String>,
 }
@@ -56,7 +56,7 @@ fn missing_and_unreadable_records_end_no_lease() {
     let network = Network::start("records");
     let mut provider = network.provider(&stage, "first");
     provider.says("\"is_ready\":true");
-    let scene = Scene::rent(&stage, &network);
+    let scene = Fixture::rent(&stage, &network);
     let pods = scene.pods();
     assert_eq!(pods.lines().count(), LEASES.len(), "{pods}");
     stop(&mut provider);
@@ -79,12 +79,14 @@ fn missing_and_unreadable_records_end_no_lease() {
         "--namespace=lease",
         &scene.namespaces[0],
     ]);
-    scene.spoil(1, |service| service["expose"][0]["proto"] = json!("SCTP"));
-    scene.spoil(2, |service| service["resources"]["memory"]["size"] = json!("abc"));
+    scene.damage(1, |service| service["expose"][0]["proto"] = json!("SCTP"));
+    scene.damage(2, |service| service["resources"]["memory"]["size"] = json!("abc"));
     let mut provider = network.provider_with(&stage, "damaged", &TIMEOUTS[1..]);
     for namespace in &scene.namespaces {
         let told = |line: &str| line.contains("\"record_unusable\"") && line.contains(namespace);
-        until("it is told", || provider.output().lines().any(told));
+        until("the missing records are reported", || {
+            provider.output().lines().any(told)
+        });
     }
     scene.nothing_ends(&provider);
     assert_eq!(scene.pods(), pods);
@@ -92,7 +94,7 @@ fn missing_and_unreadable_records_end_no_lease() {
     let warnings = log
         .lines()
         .filter(|l| l.contains("record of a lease cannot be used"));
-    assert_eq!(warnings.count(), LEASES.len(), "once for each lease:\n{log}");
+    assert_eq!(warnings.count(), LEASES.len(), "one warning per lease:\n{log}");
 
     let asked = network.who("provider").good(&["leases"]);
     for namespace in &scene.namespaces {
@@ -100,7 +102,7 @@ fn missing_and_unreadable_records_end_no_lease() {
         assert!(asked.lines().any(told), "{asked}");
     }
 
-    // The tenant sends its manifest again; an operator puts the others right.
+    // The tenant submits one manifest again, and an operator restores the other records.
     let dseq = LEASES[0].to_string();
     scene.tenant.good(&["send-manifest", &scene.sdl, "--dseq", &dseq]);
     for record in &kept[1..] {
@@ -109,8 +111,8 @@ fn missing_and_unreadable_records_end_no_lease() {
     until("the records are read", || {
         provider.output().matches("\"record_usable\"").count() == 2
     });
-    until("all run", || LEASES.iter().all(|dseq| scene.runs(*dseq)));
-    assert_eq!(scene.pods(), pods, "no pod started again");
+    until("all leases run", || LEASES.iter().all(|dseq| scene.runs(*dseq)));
+    assert_eq!(scene.pods(), pods, "a pod restarted");
     stop(&mut provider);
 }
 
@@ -119,7 +121,7 @@ fn stop(provider: &mut Daemon) {
     provider.end();
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Fixture<'a> {
     fn rent(stage: &'a Stage, network: &'a Network) -> Self {
         let tenant = network.who("tenant");
         let sdl = network.file("web.yaml", SDL);
@@ -160,7 +162,7 @@ impl<'a> Scene<'a> {
         self.namespaces.iter().map(pods).collect()
     }
 
-    /// The record of a lease as it is.
+    /// Returns the record of a lease.
     fn record(&self, lease: usize) -> Value {
         let name = &self.namespaces[lease];
         let args = [
@@ -175,7 +177,7 @@ impl<'a> Scene<'a> {
         record
     }
 
-    fn spoil(&self, lease: usize, harm: impl Fn(&mut Value)) {
+    fn damage(&self, lease: usize, harm: impl Fn(&mut Value)) {
         let mut record = self.record(lease);
         harm(&mut record["spec"]["group"]["services"][0]);
         self.replace(&record);
@@ -189,7 +191,7 @@ impl<'a> Scene<'a> {
         replaced.unwrap();
     }
 
-    /// For a while every lease goes on and the provider ends none.
+    /// Asserts for a while that every lease runs and that none ends.
     fn nothing_ends(&self, provider: &Daemon) {
         sleep(WATCHED);
         let told = provider.output();

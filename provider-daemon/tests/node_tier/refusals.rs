@@ -1,20 +1,20 @@
-//! The cluster will not let go of something, or will not take it.
+//! The cluster does not delete or accept an object.
 
-use crate::corner::{Corner, eventually, patience};
-use crate::tenant::{Leased, Tenant, web};
+use crate::fixture::{MarketFixture, eventually, wait_limit};
+use crate::tenant::{Tenant, TenantLease, web};
 use serde_json::json;
 use std::time::Duration;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-/// A namespace that cannot end keeps its lease, its record and its capacity until it can.
-pub(crate) async fn stuck(corner: &Corner) {
-    let tenant = Tenant::new(corner, 3, &web("stuck")).run().await;
+/// A namespace that stays terminating retains lease, record and capacity.
+pub(crate) async fn stuck(fixture: &MarketFixture) {
+    let tenant = Tenant::new(fixture, 3, &web("stuck")).run().await;
     let ns = tenant.lease.namespace();
-    corner.kubectl(&["create", "configmap", "held", "--namespace", &ns]);
+    fixture.kubectl(&["create", "configmap", "held", "--namespace", &ns]);
     let finalizers = |value: &str| {
         let patch = format!(r#"{{"metadata":{{"finalizers":{value}}}}}"#);
-        corner.kubectl(&[
+        fixture.kubectl(&[
             "patch",
             "configmap",
             "held",
@@ -28,25 +28,25 @@ pub(crate) async fn stuck(corner: &Corner) {
     finalizers(r#"["example.com/held"]"#);
     tenant.close();
     let phase = "jsonpath={.status.phase}";
-    let ending = || async { corner.kubectl(&["get", "namespace", &ns, "--output", phase]) == "Terminating" };
+    let ending = || async { fixture.kubectl(&["get", "namespace", &ns, "--output", phase]) == "Terminating" };
     eventually("the namespace is ending", ending).await;
     sleep(Duration::from_secs(10)).await;
-    assert!(is_held(&tenant), "its capacity is not given to others");
-    assert_ne!(tenant.records(), "", "its record stays");
+    assert!(is_held(&tenant), "the capacity is free too early");
+    assert_ne!(tenant.records(), "", "the record is deleted too early");
     finalizers("null");
     tenant.gone().await;
-    assert!(!is_held(&tenant), "its capacity is free");
+    assert!(!is_held(&tenant), "the capacity is still reserved");
 }
 
-fn is_held(tenant: &Leased<'_>) -> bool {
-    let status = tenant.corner.world.status();
+fn is_held(tenant: &TenantLease<'_>) -> bool {
+    let status = tenant.fixture.world.status();
     let held = status.inventory.active.iter().chain(&status.inventory.pending);
     held.into_iter().any(|r| r.order == tenant.lease.order)
 }
 
-/// A manifest that was accepted and that admission refuses is tried until it is let through.
-pub(crate) async fn refused(corner: &Corner) {
-    let tenant = Tenant::new(corner, 4, &web("refused")).lease().await;
+/// An accepted manifest refused by admission is retried until it is admitted.
+pub(crate) async fn refused(fixture: &MarketFixture) {
+    let tenant = Tenant::new(fixture, 4, &web("refused")).lease().await;
     let ns = tenant.lease.namespace();
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
@@ -69,7 +69,12 @@ pub(crate) async fn refused(corner: &Corner) {
         },
     });
     let both = json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]}).to_string();
-    block_in_place(|| corner.testbed.kubectl_input(&["apply", "--filename", "-"], &both)).unwrap();
+    block_in_place(|| {
+        fixture
+            .testbed
+            .kubectl_input(&["apply", "--filename", "-"], &both)
+    })
+    .unwrap();
     let probe = [
         "create",
         "deployment",
@@ -78,20 +83,22 @@ pub(crate) async fn refused(corner: &Corner) {
         "--namespace=lease",
         "--dry-run=server",
     ];
-    // An admission policy takes effect a moment after it was made.
-    let in_force = || async { block_in_place(|| corner.testbed.kubectl(&probe)).is_err() };
+    // An admission policy takes effect after a moment.
+    let in_force = || async { block_in_place(|| fixture.testbed.kubectl(&probe)).is_err() };
     eventually("the policy is in force", in_force).await;
 
     tenant.send().await.unwrap();
     let there = || async { !tenant.namespaces().is_empty() };
-    eventually("its namespace", there).await;
+    eventually("the namespace exists", there).await;
     sleep(Duration::from_secs(3)).await;
     let made = ["get", "deployments,pods", "--namespace", &ns, "--output", "name"];
-    assert_eq!(corner.kubectl(&made), "");
+    assert_eq!(fixture.kubectl(&made), "");
     let kinds = "validatingadmissionpolicybindings,validatingadmissionpolicies";
-    corner.kubectl(&["delete", kinds, "node-tier"]);
-    let running = tokio::time::timeout(patience() * 2, tenant.runs());
-    running.await.expect("it runs once it is let through");
+    fixture.kubectl(&["delete", kinds, "node-tier"]);
+    let running = tokio::time::timeout(wait_limit() * 2, tenant.runs());
+    running
+        .await
+        .expect("the lease does not run after the policy is deleted");
     tenant.close();
     tenant.gone().await;
 }

@@ -1,11 +1,11 @@
-//! What a tenant has open at a gateway: logs that are followed, events that are followed, a command that reads.
+//! Streams of a tenant at a gateway: followed logs, followed events, and a command that reads input.
 
 use crate::clients::{Channel, Client};
-use crate::network::{Network, Who};
+use crate::network::{Account, Network};
 use serde_json::Value;
 use tokio_tungstenite::tungstenite::Message;
 
-/// The lease, as paths name it.
+/// The lease in URL paths.
 pub(crate) const LEASE: &str = "/lease/7/1/1";
 const LOGS: &str = "/logs?follow=true&tail=1&service=web";
 const EVENTS: &str = "/kubeevents?follow=true";
@@ -13,20 +13,20 @@ const SHELL: &str = "/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0";
 const STDIN: u8 = 104;
 const STDOUT: u8 = 100;
 
-/// The streams, each of which has shown that it works.
+/// Open streams, each of which has delivered data.
 pub(crate) struct Streams<'a> {
     network: &'a Network,
     open: Vec<(String, Channel)>,
-    /// The newest line of the service that was seen.
+    /// Last received number of the service.
     pub(crate) tick: u64,
 }
 
-/// How a stream ended: code and reason of its close frame, if it had one.
+/// End of a stream: name, and code and reason of its close frame, if any.
 pub(crate) type Ended = (String, Option<(u16, String)>);
 
 impl<'a> Streams<'a> {
-    /// All three with both kinds of credentials.
-    pub(crate) fn open(network: &'a Network, tenant: &Who<'_>) -> Self {
+    /// Opens all three streams with both kinds of credentials.
+    pub(crate) fn open(network: &'a Network, tenant: &Account<'_>) -> Self {
         let mut streams = Self {
             network,
             open: Vec::new(),
@@ -35,7 +35,10 @@ impl<'a> Streams<'a> {
         for (name, client) in tenant.clients() {
             let opened = async {
                 let (mut logs, tick) = logs(&client).await;
-                assert!(ticks(&mut logs).await > tick, "{name}: it goes on");
+                assert!(
+                    ticks(&mut logs).await > tick,
+                    "{name}: the numbers do not increase"
+                );
                 [
                     (LOGS, logs),
                     (EVENTS, events(&client).await),
@@ -51,7 +54,7 @@ impl<'a> Streams<'a> {
         streams
     }
 
-    /// How they ended.
+    /// Waits for the end of all streams.
     pub(crate) fn ended(self) -> Vec<Ended> {
         let all = self.open.into_iter().map(|(name, mut channel)| {
             let (_, frame) = self.network.runtime.block_on(channel.rest());
@@ -73,7 +76,7 @@ async fn text(channel: &mut Channel) -> Value {
     }
 }
 
-/// The number in the next line of the service.
+/// Returns the number in the next line of the service.
 async fn ticks(channel: &mut Channel) -> u64 {
     loop {
         let line = text(channel).await;
@@ -98,7 +101,7 @@ async fn events(client: &Client) -> Channel {
     channel
 }
 
-/// A command that says what it is told.
+/// Opens a command that echoes its input.
 async fn shell(client: &Client) -> Channel {
     let mut channel = opened(client, SHELL).await;
     let input = [&[STDIN], &b"are you there\n"[..]].concat();

@@ -1,6 +1,6 @@
-//! A tenant who does one thing at a time.
+//! A tenant with blocking operations.
 
-use crate::corner::{Corner, eventually, patience};
+use crate::fixture::{MarketFixture, eventually, wait_limit};
 use akash_provider_core::cluster::{ExecIo, ExecRequest, Health, LogOptions};
 use akash_provider_core::engine::{LeasePhase, Refusal};
 use akash_provider_core::manifest::{self, Manifest, Proto};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-/// A web server that says `GREETING` on port 80 and a port of the node, and something that only runs.
+/// A web server that responds with `GREETING` on port 80 and a node port, and a service that only runs.
 pub(crate) const WEB: &str = r#"
 version: "2.0"
 services:
@@ -47,32 +47,32 @@ deployment:
     anywhere: { profile: small, count: 1 }
 "#;
 
-/// The web server with a greeting.
+/// SDL of the web server with a greeting.
 pub(crate) fn web(greeting: &str) -> String {
     WEB.replace("GREETING", greeting)
 }
 
 /// A tenant with one deployment of one group.
 pub(crate) struct Tenant<'a> {
-    corner: &'a Corner,
+    fixture: &'a MarketFixture,
     id: DeploymentId,
     sdl: Sdl,
 }
 
-/// A lease and what its tenant knows of it.
-pub(crate) struct Leased<'a> {
-    pub(crate) corner: &'a Corner,
+/// A lease and the data of its tenant.
+pub(crate) struct TenantLease<'a> {
+    pub(crate) fixture: &'a MarketFixture,
     pub(crate) id: DeploymentId,
     pub(crate) lease: LeaseId,
     pub(crate) manifest: Manifest,
-    /// Of the Service of its first service, once it runs.
+    /// Address of the Service of the first service, once it runs.
     pub(crate) address: String,
 }
 
 impl<'a> Tenant<'a> {
-    pub(crate) fn new(corner: &'a Corner, number: u32, text: &str) -> Self {
+    pub(crate) fn new(fixture: &'a MarketFixture, number: u32, text: &str) -> Self {
         Self {
-            corner,
+            fixture,
             id: DeploymentId {
                 owner: names::tenant(number).unwrap(),
                 dseq: 1,
@@ -81,13 +81,13 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// Orders and takes the bid.
-    pub(crate) async fn lease(self) -> Leased<'a> {
+    /// Creates an order and takes the bid.
+    pub(crate) async fn lease(self) -> TenantLease<'a> {
         let deposit = Coin {
             denom: "uact".into(),
             amount: 50_000_000,
         };
-        let chain = &self.corner.world.chain;
+        let chain = &self.fixture.world.chain;
         chain.market(|market| market.fund(&self.id.owner, &deposit));
         let order = TenantMsg::CreateDeployment {
             id: self.id.clone(),
@@ -110,10 +110,17 @@ impl<'a> Tenant<'a> {
         chain
             .tenant(TenantMsg::CreateLease { bid: lease.clone() })
             .unwrap();
-        let known = || async { self.corner.world.status().leases.iter().any(|l| l.lease == lease) };
-        eventually("the provider knows the lease", known).await;
-        Leased {
-            corner: self.corner,
+        let known = || async {
+            self.fixture
+                .world
+                .status()
+                .leases
+                .iter()
+                .any(|l| l.lease == lease)
+        };
+        eventually("the provider has received the lease", known).await;
+        TenantLease {
+            fixture: self.fixture,
             id: self.id,
             lease,
             manifest: self.sdl.manifest,
@@ -121,8 +128,8 @@ impl<'a> Tenant<'a> {
         }
     }
 
-    /// Orders, takes the bid, sends the manifest and waits until everything runs.
-    pub(crate) async fn run(self) -> Leased<'a> {
+    /// Creates an order, takes the bid, submits the manifest and waits until all services run.
+    pub(crate) async fn run(self) -> TenantLease<'a> {
         let mut leased = self.lease().await;
         leased.send().await.unwrap();
         leased.runs().await;
@@ -132,49 +139,49 @@ impl<'a> Tenant<'a> {
     }
 }
 
-impl Leased<'_> {
-    /// Hands the manifest in.
+impl TenantLease<'_> {
+    /// Submits the manifest.
     pub(crate) async fn send(&self) -> Result<(), Refusal> {
         let manifest = Arc::new(self.manifest.clone());
         let hash = manifest::hash(&manifest);
-        let handle = &self.corner.world.handle;
+        let handle = &self.fixture.world.handle;
         handle.submit_manifest(&self.id, manifest, hash).await
     }
 
-    /// Puts the hash of a changed manifest on the chain.
-    pub(crate) fn tell_chain(&self) {
+    /// Updates the manifest hash on the chain.
+    pub(crate) fn update_chain(&self) {
         let update = TenantMsg::UpdateDeployment {
             id: self.id.clone(),
             hash: manifest::hash(&self.manifest),
         };
-        self.corner.world.chain.tenant(update).unwrap();
+        self.fixture.world.chain.tenant(update).unwrap();
     }
 
-    /// Changes the manifest, on the chain and at the provider, and waits until it runs.
+    /// Changes the manifest on the chain and at the provider, and waits until it runs.
     pub(crate) async fn update(&mut self, change: impl FnOnce(&mut Manifest)) {
         change(&mut self.manifest);
-        self.tell_chain();
+        self.update_chain();
         self.send().await.unwrap();
         self.runs().await;
     }
 
-    /// Waits until the newest manifest runs, in the eyes of the provider and of Kubernetes.
+    /// Waits until provider and Kubernetes report the newest manifest as running.
     pub(crate) async fn runs(&self) {
-        eventually("everything runs", || self.is_running()).await;
+        eventually("all pods run", || self.is_running()).await;
         let ns = self.lease.namespace();
         for kind in ["deployments", "statefulsets"] {
             let names = self
-                .corner
+                .fixture
                 .kubectl(&["get", kind, "--namespace", &ns, "--output", "name"]);
             for name in names.lines() {
                 let args = ["rollout", "status", name, "--namespace", &ns, "--timeout", "60s"];
-                self.corner.kubectl(&args);
+                self.fixture.kubectl(&args);
             }
         }
     }
 
     async fn is_running(&self) -> bool {
-        let status = self.corner.world.status();
+        let status = self.fixture.world.status();
         let hash = HEXLOWER.encode(&manifest::hash(&self.manifest));
         let deployment = status.deployments.iter().find(|d| d.deployment == self.id);
         let lease = status.leases.iter().find(|l| l.lease == self.lease);
@@ -183,7 +190,7 @@ impl Leased<'_> {
         if !known {
             return false;
         }
-        let cluster = &self.corner.world.cluster;
+        let cluster = &self.fixture.world.cluster;
         let status = cluster.lease_status(&self.lease).await;
         status.is_ok_and(|status| {
             let count = |name: &str| {
@@ -197,43 +204,43 @@ impl Leased<'_> {
         })
     }
 
-    /// How healthy the provider thinks that it is.
+    /// Health reported by the provider.
     pub(crate) fn health(&self) -> Option<Health> {
-        let status = self.corner.world.status();
+        let status = self.fixture.world.status();
         let lease = status.leases.iter().find(|l| l.lease == self.lease);
         lease.map(|l| l.health)
     }
 
-    /// Unhealthy time that counts against it.
+    /// Accumulated unhealthy time.
     pub(crate) fn unhealthy(&self) -> Duration {
-        let status = self.corner.world.status();
+        let status = self.fixture.world.status();
         let lease = status.leases.iter().find(|l| l.lease == self.lease);
         Duration::from_millis(lease.unwrap().known_unhealthy_ms)
     }
 
-    /// Tells the chain that the deployment is over.
+    /// Closes the deployment on the chain.
     pub(crate) fn close(&self) {
         let close = TenantMsg::CloseDeployment { id: self.id.clone() };
-        self.corner.world.chain.tenant(close).unwrap();
+        self.fixture.world.chain.tenant(close).unwrap();
     }
 
-    /// Waits until nothing is left of it.
+    /// Waits until no object of the lease is left.
     pub(crate) async fn gone(&self) {
         let forgotten = || async {
-            let status = self.corner.world.status();
+            let status = self.fixture.world.status();
             !status.leases.iter().any(|l| l.lease == self.lease)
         };
-        eventually("the lease is gone", forgotten).await;
-        assert_eq!(self.namespaces(), "", "the namespace is gone");
-        assert_eq!(self.records(), "", "the record is gone");
+        eventually("the lease is removed", forgotten).await;
+        assert_eq!(self.namespaces(), "", "the namespace is left");
+        assert_eq!(self.records(), "", "the record is left");
     }
 
-    /// The namespace of the lease, if there is one.
+    /// Namespace of the lease, if it exists.
     pub(crate) fn namespaces(&self) -> String {
         self.named("namespaces", "default")
     }
 
-    /// The record of the lease, if there is one.
+    /// Record of the lease, if it exists.
     pub(crate) fn records(&self) -> String {
         self.named("manifests.akash.network", "lease")
     }
@@ -242,46 +249,46 @@ impl Leased<'_> {
         let name = self.lease.namespace();
         let args = ["get", kind, &name, "--namespace", namespace];
         let found = self
-            .corner
+            .fixture
             .kubectl(&[&args[..], &["--ignore-not-found", "--output", "name"]].concat());
         found.trim().to_owned()
     }
 
-    /// The address of the Service of a service of it.
+    /// Address of the Service of a service.
     pub(crate) fn cluster_ip(&self, service: &str) -> String {
         let ns = self.lease.namespace();
         let path = "jsonpath={.spec.clusterIP}";
         let args = ["get", "service", service, "--namespace", &ns, "--output", path];
-        self.corner.kubectl(&args)
+        self.fixture.kubectl(&args)
     }
 
-    /// The port of the node that leads to a port of a service.
+    /// Node port of a port of a service.
     pub(crate) async fn node_port(&self, service: &str, port: u16, proto: Proto) -> u16 {
-        let cluster = &self.corner.world.cluster;
+        let cluster = &self.fixture.world.cluster;
         let ports = cluster.forwarded_port_status(&self.lease).await.unwrap();
         let found = ports[service].iter().find(|p| p.port == port && p.proto == proto);
         let found = found.unwrap_or_else(|| panic!("{service} {port} {proto:?}: {ports:?}"));
         found.external_port
     }
 
-    /// The lines a service wrote.
+    /// Log lines of a service.
     pub(crate) async fn logs(&self, service: &str) -> Vec<String> {
         let options = LogOptions {
             services: vec![service.to_owned()],
             ..LogOptions::default()
         };
         let lines = self
-            .corner
+            .fixture
             .world
             .cluster
             .lease_logs(&self.lease, options)
             .await
             .unwrap();
-        let lines: Vec<_> = timeout(patience(), lines.collect()).await.unwrap();
+        let lines: Vec<_> = timeout(wait_limit(), lines.collect()).await.unwrap();
         lines.into_iter().map(|line| line.unwrap().message).collect()
     }
 
-    /// Runs a shell script in a service; its exit code and all that it wrote.
+    /// Runs a shell script in a service. Returns exit code and output.
     pub(crate) async fn sh(&self, service: &str, script: &str) -> (i32, String) {
         let request = ExecRequest {
             service: service.to_owned(),
@@ -297,7 +304,7 @@ impl Leased<'_> {
             stderr: Box::new(also_theirs),
             resize: futures::stream::pending().boxed(),
         };
-        let shell = self.corner.world.cluster.shell().unwrap();
+        let shell = self.fixture.world.cluster.shell().unwrap();
         let read = async {
             let mut text = String::new();
             let mut both = output.chain(errors);
@@ -305,7 +312,7 @@ impl Leased<'_> {
             text
         };
         let both = async { tokio::join!(shell.exec(&self.lease, request, io), read) };
-        let (code, text) = timeout(patience(), both).await.unwrap();
+        let (code, text) = timeout(wait_limit(), both).await.unwrap();
         (code.unwrap(), text)
     }
 }

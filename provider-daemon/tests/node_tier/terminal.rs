@@ -1,14 +1,14 @@
-//! A terminal at which a tenant runs a command in a pod.
+//! A terminal for a tenant's command in a pod.
 
-use crate::corner::until;
+use crate::fixture::until;
 use crate::pty;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// Runs a command at a terminal of 40 rows and 100 columns and types each text once what it waits for is shown. The
-/// exit code, and all that was shown.
+/// Runs a command at a terminal of 40 rows and 100 columns, and types each text after the expected output.
+/// Returns exit code and output.
 pub(crate) fn typed(mut command: Command, dialogue: &[(&str, &str)]) -> (Option<i32>, String) {
     let (ours, theirs) = pty::open();
     let end = || Stdio::from(theirs.try_clone().unwrap());
@@ -19,7 +19,7 @@ pub(crate) fn typed(mut command: Command, dialogue: &[(&str, &str)]) -> (Option<
     let all = Arc::clone(&shown);
     let reading = std::thread::spawn(move || {
         let mut bytes = [0; 1024];
-        // Reading fails when nobody has the other end any more.
+        // Reading fails when the other end of the terminal is closed.
         while let Ok(read @ 1..) = screen.read(&mut bytes) {
             let text = String::from_utf8_lossy(&bytes[..read]);
             all.lock().unwrap().push_str(&text);

@@ -93,7 +93,7 @@ async fn becomes_sleep(pid: &str) -> bool {
 }
 
 #[test]
-fn settings_that_cannot_work_are_refused() {
+fn invalid_settings_are_refused() {
     let config = ShellScriptConfig::new("/bin/true");
     assert_eq!(
         (config.process_limit, config.timeout),

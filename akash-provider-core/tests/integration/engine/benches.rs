@@ -1,5 +1,5 @@
-//! What the benches measure can be made. They run in release alone, and nobody would see for long that their engine has
-//! no answer to a call that came since.
+//! The engines of the benchmarks start. Benchmarks run in release builds only, so a call that their fixture
+//! does not handle would stay unnoticed.
 
 #[path = "../../../benches/support/fixture.rs"]
 mod fixture;
@@ -7,7 +7,7 @@ mod fixture;
 use fixture::{World, now};
 
 #[test]
-fn the_engines_of_the_benches_start_with_what_they_are_asked_for() {
+fn engines_of_benchmarks_start_with_requested_size() {
     let world = World::new().unwrap();
     assert!(world.engine().unwrap().status(now(1)).orders.is_empty());
     assert_eq!(world.engine_with_bids(3).unwrap().status(now(1)).orders.len(), 3);

@@ -1,4 +1,4 @@
-//! The circuit breaker: no wave of our own closes, and no brake on the chain's.
+//! The circuit breaker limits the closes of the provider and does not delay the closes of the chain.
 
 use crate::engine::world::*;
 use akash_provider_core::Kept;
@@ -15,14 +15,14 @@ fn sick(world: &mut World, dseqs: impl IntoIterator<Item = u64>) -> Vec<LeaseId>
         .collect();
     for lease in &leases {
         world.health(lease, Health::Bad);
-        // They ask in this order.
+        // The closes are requested in this order.
         world.wait(Duration::from_secs(1));
     }
     world.wait(HOUR + 3 * MINUTE);
     leases
 }
 
-/// Of each tenant how many leases we ended.
+/// Number of closed leases of each tenant.
 fn closed(world: &World) -> [usize; 3] {
     let closes = world.closes();
     [1, 2, 3].map(|n| {
@@ -40,7 +40,7 @@ fn is_trip_for_one(event: &Event) -> bool {
 }
 
 #[test]
-fn it_trips_above_three_closes_and_waits_for_a_release() {
+fn breaker_trips_above_three_closes_until_released() {
     let mut world = World::new();
     sick(&mut world, [1, 2, 8001, 8002, 9001, 9002]);
     assert_eq!(world.closes().len(), 3);
@@ -51,14 +51,18 @@ fn it_trips_above_three_closes_and_waits_for_a_release() {
     );
     assert_eq!(world.told(is_trip), 1);
     world.wait(24 * HOUR);
-    assert_eq!(world.closes().len(), 3, "time does not release it");
+    assert_eq!(
+        world.closes().len(),
+        3,
+        "the breaker stays tripped as time passes"
+    );
     world.request(Request::ReleaseBreaker);
     assert_eq!(world.closes().len(), 6);
     assert!(!world.status().breaker.tripped);
 }
 
 #[test]
-fn a_lease_that_recovers_in_time_is_not_closed_by_the_release() {
+fn recovered_lease_is_not_closed_by_breaker_release() {
     let mut world = World::new();
     let leases = sick(&mut world, 1..=4);
     let waiting = world.status().breaker.waiting;
@@ -72,7 +76,7 @@ fn a_lease_that_recovers_in_time_is_not_closed_by_the_release() {
 }
 
 #[test]
-fn it_stays_tripped_over_a_restart() {
+fn breaker_stays_tripped_after_restart() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.config.breaker_tripped = true;
@@ -85,7 +89,7 @@ fn it_stays_tripped_over_a_restart() {
 }
 
 #[test]
-fn what_the_chain_closes_is_never_held() {
+fn breaker_never_holds_leases_closed_by_the_chain() {
     let mut config = settings();
     config.breaker_tripped = true;
     let mut world = World::with(config);
@@ -101,7 +105,8 @@ fn what_the_chain_closes_is_never_held() {
     assert_eq!((world.cluster.len(), world.active()), (0, vec![]));
 }
 
-/// Six leases that their tenant closes while the provider misses every event; the next start finds their workloads.
+/// Six leases that a tenant closes while the provider misses every event. The next start finds their
+/// workloads.
 fn leftovers(agreement: Agreement, tripped: bool) -> World {
     let mut world = World::new();
     for dseq in 1..=6 {
@@ -121,7 +126,7 @@ fn leftovers(agreement: Agreement, tripped: bool) -> World {
 }
 
 #[test]
-fn leftovers_whose_end_is_confirmed_are_torn_down_although_the_breaker_is_tripped() {
+fn tripped_breaker_does_not_hold_workloads_of_confirmed_closes() {
     for agreement in [Agreement::Confirmed, Agreement::Single] {
         for tripped in [false, true] {
             let world = leftovers(agreement, tripped);
@@ -137,10 +142,14 @@ fn leftovers_whose_end_is_confirmed_are_torn_down_although_the_breaker_is_trippe
 }
 
 #[test]
-fn leftovers_that_one_of_two_endpoints_reports_are_held_and_shown() {
+fn tripped_breaker_holds_and_reports_unconfirmed_closes() {
     let mut world = leftovers(Agreement::Unreachable, false);
     world.wait(10 * MINUTE);
-    assert_eq!(world.cluster.len(), 3, "three pass, then it trips");
+    assert_eq!(
+        world.cluster.len(),
+        3,
+        "three closes pass before the breaker trips"
+    );
     let asked = world.request(Request::Scan { dry_run: true });
     let Ok(Reply::Scan(findings)) = &world.replies[&asked] else {
         panic!("no findings")
@@ -154,14 +163,14 @@ fn leftovers_that_one_of_two_endpoints_reports_are_held_and_shown() {
         assert!(findings.iter().any(|f| f.contains(&lease)), "{findings:?}");
     }
     let held = |e: &Event| matches!(e, Event::EndHeld { message, .. } if message.contains("release"));
-    assert_eq!(world.told(held), 3, "once for each");
+    assert_eq!(world.told(held), 3, "once per lease");
     world.request(Request::ReleaseBreaker);
     world.wait(MINUTE);
     assert_eq!((world.cluster.len(), world.status().breaker.held.len()), (0, 0));
 }
 
 #[test]
-fn a_second_endpoint_that_comes_back_confirms_what_was_held() {
+fn second_endpoint_confirms_held_closes() {
     let mut world = leftovers(Agreement::Unreachable, true);
     world.wait(20 * MINUTE);
     assert_eq!((world.cluster.len(), world.status().breaker.held.len()), (6, 6));
@@ -172,27 +181,27 @@ fn a_second_endpoint_that_comes_back_confirms_what_was_held() {
     assert_eq!((breaker.tripped, breaker.held.len()), (true, 0));
 }
 
-/// So many leases without a manifest.
+/// Creates `count` leases without a manifest.
 fn bare(world: &mut World, count: u64) {
     for dseq in 1..=count {
         world.lease(dseq, &web());
     }
 }
 
-/// As long as a manifest is waited for, and a leader for the one before it.
+/// Waits for the manifest deadline and the grace of the previous leader.
 fn past_the_deadline(world: &mut World) {
     world.wait(2 * MINUTE);
     world.blocks(70, BLOCK);
 }
 
-/// Of six leases three were ended, and that was too many.
+/// Asserts that three of six leases ended and that the breaker counted them.
 fn assert_counted(world: &World) {
     let breaker = world.status().breaker;
     assert_eq!((world.closes().len(), breaker.waiting.len()), (3, 3));
 }
 
 #[test]
-fn leases_for_which_no_manifest_came_all_end_and_count_nothing() {
+fn breaker_does_not_count_leases_without_manifest() {
     for (tripped, held) in [(false, None), (true, None), (false, Some(tenant(1)))] {
         let mut config = settings();
         config.breaker_tripped = tripped;
@@ -208,7 +217,7 @@ fn leases_for_which_no_manifest_came_all_end_and_count_nothing() {
 }
 
 #[test]
-fn leases_without_a_manifest_wait_in_the_first_minutes_like_all() {
+fn leases_without_manifest_wait_during_warm_up() {
     for tripped in [false, true] {
         let mut config = settings();
         config.breaker_warmup = 10 * MINUTE;
@@ -221,12 +230,12 @@ fn leases_without_a_manifest_wait_in_the_first_minutes_like_all() {
         let waits = world.status().leases[0].waiting_for.clone().unwrap();
         assert!(waits.contains("warm-up period"), "{waits}");
         world.wait(11 * MINUTE);
-        assert_eq!(world.closes().len(), 5, "by themselves");
+        assert_eq!(world.closes().len(), 5, "without a release");
     }
 }
 
 #[test]
-fn leases_that_were_found_count_although_there_is_no_manifest_of_them() {
+fn breaker_counts_found_leases_without_manifest() {
     let mut world = World::new();
     world.running(50, &web());
     bare(&mut world, 6);
@@ -236,7 +245,7 @@ fn leases_that_were_found_count_although_there_is_no_manifest_of_them() {
 }
 
 #[test]
-fn leases_won_under_another_leader_count_although_there_is_no_manifest_of_them() {
+fn breaker_counts_leases_of_another_leader_without_manifest() {
     for won_by in [Leadership::Standby, Leadership::Leader { epoch: 1 }] {
         let mut world = World::new();
         world.lead(Leadership::Leader { epoch: 1 });
@@ -252,7 +261,7 @@ fn leases_won_under_another_leader_count_although_there_is_no_manifest_of_them()
 }
 
 #[test]
-fn leases_won_while_the_leader_before_may_still_act_count() {
+fn breaker_counts_leases_won_during_grace_of_previous_leader() {
     let mut world = World::new();
     world.running(50, &web());
     (1..=6).for_each(|dseq| drop(world.order(dseq, &web())));
@@ -263,7 +272,7 @@ fn leases_won_while_the_leader_before_may_still_act_count() {
 }
 
 #[test]
-fn a_lease_whose_manifest_may_have_been_kept_counts() {
+fn breaker_counts_lease_with_possibly_stored_manifest() {
     let mut world = World::new();
     world.running(50, &web());
     bare(&mut world, 6);
@@ -276,7 +285,7 @@ fn a_lease_whose_manifest_may_have_been_kept_counts() {
 }
 
 #[test]
-fn one_tenant_shuts_it_for_himself_alone() {
+fn one_tenant_trips_breaker_for_its_own_leases_only() {
     let mut world = World::new();
     let leases = sick(&mut world, (1..=10).chain([8001]));
     assert_eq!(closed(&world), [3, 1, 0]);
@@ -285,7 +294,7 @@ fn one_tenant_shuts_it_for_himself_alone() {
     assert_eq!((breaker.tripped, breaker.waiting.len()), (false, 7));
     assert_eq!(breaker.held_owners, [tenant(1)]);
     assert_eq!((world.told(is_trip), world.told(is_trip_for_one)), (0, 1));
-    assert_eq!(breaker.shut_because, None, "it is open for others");
+    assert_eq!(breaker.shut_because, None, "other tenants are not held");
     let waits = status.leases.iter().find(|l| l.lease == leases[9]).unwrap();
     let waits = waits.waiting_for.clone().unwrap();
     assert!(waits.contains(tenant(1).as_str()), "{waits}");
@@ -294,7 +303,7 @@ fn one_tenant_shuts_it_for_himself_alone() {
     assert_eq!(
         closed(&world),
         [3, 2, 0],
-        "time does not release it, and others go on"
+        "the breaker stays tripped for one tenant only"
     );
     world.request(Request::ReleaseBreaker);
     assert_eq!(closed(&world), [10, 2, 0]);
@@ -302,7 +311,7 @@ fn one_tenant_shuts_it_for_himself_alone() {
 }
 
 #[test]
-fn two_tenants_with_many_shut_it_for_all() {
+fn closes_of_two_tenants_trip_breaker_for_all() {
     let mut world = World::new();
     sick(&mut world, (1..=5).chain(8001..=8005).chain([9001]));
     assert_eq!(closed(&world), [3, 1, 0]);
@@ -313,7 +322,7 @@ fn two_tenants_with_many_shut_it_for_all() {
 }
 
 #[test]
-fn it_stays_shut_for_a_tenant_over_a_restart_until_it_is_released_for_him() {
+fn breaker_of_one_tenant_stays_tripped_after_restart_until_released() {
     let mut world = World::new();
     let leases = [1, 8001].map(|dseq| world.running(dseq, &web()));
     world.config.breaker_held_owners = [tenant(1), tenant(3)].into();
@@ -341,7 +350,7 @@ fn it_stays_shut_for_a_tenant_over_a_restart_until_it_is_released_for_him() {
 }
 
 #[test]
-fn a_new_leader_has_the_breaker_as_the_one_before_left_it() {
+fn new_leader_takes_over_breaker_state() {
     let mut world = World::new();
     world.lead(Leadership::Standby);
     let kept = Kept {
@@ -351,12 +360,13 @@ fn a_new_leader_has_the_breaker_as_the_one_before_left_it() {
     world.feed(Input::Kept(kept.clone()));
     world.lead(Leadership::Leader { epoch: 1 });
     assert_eq!(Kept::of(&world.status()), kept);
-    // Told, so that whoever keeps it over a restart hears it; the same again is no news.
+    // The engine reports the state of another leader, so that the daemon stores it. The same state again is
+    // not reported.
     world.feed(Input::Kept(kept));
     assert_eq!((world.told(is_trip), world.told(is_trip_for_one)), (1, 1));
     sick(&mut world, [1, 8001]);
     assert_eq!(closed(&world), [0, 0, 0]);
-    // Released there and read here: what waited asks again.
+    // Another leader released the breaker. Waiting leases request their close again.
     let released = Kept {
         breaker_tripped: false,
         breaker_held_owners: [tenant(2)].into(),
@@ -365,7 +375,11 @@ fn a_new_leader_has_the_breaker_as_the_one_before_left_it() {
     world.wait(MINUTE);
     assert_eq!(closed(&world), [1, 0, 0]);
     assert_eq!(world.told(|event| matches!(event, Event::BreakerReleased)), 1);
-    assert_eq!(world.told(is_trip_for_one), 2, "still shut for him, told anew");
+    assert_eq!(
+        world.told(is_trip_for_one),
+        2,
+        "still tripped for this tenant, reported again"
+    );
     world.feed(Input::Kept(Kept::default()));
     world.wait(MINUTE);
     assert_eq!(closed(&world), [1, 1, 0]);

@@ -1,4 +1,4 @@
-//! What is not known for sure: writes that failed and were done, nodes that lag, names in between.
+//! Uncertain states: failed writes that took effect, lagging nodes, and hostnames that move.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::{Call, Completion, Input, LeasePhase, Request, RequestId, Response};
@@ -32,7 +32,7 @@ fn submit_for(world: &mut World, lease: &LeaseId, sdl: &Sdl) -> Response {
 }
 
 #[test]
-fn a_manifest_is_not_judged_before_chain_and_cluster_are_known() {
+fn manifest_waits_for_first_snapshot_and_cluster_list() {
     let mut world = World::unstarted(settings());
     let sdl = web();
     assert_eq!(kind(world.submit(1, &sdl)), Some(RefusalKind::Unavailable));
@@ -48,7 +48,7 @@ fn a_manifest_is_not_judged_before_chain_and_cluster_are_known() {
 }
 
 #[test]
-fn a_list_from_before_a_deploy_ended_is_no_difference() {
+fn list_older_than_deploy_is_not_drift() {
     let mut world = World::new();
     let lease = world.lease(1, &hosted(&["a.example.com"]));
     let other = world.running(2, &web());
@@ -72,7 +72,7 @@ fn a_list_from_before_a_deploy_ended_is_no_difference() {
         assert_eq!(world.told(|e| matches!(e, Event::DriftFound { .. })), 0);
     }
     assert!(runs_as(&world, &lease, "b.example.com"));
-    // The next list is not older.
+    // The next list is newer.
     world.cluster.remove(&lease);
     world.cluster.remove(&other);
     world.wait(11 * MINUTE);
@@ -81,7 +81,7 @@ fn a_list_from_before_a_deploy_ended_is_no_difference() {
 }
 
 #[test]
-fn a_snapshot_ahead_of_the_events_is_no_difference() {
+fn snapshot_ahead_of_events_is_not_drift() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let bid = bid_of(&order, us());
@@ -95,7 +95,7 @@ fn a_snapshot_ahead_of_the_events_is_no_difference() {
 }
 
 #[test]
-fn a_workload_whose_lease_was_not_known_becomes_a_lease_like_any_other() {
+fn workload_with_unknown_lease_is_adopted_when_lease_appears() {
     let mut world = World::new();
     let before = Arc::new(world.market.snapshot(&us()));
     let lease = world.running(1, &web());
@@ -107,7 +107,7 @@ fn a_workload_whose_lease_was_not_known_becomes_a_lease_like_any_other() {
     world.wait(MINUTE);
     assert_eq!(world.active(), std::slice::from_ref(&lease.order));
     let reserved = world.status().inventory.active[0].cpu;
-    assert_eq!(reserved, 100, "what the bid promised");
+    assert_eq!(reserved, 100, "the resources of the bid");
     let phases: Vec<_> = world.status().leases.iter().map(|l| l.phase).collect();
     assert_eq!(phases, [LeasePhase::Running]);
     world.resync();
@@ -117,7 +117,7 @@ fn a_workload_whose_lease_was_not_known_becomes_a_lease_like_any_other() {
 }
 
 #[test]
-fn a_recording_that_failed_and_was_done_takes_no_name_from_another_tenant() {
+fn failed_recording_that_took_effect_takes_no_hostname_from_another_tenant() {
     let mut world = World::new();
     let first = world.lease(1, &hosted(&["a.example", "b.example"]));
     world.hold = Some(is_list);
@@ -135,11 +135,11 @@ fn a_recording_that_failed_and_was_done_takes_no_name_from_another_tenant() {
     let names = world.status().hostnames;
     assert_eq!((&names["a.example"], &names["b.example"]), (&second, &first));
     assert!(runs_as(&world, &second, "a.example") && !runs_as(&world, &first, "a.example"));
-    assert!(runs_as(&world, &first, "b.example"), "what was recorded runs");
+    assert!(runs_as(&world, &first, "b.example"), "the recorded manifest runs");
 }
 
 #[test]
-fn a_lease_is_not_given_up_while_its_manifest_may_be_in_the_cluster() {
+fn lease_is_not_ended_while_its_manifest_may_be_in_the_cluster() {
     for durable in [true, false] {
         let mut world = World::new();
         let lease = world.lease(1, &web());
@@ -151,7 +151,7 @@ fn a_lease_is_not_given_up_while_its_manifest_may_be_in_the_cluster() {
         }
         assert_eq!(kind(world.submit(1, &web())), Some(RefusalKind::Unavailable));
         world.blocks(100, BLOCK);
-        assert_eq!(world.closes(), [], "nobody has looked yet");
+        assert_eq!(world.closes(), [], "the cluster is not listed yet");
         world.hold = None;
         world.settle();
         world.blocks(10, BLOCK);
@@ -161,14 +161,14 @@ fn a_lease_is_not_given_up_while_its_manifest_may_be_in_the_cluster() {
 }
 
 #[test]
-fn a_manifest_being_recorded_spares_its_leases() {
+fn leases_are_not_ended_while_their_manifest_is_recorded() {
     let sdl = sdl_of("web", "nginx:1", &[], &["east", "west"]);
     let mut world = World::new();
     world.lease(1, &sdl);
     world.fail = Some(is_close);
     world.blocks(52, BLOCK);
     let tried = world.closes().len();
-    assert!(tried >= 2, "both were to be given up");
+    assert!(tried >= 2, "both closes were attempted");
     world.fail = None;
     world.hold = Some(is_record);
     world.submit_later(1, &sdl);
@@ -183,13 +183,13 @@ fn a_manifest_being_recorded_spares_its_leases() {
 }
 
 #[test]
-fn names_of_a_manifest_that_was_not_kept_go_to_who_waits() {
+fn hostnames_of_unstored_manifest_go_to_waiting_deployment() {
     let mut world = World::new();
     world.lease(1, &hosted(&["a.example"]));
     world.hold = Some(is_record);
     world.submit_later(1, &hosted(&["a.example"]));
     world.hold = None;
-    // The first recording still hangs; the second is made at once.
+    // The first recording hangs. The second one completes at once.
     let hanging = world.in_flight.pop_front().unwrap();
     let waits = world.running(2, &hosted(&["a.example"]));
     assert!(!runs_as(&world, &waits, "a.example"));
@@ -201,7 +201,7 @@ fn names_of_a_manifest_that_was_not_kept_go_to_who_waits() {
 }
 
 #[test]
-fn a_name_that_was_moved_stays_moved_when_an_older_manifest_is_done_recording() {
+fn moved_hostname_stays_moved_when_older_recording_completes() {
     let mut world = World::new();
     let old = world.running(1, &hosted(&["a.example", "b.example"]));
     let new = world.running(2, &hosted(&["a.example"]));
@@ -225,11 +225,14 @@ fn a_name_that_was_moved_stays_moved_when_an_older_manifest_is_done_recording() 
     assert!(runs_as(&world, &old, "b.example"));
     world.tenant(TenantMsg::CloseDeployment { id: deployment_id(2) });
     world.blocks(2, BLOCK);
-    assert!(runs_as(&world, &old, "a.example"), "it lists the name and waited");
+    assert!(
+        runs_as(&world, &old, "a.example"),
+        "this manifest lists the name and waited for it"
+    );
 }
 
 #[test]
-fn a_name_follows_the_live_lease_of_its_group() {
+fn hostname_follows_live_lease_of_its_group() {
     let mut world = World::new();
     let sdl = hosted(&["a.example"]);
     let old = world.running(1, &sdl);
@@ -245,7 +248,7 @@ fn a_name_follows_the_live_lease_of_its_group() {
     assert!(runs_as(&world, &new, "a.example"));
     world.restart();
     world.blocks(2, BLOCK);
-    assert!(world.cluster.contains_key(&old), "its teardown hangs");
+    assert!(world.cluster.contains_key(&old), "its teardown is still running");
     world.hold = None;
     world.settle();
     world.wait(MINUTE);
@@ -259,14 +262,14 @@ fn a_name_follows_the_live_lease_of_its_group() {
 }
 
 #[test]
-fn an_older_snapshot_ends_no_order_it_does_not_know() {
+fn older_snapshot_does_not_end_unlisted_order() {
     let mut world = World::new();
     let before = Arc::new(world.market.snapshot(&us()));
     let order = world.order(1, &web());
     world.feed(Input::Chain(ChainEvent::Resync(Arc::clone(&before))));
     world.settle();
     assert_eq!((world.closes(), world.pending()), (vec![], vec![order.clone()]));
-    // Nor one of the same height, when the order is in the block after.
+    // A snapshot of the same height does not end the order either, if the order is in the next block.
     let same = Arc::new(world.market.snapshot(&us()));
     world.hold = Some(is_bid);
     let sdl = web();
@@ -285,7 +288,7 @@ fn an_older_snapshot_ends_no_order_it_does_not_know() {
 }
 
 #[test]
-fn a_node_that_lags_gets_no_lost_bid_closed() {
+fn lagging_node_does_not_cause_close_of_lost_bid() {
     let mut world = World::new();
     let order = world.order(1, &web());
     world.lagging = Some(world.market.clone());
@@ -310,20 +313,20 @@ fn a_node_that_lags_gets_no_lost_bid_closed() {
 }
 
 #[test]
-fn a_request_before_the_chain_is_known_has_one_answer() {
+fn request_before_first_snapshot_gets_one_reply() {
     let mut world = World::unstarted(settings());
     world.feed(Input::Request(RequestId(77), Request::Scan { dry_run: true }));
     assert_eq!(kind(world.replies[&77].clone()), Some(RefusalKind::Unavailable));
 }
 
 #[test]
-fn a_stream_that_starts_anew_behind_a_scan_ends_nothing_the_scan_has_shown() {
+fn restarted_stream_behind_a_scan_ends_no_order_of_the_scan() {
     let mut world = World::new();
     let behind = Arc::new(world.market.snapshot(&us()));
     world.deaf = true;
     world.order(1, &web());
     world.request(Request::Scan { dry_run: false });
-    assert_eq!(world.pending(), [order_id(1)], "the scan has found it");
+    assert_eq!(world.pending(), [order_id(1)], "the scan found the order");
     world.deaf = false;
     world.feed(Input::Chain(ChainEvent::Resync(behind)));
     world.settle();
@@ -332,7 +335,7 @@ fn a_stream_that_starts_anew_behind_a_scan_ends_nothing_the_scan_has_shown() {
 }
 
 #[test]
-fn a_pause_told_late_does_not_end_the_order_that_came_after_it() {
+fn late_pause_event_does_not_end_next_order() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.deaf = true;
@@ -350,7 +353,7 @@ fn a_pause_told_late_does_not_end_the_order_that_came_after_it() {
 }
 
 #[test]
-fn a_pause_told_twice_does_not_end_the_order_that_came_after_it() {
+fn repeated_pause_event_does_not_end_next_order() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     let behind = Arc::new(world.market.snapshot(&us()));
@@ -370,7 +373,7 @@ fn a_pause_told_twice_does_not_end_the_order_that_came_after_it() {
         ..lease.order.clone()
     };
     assert!(world.pending().contains(&order));
-    // The stream breaks within the block, and begins again before it.
+    // The stream breaks within the block and restarts before it.
     world.feed(Input::Chain(ChainEvent::Resync(behind)));
     world.tell(pause);
     world.hold = None;
@@ -380,12 +383,12 @@ fn a_pause_told_twice_does_not_end_the_order_that_came_after_it() {
 }
 
 #[test]
-fn a_lease_in_doubt_when_its_block_ends_has_its_time_for_a_manifest() {
+fn uncertain_lease_gets_full_manifest_time() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let lease = bid_of(&order, us());
     let behind = Arc::new(world.market.snapshot(&us()));
-    // A manifest comes before the lease's own event, and then a scan that was read before the lease began.
+    // A manifest arrives before the event of the lease, then a scan that was read before the lease started.
     let won = world
         .market
         .tenant(TenantMsg::CreateLease { bid: lease.clone() })
@@ -400,7 +403,7 @@ fn a_lease_in_doubt_when_its_block_ends_has_its_time_for_a_manifest() {
     let (scan, _) = world.in_flight.remove(at.unwrap()).unwrap();
     world.feed(Input::Completed(scan, Completion::Snapshot(Ok(behind))));
     world.settle();
-    assert!(!world.engine.has_lease(&lease), "it is in doubt");
+    assert!(!world.engine.has_lease(&lease), "the lease is uncertain");
     world.tell(won);
     world.blocks(1, BLOCK);
     let began = world.market.time();
@@ -411,7 +414,7 @@ fn a_lease_in_doubt_when_its_block_ends_has_its_time_for_a_manifest() {
     assert_eq!(deadline, world.config.manifest_timeout.map(|t| began.plus(t)));
 }
 
-/// A bid of ours from before a crash, on an order that is being priced anew, wins; nobody has read it.
+/// A lease won by a bid of a previous process that the engine has not read. The order is being priced again.
 fn won_with_a_bid_from_before() -> (World, LeaseId) {
     let mut world = World::new();
     world.hold = Some(is_price);
@@ -440,7 +443,7 @@ fn reserved_cpu(world: &World) -> Vec<u64> {
 }
 
 #[test]
-fn a_manifest_waits_until_the_bid_that_won_was_read() {
+fn manifest_waits_until_winning_bid_is_read() {
     let (mut world, lease) = won_with_a_bid_from_before();
     assert_eq!(reserved_cpu(&world), [100]);
     let early = world.submit(1, &web());
@@ -453,7 +456,7 @@ fn a_manifest_waits_until_the_bid_that_won_was_read() {
 }
 
 #[test]
-fn a_bid_that_was_read_after_it_won_counts() {
+fn bid_read_after_win_sets_reservation() {
     let (mut world, _) = won_with_a_bid_from_before();
     world.hold = Some(|call| matches!(call, Call::FetchSnapshot) || is_list(call));
     world.settle();
@@ -462,7 +465,7 @@ fn a_bid_that_was_read_after_it_won_counts() {
 }
 
 #[test]
-fn a_scan_that_is_asked_for_during_a_dry_run_is_made() {
+fn scan_requested_during_dry_run_runs_afterwards() {
     let mut world = World::new();
     world.running(1, &web());
     world.hold = Some(|call| matches!(call, Call::FetchSnapshot));
@@ -472,6 +475,6 @@ fn a_scan_that_is_asked_for_during_a_dry_run_is_made() {
     let before = scans(&world);
     world.hold = None;
     world.settle();
-    assert_eq!(scans(&world), before + 1, "one for each");
+    assert_eq!(scans(&world), before + 1, "one scan per request");
     assert!(world.replies.contains_key(&dry) && world.replies.contains_key(&real));
 }

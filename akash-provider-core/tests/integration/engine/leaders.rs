@@ -1,4 +1,4 @@
-//! Two instances: what one leader wrote counts for the next one.
+//! Two instances: a leader continues from the records of the previous leader.
 
 use crate::engine::world::*;
 use akash_provider_core::cluster::WorkloadSpec;
@@ -12,8 +12,8 @@ fn image(world: &World, lease: &LeaseId) -> String {
     world.cluster[lease].group.services[0].image.clone()
 }
 
-/// Another leader takes an update in and deploys it.
-fn elsewhere(world: &mut World, lease: &LeaseId, sdl: &Sdl, epoch: u64) {
+/// Another leader accepts an update and deploys it.
+fn update_by_other_leader(world: &mut World, lease: &LeaseId, sdl: &Sdl, epoch: u64) {
     world.tenant(TenantMsg::UpdateDeployment {
         id: lease.deployment().clone(),
         hash: sdl.hash,
@@ -30,14 +30,14 @@ fn elsewhere(world: &mut World, lease: &LeaseId, sdl: &Sdl, epoch: u64) {
 }
 
 #[test]
-fn a_leader_that_comes_back_runs_what_the_one_in_between_was_given() {
+fn returning_leader_runs_update_of_interim_leader() {
     let mut world = World::new();
     world.lead(Leadership::Leader { epoch: 1 });
     let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
     world.lead(Leadership::Standby);
     let update = sdl_of("web", "nginx:2", &["b.example"], &["east"]);
-    elsewhere(&mut world, &lease, &update, 2);
-    // Its scans see that while it stands by, and change nothing.
+    update_by_other_leader(&mut world, &lease, &update, 2);
+    // The scans of the standby see the update and change nothing.
     world.wait(30 * MINUTE);
     assert_eq!(
         (image(&world, &lease), world.cluster[&lease].epoch),
@@ -53,19 +53,19 @@ fn a_leader_that_comes_back_runs_what_the_one_in_between_was_given() {
 }
 
 #[test]
-fn a_list_from_before_the_takeover_does_not_count() {
+fn list_older_than_takeover_is_ignored() {
     let mut world = World::new();
     world.lead(Leadership::Leader { epoch: 1 });
     let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
     world.lead(Leadership::Standby);
-    // A scan is under way, and its list is made before the other leader's write.
+    // A scan is in flight. Its list is older than the write of the other leader.
     world.hold = Some(|call| matches!(call, Call::FetchSnapshot));
     world.wait(11 * MINUTE);
     let update = sdl_of("web", "nginx:2", &["b.example"], &["east"]);
-    elsewhere(&mut world, &lease, &update, 2);
+    update_by_other_leader(&mut world, &lease, &update, 2);
     world.lead(Leadership::Leader { epoch: 3 });
     let other = world.submit(1, &update).map_err(|refusal| refusal.kind);
-    assert_eq!(other, Err(RefusalKind::Unavailable), "nothing is known yet");
+    assert_eq!(other, Err(RefusalKind::Unavailable), "no state yet");
     world.hold = None;
     world.settle();
     world.wait(MINUTE);
@@ -73,7 +73,7 @@ fn a_list_from_before_the_takeover_does_not_count() {
 }
 
 #[test]
-fn a_manifest_recorded_by_a_deposed_leader_is_not_said_to_be_accepted() {
+fn manifest_recorded_by_deposed_leader_is_not_reported_as_accepted() {
     let mut world = World::new();
     world.lead(Leadership::Leader { epoch: 1 });
     world.lease(1, &web());
@@ -87,12 +87,12 @@ fn a_manifest_recorded_by_a_deposed_leader_is_not_said_to_be_accepted() {
 }
 
 #[test]
-fn an_epoch_that_is_not_ours_means_that_somebody_led_in_between() {
+fn foreign_epoch_reveals_interim_leader() {
     let mut world = World::new();
     world.lead(Leadership::Leader { epoch: 1 });
     let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
     let update = sdl_of("web", "nginx:2", &["b.example"], &["east"]);
-    elsewhere(&mut world, &lease, &update, 2);
+    update_by_other_leader(&mut world, &lease, &update, 2);
     world.lead(Leadership::Leader { epoch: 3 });
     assert_eq!(
         (image(&world, &lease), world.cluster[&lease].epoch),
@@ -101,7 +101,7 @@ fn an_epoch_that_is_not_ours_means_that_somebody_led_in_between() {
 }
 
 #[test]
-fn a_manifest_that_waited_through_a_takeover_is_not_recorded_before_the_list_is_here() {
+fn manifest_that_waited_through_takeover_is_recorded_after_new_list() {
     let mut world = World::new();
     world.lead(Leadership::Leader { epoch: 1 });
     let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
@@ -126,7 +126,7 @@ fn a_manifest_that_waited_through_a_takeover_is_not_recorded_before_the_list_is_
 }
 
 #[test]
-fn what_waited_behind_another_call_is_not_written_with_an_epoch_that_is_over() {
+fn queued_write_is_not_sent_with_expired_epoch() {
     let mut world = World::new();
     world.lead(Leadership::Leader { epoch: 1 });
     let lease = world.lease(1, &web());
@@ -139,7 +139,11 @@ fn what_waited_behind_another_call_is_not_written_with_an_epoch_that_is_over() {
     });
     let recorded = world.count(is_record);
     let request = world.submit_later(1, &update);
-    assert_eq!(world.count(is_record), recorded, "it waits behind the deploy");
+    assert_eq!(
+        world.count(is_record),
+        recorded,
+        "the record waits behind the deploy"
+    );
     world.lead(Leadership::Standby);
     world.lead(Leadership::Leader { epoch: 2 });
     let before = world.calls.len();
@@ -157,7 +161,7 @@ fn what_waited_behind_another_call_is_not_written_with_an_epoch_that_is_over() {
 }
 
 #[test]
-fn a_teardown_that_waited_while_another_led_is_made_by_the_next_leader() {
+fn queued_teardown_is_sent_by_next_leader() {
     let mut world = World::new();
     world.lead(Leadership::Leader { epoch: 1 });
     let lease = world.running(1, &web());
@@ -172,11 +176,15 @@ fn a_teardown_that_waited_while_another_led_is_made_by_the_next_leader() {
         id: lease.deployment().clone(),
     });
     world.blocks(2, BLOCK);
-    assert_eq!(world.count(is_teardown), 0, "it waits behind the record");
+    assert_eq!(
+        world.count(is_teardown),
+        0,
+        "the teardown waits behind the record"
+    );
     world.lead(Leadership::Standby);
     world.hold = None;
     world.settle();
-    assert_eq!(world.count(is_teardown), 0, "another leads");
+    assert_eq!(world.count(is_teardown), 0, "another instance is the leader");
     world.lead(Leadership::Leader { epoch: 2 });
     world.wait(2 * MINUTE);
     assert!(!world.cluster.contains_key(&lease));
@@ -184,7 +192,7 @@ fn a_teardown_that_waited_while_another_led_is_made_by_the_next_leader() {
 }
 
 #[test]
-fn a_leader_from_the_start_leaves_the_one_before_its_grace() {
+fn first_leader_waits_for_grace_of_previous_leader() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.crash();
@@ -197,21 +205,25 @@ fn a_leader_from_the_start_leaves_the_one_before_its_grace() {
     assert_eq!(
         world.closes(),
         [],
-        "a transaction of the leader before may still land"
+        "a transaction of the previous leader may still land"
     );
     world.wait(MINUTE);
     assert_eq!(world.closes().len(), 1);
 }
 
 #[test]
-fn bids_that_are_held_back_go_later_with_a_new_price() {
+fn held_bids_are_sent_later_with_new_price() {
     let mut world = World::new();
     let why = "tenants cannot be served";
     world.feed(Input::HoldBids(Some(why.into())));
     let order = world.order(1, &web());
     world.wait(HOUR);
     assert_eq!((world.count(is_bid), world.count(is_price)), (0, 1));
-    assert_eq!(world.pending(), std::slice::from_ref(&order), "its place is kept");
+    assert_eq!(
+        world.pending(),
+        std::slice::from_ref(&order),
+        "the reservation is retained"
+    );
     assert_eq!(world.status().bids_held.as_deref(), Some(why));
     world.price = Ok(price(20));
     world.feed(Input::HoldBids(None));
@@ -222,10 +234,10 @@ fn bids_that_are_held_back_go_later_with_a_new_price() {
 }
 
 #[test]
-fn a_lease_is_served_while_bids_are_held_back() {
+fn lease_is_served_while_bids_are_held() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
-    world.feed(Input::HoldBids(Some("the operator wants no more".into())));
+    world.feed(Input::HoldBids(Some("paused by the operator".into())));
     assert!(world.submit(1, &web()).is_ok());
     assert!(world.cluster.contains_key(&lease));
 }

@@ -23,7 +23,7 @@ fn offering_reclamation() -> World {
 }
 
 #[test]
-fn w5_ending_a_lease_with_terms_is_reclaim_first_and_close_after_the_deadline() {
+fn w5_lease_with_reclamation_terms_is_announced_then_closed_after_deadline() {
     let mut world = offering_reclamation();
     let lease = world.running(1, &web());
     world.health(&lease, Health::Bad);
@@ -31,7 +31,7 @@ fn w5_ending_a_lease_with_terms_is_reclaim_first_and_close_after_the_deadline() 
     assert_eq!((world.count(is_reclaim), world.closes()), (1, vec![]));
     assert_eq!(world.lease_state(&lease), Some(LeaseState::Reclaiming));
     world.blocks(119, MINUTE);
-    assert_eq!(world.closes(), [], "the deadline has not come");
+    assert_eq!(world.closes(), [], "the deadline has not passed");
     world.blocks(3, MINUTE);
     assert_eq!(world.count(is_reclaim), 1, "it is announced once");
     assert_eq!(world.closes(), [(lease.clone(), CloseReason::Unstable)]);
@@ -41,7 +41,7 @@ fn w5_ending_a_lease_with_terms_is_reclaim_first_and_close_after_the_deadline() 
 }
 
 #[test]
-fn w5_an_end_that_was_announced_before_a_restart_is_carried_out_after_the_deadline() {
+fn w5_announced_end_is_carried_out_after_restart() {
     let mut world = offering_reclamation();
     let lease = world.running(1, &web());
     world.request(Request::EndLease {
@@ -59,7 +59,7 @@ fn w5_an_end_that_was_announced_before_a_restart_is_carried_out_after_the_deadli
 }
 
 #[test]
-fn w5_a_manifest_that_never_came_ends_a_lease_with_terms_too() {
+fn w5_missing_manifest_ends_lease_with_reclamation_terms() {
     let mut world = offering_reclamation();
     let lease = world.lease(1, &web());
     world.blocks(60, BLOCK);
@@ -103,7 +103,7 @@ fn w5_a_lease_being_reclaimed_is_still_served() {
 }
 
 #[test]
-fn w16_a_failed_deploy_with_an_update_waiting_keeps_the_lease() {
+fn w16_failed_deploy_with_pending_update_does_not_end_lease() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
     world.hold = Some(is_deploy);
@@ -114,7 +114,7 @@ fn w16_a_failed_deploy_with_an_update_waiting_keeps_the_lease() {
         hash: new.hash,
     });
     let update = world.submit_later(1, &new);
-    assert_eq!(world.replies.get(&update), None, "one call for a lease at a time");
+    assert_eq!(world.replies.get(&update), None, "one call per lease at a time");
     world.fail = Some(is_deploy);
     world.hold = None;
     world.settle();
@@ -124,7 +124,7 @@ fn w16_a_failed_deploy_with_an_update_waiting_keeps_the_lease() {
     assert_eq!(
         status.leases[0].last_error.as_deref(),
         Some("away"),
-        "anyone can see it"
+        "the status reports the failure"
     );
     world.fail = None;
     world.wait(2 * MINUTE);
@@ -134,13 +134,17 @@ fn w16_a_failed_deploy_with_an_update_waiting_keeps_the_lease() {
 }
 
 #[test]
-fn w16_a_deploy_that_fails_is_tried_until_it_succeeds() {
+fn w16_failed_deploy_is_retried_until_it_succeeds() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
     world.fail = Some(is_deploy);
     assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
     world.wait(6 * HOUR);
-    assert_eq!(world.closes(), [], "what never ran is not known to be unhealthy");
+    assert_eq!(
+        world.closes(),
+        [],
+        "a workload that never ran does not count as unhealthy"
+    );
     world.fail = None;
     world.wait(2 * MINUTE);
     assert_eq!(world.told(|e| matches!(e, Event::Deployed { .. })), 1);
@@ -148,7 +152,7 @@ fn w16_a_deploy_that_fails_is_tried_until_it_succeeds() {
 }
 
 #[test]
-fn the_live_lease_of_a_group_is_found_and_no_other() {
+fn status_finds_only_the_live_lease_of_a_group() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     let group = group_id(1, 1);
@@ -178,7 +182,7 @@ fn w35_an_outage_of_the_cluster_closes_nothing() {
 }
 
 #[test]
-fn w35_only_known_unhealthy_time_counts_and_it_is_counted_whole() {
+fn w35_only_observed_unhealthy_time_counts_in_full() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.health(&lease, Health::Bad);
@@ -193,7 +197,7 @@ fn w35_only_known_unhealthy_time_counts_and_it_is_counted_whole() {
 }
 
 #[test]
-fn only_failing_containers_of_the_tenant_let_the_clock_run() {
+fn only_failing_containers_of_the_tenant_count_as_unhealthy() {
     let mut config = settings();
     config.unhealthy_limit = Some(MINUTE);
     let mut world = World::with(config);
@@ -209,7 +213,7 @@ fn only_failing_containers_of_the_tenant_let_the_clock_run() {
         world.wait(10 * MINUTE);
         assert_eq!(clock(&world), (Health::Out(outage), 50_000, Some(60_000)));
     }
-    // Nothing of it is there, and no container fails.
+    // No object of the lease exists, and no container fails.
     let health = BTreeMap::new();
     world.feed(Input::Cluster(ClusterChange::Snapshot { health }));
     world.wait(10 * MINUTE);
@@ -232,7 +236,7 @@ fn only_failing_containers_of_the_tenant_let_the_clock_run() {
 }
 
 #[test]
-fn w35_time_before_the_deploy_does_not_count() {
+fn w35_time_before_deploy_does_not_count() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
     let health = BTreeMap::from([(lease.clone(), Health::Bad)]);
@@ -241,13 +245,13 @@ fn w35_time_before_the_deploy_does_not_count() {
     assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
     assert_eq!(world.status().leases[0].known_unhealthy_ms, 0);
     world.wait(HOUR - MINUTE);
-    assert_eq!(world.closes(), [], "nothing ran for two hours before it");
+    assert_eq!(world.closes(), [], "two hours without a workload do not count");
     world.wait(2 * MINUTE);
     assert_eq!(world.closes(), [(lease, CloseReason::Unstable)]);
 }
 
 #[test]
-fn w35_a_new_manifest_begins_anew() {
+fn w35_new_manifest_restarts_unhealthy_clock() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.health(&lease, Health::Bad);
@@ -256,7 +260,7 @@ fn w35_a_new_manifest_begins_anew() {
     assert_eq!(
         world.status().leases[0].known_unhealthy_ms,
         50 * 60_000,
-        "the same manifest once more mends nothing"
+        "the same manifest does not reset the clock"
     );
     let new = sdl_of("web", "nginx:2", &[], &["east"]);
     world.tenant(TenantMsg::UpdateDeployment {
@@ -306,7 +310,7 @@ fn w39_a_teardown_is_never_given_up_and_holds_the_capacity() {
 }
 
 #[test]
-fn a_lease_that_ends_gives_everything_back() {
+fn ended_lease_releases_all_resources() {
     let mut world = World::new();
     world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
     world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
@@ -323,7 +327,7 @@ fn a_lease_that_ends_gives_everything_back() {
 }
 
 #[test]
-fn a_tenants_close_brings_a_new_order_and_a_resumed_group_runs_again() {
+fn lease_closed_by_tenant_causes_new_order_and_resumed_group_runs_again() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.tenant(TenantMsg::PauseGroup { id: group_id(1, 1) });
@@ -336,19 +340,19 @@ fn a_tenants_close_brings_a_new_order_and_a_resumed_group_runs_again() {
     world.tenant(TenantMsg::CreateLease { bid: bid.clone() });
     assert!(
         world.cluster.contains_key(&bid),
-        "the manifest from before is still the current one"
+        "the previous manifest is still current"
     );
 }
 
 #[test]
-fn a_lease_ends_on_the_terms_of_its_record_and_not_of_the_settings() {
+fn lease_ends_by_terms_of_its_record_not_of_settings() {
     let mut config = settings();
     config.reclamation_window = None;
     let mut world = World::with(config);
     world.running(2, &web());
     let order = world.order(1, &web());
     assert!(world.bid(&order).is_some());
-    // The bid that wins is from before the provider offered a window.
+    // The winning bid dates from before the provider offered a reclamation window.
     world.config.reclamation_window = Some(HOUR);
     world.restart();
     let lease = bid_of(&order, us());
@@ -360,7 +364,7 @@ fn a_lease_ends_on_the_terms_of_its_record_and_not_of_the_settings() {
 }
 
 #[test]
-fn a_name_that_a_late_deploy_took_back_is_declared_again() {
+fn hostname_overwritten_by_late_deploy_is_declared_again() {
     let mut world = World::new();
     let sdl = sdl_of("web", "nginx:1", &["a.example"], &["east"]);
     let lease = world.running(1, &sdl);
@@ -377,11 +381,11 @@ fn a_name_that_a_late_deploy_took_back_is_declared_again() {
     assert_eq!(
         world.count(is_deploy),
         deploys,
-        "nothing is done where nothing lacks"
+        "nothing is declared when nothing is missing"
     );
 }
 
-/// A web service with a leased address.
+/// A web service with a leased IP address.
 fn with_address() -> Sdl {
     let text = "version: \"2.1\"\nendpoints: {front: {kind: ip}}\nservices:\n  web:\n    image: nginx:1\n    expose:\n      - port: 8080\n        \
                 to: [{global: true, ip: front}]\nprofiles:\n  compute:\n    web:\n      resources:\n        cpu: {units: 100m}\n        \
@@ -405,15 +409,15 @@ fn addresses_that_differ_from_what_was_deployed_are_declared_again() {
     let key = &declared[0].sharing_key;
     assert_eq!(
         *key, world.cluster[&other].ips[0].sharing_key,
-        "one tenant, one name"
+        "one tenant, one hostname"
     );
     let none = Vec::new();
     for (what, first, second, again) in [
         ("both as deployed", &declared, &declared, 0),
-        ("nobody has it", &none, &none, 2),
-        ("the other has it", &none, &declared, 0),
+        ("no lease has the address", &none, &none, 2),
+        ("the other lease has the address", &none, &declared, 0),
         ("another port", &edited, &declared, 1),
-        ("one too many", &surplus, &declared, 1),
+        ("one extra address", &surplus, &declared, 1),
     ] {
         world.ips = Some(vec![
             (lease.clone(), first.clone()),
@@ -429,7 +433,7 @@ fn addresses_that_differ_from_what_was_deployed_are_declared_again() {
     }
 }
 
-/// A world whose cluster refuses every deploy for ever, with a lease that has its manifest.
+/// A world with a running manifest and a cluster that rejects every deploy permanently.
 fn refusing() -> (World, LeaseId) {
     let mut world = World::new();
     world.permanent = true;
@@ -439,9 +443,9 @@ fn refusing() -> (World, LeaseId) {
 }
 
 #[test]
-fn a_deploy_that_is_refused_for_ever_ends_its_lease_at_the_unhealthy_limit() {
+fn permanently_rejected_deploy_ends_lease_at_unhealthy_limit() {
     let (mut world, lease) = refusing();
-    // The clock starts with the refusal, whatever the cluster said of the lease before.
+    // The clock starts with the rejection and ignores earlier health.
     world.wait(HOUR - 2 * MINUTE);
     assert_eq!(world.closes(), []);
     let status = world.status();
@@ -452,7 +456,7 @@ fn a_deploy_that_is_refused_for_ever_ends_its_lease_at_the_unhealthy_limit() {
 }
 
 #[test]
-fn another_manifest_or_a_deploy_that_succeeds_begins_anew() {
+fn new_manifest_or_successful_deploy_restarts_unhealthy_clock() {
     let (mut world, lease) = refusing();
     world.wait(HOUR / 2);
     let changed = sdl_of("web", "nginx:2", &[], &["east"]);
@@ -462,7 +466,11 @@ fn another_manifest_or_a_deploy_that_succeeds_begins_anew() {
     });
     assert!(world.submit(1, &changed).is_ok());
     world.wait(HOUR - 2 * MINUTE);
-    assert_eq!(world.closes(), [], "half an hour of the first does not count");
+    assert_eq!(
+        world.closes(),
+        [],
+        "half an hour of the first manifest does not count"
+    );
     world.fail = None;
     world.wait(MINUTE);
     world.health(&lease, Health::Good);
@@ -473,7 +481,7 @@ fn another_manifest_or_a_deploy_that_succeeds_begins_anew() {
     );
 }
 
-/// A healthy lease with an update that the cluster refuses, or cannot take at the moment.
+/// A healthy lease with an update that the cluster rejects permanently or cannot apply at the moment.
 fn failed_update(is_refused: bool) -> (World, LeaseId) {
     let mut world = World::new();
     let lease = world.running(1, &web());
@@ -490,16 +498,16 @@ fn failed_update(is_refused: bool) -> (World, LeaseId) {
 }
 
 #[test]
-fn an_update_that_is_refused_leaves_what_runs_alone() {
+fn rejected_update_does_not_affect_running_workload() {
     let (mut world, _) = failed_update(true);
     world.wait(3 * HOUR);
     assert_eq!(world.closes(), []);
 }
 
-/// A deploy makes health unknown while it lasts. Ten minutes hold the tries after 1, 3, 7, 15, 31 and 63 seconds, and then
-/// one a minute.
+/// Retries within ten minutes: after 1, 3, 7, 15, 31 and 63 seconds, then once a minute. Health is unknown
+/// while a deploy runs.
 #[test]
-fn a_failed_deploy_is_not_tried_sooner_when_health_is_known_again() {
+fn health_update_does_not_shorten_deploy_back_off() {
     for is_refused in [true, false] {
         let (mut world, lease) = failed_update(is_refused);
         let before = world.count(is_deploy);
@@ -514,7 +522,7 @@ fn a_failed_deploy_is_not_tried_sooner_when_health_is_known_again() {
 }
 
 #[test]
-fn an_end_that_the_chain_refuses_for_a_lease_that_lives_is_repeated_ever_more_rarely() {
+fn rejected_close_of_live_lease_is_retried_with_growing_back_off() {
     for (error, code) in [
         (TxError::UnknownBid, "market/10"),
         (TxError::LeaseNotActive, "market/33"),

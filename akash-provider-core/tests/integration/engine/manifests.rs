@@ -1,4 +1,4 @@
-//! Manifests: who may hand in what, and what becomes of it.
+//! Manifests: who may submit them, and how they are processed.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::{Call, RefusalKind, Request, Response};
@@ -24,7 +24,7 @@ fn hosted(service: &str, hosts: &[&str]) -> Sdl {
 }
 
 #[test]
-fn w6_a_refused_manifest_disarms_no_deadline() {
+fn w6_rejected_manifest_does_not_stop_deadline() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
     let other = sdl_of("web", "nginx:2", &[], &["east"]);
@@ -36,7 +36,7 @@ fn w6_a_refused_manifest_disarms_no_deadline() {
 }
 
 #[test]
-fn a_manifest_has_its_time_to_the_block_that_ends_it() {
+fn manifest_is_accepted_until_the_block_of_its_deadline() {
     let mut world = World::new();
     world.lease(1, &web());
     let deadline = world.status().deployments[0].manifest_deadline.unwrap();
@@ -51,7 +51,7 @@ fn a_manifest_has_its_time_to_the_block_that_ends_it() {
 }
 
 #[test]
-fn w7_every_lease_of_several_groups_is_guarded_and_a_failed_close_is_sent_again() {
+fn w7_each_group_has_a_manifest_deadline_and_failed_closes_are_retried() {
     let sdl = sdl_of("web", "nginx:1", &[], &["east", "west"]);
     let mut world = World::new();
     world.lease(1, &sdl);
@@ -69,7 +69,7 @@ fn w7_every_lease_of_several_groups_is_guarded_and_a_failed_close_is_sent_again(
 }
 
 #[test]
-fn w17_a_deployment_that_nobody_needs_is_forgotten() {
+fn w17_unused_deployment_is_removed() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.tenant(TenantMsg::PauseGroup {
@@ -79,14 +79,14 @@ fn w17_a_deployment_that_nobody_needs_is_forgotten() {
     assert_eq!(
         world.status().deployments.len(),
         1,
-        "it lingers for a resumed group"
+        "the manifest is retained for a resumed group"
     );
     world.wait(6 * MINUTE);
     assert_eq!(world.status().deployments, []);
 }
 
 #[test]
-fn a_deployment_that_closes_while_its_manifest_is_recorded_does_not_linger() {
+fn deployment_closed_during_recording_is_removed() {
     let mut world = World::new();
     world.lease(1, &web());
     world.hold = Some(is_record);
@@ -100,7 +100,7 @@ fn a_deployment_that_closes_while_its_manifest_is_recorded_does_not_linger() {
 }
 
 #[test]
-fn w40_a_withheld_name_goes_to_the_newer_deployment_when_it_is_freed() {
+fn w40_freed_hostname_goes_to_newest_waiting_deployment() {
     let mut world = World::new();
     let old = world.running(1, &hosted("web", &["a.example"]));
     let new = world.running(2, &hosted("api", &["a.example"]));
@@ -117,7 +117,7 @@ fn w40_a_withheld_name_goes_to_the_newer_deployment_when_it_is_freed() {
 }
 
 #[test]
-fn w40_several_deployments_may_wait_for_one_name() {
+fn w40_several_deployments_wait_for_one_hostname() {
     let mut world = World::new();
     let leases: Vec<_> = (1..=3)
         .map(|dseq| world.running(dseq, &hosted("web", &["a.example"])))
@@ -134,7 +134,7 @@ fn w40_several_deployments_may_wait_for_one_name() {
 }
 
 #[test]
-fn w40_a_name_that_waits_is_given_up_with_the_manifest_that_wanted_it() {
+fn w40_pending_hostname_ends_with_its_manifest() {
     let mut world = World::new();
     world.running(1, &hosted("web", &["a.example"]));
     world.running(2, &hosted("web", &["a.example"]));
@@ -147,7 +147,7 @@ fn w40_a_name_that_waits_is_given_up_with_the_manifest_that_wanted_it() {
 }
 
 #[test]
-fn w40_an_update_that_gives_a_name_up_frees_it_for_who_waits() {
+fn w40_update_without_a_hostname_frees_it_for_waiting_deployment() {
     let mut world = World::new();
     world.running(1, &hosted("web", &["a.example"]));
     let waits = world.running(2, &hosted("web", &["a.example"]));
@@ -160,7 +160,7 @@ fn w40_an_update_that_gives_a_name_up_frees_it_for_who_waits() {
 }
 
 #[test]
-fn w40_who_waits_for_a_name_still_waits_after_a_restart() {
+fn w40_pending_hostname_survives_restart() {
     let mut world = World::new();
     world.running(1, &hosted("web", &["a.example"]));
     let waits = world.running(2, &hosted("web", &["a.example"]));
@@ -173,7 +173,7 @@ fn w40_who_waits_for_a_name_still_waits_after_a_restart() {
 }
 
 #[test]
-fn a_recorded_manifest_keeps_its_names_over_a_crash_before_they_are_declared() {
+fn recorded_manifest_retains_hostnames_after_crash_before_declaration() {
     let mut world = World::new();
     let sdl = hosted("web", &["a.example"]);
     let lease = world.lease(1, &sdl);
@@ -185,7 +185,7 @@ fn a_recorded_manifest_keeps_its_names_over_a_crash_before_they_are_declared() {
 }
 
 #[test]
-fn nobody_lists_a_name_under_the_domain_of_automatic_ones() {
+fn hostname_under_ingress_domain_is_refused() {
     let mut config = settings();
     config.static_hosts_domain = Some("ingress.example".to_owned());
     let mut world = World::with(config);
@@ -199,7 +199,7 @@ fn nobody_lists_a_name_under_the_domain_of_automatic_ones() {
 }
 
 #[test]
-fn names_move_within_a_tenant_by_command() {
+fn hostnames_move_between_leases_of_one_tenant_by_command() {
     let mut world = World::new();
     let old = world.running(1, &hosted("web", &["a.example"]));
     let new = world.running(2, &hosted("web", &["a.example"]));
@@ -224,12 +224,12 @@ fn w42_a_manifest_is_checked_against_the_hash_on_the_chain() {
     world.deaf = true;
     update(&mut world, 1, &new);
     world.deaf = false;
-    assert_eq!(kind(world.submit(1, &new)), None, "the event was missed");
+    assert_eq!(kind(world.submit(1, &new)), None, "the update event was missed");
     assert_eq!(kind(world.submit(1, &web())), Some(RefusalKind::VersionMismatch));
 }
 
 #[test]
-fn a_manifest_sent_again_deploys_no_new_version() {
+fn repeated_manifest_deploys_no_new_version() {
     let mut world = World::new();
     world.running(1, &web());
     let deployed = |world: &World| {
@@ -252,9 +252,9 @@ fn a_manifest_sent_again_deploys_no_new_version() {
     assert_eq!(deployed(&world), [1, 2]);
 }
 
-/// Objects that others changed may only be reported until the next deploy.
+/// Covers the mode in which drift is reported until the next deploy.
 #[test]
-fn a_manifest_sent_again_applies_the_objects_of_its_version_again() {
+fn repeated_manifest_applies_objects_of_its_version_again() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     let before = world.count(is_deploy);
@@ -266,13 +266,13 @@ fn a_manifest_sent_again_applies_the_objects_of_its_version_again() {
     world.wait(Duration::from_secs(2));
     assert!(world.cluster.contains_key(&lease));
     world.wait(MINUTE);
-    assert_eq!(world.count(is_deploy), before + 2, "one failed");
+    assert_eq!(world.count(is_deploy), before + 2, "one deploy failed");
     let deployed = |event: &Event| matches!(event, Event::Deployed { .. });
     assert_eq!(world.told(deployed), 1);
 }
 
 #[test]
-fn a_manifest_sent_again_tries_a_failed_deploy_at_once() {
+fn repeated_manifest_retries_failed_deploy_at_once() {
     let mut world = World::new();
     world.lease(1, &web());
     world.fail = Some(is_deploy);
@@ -305,7 +305,7 @@ fn failures_of_the_providers_connections_do_not_reach_tenants() {
 }
 
 #[test]
-fn a_field_that_is_not_known_here_may_count_in_the_hash_or_not() {
+fn unknown_fields_may_be_part_of_the_hash_or_not() {
     let sdl = web();
     let mut sent = serde_json::to_value(&sdl.manifest).unwrap();
     sent[0]["services"][0]["newer"] = true.into();
@@ -331,7 +331,7 @@ fn a_field_that_is_not_known_here_may_count_in_the_hash_or_not() {
 }
 
 #[test]
-fn w42_an_old_manifest_is_not_given_to_a_new_lease() {
+fn w42_new_lease_does_not_get_old_manifest() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.tenant(TenantMsg::PauseGroup {
@@ -352,17 +352,17 @@ fn w42_an_old_manifest_is_not_given_to_a_new_lease() {
 }
 
 #[test]
-fn w43_another_set_of_services_is_refused_at_once() {
+fn w43_different_set_of_services_is_refused_at_once() {
     let mut world = World::new();
     world.running(1, &web());
     let renamed = sdl_of("api", "nginx:1", &[], &["east"]);
     update(&mut world, 1, &renamed);
     assert_eq!(kind(world.submit(1, &renamed)), Some(RefusalKind::Rejected));
-    assert_eq!(world.count(is_record), 1, "nothing of it was kept");
+    assert_eq!(world.count(is_record), 1, "nothing of the manifest was stored");
 }
 
 #[test]
-fn w43_a_hostname_that_cannot_be_had_is_a_refusal_of_its_own() {
+fn w43_unavailable_hostname_has_its_own_error() {
     let mut config = settings();
     config.blocked_hostnames = vec![".blocked.example".to_owned()];
     let mut world = World::with(config);
@@ -380,7 +380,7 @@ fn w43_a_hostname_that_cannot_be_had_is_a_refusal_of_its_own() {
 }
 
 #[test]
-fn w43_a_chain_that_is_away_for_a_moment_is_asked_again() {
+fn w43_failed_chain_query_is_retried() {
     let mut world = World::new();
     world.lease(1, &web());
     world.fail = Some(|c| matches!(c, Call::FetchDeployment(_)));
@@ -392,7 +392,7 @@ fn w43_a_chain_that_is_away_for_a_moment_is_asked_again() {
 }
 
 #[test]
-fn a_deployment_that_cannot_be_read_is_asked_for_twice_more_and_then_the_tenant_is_told() {
+fn unreadable_deployment_is_queried_three_times_then_reported_to_tenant() {
     let mut world = World::new();
     world.lease(1, &web());
     let is_fetch: Which = |c| matches!(c, Call::FetchDeployment(_));
@@ -413,7 +413,7 @@ fn a_deployment_that_cannot_be_read_is_asked_for_twice_more_and_then_the_tenant_
 }
 
 #[test]
-fn a_chain_that_takes_its_time_to_say_nothing_is_not_asked_again_while_a_tenant_waits() {
+fn slow_failed_query_is_not_retried_while_tenant_waits() {
     let mut world = World::new();
     world.lease(1, &web());
     let is_fetch: Which = |c| matches!(c, Call::FetchDeployment(_));
@@ -429,11 +429,11 @@ fn a_chain_that_takes_its_time_to_say_nothing_is_not_asked_again_while_a_tenant_
         kind(world.replies[&request].clone()),
         Some(RefusalKind::Unavailable)
     );
-    assert_eq!(world.count(is_fetch), 0, "it is not asked again");
+    assert_eq!(world.count(is_fetch), 0, "no second query");
 }
 
 #[test]
-fn w43_accepted_means_durable_and_nothing_is_half_kept() {
+fn w43_accepted_manifest_is_durable_and_complete() {
     let mut world = World::new();
     let lease = world.lease(1, &hosted("web", &["a.example"]));
     world.fail = Some(is_record);
@@ -463,7 +463,7 @@ fn w43_accepted_means_durable_and_nothing_is_half_kept() {
 }
 
 #[test]
-fn a_manifest_for_somebody_elses_lease_is_refused() {
+fn manifest_without_lease_is_refused() {
     let mut world = World::new();
     world.order(1, &web());
     assert_eq!(kind(world.submit(1, &web())), Some(RefusalKind::NoLease));
@@ -472,7 +472,7 @@ fn a_manifest_for_somebody_elses_lease_is_refused() {
 }
 
 #[test]
-fn two_manifests_at_once_are_answered_one_after_the_other() {
+fn concurrent_manifests_are_processed_in_order() {
     let mut world = World::new();
     world.lease(1, &web());
     world.hold = Some(|c| matches!(c, Call::FetchDeployment(_)));
@@ -494,60 +494,64 @@ fn image(call: &Call) -> Option<&str> {
     }
 }
 
-/// A look at the cluster finds that a workload is not whole there, and it is deployed again.
-fn is_found_broken(world: &mut World, lease: &LeaseId) {
+/// Makes the cluster report an incomplete workload, so that the engine deploys it again.
+fn report_incomplete(world: &mut World, lease: &LeaseId) {
     world.incomplete = vec![lease.clone()];
     world.request(Request::Scan { dry_run: false });
     world.incomplete.clear();
 }
 
 #[test]
-fn a_repair_that_waits_for_a_recording_deploys_what_was_recorded() {
+fn repair_during_recording_deploys_recorded_manifest() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     let newer = sdl_of("web", "nginx:2", &[], &["east"]);
     update(&mut world, 1, &newer);
     world.hold = Some(is_record);
     let request = world.submit_later(1, &newer);
-    is_found_broken(&mut world, &lease);
+    report_incomplete(&mut world, &lease);
     world.hold = Some(is_deploy);
     world.settle();
-    assert_eq!(kind(world.replies[&request].clone()), None, "it is accepted");
+    assert_eq!(
+        kind(world.replies[&request].clone()),
+        None,
+        "the manifest is accepted"
+    );
     let in_flight: Vec<_> = world.in_flight.iter().map(|(_, call)| image(call)).collect();
     assert_eq!(in_flight, [Some("nginx:2")]);
     world.hold = None;
     world.settle();
     assert_eq!(&*world.cluster[&lease].group.services[0].image, "nginx:2");
-    assert_eq!(world.count(is_deploy), 2, "once for each manifest");
+    assert_eq!(world.count(is_deploy), 2, "one deploy per manifest");
 }
 
 #[test]
-fn nothing_is_repaired_between_recording_and_acceptance() {
+fn no_repair_between_recording_and_acceptance() {
     let mut world = World::new();
     let two = ["east", "west"];
     world.running(1, &sdl_of("web", "nginx:1", &[], &two));
     let newer = sdl_of("web", "nginx:2", &[], &two);
     update(&mut world, 1, &newer);
-    // The first group is recorded, and the second is under way.
+    // The first group is recorded, and the recording of the second one is in flight.
     world.hold = Some(|c| matches!(c, Call::Record(d) if d.lease.order.group.gseq == 2));
     let request = world.submit_later(1, &newer);
-    is_found_broken(&mut world, &lease_id(1));
+    report_incomplete(&mut world, &lease_id(1));
     assert_eq!(
         world.count(is_deploy),
         2,
-        "what it ran before would write over the record"
+        "a deploy of the old manifest would overwrite the record"
     );
     world.hold = None;
     world.settle();
     assert_eq!(kind(world.replies[&request].clone()), None);
     let deployed = world.calls.iter().filter_map(image).skip(2);
     assert_eq!(deployed.collect::<Vec<_>>(), ["nginx:2"; 2]);
-    // A recording that fails lets the repair go, with what runs.
+    // A failed recording allows the repair with the running manifest.
     let third = sdl_of("web", "nginx:3", &[], &two);
     update(&mut world, 1, &third);
     world.hold = Some(|c| matches!(c, Call::Record(d) if d.lease.order.group.gseq == 2));
     world.submit_later(1, &third);
-    is_found_broken(&mut world, &lease_id(1));
+    report_incomplete(&mut world, &lease_id(1));
     world.hold = None;
     world.fail = Some(is_record);
     world.settle();
@@ -557,9 +561,9 @@ fn nothing_is_repaired_between_recording_and_acceptance() {
     );
 }
 
-/// Who had it could pass for us.
+/// A tenant that owned this host could impersonate the provider.
 #[test]
-fn nobody_gets_the_host_of_our_record_also_when_it_changes() {
+fn host_of_provider_record_is_refused_to_tenants_after_a_change_too() {
     let mut world = World::new();
     let mut dseq = 0;
     let mut asks = |world: &mut World, host: &str| {
@@ -572,7 +576,7 @@ fn nobody_gets_the_host_of_our_record_also_when_it_changes() {
     assert_eq!(
         asks(&mut world, "app.provider.example"),
         Some(RefusalKind::Hostname),
-        "and everything below it"
+        "subdomains of the host are refused too"
     );
     assert_eq!(asks(&mut world, "held.example"), None);
     let lease = lease_id(3);
@@ -583,22 +587,26 @@ fn nobody_gets_the_host_of_our_record_also_when_it_changes() {
         world.blocks(1, BLOCK);
     }
     assert_eq!(asks(&mut world, "new.example"), Some(RefusalKind::Hostname));
-    assert_eq!(asks(&mut world, "provider.example"), None, "it is no longer ours");
-    // Who had a name before we did keeps it.
+    assert_eq!(
+        asks(&mut world, "provider.example"),
+        None,
+        "the host is no longer the provider's"
+    );
+    // A tenant that owned the name before the provider keeps it.
     assert_eq!(world.status().hostnames["held.example"], lease);
-    // Also after a start, where it comes with the first picture.
+    // The tenant also keeps the name after a restart, where the name is part of the first cluster list.
     world.restart();
     assert_eq!(asks(&mut world, "new.example"), Some(RefusalKind::Hostname));
 }
 
 #[test]
-fn a_refused_manifest_is_told_to_the_operator_and_a_strangers_is_not() {
+fn rejected_manifest_is_reported_to_operator_unless_sender_has_no_lease() {
     let mut config = settings();
     config.static_hosts_domain = None;
     let mut world = World::with(config);
     let told =
         |e: &Event| matches!(e, Event::ManifestRefused { message, .. } if message.contains("`accept:`"));
-    assert!(world.submit(1, &web()).is_err(), "there is no lease");
+    assert!(world.submit(1, &web()).is_err(), "no lease exists");
     assert_eq!(world.told(|e| matches!(e, Event::ManifestRefused { .. })), 0);
     world.lease(1, &web());
     assert!(world.submit(1, &web()).is_err());

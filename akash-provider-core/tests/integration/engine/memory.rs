@@ -1,4 +1,4 @@
-//! What is over is forgotten: what the engine keeps does not grow with what has been.
+//! Bounded memory: the engine removes the state of finished orders and leases.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::Call;
@@ -30,7 +30,7 @@ fn made_up(number: u64) -> String {
 }
 
 #[test]
-fn a_signature_is_believed_for_eighteen_hours() {
+fn auditor_signature_is_cached_for_eighteen_hours() {
     let mut world = World::new();
     let auditor = || signed_by([auditor().to_string()]);
     world.tenant(TenantMsg::SignProvider {
@@ -48,7 +48,7 @@ fn a_signature_is_believed_for_eighteen_hours() {
 }
 
 #[test]
-fn of_auditors_without_end_the_newest_are_remembered() {
+fn cache_holds_newest_auditor_signatures() {
     let mut world = World::new();
     let of = |order: u64| signed_by((0..32).map(|n| made_up(order * 32 + n)));
     for order in 1..=33 {
@@ -56,17 +56,21 @@ fn of_auditors_without_end_the_newest_are_remembered() {
     }
     assert_eq!(world.count(is_audit), 33 * 32);
     world.order(34, &of(33));
-    assert_eq!(world.count(is_audit), 33 * 32, "the newest are known");
+    assert_eq!(world.count(is_audit), 33 * 32, "the newest signatures are cached");
     world.order(35, &of(1));
-    assert_eq!(world.count(is_audit), 34 * 32, "the oldest are asked again");
+    assert_eq!(
+        world.count(is_audit),
+        34 * 32,
+        "the oldest signatures are queried again"
+    );
 }
 
 #[test]
-fn an_order_that_is_over_is_forgotten_also_when_its_end_was_not_heard() {
+fn ended_order_is_removed_although_its_event_was_missed() {
     let mut world = World::new();
     let spent = world.order(3, &web());
     world.blocks(60, BLOCK);
-    assert_eq!(world.closes().len(), 1, "nobody took the bid");
+    assert_eq!(world.closes().len(), 1, "the tenant did not take the bid");
     let mut sdl = web();
     sdl.groups[0].requirements.attributes = vec![Attribute::new("region", "moon")];
     let declined = world.order(1, &sdl);
@@ -89,12 +93,16 @@ fn an_order_that_is_over_is_forgotten_also_when_its_end_was_not_heard() {
         let (seen, fetched) = told(&world);
         world.tell(vec![ChainEvent::OrderCreated { id: id.clone() }]);
         world.settle();
-        assert_eq!(told(&world), (seen + 1, fetched + 1), "it is as new");
+        assert_eq!(
+            told(&world),
+            (seen + 1, fetched + 1),
+            "the order is processed as a new order"
+        );
     }
 }
 
 #[test]
-fn nothing_is_kept_of_a_lease_that_is_gone() {
+fn ended_lease_leaves_no_state() {
     let sdl = |hosts: &[&str]| sdl_of("web", "nginx:1", hosts, &["east"]);
     let mut world = World::new();
     world.running(1, &sdl(&["a.example"]));
@@ -113,7 +121,7 @@ fn nothing_is_kept_of_a_lease_that_is_gone() {
 }
 
 #[test]
-fn what_was_declined_for_good_is_judged_once() {
+fn permanently_declined_order_is_evaluated_once() {
     let mut world = World::new();
     world.order_as(deployment_id(1), &web(), Some(HOUR));
     let read = world.count(is_fetch);
@@ -124,16 +132,16 @@ fn what_was_declined_for_good_is_judged_once() {
     assert_eq!(world.status().declines.values().sum::<u64>(), 1);
 }
 
-/// Bytes of all that an engine has in its tables, lists and counters.
+/// Total size of the engine's tables, lists and counters, in bytes.
 fn bytes_of(world: &World) -> usize {
     rmp_serde::to_vec(&world.engine).unwrap().len()
 }
 
 #[test]
-fn of_leases_that_came_and_went_nothing_is_kept() {
+fn memory_does_not_grow_with_ended_leases() {
     let mut world = World::new();
     let sdl = web();
-    // Of equal length as numbers, which are written shorter where they are small.
+    // Deployment numbers of equal length, because smaller numbers need fewer bytes.
     let mut come_and_go = |dseqs: std::ops::Range<u64>| {
         for dseq in dseqs {
             world.running(dseq, &sdl);
@@ -143,7 +151,7 @@ fn of_leases_that_came_and_went_nothing_is_kept() {
             let id = deployment_id(dseq + 100_000);
             world.tenant(TenantMsg::CloseDeployment { id });
         }
-        // Until the windows in which ends are counted are over.
+        // Wait until the time windows of counted closes are over.
         world.blocks(130, MINUTE);
         assert!(world.active().is_empty() && world.pending().is_empty());
         assert!(world.cluster.is_empty());
@@ -151,9 +159,9 @@ fn of_leases_that_came_and_went_nothing_is_kept() {
     };
     let before = come_and_go(70_000..70_020);
     let after = come_and_go(70_020..70_080);
-    // Counters grow by a few bytes; sixty leases, or sixty orders, of which an id is kept are thousands.
+    // Counters grow by a few bytes. Sixty retained lease or order ids would take thousands of bytes.
     assert!(
         after <= before + 400,
-        "{before} bytes, and {after} after 60 leases more"
+        "{before} bytes, then {after} after 60 more leases"
     );
 }

@@ -1,4 +1,4 @@
-//! Money: how long it lasts, and when leases are paid out.
+//! Money: how long the funds of a deployment last, and when leases are paid out.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::Call;
@@ -11,7 +11,7 @@ fn is_check(call: &Call) -> bool {
 }
 
 #[test]
-fn w18_payouts_are_made_however_often_the_provider_restarts() {
+fn w18_payouts_continue_across_restarts() {
     let mut world = World::new();
     world.running(1, &web());
     let mut payouts = 0;
@@ -21,11 +21,14 @@ fn w18_payouts_are_made_however_often_the_provider_restarts() {
         world.restart();
     }
     payouts += world.count(is_withdrawal);
-    assert!(payouts >= 1, "thirty hours have passed, in pieces of two");
+    assert!(
+        payouts >= 1,
+        "thirty hours have passed, with a restart every two hours"
+    );
 }
 
 #[test]
-fn w23_a_lease_that_ends_in_the_middle_of_a_check_stops_nobodys_payouts() {
+fn w23_lease_that_ends_during_a_check_does_not_stop_other_payouts() {
     let mut world = World::new();
     world.running(1, &web());
     let stays = world.running(2, &web());
@@ -42,11 +45,11 @@ fn w23_a_lease_that_ends_in_the_middle_of_a_check_stops_nobodys_payouts() {
     assert!(!paid.is_empty());
     let other = |c: &&&Call| !matches!(c, Call::Broadcast(akash_provider_core::types::Msg::WithdrawLease { id }) if *id == stays);
     assert_eq!(paid.iter().filter(other).count(), 0);
-    assert!(world.count(is_check) > 10, "and the balance is looked at");
+    assert!(world.count(is_check) > 10, "the balance is queried");
 }
 
 #[test]
-fn w45_the_leases_of_a_deployment_share_one_look_at_its_money() {
+fn w45_leases_of_a_deployment_share_one_balance_query() {
     let sdl = sdl_of("web", "nginx:1", &[], &["east", "west", "north"]);
     let mut world = World::new();
     world.lease(1, &sdl);
@@ -56,11 +59,11 @@ fn w45_the_leases_of_a_deployment_share_one_look_at_its_money() {
     world.calls.clear();
     world.blocks(60, MINUTE);
     let looks = world.count(is_check);
-    assert!((5..=7).contains(&looks), "{looks} looks in an hour");
+    assert!((5..=7).contains(&looks), "{looks} queries in an hour");
 }
 
 #[test]
-fn w45_a_payout_that_failed_is_repeated_and_told() {
+fn w45_failed_payout_is_retried_and_reported() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.fail = Some(is_withdrawal);
@@ -74,7 +77,7 @@ fn w45_a_payout_that_failed_is_repeated_and_told() {
 }
 
 #[test]
-fn a_payout_without_money_for_the_fee_is_repeated_as_soon_as_the_account_has_more() {
+fn payout_without_fee_is_retried_after_a_refill() {
     let mut world = World::new();
     world.running(1, &web());
     world.hold = Some(is_withdrawal);
@@ -95,7 +98,7 @@ fn a_payout_without_money_for_the_fee_is_repeated_as_soon_as_the_account_has_mor
         },
     );
     world.blocks(2, BLOCK);
-    assert_eq!(world.count(is_withdrawal), 2, "not after five minutes");
+    assert_eq!(world.count(is_withdrawal), 2, "without a wait of five minutes");
     let status = world.status();
     assert_eq!(
         (&status.leases[0].payout_error, status.deposit_missing),
@@ -103,9 +106,9 @@ fn a_payout_without_money_for_the_fee_is_repeated_as_soon_as_the_account_has_mor
     );
 }
 
-/// Deposits come back, and other leases are paid out.
+/// Deposits return and other leases are paid out, so the account has more money.
 #[test]
-fn more_money_does_not_repeat_a_payout_that_was_refused_for_another_reason() {
+fn refill_does_not_retry_payout_rejected_for_another_reason() {
     let mut world = World::new();
     world.running(1, &web());
     world.hold = Some(is_withdrawal);
@@ -120,7 +123,11 @@ fn more_money_does_not_repeat_a_payout_that_was_refused_for_another_reason() {
         world.market.fund(&us(), &more);
         world.blocks(1, BLOCK);
     }
-    assert_eq!(world.count(is_withdrawal), 1, "within five minutes");
+    assert_eq!(
+        world.count(is_withdrawal),
+        1,
+        "no second attempt within five minutes"
+    );
     world.blocks(20, BLOCK);
     assert_eq!(world.count(is_withdrawal), 2);
 }
@@ -137,7 +144,7 @@ fn two_leases_of_a_deployment_are_never_paid_out_in_one_block() {
 }
 
 #[test]
-fn money_that_has_run_out_ends_the_lease_by_the_chains_own_hand() {
+fn payout_of_exhausted_deployment_ends_lease_on_chain() {
     let mut world = World::new();
     let sdl = web();
     world.price = Ok(price(100));
@@ -157,12 +164,12 @@ fn money_that_has_run_out_ends_the_lease_by_the_chains_own_hand() {
     world.blocks(500, BLOCK);
     assert_eq!(world.lease_state(&lease), Some(LeaseState::InsufficientFunds));
     world.wait(MINUTE);
-    assert_eq!(world.closes(), [], "a payout is all it takes");
+    assert_eq!(world.closes(), [], "the payout ends the lease");
     assert_eq!((world.cluster.len(), world.active()), (0, vec![]));
 }
 
 #[test]
-fn money_that_ends_is_collected_before_whatever_the_blocks_take() {
+fn exhausted_funds_are_collected_in_time_at_any_block_time() {
     for millis in [2_000, 4_000, 12_000] {
         let mut world = World::new();
         let sdl = web();
@@ -190,9 +197,12 @@ fn money_that_ends_is_collected_before_whatever_the_blocks_take() {
             (5_000..=5_003).contains(&lasted),
             "{lasted} blocks of {millis} ms"
         );
-        assert!(world.count(is_withdrawal) >= 2, "once before, and once to end it");
+        assert!(
+            world.count(is_withdrawal) >= 2,
+            "one payout before, and one that ends the lease"
+        );
         let looks = world.count(is_check);
         let hours = usize::try_from(5_000 * millis / 3_600_000).unwrap();
-        assert!(looks <= 7 * (hours + 1) + 20, "{looks} looks in {hours} hours");
+        assert!(looks <= 7 * (hours + 1) + 20, "{looks} queries in {hours} hours");
     }
 }

@@ -1,4 +1,4 @@
-//! Hostnames that change hands while something is deployed.
+//! Hostnames that change their owner during a deploy.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::{Call, RefusalKind, Request};
@@ -14,7 +14,7 @@ fn hosted(image: &str, hosts: &[&str]) -> Sdl {
     sdl_of("web", image, hosts, &["east"])
 }
 
-/// The first tenant's lease 1 is deployed.
+/// Matches the deploy of lease 1 of the first tenant.
 fn is_deploy_of_first(call: &Call) -> bool {
     matches!(call, Call::Deploy { deployment, .. } if deployment.lease == lease_id(1))
 }
@@ -24,7 +24,7 @@ fn update(world: &mut World, sdl: &Sdl) {
     world.tenant(TenantMsg::UpdateDeployment { id, hash: sdl.hash });
 }
 
-/// Deploys of a lease that were asked for and declare the name.
+/// Number of requested deploys of a lease that declare the name.
 fn declarations(world: &World, lease: &LeaseId) -> usize {
     let declares = |call: &&Call| match call {
         Call::Deploy { deployment, .. } if deployment.lease == *lease => {
@@ -36,7 +36,7 @@ fn declarations(world: &World, lease: &LeaseId) -> usize {
 }
 
 #[test]
-fn a_name_is_declared_anew_when_the_deploy_that_still_declares_it_has_ended() {
+fn moved_hostname_is_declared_after_previous_deploy_ends() {
     let mut world = World::new();
     world.running(1, &hosted("nginx:1", &[NAME]));
     let new = world.running(2, &hosted("nginx:1", &[NAME]));
@@ -51,7 +51,7 @@ fn a_name_is_declared_anew_when_the_deploy_that_still_declares_it_has_ended() {
     assert_eq!(
         declarations(&world, &new),
         0,
-        "the old one is still being declared"
+        "the deploy with the old name is still running"
     );
     world.hold = None;
     world.settle();
@@ -65,7 +65,7 @@ fn a_name_is_declared_anew_when_the_deploy_that_still_declares_it_has_ended() {
 }
 
 #[test]
-fn moves_to_and_fro_end_with_the_last_holder() {
+fn repeated_moves_end_with_last_owner() {
     let mut world = World::new();
     let old = world.running(1, &hosted("nginx:1", &[NAME]));
     let new = world.running(2, &hosted("nginx:1", &[NAME]));
@@ -93,7 +93,7 @@ fn moves_to_and_fro_end_with_the_last_holder() {
 }
 
 #[test]
-fn another_tenant_that_gets_a_name_waits_for_the_deploy_that_declares_it() {
+fn new_owner_waits_for_running_deploy_with_same_hostname() {
     let mut world = World::new();
     world.running(1, &hosted("nginx:1", &[NAME]));
     let changed = hosted("nginx:2", &[NAME]);
@@ -119,7 +119,7 @@ fn another_tenant_that_gets_a_name_waits_for_the_deploy_that_declares_it() {
     assert!(world.in_flight.is_empty());
 }
 
-/// Time for a manifest of so many names to be taken over, moved, listed and given up.
+/// Time to accept, move, list and remove a manifest with `names` hostnames.
 #[expect(clippy::disallowed_methods, reason = "what it compares is time")]
 fn life_of(names: usize) -> Duration {
     let all: Vec<String> = (0..names).map(|n| format!("n{n}.example.org")).collect();
@@ -148,13 +148,18 @@ fn life_of(names: usize) -> Duration {
     world.request(Request::Scan { dry_run: false });
     let status = world.status();
     let back = status.hostnames.values().filter(|holder| **holder == first);
-    assert_eq!(back.count(), names - names / 2, "it had waited for them");
+    assert_eq!(
+        back.count(),
+        names - names / 2,
+        "the deployment waited for these names"
+    );
     begin.elapsed()
 }
 
 #[test]
-fn ten_times_the_names_cost_about_ten_times_the_work() {
-    // The quicker of two, so that a busy machine counts for little. Pairs of names would cost a hundred times.
+fn work_grows_linearly_with_number_of_hostnames() {
+    // The faster of two runs, so that a busy machine has little influence. Quadratic work would cost a
+    // hundred times as much.
     let quickest = |names| (0..2).map(|_| life_of(names)).min().unwrap();
     let (few, many) = (quickest(800), quickest(8_000));
     let ratio = many.as_secs_f64() / few.as_secs_f64();
@@ -163,10 +168,10 @@ fn ten_times_the_names_cost_about_ten_times_the_work() {
 }
 
 #[test]
-fn a_wildcard_is_of_one_tenant_with_all_it_covers() {
+fn wildcard_and_covered_names_belong_to_one_tenant() {
     let mut world = World::new();
     let wide = world.running(1, &hosted("nginx:1", &["*.shop.example"]));
-    // The second tenant is refused by name, in both directions, and may have what the wildcard does not cover.
+    // The second tenant is refused in both directions, and gets names that the wildcard does not cover.
     for (dseq, name, is_had) in [
         (8_001, "a.shop.example", false),
         (8_002, "*.shop.example", false),
@@ -175,14 +180,14 @@ fn a_wildcard_is_of_one_tenant_with_all_it_covers() {
     ] {
         let sdl = hosted("nginx:1", &[name]);
         world.lease(dseq, &sdl);
-        let answer = world.submit(dseq, &sdl).map(|_| ());
-        assert_eq!(answer.is_ok(), is_had, "{name}: {answer:?}");
-        if let Err(refusal) = answer {
+        let reply = world.submit(dseq, &sdl).map(|_| ());
+        assert_eq!(reply.is_ok(), is_had, "{name}: {reply:?}");
+        if let Err(refusal) = reply {
             assert_eq!(refusal.kind, RefusalKind::Hostname);
             assert!(refusal.message.contains(name), "{}", refusal.message);
         }
     }
-    // Another deployment of the first has the nearer name beside it.
+    // Another deployment of the first tenant has a more specific name in addition.
     let near = world.running(2, &hosted("nginx:1", &["a.shop.example"]));
     let held = world.status().hostnames;
     assert_eq!((&held["*.shop.example"], &held["a.shop.example"]), (&wide, &near));
@@ -191,7 +196,7 @@ fn a_wildcard_is_of_one_tenant_with_all_it_covers() {
         declared.iter().any(|h| h.hostname == "*.shop.example"),
         "{declared:?}"
     );
-    // A wildcard moves as any other name does.
+    // A wildcard moves like any other name.
     let next = world.running(3, &hosted("nginx:1", &["*.shop.example"]));
     let id = world.request(Request::TransferHostnames {
         lease: next.clone(),
@@ -202,7 +207,7 @@ fn a_wildcard_is_of_one_tenant_with_all_it_covers() {
 }
 
 #[test]
-fn a_manifest_that_is_refused_for_its_wildcard_changes_no_name() {
+fn rejected_wildcard_changes_no_hostname() {
     let mut world = World::new();
     let first = world.running(1, &hosted("nginx:1", &["a.shop.example"]));
     world.running(8_001, &hosted("nginx:1", &["b.shop.example"]));
@@ -210,7 +215,7 @@ fn a_manifest_that_is_refused_for_its_wildcard_changes_no_name() {
     update(&mut world, &changed);
     assert!(
         world.submit(1, &changed).is_err(),
-        "b.shop.example is another tenant's"
+        "b.shop.example belongs to another tenant"
     );
     let held = world.status().hostnames;
     assert_eq!(held["a.shop.example"], first);
@@ -218,7 +223,7 @@ fn a_manifest_that_is_refused_for_its_wildcard_changes_no_name() {
 }
 
 #[test]
-fn a_name_that_no_tenant_may_list_does_not_move() {
+fn reserved_hostname_cannot_be_moved() {
     let mut world = World::new();
     let lease = world.running(1, &hosted("nginx:1", &[NAME]));
     for name in ["127.1", "localhost", "kubernetes.default.svc"] {
@@ -237,7 +242,7 @@ fn a_name_that_no_tenant_may_list_does_not_move() {
 }
 
 #[test]
-fn no_wildcard_reaches_what_is_the_providers() {
+fn wildcard_over_provider_host_is_refused() {
     let mut config = settings();
     config.static_hosts_domain = Some("ingress.provider.example".to_owned());
     config.blocked_hostnames = vec!["bank.example".to_owned(), "www.bank.example".to_owned()];
@@ -257,7 +262,7 @@ fn no_wildcard_reaches_what_is_the_providers() {
 }
 
 #[test]
-fn a_name_that_became_the_providers_deploys_no_lease_that_waits_for_it() {
+fn new_provider_host_is_not_given_to_waiting_lease() {
     let mut world = World::new();
     for dseq in [1, 2] {
         world.running(dseq, &hosted("nginx:1", &[NAME]));

@@ -1,6 +1,6 @@
 //! Orders and bids.
 //!
-//! Length: the ways of one order, each a story of its own on the same few lines of setting up.
+//! Length: one scenario per path of an order, all with the same short setup.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::{Call, Completion, Input};
@@ -18,7 +18,7 @@ fn close_deployment(dseq: u64) -> TenantMsg {
 }
 
 #[test]
-fn an_order_is_reserved_once_and_bid_for_and_the_end_leaves_the_bid() {
+fn order_gets_one_reservation_and_shutdown_leaves_its_bid() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let sent: Vec<_> = world.calls.iter().filter(|c| is_bid(c)).collect();
@@ -42,7 +42,7 @@ fn an_order_is_reserved_once_and_bid_for_and_the_end_leaves_the_bid() {
 }
 
 #[test]
-fn a_bid_that_nobody_takes_is_closed_after_its_timeout() {
+fn unaccepted_bid_is_closed_after_timeout() {
     let mut world = World::new();
     let order = world.order(1, &web());
     world.blocks(48, BLOCK);
@@ -55,7 +55,7 @@ fn a_bid_that_nobody_takes_is_closed_after_its_timeout() {
 }
 
 #[test]
-fn a_price_above_the_orders_is_no_bid() {
+fn price_above_maximum_of_order_is_declined() {
     let mut world = World::new();
     world.price = Ok(price(9_999_999_999));
     world.order(1, &web());
@@ -67,7 +67,7 @@ fn a_price_above_the_orders_is_no_bid() {
 }
 
 #[test]
-fn an_order_that_closes_releases_once_whatever_is_under_way() {
+fn closed_order_releases_reservation_once_in_any_phase() {
     let mut world = World::new();
     let order = world.order(1, &web());
     world.tenant(close_deployment(1));
@@ -85,7 +85,7 @@ fn an_order_that_closes_releases_once_whatever_is_under_way() {
 }
 
 #[test]
-fn our_lease_keeps_the_reservation() {
+fn won_lease_retains_reservation() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
     assert_eq!((world.pending(), world.active()), (vec![], vec![lease.order]));
@@ -93,18 +93,18 @@ fn our_lease_keeps_the_reservation() {
 }
 
 #[test]
-fn a_bid_from_before_is_taken_over_and_ends_with_its_order() {
+fn existing_bid_is_adopted_and_ends_with_its_order() {
     let mut world = World::new();
     let order = world.order(1, &web());
     world.restart();
     assert_eq!((world.count(is_bid), world.pending()), (0, vec![order]));
     world.tenant(close_deployment(1));
-    // The chain has closed the bid with the order: there is nothing to send.
+    // The chain closed the bid together with the order, so no transaction is needed.
     assert_eq!((world.count(is_write), world.pending()), (0, vec![]));
 }
 
 #[test]
-fn a_bid_that_is_over_is_never_repeated() {
+fn ended_bid_is_never_sent_again() {
     let mut world = World::new();
     let order = world.order(1, &web());
     world.blocks(60, BLOCK);
@@ -115,7 +115,7 @@ fn a_bid_that_is_over_is_never_repeated() {
 }
 
 #[test]
-fn a_bid_from_before_that_wins_keeps_its_reservation_and_sends_nothing() {
+fn adopted_bid_that_wins_retains_reservation() {
     let mut world = World::new();
     world.order(1, &web());
     world.restart();
@@ -124,7 +124,7 @@ fn a_bid_from_before_that_wins_keeps_its_reservation_and_sends_nothing() {
 }
 
 #[test]
-fn a_price_that_cannot_be_had_is_no_bid() {
+fn order_without_price_is_declined() {
     let mut world = World::new();
     world.price = Err(failure(false));
     world.order(1, &web());
@@ -133,7 +133,7 @@ fn a_price_that_cannot_be_had_is_no_bid() {
 }
 
 #[test]
-fn w9_our_record_counts_as_soon_as_it_changes() {
+fn w9_changed_provider_record_applies_at_once() {
     let mut world = World::new();
     let region = Attribute {
         key: "region".into(),
@@ -153,9 +153,9 @@ fn w9_our_record_counts_as_soon_as_it_changes() {
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
 }
 
-/// Node and engine are not of one mind about when a question was asked.
+/// Covers a record that changes between the node's response and its arrival at the engine.
 #[test]
-fn our_record_is_asked_for_again_when_it_changes_while_it_is_read() {
+fn provider_record_is_read_again_if_it_changes_during_a_read() {
     let mut world = World::new();
     let region = Attribute {
         key: "region".into(),
@@ -176,8 +176,8 @@ fn our_record_is_asked_for_again_when_it_changes_while_it_is_read() {
     let before = record.clone();
     record.attributes.push(region);
     world.outside(&Msg::UpdateProvider(record));
-    let asked = world.in_flight.iter().position(|(_, call)| is_asked(call));
-    let (id, _) = world.in_flight.remove(asked.unwrap()).unwrap();
+    let queries = world.in_flight.iter().position(|(_, call)| is_asked(call));
+    let (id, _) = world.in_flight.remove(queries.unwrap()).unwrap();
     world.hold = None;
     world.feed(Input::Completed(id, Completion::Provider(Ok(Some(before)))));
     world.wait(MINUTE);
@@ -195,7 +195,7 @@ fn signed() -> akash_provider_core::sdl::Sdl {
 }
 
 #[test]
-fn w9_an_auditor_is_asked_once_for_many_orders_and_again_when_it_signs() {
+fn w9_auditor_is_queried_once_for_many_orders_and_again_after_signing() {
     let mut world = World::new();
     for dseq in 1..=5 {
         world.order(dseq, &signed());
@@ -213,14 +213,14 @@ fn w9_an_auditor_is_asked_once_for_many_orders_and_again_when_it_signs() {
 }
 
 #[test]
-fn w12_what_we_cannot_meet_is_neither_reserved_nor_priced() {
+fn w12_unsatisfiable_order_is_not_reserved_or_priced() {
     let mut world = World::new();
     world.order_as(deployment_id(1), &web(), Some(HOUR));
     assert_eq!((world.count(is_price), world.count(is_write)), (0, 0));
     assert_eq!(world.status().declines.values().sum::<u64>(), 1);
 }
 
-/// Somebody else's bid.
+/// Places the bid of another provider.
 fn rival_bids(world: &mut World, order: &OrderId) {
     world.outside(&Msg::CreateBid {
         id: bid_of(order, rival()),
@@ -236,13 +236,13 @@ fn is_count(call: &Call) -> bool {
 }
 
 #[test]
-fn w12_an_order_with_too_many_bids_is_neither_kept_reserved_nor_priced() {
+fn w12_order_at_bid_limit_is_not_reserved_or_priced() {
     let mut world = World::new();
     let mut params = world.market.params().clone();
     params.order_max_bids = 0;
     world.market.set_params(params);
     world.resync();
-    // From before a start, so that the node is asked.
+    // The order existed before the start, so its bids are queried.
     world.deaf = true;
     let order = world.order(1, &web());
     rival_bids(&mut world, &order);
@@ -252,11 +252,11 @@ fn w12_an_order_with_too_many_bids_is_neither_kept_reserved_nor_priced() {
     assert_eq!(world.status().declines[&DeclineCode::OrderFull], 1);
     assert_eq!(world.pending(), []);
     let free = world.order(2, &web());
-    assert_eq!(world.pending(), [free], "the first bid still gets in");
+    assert_eq!(world.pending(), [free], "the first order is below the limit");
 }
 
 #[test]
-fn w12_bids_that_cannot_be_counted_keep_nobody_from_bidding() {
+fn w12_failed_bid_count_does_not_prevent_bid() {
     let mut world = World::new();
     world.deaf = true;
     let order = world.order(1, &web());
@@ -266,11 +266,11 @@ fn w12_bids_that_cannot_be_counted_keep_nobody_from_bidding() {
     assert_eq!(
         world.pending(),
         from_ref(&order),
-        "it is reserved before it is counted"
+        "capacity is reserved before the bids are counted"
     );
     world.wait(Duration::from_secs(3));
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
-    assert_eq!(world.count(is_count), 2, "once more, and no more");
+    assert_eq!(world.count(is_count), 2, "exactly one retry");
     assert_eq!(
         world.told(|e| matches!(e, Event::BidsNotCounted { message, .. } if message == "away")),
         1
@@ -278,7 +278,7 @@ fn w12_bids_that_cannot_be_counted_keep_nobody_from_bidding() {
 }
 
 #[test]
-fn bids_that_were_told_are_counted_without_a_question() {
+fn bids_seen_as_events_are_counted_without_a_query() {
     let mut world = World::new();
     let mut params = world.market.params().clone();
     params.order_max_bids = 0;
@@ -291,21 +291,25 @@ fn bids_that_were_told_are_counted_without_a_question() {
     world.hold = None;
     world.settle();
     assert_eq!(world.status().declines[&DeclineCode::OrderFull], 1);
-    assert_eq!(world.pending(), [other], "it was full before the price was there");
+    assert_eq!(
+        world.pending(),
+        [other],
+        "the limit was reached before the price arrived"
+    );
     assert_eq!((world.count(is_count), world.count(is_bid)), (0, 1));
-    // A gap: who bid in it was not told.
+    // Bids placed during a gap in the events are unknown.
     world.hold = Some(|c| matches!(c, Call::FetchOrder(_)));
     let third = world.order(3, &web());
     world.resync();
     world.hold = None;
     world.settle();
-    let asked = |call: &Call| *call == Call::CountBids(third.clone());
-    assert_eq!(world.calls.iter().filter(|c| asked(c)).count(), 1);
+    let queries = |call: &Call| *call == Call::CountBids(third.clone());
+    assert_eq!(world.calls.iter().filter(|c| queries(c)).count(), 1);
     assert!(world.pending().contains(&third));
 }
 
 #[test]
-fn a_bid_whose_refusal_costs_nothing_is_tried_without_a_question() {
+fn bid_with_free_rejection_is_sent_without_a_query() {
     let mut config = settings();
     config.refused_bids_are_free = true;
     let mut world = World::with(config);
@@ -316,7 +320,7 @@ fn a_bid_whose_refusal_costs_nothing_is_tried_without_a_question() {
 }
 
 #[test]
-fn w12_a_deposit_is_paid_in_a_denomination_that_the_chain_takes() {
+fn w12_deposit_uses_denomination_accepted_by_chain() {
     let mut config = settings();
     let uakt = |amount| akash_provider_core::types::Coin {
         denom: "uakt".into(),
@@ -339,7 +343,7 @@ fn w12_a_deposit_is_paid_in_a_denomination_that_the_chain_takes() {
 }
 
 #[test]
-fn an_order_whose_auditor_cannot_be_asked_is_looked_at_again_by_itself() {
+fn order_with_unavailable_auditor_is_retried_automatically() {
     let mut config = settings();
     config.scan_interval = 100 * HOUR;
     let mut world = World::with(config);
@@ -354,17 +358,20 @@ fn an_order_whose_auditor_cannot_be_asked_is_looked_at_again_by_itself() {
     assert_eq!(
         world.status().declines[&DeclineCode::Unknown],
         1,
-        "the same is told once"
+        "the same decline is reported once"
     );
-    let asked = world.count(|c| matches!(c, Call::FetchAudit(_)));
-    assert!((10..200).contains(&asked), "asked {asked} times in half an hour");
+    let queries = world.count(|c| matches!(c, Call::FetchAudit(_)));
+    assert!(
+        (10..200).contains(&queries),
+        "queried {queries} times in half an hour"
+    );
     world.fail = None;
     world.wait(2 * MINUTE);
     assert_eq!(world.pending(), [order]);
 }
 
 #[test]
-fn a_refusal_does_not_stand_when_what_it_was_about_has_changed() {
+fn rejected_bid_is_retried_after_its_reason_changes() {
     let mut world = World::new();
     let sign = || TenantMsg::SignProvider {
         auditor: auditor(),
@@ -380,7 +387,7 @@ fn a_refusal_does_not_stand_when_what_it_was_about_has_changed() {
         owner: us(),
     });
     world.deaf = false;
-    // The signature comes back in the same moment as the chain's refusal of the bid.
+    // The signature returns at the moment in which the chain refuses the bid.
     let market = world.market.clone();
     world.tenant(sign());
     let signed_again = std::mem::replace(&mut world.market, market);
@@ -396,7 +403,7 @@ fn a_refusal_does_not_stand_when_what_it_was_about_has_changed() {
 }
 
 #[test]
-fn w20_one_order_is_in_hand_once_however_often_it_is_heard_of() {
+fn w20_repeated_order_events_start_one_machine() {
     let mut world = World::new();
     world.hold = Some(is_price);
     let order = world.order(1, &web());
@@ -413,7 +420,7 @@ fn w20_one_order_is_in_hand_once_however_often_it_is_heard_of() {
 }
 
 #[test]
-fn w21_the_close_of_our_own_bid_is_noticed_and_no_others() {
+fn w21_only_the_close_of_own_bid_matters() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let theirs = bid_of(&order, rival());
@@ -431,7 +438,7 @@ fn w21_the_close_of_our_own_bid_is_noticed_and_no_others() {
 }
 
 #[test]
-fn w21_a_lease_of_a_later_order_of_the_group_does_not_touch_an_older_one() {
+fn w21_lease_of_later_order_does_not_affect_older_order() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let later = OrderId {
@@ -446,26 +453,26 @@ fn w21_a_lease_of_a_later_order_of_the_group_does_not_touch_an_older_one() {
 }
 
 #[test]
-fn w22_the_age_of_a_bid_comes_from_its_record() {
+fn w22_age_of_a_bid_is_read_from_its_record() {
     let mut world = World::new();
     let old = world.order(1, &web());
     world.deaf = true;
     world.blocks(40, BLOCK);
     world.crash();
     world.start();
-    assert_eq!(world.closes(), [], "four minutes are not too old");
+    assert_eq!(world.closes(), [], "a bid of four minutes stays");
     world.deaf = true;
     world.blocks(15, BLOCK);
     world.restart();
     assert_eq!(
         world.closes(),
         [(bid_of(&old, us()), CloseReason::Unspecified)],
-        "more than five minutes are"
+        "a bid older than five minutes is closed"
     );
 }
 
 #[test]
-fn w29_an_order_that_comes_before_capacity_is_known_waits_for_it() {
+fn w29_order_waits_for_first_inventory() {
     let mut world = World::unstarted(settings());
     world.resync();
     let order = world.order(1, &web());
@@ -478,7 +485,7 @@ fn w29_an_order_that_comes_before_capacity_is_known_waits_for_it() {
 }
 
 #[test]
-fn w31_a_lost_bid_is_released_without_a_transaction() {
+fn w31_lost_bid_is_released_without_transaction() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let theirs = bid_of(&order, rival());
@@ -499,7 +506,7 @@ fn w31_a_lost_bid_is_released_without_a_transaction() {
 }
 
 #[test]
-fn w32_an_event_reaches_its_own_order_alone() {
+fn w32_event_reaches_only_its_own_order() {
     let mut world = World::new();
     for dseq in 1..=50 {
         world.order(dseq, &web());
@@ -515,7 +522,7 @@ fn w32_an_event_reaches_its_own_order_alone() {
 }
 
 #[test]
-fn w32_a_question_that_fails_for_a_moment_does_not_lose_the_order() {
+fn w32_transient_query_failure_does_not_lose_order() {
     let mut world = World::new();
     world.fail = Some(|c| matches!(c, Call::FetchOrder(_) | Call::CalculatePrice(_)));
     let order = world.order(1, &web());
@@ -527,12 +534,12 @@ fn w32_a_question_that_fails_for_a_moment_does_not_lose_the_order() {
 }
 
 #[test]
-fn w33_a_bid_whose_transaction_never_landed_is_not_taken_for_placed() {
+fn w33_bid_is_not_placed_if_transaction_never_landed() {
     let mut world = World::new();
     world.lost_txs = u32::MAX;
     let order = world.order(1, &web());
     assert_eq!(world.told(|e| matches!(e, Event::BidPlaced { .. })), 0);
-    assert_eq!(world.pending(), from_ref(&order), "it may still land");
+    assert_eq!(world.pending(), from_ref(&order), "the bid may still land");
     world.blocks(30, BLOCK);
     assert_eq!((world.bid(&order), world.pending()), (None, vec![]));
     world.lost_txs = 0;
@@ -542,7 +549,7 @@ fn w33_a_bid_whose_transaction_never_landed_is_not_taken_for_placed() {
 }
 
 #[test]
-fn w33_a_close_that_failed_is_sent_again() {
+fn w33_failed_close_is_retried() {
     let mut world = World::new();
     let order = world.order(1, &web());
     world.fail = Some(is_close);
@@ -551,7 +558,7 @@ fn w33_a_close_that_failed_is_sent_again() {
     assert_eq!(
         world.pending(),
         from_ref(&order),
-        "an open bid keeps what it promised"
+        "an open bid retains its reservation"
     );
     world.fail = None;
     world.wait(2 * MINUTE);
@@ -560,23 +567,27 @@ fn w33_a_close_that_failed_is_sent_again() {
 }
 
 #[test]
-fn w48_not_found_and_not_answered_are_told_apart_by_kind() {
+fn w48_not_found_differs_from_failed_query() {
     let mut world = World::new();
     world.lost_txs = u32::MAX;
     world.fail = Some(|c| matches!(c, Call::FetchBid(_)));
     let order = world.order(1, &web());
     world.blocks(30, BLOCK);
     world.wait(HOUR);
-    assert_eq!(world.pending(), [order], "a node that is away says nothing");
+    assert_eq!(world.pending(), [order], "a failed query proves nothing");
     world.fail = None;
-    // What comes after it is another attempt.
+    // The next query is another attempt.
     world.hold = Some(|c| matches!(c, Call::FetchOrder(_)));
     world.wait(2 * MINUTE);
-    assert_eq!(world.pending(), [], "a node that does not know it says a lot");
+    assert_eq!(
+        world.pending(),
+        [],
+        "a successful response without the order ends it"
+    );
 }
 
 #[test]
-fn a_group_that_closes_without_word_of_its_order_ends_the_bid() {
+fn closed_group_ends_bid_without_order_event() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let id = deployment_id(1);
@@ -589,7 +600,7 @@ fn a_group_that_closes_without_word_of_its_order_ends_the_bid() {
 }
 
 #[test]
-fn what_was_declined_by_the_chains_parameters_is_looked_at_again_when_a_scan_brings_others() {
+fn order_declined_by_chain_parameters_is_retried_after_they_change() {
     let mut world = World::new();
     let before = world.market.params().clone();
     let mut params = before.clone();

@@ -1,4 +1,4 @@
-//! Orders without a price, and whom a reservation that comes to nothing wakes.
+//! Orders without a price, and orders that a released reservation wakes.
 
 use crate::engine::world::*;
 use akash_provider_core::Config;
@@ -15,7 +15,7 @@ fn is_fetch(call: &Call) -> bool {
     matches!(call, Call::FetchOrder(_))
 }
 
-/// Capacity for so many thousandths of a core.
+/// Sets the capacity to `cpu` millicores.
 fn feed_cpu(world: &mut World, cpu: i64) {
     let node = NodeSpec::new("node-1", cpu, 1 << 42, 1 << 45);
     let inventory = Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node])));
@@ -34,30 +34,38 @@ fn without_scans() -> World {
 }
 
 #[test]
-fn a_price_that_fails_is_asked_for_ever_more_rarely_and_then_no_more() {
+fn failed_price_is_retried_with_back_off_and_then_given_up() {
     for transient in [true, false] {
         let mut world = without_scans();
         world.price = Err(failure(transient));
         world.order(1, &web());
-        assert_eq!((world.count(is_price), world.pending()), (1, vec![]), "one try");
+        assert_eq!(
+            (world.count(is_price), world.pending()),
+            (1, vec![]),
+            "one attempt"
+        );
         for dseq in 2..=10 {
             world.order(dseq, &web());
         }
         world.wait(HOUR);
-        assert_eq!(world.count(is_price), 60, "six times for each");
+        assert_eq!(world.count(is_price), 60, "six attempts per order");
         assert_eq!(
             world.status().declines.get(&DeclineCode::Price),
             Some(&10),
-            "and told once"
+            "each decline is reported once"
         );
         world.price = Ok(price(10));
         world.wait(200 * HOUR);
-        assert_eq!(world.pending().len(), 10, "the next full scan asks again");
+        assert_eq!(
+            world.pending().len(),
+            10,
+            "the next full scan requests prices again"
+        );
     }
 }
 
 #[test]
-fn an_order_without_a_price_is_no_matter_of_capacity() {
+fn freed_capacity_does_not_wake_order_without_price() {
     let mut world = without_scans();
     world.price = Err(failure(false));
     world.order(1, &web());
@@ -69,7 +77,7 @@ fn an_order_without_a_price_is_no_matter_of_capacity() {
 }
 
 #[test]
-fn a_price_is_asked_for_with_what_is_in_use_before_and_after() {
+fn price_request_has_usage_before_and_after() {
     let mut world = without_scans();
     let mut node = NodeSpec::new("node-1", 4_000, 1 << 42, 1 << 45);
     node.cpu.allocated = 500;
@@ -97,12 +105,16 @@ fn a_price_is_asked_for_with_what_is_in_use_before_and_after() {
         before,
         after,
     };
-    assert_eq!(told, [used(500, 1_500), used(1_500, 3_500)], "others use 500");
+    assert_eq!(
+        told,
+        [used(500, 1_500), used(1_500, 3_500)],
+        "other leases use 500"
+    );
     assert_eq!(told[1].share_after(), "0.875".parse().ok());
 }
 
 #[test]
-fn what_was_never_reserved_for_a_bid_wakes_only_who_was_kept_out_by_it() {
+fn released_reservation_wakes_only_orders_it_blocked() {
     let mut world = without_scans();
     feed_cpu(&mut world, 150);
     let mut large = web();
@@ -117,12 +129,16 @@ fn what_was_never_reserved_for_a_bid_wakes_only_who_was_kept_out_by_it() {
     world.feed(Input::Completed(id, Completion::Price(Err(failure(false)))));
     world.hold = None;
     world.settle();
-    assert_eq!(world.pending(), [late], "the room was kept from it for nothing");
+    assert_eq!(
+        world.pending(),
+        [late],
+        "the reservation that blocked this order was released"
+    );
     let looks = world
         .calls
         .iter()
         .filter(|c| **c == Call::FetchOrder(early.clone()));
-    assert_eq!(looks.count(), 1, "nothing that it waits for has come");
+    assert_eq!(looks.count(), 1, "the capacity for this order is still missing");
 }
 
 #[test]
@@ -149,7 +165,7 @@ fn new_capacity_wakes_a_declined_order() {
 }
 
 #[test]
-fn the_end_of_a_lease_wakes_a_declined_order() {
+fn ended_lease_wakes_declined_order() {
     let mut world = without_scans();
     feed_cpu(&mut world, 150);
     let lease = world.running(1, &web());
@@ -161,7 +177,7 @@ fn the_end_of_a_lease_wakes_a_declined_order() {
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
 }
 
-/// Orders too dear, one without a price, and one in another denomination.
+/// Orders with a price above the maximum, an order without a price, and an order in another denomination.
 fn declined_for_prices(config: Config) -> World {
     let mut world = World::with(config);
     world.price = Ok(price(1_000_000));
@@ -186,11 +202,11 @@ fn declined_for_prices(config: Config) -> World {
 }
 
 #[test]
-fn orders_declined_for_their_price_are_judged_again_when_prices_change() {
+fn price_change_wakes_orders_declined_for_price() {
     let mut config = settings();
     config.scan_interval = 100 * HOUR;
     let mut world = declined_for_prices(config);
-    // Capacity has no part in these prices.
+    // These prices do not depend on capacity.
     for _ in 0..5 {
         world.feed_capacity();
     }
@@ -206,12 +222,12 @@ fn orders_declined_for_their_price_are_judged_again_when_prices_change() {
     assert_eq!(
         heights.iter().filter(|first| **first).count(),
         3,
-        "one look by the block's prices: {heights:?}"
+        "one evaluation per price change: {heights:?}"
     );
 }
 
 #[test]
-fn a_full_scan_judges_orders_declined_for_their_price_again() {
+fn full_scan_retries_orders_declined_for_price() {
     let mut world = declined_for_prices(settings());
     world.resync();
     world.wait(HOUR);
@@ -219,13 +235,13 @@ fn a_full_scan_judges_orders_declined_for_their_price_again() {
 }
 
 #[test]
-fn capacity_that_comes_back_wakes_an_order_too_dear_where_prices_follow_it() {
+fn freed_capacity_wakes_orders_declined_for_price_if_prices_depend_on_it() {
     let mut config = settings();
     config.scan_interval = 100 * HOUR;
     config.prices_follow_capacity = true;
     let mut world = declined_for_prices(config);
     world.feed_capacity();
     world.wait(MINUTE);
-    // The order without a price has a retry of its own.
+    // The order without a price has its own retry.
     assert_eq!(world.pending().len(), 3);
 }

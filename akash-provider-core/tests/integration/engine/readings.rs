@@ -1,4 +1,4 @@
-//! What a reading is worth by its height, and what snapshots bring.
+//! How the height of a query result limits its use, and what snapshots contribute.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Input};
@@ -17,7 +17,7 @@ fn is_snapshot(call: &Call) -> bool {
     matches!(call, Call::FetchSnapshot)
 }
 
-/// The call of this kind that is held.
+/// Removes and returns the held call of this kind.
 fn held(world: &mut World, which: Which) -> (EffectId, Call) {
     let at = world.in_flight.iter().position(|(_, call)| which(call));
     world
@@ -27,10 +27,10 @@ fn held(world: &mut World, which: Which) -> (EffectId, Call) {
 }
 
 #[test]
-fn a_bid_that_a_snapshot_has_shown_is_not_taken_for_absent() {
+fn bid_of_a_snapshot_is_not_treated_as_absent() {
     let mut world = World::new();
     let order = world.order(1, &web());
-    // Its order is over, it is not, and then a node that is not behind does not find it.
+    // The order ended while its bid is open. A node at the same height then does not find the bid.
     let mut shown = world.market.snapshot(&us());
     shown.orders.clear();
     world.crash();
@@ -53,14 +53,14 @@ fn a_bid_that_a_snapshot_has_shown_is_not_taken_for_absent() {
 }
 
 #[test]
-fn a_bid_that_a_node_behind_does_not_know_is_not_taken_for_lost() {
+fn bid_missing_on_lagging_node_is_not_treated_as_lost() {
     let mut world = World::new();
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
     let (id, call) = held(&mut world, is_bid);
     world.hold = None;
     let behind = world.market.clone();
-    // It lands, and neither its outcome nor its event is heard.
+    // The bid lands, and the provider receives no outcome and no event.
     let Call::Broadcast(msg) = call else {
         panic!("{call:?}")
     };
@@ -70,7 +70,7 @@ fn a_bid_that_a_node_behind_does_not_know_is_not_taken_for_lost() {
     world.hold = Some(is_bid);
     world.feed(Input::Completed(id, Completion::Tx(Ok(unknown))));
     world.lagging = Some(behind);
-    // What is sent again is lost on its way.
+    // Repeated transactions are lost.
     for _ in 0..30 {
         world.blocks(1, BLOCK);
         while let Some(at) = world.in_flight.iter().position(|(_, call)| is_bid(call)) {
@@ -80,7 +80,7 @@ fn a_bid_that_a_node_behind_does_not_know_is_not_taken_for_lost() {
         }
         world.settle();
     }
-    assert_eq!(world.pending(), from_ref(&order), "the node shows the past");
+    assert_eq!(world.pending(), from_ref(&order), "the node lags behind");
     world.lagging = None;
     world.wait(2 * MINUTE);
     assert_eq!(world.pending(), from_ref(&order));
@@ -89,7 +89,7 @@ fn a_bid_that_a_node_behind_does_not_know_is_not_taken_for_lost() {
 }
 
 #[test]
-fn the_end_of_a_lease_counts_only_when_it_was_read_after_what_made_us_look() {
+fn lease_end_counts_only_if_read_after_the_triggering_event() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     let height = world.market.height();
@@ -116,20 +116,23 @@ fn the_end_of_a_lease_counts_only_when_it_was_read_after_what_made_us_look() {
         world.wait(MINUTE);
     };
     answer(&mut world, height);
-    assert!(world.cluster.contains_key(&lease), "it decides nothing");
+    assert!(
+        world.cluster.contains_key(&lease),
+        "the older record decides nothing"
+    );
     assert_eq!(world.count(is_teardown), 0);
     answer(&mut world, height + 1);
     assert!(!world.cluster.contains_key(&lease));
 }
 
 #[test]
-fn terms_that_only_a_snapshot_shows_are_carried_out() {
+fn reclamation_announced_elsewhere_is_carried_out() {
     let mut config = settings();
     config.reclamation_window = Some(2 * HOUR);
     let mut world = World::with(config);
     let lease = world.running(1, &web());
     world.deaf = true;
-    // Another instance with our key has announced the end.
+    // Another instance with the same key announced the end.
     world.outside(&Msg::StartReclaim {
         id: lease.clone(),
         reason: CloseReason::Decommission,
@@ -137,7 +140,7 @@ fn terms_that_only_a_snapshot_shows_are_carried_out() {
     world.deaf = false;
     world.resync();
     world.blocks(118, MINUTE);
-    assert_eq!(world.closes(), [], "the deadline has not come");
+    assert_eq!(world.closes(), [], "the deadline has not passed");
     world.blocks(4, MINUTE);
     assert_eq!(world.closes(), [(lease, CloseReason::Decommission)]);
 }
@@ -150,7 +153,7 @@ fn answer_scan(world: &mut World, node: &Market) {
 }
 
 #[test]
-fn a_scan_that_is_behind_an_earlier_one_is_not_applied() {
+fn scan_older_than_previous_scan_is_ignored() {
     let mut world = World::new();
     world.order(1, &web());
     world.deaf = true;
@@ -171,13 +174,13 @@ fn a_scan_that_is_behind_an_earlier_one_is_not_applied() {
     assert_eq!(
         world.count(is_look),
         0,
-        "what it does not show may have come after it"
+        "an absent record may be newer than the snapshot"
     );
     assert!(world.engine.has_lease(&lease));
 }
 
 #[test]
-fn the_monotonic_clock_never_goes_back() {
+fn monotonic_clock_never_goes_back() {
     let mut world = World::new();
     world.fail = Some(|c| matches!(c, Call::FetchOrder(_)));
     world.wait(HOUR);
@@ -195,12 +198,12 @@ fn the_monotonic_clock_never_goes_back() {
     let failed = Completion::Order(Err(failure(true)));
     world.engine.step(early(Mono(5)), Input::Completed(id, failed));
     let next = world.engine.next_deadline().unwrap();
-    assert!(next > late, "{next:?} lies before {late:?}");
+    assert!(next > late, "{next:?} is before {late:?}");
     assert_eq!(world.engine.handle_timeout(early(Mono(0))), []);
 }
 
 #[test]
-fn a_refusal_by_parameters_that_nobody_has_read_does_not_stand() {
+fn rejection_by_unread_parameters_is_retried() {
     let mut config = settings();
     config.scan_interval = 100 * HOUR;
     let mut world = World::with(config);
@@ -210,8 +213,8 @@ fn a_refusal_by_parameters_that_nobody_has_read_does_not_stand() {
     world.market.set_params(params);
     let order = world.order(1, &web());
     world.wait(HOUR);
-    assert_eq!(world.count(is_bid), 1, "nothing has changed");
-    // They are what they were, so that no scan would ever show a change.
+    assert_eq!(world.count(is_bid), 1, "no parameter changed");
+    // The parameters have their previous values, so no scan can show a change.
     world.market.set_params(before);
     world.resync();
     assert!(world.bid(&order).is_some_and(|bid| bid.state == BidState::Open));

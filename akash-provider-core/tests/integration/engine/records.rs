@@ -1,4 +1,4 @@
-//! Records that are missing or cannot be read: no lease is ended for them, and what is put right goes on.
+//! Missing or unreadable records: no lease ends because of them, and a repaired record is used again.
 
 use crate::engine::world::*;
 use akash_provider_core::cluster::{DeclaredHostname, Listing, Remains, Unusable, WorkloadSpec};
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a cluster says of a lease whose record is gone or spoiled.
-fn thing(lease: &LeaseId, remains: Remains) -> Unusable {
+/// The cluster's report of a missing or unreadable record.
+fn unusable_record(lease: &LeaseId, remains: Remains) -> Unusable {
     Unusable {
         lease: Some(lease.clone()),
         name: lease.namespace(),
@@ -19,12 +19,12 @@ fn thing(lease: &LeaseId, remains: Remains) -> Unusable {
     }
 }
 
-/// Leases that run, before the process ends.
+/// Creates running leases before a restart of the process.
 fn running(world: &mut World, count: u64) -> Vec<LeaseId> {
     (1..=count).map(|dseq| world.running(dseq, &web())).collect()
 }
 
-/// The cluster has these no longer; what it had of them.
+/// Removes the leases from the cluster and returns their workloads.
 fn take(world: &mut World, leases: &[LeaseId]) -> BTreeMap<LeaseId, Arc<WorkloadSpec>> {
     leases
         .iter()
@@ -51,8 +51,8 @@ fn unusable_told(world: &World) -> usize {
     world.told(|e| matches!(e, Event::RecordUnusable { .. }))
 }
 
-/// An hour of blocks, and the clock with them.
-fn an_hour(world: &mut World) {
+/// Advances blocks and clock by one hour.
+fn advance_one_hour(world: &mut World) {
     for _ in 0..60 {
         world.blocks(10, BLOCK);
         world.wait(MINUTE);
@@ -60,23 +60,23 @@ fn an_hour(world: &mut World) {
 }
 
 #[test]
-fn a_lease_whose_record_is_lost_or_spoiled_is_never_ended_for_it() {
+fn lost_or_unreadable_record_never_ends_lease() {
     for remains in [Remains::Unreadable, Remains::Unrecorded] {
         let mut config = settings();
         config.manifest_timeout = Some(Duration::from_secs(1));
         let mut world = World::with(config);
         let leases = running(&mut world, 2);
         let kept = take(&mut world, &leases[..1]);
-        world.unusable = vec![thing(&leases[0], remains)];
+        world.unusable = vec![unusable_record(&leases[0], remains)];
         world.restart();
-        an_hour(&mut world);
+        advance_one_hour(&mut world);
         assert!(all_active(&world, &leases), "{remains:?}");
         assert_eq!(world.count(is_teardown), 0);
         let problem = problem_of(&world.status(), &leases[0]).unwrap();
         assert!(problem.contains("Manifest lease/"), "{problem}");
-        assert_eq!(unusable_told(&world), 1, "told once");
+        assert_eq!(unusable_told(&world), 1, "reported once");
         assert_eq!(world.told(|e| matches!(e, Event::LeaseEnding { .. })), 0);
-        // Somebody puts it right: it goes on within two minutes, and nothing is deployed twice.
+        // An operator restores the records. The leases continue within two minutes, without a second deploy.
         world.cluster.extend(kept);
         world.unusable.clear();
         world.wait(2 * MINUTE);
@@ -87,50 +87,50 @@ fn a_lease_whose_record_is_lost_or_spoiled_is_never_ended_for_it() {
 }
 
 #[test]
-fn one_that_does_not_say_whose_it_is_is_known_by_its_name() {
+fn record_without_lease_id_is_matched_by_name() {
     let mut world = World::new();
     let leases = running(&mut world, 2);
     take(&mut world, &leases[..1]);
-    let mut nameless = thing(&leases[0], Remains::Unreadable);
+    let mut nameless = unusable_record(&leases[0], Remains::Unreadable);
     nameless.lease = None;
     world.unusable = vec![nameless];
     world.restart();
-    an_hour(&mut world);
+    advance_one_hour(&mut world);
     assert!(all_active(&world, &leases));
     assert!(problem_of(&world.status(), &leases[0]).is_some());
 }
 
 #[test]
-fn a_tenant_who_submits_again_mends_a_lost_record() {
+fn new_submission_replaces_lost_record() {
     let mut world = World::new();
     let leases = running(&mut world, 2);
     take(&mut world, &leases[..1]);
-    world.unusable = vec![thing(&leases[0], Remains::Unrecorded)];
+    world.unusable = vec![unusable_record(&leases[0], Remains::Unrecorded)];
     world.restart();
     assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
     world.unusable.clear();
-    an_hour(&mut world);
+    advance_one_hour(&mut world);
     assert!(world.cluster.contains_key(&leases[0]));
     assert!(all_active(&world, &leases));
     assert_eq!(problem_of(&world.status(), &leases[0]), None);
 }
 
 #[test]
-fn a_start_that_finds_no_record_at_all_ends_nothing_until_one_is_found() {
+fn start_without_any_record_ends_no_lease() {
     let mut world = World::new();
     let leases = running(&mut world, 5);
     let kept = take(&mut world, &leases);
     world.restart();
-    an_hour(&mut world);
+    advance_one_hour(&mut world);
     assert!(all_active(&world, &leases));
     let missed = |e: &Event| matches!(e, Event::RecordsNotFound { leases: 5, .. });
     assert_eq!(world.told(missed), 1);
     let breaker = world.status().breaker;
     assert!(breaker.records_missing.is_some() && !breaker.tripped);
     assert!(breaker.shut_because.unwrap().contains("no record"));
-    // What this process itself records proves nothing.
+    // Records written by this process prove nothing.
     assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
-    an_hour(&mut world);
+    advance_one_hour(&mut world);
     assert!(all_active(&world, &leases));
     world.cluster.extend(kept);
     world.wait(2 * MINUTE);
@@ -140,7 +140,7 @@ fn a_start_that_finds_no_record_at_all_ends_nothing_until_one_is_found() {
 }
 
 #[test]
-fn the_word_of_an_operator_starts_the_clocks_of_leases_without_records() {
+fn operator_release_starts_deadlines_of_leases_without_records() {
     let mut world = World::new();
     let leases = running(&mut world, 2);
     take(&mut world, &leases);
@@ -150,7 +150,7 @@ fn the_word_of_an_operator_starts_the_clocks_of_leases_without_records() {
     world.blocks(40, BLOCK);
     assert!(
         all_active(&world, &leases),
-        "they have their time from the release"
+        "the deadline starts with the release"
     );
     world.blocks(30, BLOCK);
     for lease in &leases {
@@ -160,25 +160,25 @@ fn the_word_of_an_operator_starts_the_clocks_of_leases_without_records() {
 }
 
 #[test]
-fn a_lease_that_is_not_in_the_cluster_has_its_time_from_the_look() {
+fn deadline_of_lease_absent_from_cluster_starts_with_the_list() {
     let mut world = World::new();
     let leases = running(&mut world, 2);
     take(&mut world, &leases[..1]);
     world.hold = Some(is_list);
     world.restart();
     world.blocks(200, BLOCK);
-    assert!(all_active(&world, &leases), "nobody has looked");
+    assert!(all_active(&world, &leases), "the cluster is not listed yet");
     world.hold = None;
     world.settle();
     world.blocks(45, BLOCK);
-    assert!(all_active(&world, &leases), "five minutes are not over");
+    assert!(all_active(&world, &leases), "five minutes have not passed");
     world.blocks(10, BLOCK);
     assert_eq!(world.lease_state(&leases[0]), Some(LeaseState::Closed));
     assert_eq!(world.lease_state(&leases[1]), Some(LeaseState::Active));
 }
 
 #[test]
-fn a_list_from_before_the_deadline_ends_no_lease() {
+fn list_older_than_deadline_ends_no_lease() {
     let mut world = World::new();
     let other = world.running(2, &web());
     let lease = world.lease(1, &web());
@@ -187,9 +187,9 @@ fn a_list_from_before_the_deadline_ends_no_lease() {
     assert_eq!(
         world.lease_state(&lease),
         Some(LeaseState::Active),
-        "nobody has looked"
+        "the cluster is not listed yet"
     );
-    // The cluster cannot be asked: unknown is not absent.
+    // The cluster is unavailable: unknown is not absent.
     world.hold = None;
     world.fail = Some(is_list);
     world.settle();
@@ -203,22 +203,22 @@ fn a_list_from_before_the_deadline_ends_no_lease() {
 }
 
 #[test]
-fn half_a_list_ends_no_lease() {
+fn incomplete_list_ends_no_lease() {
     let mut world = World::new();
     let leases = running(&mut world, 3);
     let kept = take(&mut world, &leases[1..]);
     world.restart();
-    // The first list lacked two of three; the one that is asked for at the deadline has all.
+    // The first list lacks two of three leases. The list requested at the deadline is complete.
     world.cluster.extend(kept);
     world.blocks(60, BLOCK);
     assert!(all_active(&world, &leases));
-    an_hour(&mut world);
+    advance_one_hour(&mut world);
     assert!(all_active(&world, &leases));
     assert_eq!(world.told(|e| matches!(e, Event::LeaseEnding { .. })), 0);
 }
 
 #[test]
-fn a_workload_that_is_gone_although_its_record_is_there_is_deployed_again() {
+fn missing_workload_with_record_is_deployed_again() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     let deploys = world.count(is_deploy);
@@ -229,7 +229,7 @@ fn a_workload_that_is_gone_although_its_record_is_there_is_deployed_again() {
 }
 
 #[test]
-fn nothing_is_ended_in_the_first_minutes_after_a_start() {
+fn no_lease_ends_during_warm_up() {
     let mut config = settings();
     config.unhealthy_limit = Some(MINUTE);
     config.breaker_warmup = 5 * MINUTE;
@@ -243,16 +243,16 @@ fn nothing_is_ended_in_the_first_minutes_after_a_start() {
     let waits = status.leases[0].waiting_for.clone().unwrap();
     assert!(waits.contains("warm-up period"), "{waits}");
     world.wait(2 * MINUTE);
-    assert_eq!(world.closes().len(), 1, "by itself");
+    assert_eq!(world.closes().len(), 1, "without a release");
 }
 
 #[test]
-fn a_manifest_that_could_not_be_kept_gives_every_group_its_time_again() {
+fn failed_recording_restarts_deadline_of_every_group() {
     let sdl = sdl_of("web", "nginx:1", &[], &["east", "west"]);
     let mut world = World::new();
     world.running(2, &web());
     world.lease(1, &sdl);
-    // The deadline passes, and the list that is asked for then is still on its way.
+    // The deadline passes while the requested list is still in flight.
     world.hold = Some(is_list);
     world.blocks(55, BLOCK);
     world.fail = Some(is_record);
@@ -260,13 +260,17 @@ fn a_manifest_that_could_not_be_kept_gives_every_group_its_time_again() {
     (world.hold, world.fail) = (None, None);
     world.settle();
     world.blocks(2, BLOCK);
-    assert_eq!(world.active().len(), 3, "each has half a minute to be sent again");
+    assert_eq!(
+        world.active().len(),
+        3,
+        "each lease has half a minute for another submission"
+    );
     world.blocks(10, BLOCK);
     assert_eq!(world.active().len(), 1);
 }
 
 #[test]
-fn a_leader_that_takes_over_and_finds_the_records_ends_leases_again() {
+fn new_leader_with_records_ends_leases_again() {
     let mut world = World::new();
     let leases = running(&mut world, 2);
     let kept = take(&mut world, &leases);
@@ -281,7 +285,7 @@ fn a_leader_that_takes_over_and_finds_the_records_ends_leases_again() {
 }
 
 #[test]
-fn what_the_chain_shows_to_be_over_goes_also_in_the_first_minutes() {
+fn leases_closed_on_chain_are_torn_down_during_warm_up() {
     let mut config = settings();
     config.breaker_warmup = 5 * MINUTE;
     let mut world = World::with(config);
@@ -295,7 +299,7 @@ fn what_the_chain_shows_to_be_over_goes_also_in_the_first_minutes() {
 }
 
 #[test]
-fn a_list_from_before_the_end_of_a_lease_gives_it_no_names() {
+fn list_older_than_lease_end_restores_no_hostnames() {
     let mut world = World::new();
     let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
     world.hold = Some(is_list);
@@ -311,7 +315,7 @@ fn a_list_from_before_the_end_of_a_lease_gives_it_no_names() {
     assert_eq!(world.count(is_teardown), 1);
     assert_eq!(world.status().hostnames.len(), 0);
     let listing = Listing {
-        unusable: vec![thing(&lease, Remains::Unrecorded)],
+        unusable: vec![unusable_record(&lease, Remains::Unrecorded)],
         ..Listing::default()
     };
     let hostname = "a.example".to_owned();

@@ -1,4 +1,4 @@
-//! Restarts, gaps, leadership and the two clocks.
+//! Restarts, gaps in the events, leadership and the two clocks.
 
 use crate::engine::world::*;
 use akash_provider_core::cluster::{ClusterChange, Health};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
-fn w1_a_lease_that_closed_while_we_were_down_is_torn_down_with_evidence() {
+fn w1_lease_closed_during_downtime_is_torn_down_with_evidence() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     let other = world.running(2, &web());
@@ -27,15 +27,11 @@ fn w1_a_lease_that_closed_while_we_were_down_is_torn_down_with_evidence() {
     assert!(!world.cluster.contains_key(&lease));
     assert!(world.cluster.contains_key(&other));
     assert_eq!(world.active(), [other.order]);
-    assert_eq!(
-        world.count(is_withdrawal),
-        0,
-        "nothing is asked of a closed lease"
-    );
+    assert_eq!(world.count(is_withdrawal), 0, "a closed lease causes no query");
 }
 
 #[test]
-fn w1_the_full_scan_finds_a_lease_whose_end_was_not_heard() {
+fn w1_full_scan_finds_missed_lease_end() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.deaf = true;
@@ -51,7 +47,7 @@ fn w1_the_full_scan_finds_a_lease_whose_end_was_not_heard() {
 }
 
 #[test]
-fn a_lease_that_the_node_does_not_know_is_not_torn_down() {
+fn lease_not_found_on_node_is_not_torn_down() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     let real = world.market.clone();
@@ -62,12 +58,15 @@ fn a_lease_that_the_node_does_not_know_is_not_torn_down() {
     world.resync();
     world.blocks(20, BLOCK);
     world.wait(HOUR);
-    assert!(world.cluster.contains_key(&lease), "not found is no evidence");
+    assert!(
+        world.cluster.contains_key(&lease),
+        "a missing record is not evidence"
+    );
     assert_eq!((world.count(is_teardown), world.active()), (0, vec![lease.order]));
 }
 
 #[test]
-fn a_second_endpoint_that_stays_away_no_longer_counts_after_its_grace() {
+fn unavailable_second_endpoint_is_ignored_after_grace() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.agreement = akash_provider_core::types::Agreement::Unreachable;
@@ -82,7 +81,7 @@ fn a_second_endpoint_that_stays_away_no_longer_counts_after_its_grace() {
 }
 
 #[test]
-fn a_provider_that_is_not_registered_follows_and_does_not_bid() {
+fn unregistered_provider_follows_chain_without_bidding() {
     let mut config = settings();
     config.provider = tenant(9);
     let mut world = World::with(config);
@@ -94,7 +93,7 @@ fn a_provider_that_is_not_registered_follows_and_does_not_bid() {
 }
 
 #[test]
-fn w2_a_lease_without_manifest_keeps_its_reservation_over_a_restart() {
+fn w2_lease_without_manifest_retains_reservation_after_restart() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
     let before = world.status().inventory.active;
@@ -102,17 +101,17 @@ fn w2_a_lease_without_manifest_keeps_its_reservation_over_a_restart() {
     assert_eq!(
         world.status().inventory.active,
         before,
-        "to the last byte: the bid's offer"
+        "exactly the resources of the bid"
     );
     world.blocks(20, BLOCK);
     assert!(world.told(|e| matches!(e, Event::BalanceChecked { .. })) > 0);
     assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
     assert!(world.cluster.contains_key(&lease));
-    assert_eq!(world.count(is_deploy), 1, "what is accepted is deployed");
+    assert_eq!(world.count(is_deploy), 1, "the accepted manifest is deployed");
 }
 
 #[test]
-fn w3_every_open_order_is_looked_at_from_the_start_on() {
+fn w3_every_open_order_is_evaluated_at_start() {
     const ORDERS: u64 = 1_100;
     let mut config = settings();
     config.bid_timeout = None;
@@ -132,16 +131,12 @@ fn w3_every_open_order_is_looked_at_from_the_start_on() {
     world.start();
     assert_eq!(world.pending().len() as u64, ORDERS);
     world.restart();
-    assert_eq!(
-        world.pending().len() as u64,
-        ORDERS,
-        "none is behind a stored page"
-    );
+    assert_eq!(world.pending().len() as u64, ORDERS, "no order is skipped");
     assert_eq!(world.count(is_bid), 0);
 }
 
 #[test]
-fn w4_open_bids_stay_at_the_end_and_are_taken_over() {
+fn w4_open_bids_survive_shutdown_and_are_adopted() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let before = world.status().inventory.pending;
@@ -161,12 +156,12 @@ fn w4_open_bids_stay_at_the_end_and_are_taken_over() {
 }
 
 #[test]
-fn w4_a_bid_in_flight_at_the_end_is_taken_over_by_the_next_start() {
+fn w4_bid_in_flight_at_shutdown_is_adopted_at_next_start() {
     let mut world = World::new();
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
     world.feed(Input::Shutdown);
-    assert!(!world.engine.is_idle(), "the bid waits for its answer");
+    assert!(!world.engine.is_idle(), "the bid waits for its outcome");
     world.hold = None;
     world.settle();
     assert!(world.engine.is_idle());
@@ -175,7 +170,7 @@ fn w4_a_bid_in_flight_at_the_end_is_taken_over_by_the_next_start() {
 }
 
 #[test]
-fn w18_the_bid_timeout_goes_on_over_restarts() {
+fn w18_bid_timeout_continues_across_restarts() {
     let mut world = World::new();
     let order = world.order(1, &web());
     for _ in 0..4 {
@@ -186,7 +181,7 @@ fn w18_the_bid_timeout_goes_on_over_restarts() {
 }
 
 #[test]
-fn w18_the_manifest_deadline_runs_anew_from_the_first_look_after_a_restart() {
+fn w18_manifest_deadline_restarts_with_first_list_after_restart() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
     let runs = world.running(2, &web());
@@ -194,7 +189,7 @@ fn w18_the_manifest_deadline_runs_anew_from_the_first_look_after_a_restart() {
     assert_eq!(
         world.lease_state(&lease),
         Some(LeaseState::Closed),
-        "from its block"
+        "counted from the block of the lease"
     );
     let lease = world.lease(3, &web());
     world.blocks(14, BLOCK);
@@ -203,7 +198,7 @@ fn w18_the_manifest_deadline_runs_anew_from_the_first_look_after_a_restart() {
     assert_eq!(
         world.lease_state(&lease),
         Some(LeaseState::Active),
-        "from the look"
+        "counted from the cluster list"
     );
     world.blocks(10, BLOCK);
     assert_eq!(world.lease_state(&runs), Some(LeaseState::Active));
@@ -215,7 +210,7 @@ fn w18_the_manifest_deadline_runs_anew_from_the_first_look_after_a_restart() {
 }
 
 #[test]
-fn w19_a_gap_in_heights_is_followed_by_a_full_scan_that_mends_it() {
+fn w19_gap_in_heights_triggers_full_scan() {
     let mut world = World::new();
     world.deaf = true;
     let order = world.order(1, &web());
@@ -226,7 +221,7 @@ fn w19_a_gap_in_heights_is_followed_by_a_full_scan_that_mends_it() {
 }
 
 #[test]
-fn a_snapshot_of_another_chain_or_of_the_past_changes_nothing() {
+fn snapshot_of_another_chain_or_of_the_past_is_ignored() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     let mut foreign = world.market.snapshot(&us());
@@ -244,7 +239,7 @@ fn a_snapshot_of_another_chain_or_of_the_past_changes_nothing() {
 }
 
 #[test]
-fn a_standby_follows_everything_and_writes_nothing() {
+fn standby_follows_chain_and_writes_nothing() {
     let mut world = World::unstarted(settings());
     world.lead(Leadership::Standby);
     world.start();
@@ -256,19 +251,19 @@ fn a_standby_follows_everything_and_writes_nothing() {
     assert_eq!(
         world.bid(&order).map(|b| b.state),
         Some(BidState::Open),
-        "it bids at once"
+        "the new leader bids at once"
     );
 }
 
 #[test]
-fn a_standby_leaves_to_the_leader_what_the_cluster_has_otherwise() {
+fn standby_does_not_repair_drift() {
     let mut world = World::new();
     let named = sdl_of("web", "nginx:1", &["a.example.com"], &["east"]);
     let gone = world.running(1, &web());
     world.running(2, &named);
     world.lead(Leadership::Standby);
     let before = world.count(is_write);
-    // One is not there, and the name of the other is not declared.
+    // One lease is missing in the cluster, and the name of the other one is not declared.
     world.cluster.remove(&gone);
     world.undeclared = true;
     world.wait(2 * HOUR);
@@ -279,11 +274,11 @@ fn a_standby_leaves_to_the_leader_what_the_cluster_has_otherwise() {
     world.undeclared = false;
     world.lead(Leadership::Leader { epoch: 2 });
     world.wait(2 * HOUR);
-    assert!(world.cluster.contains_key(&gone), "who leads brings it back");
+    assert!(world.cluster.contains_key(&gone), "the leader restores it");
 }
 
 #[test]
-fn a_deposed_leader_writes_no_more_and_a_new_one_closes_only_after_the_grace() {
+fn deposed_leader_stops_writing_and_new_leader_closes_after_grace() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let lease = world.running(2, &web());
@@ -304,7 +299,7 @@ fn a_deposed_leader_writes_no_more_and_a_new_one_closes_only_after_the_grace() {
 }
 
 #[test]
-fn a_chain_that_stands_still_expires_nothing() {
+fn halted_chain_expires_nothing() {
     let mut world = World::new();
     let order = world.order(1, &web());
     let lease = world.lease(2, &web());
@@ -319,7 +314,7 @@ fn a_chain_that_stands_still_expires_nothing() {
 }
 
 #[test]
-fn w36_leases_at_rest_are_not_polled() {
+fn w36_idle_leases_are_not_polled() {
     let mut world = World::new();
     for dseq in 1..=20 {
         world.running(dseq, &web());
@@ -339,12 +334,12 @@ fn w36_leases_at_rest_are_not_polled() {
         "once a minute and a scan: {readings}"
     );
     let others: Vec<_> = world.calls.drain(before..).filter(|c| !scans(c)).collect();
-    assert_eq!(others, [], "an hour of rest needs the full scans alone");
+    assert_eq!(others, [], "an idle hour needs only full scans");
 }
 
-/// A cluster that comes late, or is back, is looked at as soon as it shows itself, and not when it is due.
+/// A cluster that becomes available is listed at its first event, not at the next scheduled list.
 #[test]
-fn a_cluster_that_answers_again_is_asked_at_once_what_runs_on_it() {
+fn available_cluster_is_listed_at_once() {
     let lists = |call: &Call| matches!(call, Call::ListWorkloads);
     let shows = || {
         Input::Cluster(ClusterChange::Snapshot {
@@ -357,7 +352,7 @@ fn a_cluster_that_answers_again_is_asked_at_once_what_runs_on_it() {
     world.start();
     world.wait(10 * MINUTE);
     assert!(!world.status().cluster_known);
-    // Signs of life alone make it no busier than once a second.
+    // Events alone cause at most one list per second.
     let before = world.count(lists);
     for _ in 0..100 {
         world.feed(shows());
@@ -370,13 +365,13 @@ fn a_cluster_that_answers_again_is_asked_at_once_what_runs_on_it() {
     let waits = world.engine.next_deadline().unwrap();
     assert!(
         waits > world.now().mono.plus(2 * soon),
-        "it would wait: {waits:?}"
+        "unexpected deadlines: {waits:?}"
     );
     world.fail = None;
     world.feed(shows());
     world.wait(soon);
     assert!(world.status().cluster_known);
-    // What the chain owes is not hurried by that.
+    // Pending chain queries keep their back-off.
     world.fail = Some(|call| matches!(call, Call::FetchSnapshot));
     world.wait(2 * HOUR);
     let due = world.engine.next_deadline();
@@ -384,9 +379,9 @@ fn a_cluster_that_answers_again_is_asked_at_once_what_runs_on_it() {
     assert_eq!(world.engine.next_deadline(), due);
 }
 
-/// What was accepted and what is over wait for a cluster that is away, and not for long once it is back.
+/// Pending deploys and teardowns are retried soon after the cluster is available again.
 #[test]
-fn deploys_and_teardowns_do_not_wait_for_their_turn_once_the_cluster_answers_again() {
+fn pending_deploys_and_teardowns_are_retried_when_cluster_is_available() {
     let of_cluster = |call: &Call| is_deploy(call) || is_teardown(call);
     let mut world = World::new();
     let (accepted, over) = (world.lease(1, &web()), world.running(2, &web()));
@@ -413,7 +408,7 @@ fn deploys_and_teardowns_do_not_wait_for_their_turn_once_the_cluster_answers_aga
 }
 
 #[test]
-fn nothing_that_cannot_be_done_has_a_deadline() {
+fn blocked_work_has_no_deadline() {
     let mut world = World::unstarted(settings());
     assert_eq!(world.engine.next_deadline(), None, "before the first snapshot");
     world = World::new();
@@ -431,7 +426,7 @@ fn nothing_that_cannot_be_done_has_a_deadline() {
     assert!(world.engine.next_deadline().is_none_or(|at| at > now));
 }
 
-/// The same chain, 900 blocks higher.
+/// Follows the same chain with heights raised by 900.
 fn follow_false_chain(world: &mut World) {
     let mut higher = world.market.snapshot(&us());
     higher.height += 900;
@@ -440,7 +435,7 @@ fn follow_false_chain(world: &mut World) {
 }
 
 #[test]
-fn a_lower_snapshot_with_a_later_time_replaces_a_false_chain() {
+fn lower_snapshot_with_later_time_replaces_false_chain() {
     let mut world = World::new();
     follow_false_chain(&mut world);
     world.deaf = true;
@@ -449,11 +444,14 @@ fn a_lower_snapshot_with_a_later_time_replaces_a_false_chain() {
     world.resync();
     assert!(world.bid(&order).is_some(), "the true chain is followed");
     let next = world.order(2, &web());
-    assert!(world.bid(&next).is_some(), "and so are its blocks");
+    assert!(
+        world.bid(&next).is_some(),
+        "blocks of the true chain are followed"
+    );
 }
 
 #[test]
-fn heights_of_a_false_chain_hold_up_no_lease_and_no_order() {
+fn heights_of_false_chain_delay_no_lease_or_order() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     follow_false_chain(&mut world);

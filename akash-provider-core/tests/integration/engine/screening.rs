@@ -1,4 +1,4 @@
-//! What a screening says of an order is what the engine does with it: the same bid, or the same reason.
+//! Screening predicts the engine: the same bid, or the same decline reason.
 
 use crate::engine::world::{auditor, bid_of, failure, order_id, settings, tenant, us};
 use akash_provider_core::bidding::{self, Facts, Offer};
@@ -25,12 +25,12 @@ const MI: u64 = 1 << 20;
 const GI: i64 = 1 << 30;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What became of an order: the bid, or the reason as a code and for people.
-type Fate = Result<Offer, (DeclineCode, String)>;
+/// Result of an order: the bid, or the decline reason as a code and a message.
+type Outcome = Result<Offer, (DeclineCode, String)>;
 
-/// By what would be reserved: the model counts, and some have no price.
+/// Price by requested GPU model. Some requests have no price.
 #[derive(Debug)]
-struct ByModel;
+struct PriceByModel;
 
 fn price(request: &PriceRequest) -> Result<DecCoin, Error> {
     let reserved = request.allocated.as_ref().map_or(&[][..], |units| units);
@@ -38,7 +38,7 @@ fn price(request: &PriceRequest) -> Result<DecCoin, Error> {
     for unit in reserved {
         let cpu = unit.resources.cpu.units;
         if cpu == 3_000 {
-            return Err(Error::new(ErrorKind::Unavailable, "price", "nobody knows"));
+            return Err(Error::new(ErrorKind::Unavailable, "price", "no price"));
         }
         let model = |a: &Attribute| match a.key.as_str() {
             key if key.contains("/model/a100") => 30,
@@ -57,13 +57,13 @@ fn price(request: &PriceRequest) -> Result<DecCoin, Error> {
 }
 
 #[async_trait::async_trait]
-impl PricingStrategy for ByModel {
+impl PricingStrategy for PriceByModel {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
         price(request)
     }
 }
 
-/// A provider of which everything is chosen.
+/// Settings, records and cluster of a provider, chosen by the property test.
 #[derive(Debug, Clone)]
 struct Setup {
     config: Config,
@@ -112,14 +112,14 @@ impl Setup {
     }
 }
 
-/// An engine alone, whose calls are answered at once.
-struct Alone {
+/// An engine with immediate responses to all calls.
+struct SingleEngine {
     engine: Engine,
     setup: Setup,
     height: Height,
 }
 
-impl Alone {
+impl SingleEngine {
     fn new(setup: Setup, capacity: InventoryUpdate) -> Self {
         let engine = Engine::new(setup.config.clone()).unwrap();
         let snapshot = Arc::new(setup.snapshot());
@@ -149,8 +149,8 @@ impl Alone {
         self.engine.step(now, input)
     }
 
-    /// What a screening says.
-    fn screened(&self, runtime: &tokio::runtime::Runtime, order: &Order, bids: u32) -> Fate {
+    /// Returns the result of a screening.
+    fn screened(&self, runtime: &tokio::runtime::Runtime, order: &Order, bids: u32) -> Outcome {
         let attributes = Setup::attributes();
         let audited: Vec<_> = self.setup.audit().into_iter().collect();
         let facts = Facts {
@@ -160,7 +160,7 @@ impl Alone {
             bids: Some(bids),
         };
         let mut capacity = self.engine.capacity().unwrap();
-        let verdict = runtime.block_on(bidding::screen(order, &facts, &mut capacity, &ByModel));
+        let verdict = runtime.block_on(bidding::screen(order, &facts, &mut capacity, &PriceByModel));
         let no_room = matches!(&verdict.bid, Err(d) if d.code() == DeclineCode::InsufficientCapacity);
         let has_room = verdict.bid.is_ok();
         assert!(!(no_room && verdict.explanation.fits), "{verdict:?}");
@@ -170,8 +170,8 @@ impl Alone {
             .map_err(|decline| (decline.code(), decline.to_string()))
     }
 
-    /// What the engine does.
-    fn done(&mut self, order: &Order, bids: u32) -> Fate {
+    /// Returns the result of the engine.
+    fn done(&mut self, order: &Order, bids: u32) -> Outcome {
         let created = ChainEvent::OrderCreated { id: order.id.clone() };
         let mut effects = VecDeque::from(self.step(Input::Chain(created)));
         for rival in 0..u8::try_from(bids).unwrap() {
@@ -226,11 +226,11 @@ impl Alone {
         if !matches!(fate, Some(Ok(_))) {
             self.step(Input::Chain(ChainEvent::OrderClosed { id: order.id.clone() }));
         }
-        fate.expect("an end")
+        fate.expect("no outcome")
     }
 }
 
-/// An account that can pay for everything.
+/// An account with enough money for every bid.
 fn rich(denoms: Vec<Denom>) -> Completion {
     let coin = |denom| Coin {
         denom,
@@ -395,13 +395,13 @@ fn order() -> impl Strategy<Value = (Order, u32)> {
     })
 }
 
-/// Orders one after the other; what is bid on stays reserved, and now and then the hardware is another one.
-fn played(setup: Setup, hardware: &[InventoryUpdate], orders: Vec<(Order, u32)>) -> Vec<Fate> {
+/// Runs orders one after another. Bids stay reserved, and the hardware changes between some orders.
+fn played(setup: Setup, hardware: &[InventoryUpdate], orders: Vec<(Order, u32)>) -> Vec<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let mut alone = Alone::new(setup, hardware[0].clone());
+    let mut alone = SingleEngine::new(setup, hardware[0].clone());
     let mut fates = Vec::new();
     for (dseq, (mut order, bids)) in (1u64..).zip(orders) {
         if let Some(other) = hardware
@@ -424,16 +424,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(512), ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_said_of_an_order_is_what_is_done_with_it(
+    fn screening_matches_outcome_of_engine(
         setup in setup(), hardware in vec(nodes(), 1..4), orders in vec(order(), 1..10),
     ) {
         played(setup, &hardware, orders);
     }
 }
 
-/// The property is worth something only where all sorts of ends are met.
+/// Ensures that the property test reaches all kinds of outcomes.
 #[test]
-fn orders_of_the_property_meet_every_reason_and_bids_at_two_prices() {
+fn property_orders_cover_every_decline_reason_and_two_prices() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();

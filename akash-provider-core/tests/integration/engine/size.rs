@@ -1,8 +1,8 @@
-//! What one order, and one manifest, may cost: work and bytes as numbers, at the chain's own limits of size.
+//! Cost limits of one order and one manifest, at the chain's size limits.
 //!
-//! The chain limits a transaction to a mebibyte and little else, so each order here fills one. Work is counted in
-//! allocations, questions and bytes, which are the same on every machine; what compares without allocating is
-//! counted where it is compared (`bidding/size.rs`).
+//! The chain limits a transaction to one mebibyte and little else, so each order here has this size. The cost
+//! is the number of allocations, calls and bytes, which is the same on every machine. Comparisons without
+//! allocation are counted in `bidding/size.rs`.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Input, Request, RequestId};
@@ -13,14 +13,14 @@ use akash_provider_core::types::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes of the largest transaction.
+/// Maximum size of a transaction, in bytes.
 const TX: usize = 1 << 20;
-/// What one order may cost: allocations, and bytes of all of them.
+/// Maximum cost of an order: number of allocations, and their total size in bytes.
 const ORDER_ALLOCATIONS: u64 = 60_000;
 const ORDER_BYTES: u64 = 16 << 20;
-/// Bytes that one order puts into facts and status.
-const ORDER_TOLD: usize = 4 << 10;
-/// Questions that one order may cost.
+/// Maximum number of bytes that one order adds to events and status.
+const ORDER_REPORTED: usize = 4 << 10;
+/// Maximum number of calls per order.
 const ORDER_CALLS: usize = 40;
 
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ struct Cost {
     told: usize,
 }
 
-/// An order of this group, from its event to its end, or to its bid.
+/// Measures an order of this group, from its event to its bid or end.
 fn cost_of(world: &mut World, spec: GroupSpec) -> Cost {
     let order = order_id(1);
     let record = Order {
@@ -76,7 +76,7 @@ fn measured(world: &mut World, input: Input, cost: &mut Cost) -> Vec<Effect> {
     effects
 }
 
-/// As many as fit into a transaction when each takes so many bytes.
+/// Makes as many values as fit into a transaction, at `bytes_each` bytes.
 fn fill<T>(bytes_each: usize, make: impl Fn(usize) -> T) -> Vec<T> {
     (0..TX / bytes_each).map(make).collect()
 }
@@ -85,7 +85,7 @@ fn web_group() -> GroupSpec {
     web().groups.remove(0)
 }
 
-fn held_to_the_budget(what: &str, spec: GroupSpec) -> String {
+fn assert_within_budget(what: &str, spec: GroupSpec) -> String {
     let mut world = World::new();
     world.looks = false;
     let cost = cost_of(&mut world, spec);
@@ -93,7 +93,7 @@ fn held_to_the_budget(what: &str, spec: GroupSpec) -> String {
     assert!(cost.allocations <= ORDER_ALLOCATIONS, "{what}: {cost:?}");
     assert!(cost.bytes <= ORDER_BYTES, "{what}: {cost:?}");
     assert!(cost.calls <= ORDER_CALLS, "{what}: {cost:?}");
-    assert!(cost.told <= ORDER_TOLD, "{what}: {cost:?}");
+    assert!(cost.told <= ORDER_REPORTED, "{what}: {cost:?}");
     let declines = world.status().recent_declines;
     declines
         .last()
@@ -107,32 +107,29 @@ fn made_up(number: usize) -> String {
 }
 
 #[test]
-fn an_order_that_names_thousands_of_auditors_is_declined_without_a_question() {
+fn order_with_thousands_of_auditors_is_declined_without_a_query() {
     let mut spec = web_group();
     spec.requirements.signed_by.all_of = fill(46, made_up);
-    assert_eq!(held_to_the_budget("auditors", spec), "too_many_auditors");
+    assert_eq!(assert_within_budget("auditors", spec), "too_many_auditors");
 }
 
 #[test]
-fn an_order_that_names_as_many_auditors_as_it_may_costs_little() {
+fn cost_of_order_with_maximum_number_of_auditors_is_bounded() {
     let mut spec = web_group();
     spec.requirements.signed_by.any_of = (0..32).map(made_up).collect();
-    assert_eq!(held_to_the_budget("32 auditors", spec), "signed_by");
-    // What is too long to be an address is not asked for.
+    assert_eq!(assert_within_budget("32 auditors", spec), "signed_by");
+    // Texts longer than an address are not queried.
     let mut world = World::new();
     world.looks = false;
     let mut spec = web_group();
     spec.requirements.signed_by.all_of = vec!["x".repeat(TX)];
     let cost = cost_of(&mut world, spec);
-    assert_eq!(
-        cost.calls, 2,
-        "the order and the account alone are read: {cost:?}"
-    );
-    assert!(cost.told <= ORDER_TOLD, "{cost:?}");
+    assert_eq!(cost.calls, 2, "only the order and the account are read: {cost:?}");
+    assert!(cost.told <= ORDER_REPORTED, "{cost:?}");
 }
 
 #[test]
-fn many_orders_that_wait_for_one_auditor_are_judged_once_each() {
+fn orders_waiting_for_one_auditor_are_evaluated_once_each() {
     let mut world = World::new();
     world.looks = false;
     world.hold = Some(|c| matches!(c, Call::FetchAudit(_)));
@@ -143,7 +140,7 @@ fn many_orders_that_wait_for_one_auditor_are_judged_once_each() {
     }
     let mut cost = Cost::default();
     let audits: Vec<(EffectId, Call)> = world.in_flight.drain(..).collect();
-    assert_eq!(audits.len(), 32, "each auditor is asked once");
+    assert_eq!(audits.len(), 32, "one query per auditor");
     for (id, _) in audits {
         measured(
             &mut world,
@@ -156,7 +153,7 @@ fn many_orders_that_wait_for_one_auditor_are_judged_once_each() {
 }
 
 #[test]
-fn units_attributes_and_models_by_the_thousand_cost_little() {
+fn cost_of_thousands_of_units_attributes_and_models_is_bounded() {
     let unit = |number: usize| {
         let mut unit = web_group().resources.remove(0);
         unit.resources.id = u32::try_from(number + 1).unwrap();
@@ -164,15 +161,15 @@ fn units_attributes_and_models_by_the_thousand_cost_little() {
     };
     let mut spec = web_group();
     spec.resources = fill(100, unit);
-    assert_eq!(held_to_the_budget("units", spec), "too_large");
+    assert_eq!(assert_within_budget("units", spec), "too_large");
     let mut spec = web_group();
     spec.resources = (0..512).map(unit).collect();
-    assert_eq!(held_to_the_budget("512 units", spec), "bid");
+    assert_eq!(assert_within_budget("512 units", spec), "bid");
 
     let attribute = |number: usize| Attribute::new(format!("key/{number}"), "true");
     let mut spec = web_group();
     spec.requirements.attributes = fill(20, attribute);
-    assert_eq!(held_to_the_budget("attributes", spec), "attributes");
+    assert_eq!(assert_within_budget("attributes", spec), "attributes");
 
     let model = |number: usize| Attribute::new(format!("vendor/nvidia/model/m{number}"), "true");
     let with_models = |units: u64, models: Vec<Attribute>| -> GroupSpec {
@@ -182,21 +179,21 @@ fn units_attributes_and_models_by_the_thousand_cost_little() {
         spec
     };
     let spec = with_models(1, fill(36, model));
-    assert_eq!(held_to_the_budget("models", spec), "gpu");
+    assert_eq!(assert_within_budget("models", spec), "gpu");
     let long = vec![Attribute::new("vendor/nvidia/model/a100", "x".repeat(TX))];
-    assert_eq!(held_to_the_budget("a long text", with_models(1, long)), "gpu");
+    assert_eq!(assert_within_budget("a long text", with_models(1, long)), "gpu");
     let volumes = |unit: &mut ResourceUnit| {
         let volume = unit.resources.storage[0].clone();
         unit.resources.storage = fill(40, |_| volume.clone());
     };
     let mut spec = web_group();
     volumes(&mut spec.resources[0]);
-    assert_eq!(held_to_the_budget("volumes", spec), "too_many_volumes");
+    assert_eq!(assert_within_budget("volumes", spec), "too_many_volumes");
 }
 
-/// Hostnames of a manifest as large as one may be.
+/// Number of hostnames in a manifest of the maximum size.
 const NAMES: usize = 30_000;
-/// What a manifest may cost for each of its names.
+/// Maximum number of allocations per hostname.
 const NAME_ALLOCATIONS: u64 = 100;
 
 fn with_names(count: usize) -> Sdl {
@@ -207,7 +204,7 @@ fn with_names(count: usize) -> Sdl {
 }
 
 #[test]
-fn a_manifest_with_thirty_thousand_hostnames_costs_a_little_for_each() {
+fn cost_per_hostname_of_large_manifest_is_bounded() {
     let mut world = World::new();
     world.looks = false;
     let sdl = with_names(NAMES);

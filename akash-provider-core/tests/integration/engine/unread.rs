@@ -1,5 +1,5 @@
-//! Bids and leases that come to light before anybody has read what they promise: those of a process before ours,
-//! and those that records show earlier than events.
+//! Bids and leases that appear before their resources are read: those of a previous process, and those that a
+//! record shows earlier than an event.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::status::DeclineStatus;
@@ -15,8 +15,8 @@ const IS_SNAPSHOT: Which = |call| matches!(call, Call::FetchSnapshot);
 const IS_BID_READ: Which = |call| matches!(call, Call::FetchBid(_));
 const IS_READ: Which = |call| IS_SNAPSHOT(call) || IS_BID_READ(call);
 
-/// A bid that another process with our key sends.
-fn bid_elsewhere(world: &mut World, order: &OrderId, sdl: &Sdl) -> BidId {
+/// Sends a bid from another process with the same key.
+fn bid_by_other_process(world: &mut World, order: &OrderId, sdl: &Sdl) -> BidId {
     let id = bid_of(order, us());
     world.outside(&Msg::CreateBid {
         id: id.clone(),
@@ -35,12 +35,12 @@ fn decline(world: &World, order: &OrderId) -> Option<String> {
 }
 
 #[test]
-fn a_lease_newer_than_the_newest_block_told_has_its_whole_time() {
+fn lease_ahead_of_event_stream_gets_full_manifest_time() {
     let mut config = settings();
     config.manifest_timeout = Some(MINUTE);
     let mut world = World::with(config);
     world.order(1, &web());
-    // The stream falls behind by more than the time a manifest has, and a full scan shows the lease.
+    // The stream falls behind by more than the manifest deadline, and a full scan shows the lease.
     world.deaf = true;
     world.blocks(1, 10 * MINUTE);
     world.take_bids(1, &web());
@@ -48,18 +48,18 @@ fn a_lease_newer_than_the_newest_block_told_has_its_whole_time() {
     world.deaf = false;
     assert_eq!(world.status().leases.len(), 1);
     world.blocks(3, BLOCK);
-    assert_eq!(world.closes(), [], "it is half a minute old");
+    assert_eq!(world.closes(), [], "the lease is half a minute old");
     world.blocks(12, BLOCK);
     assert_eq!(world.closes(), [(lease_id(1), CloseReason::ManifestTimeout)]);
 }
 
 #[test]
-fn a_lease_that_a_manifest_shows_before_its_block_has_its_whole_time() {
+fn lease_first_seen_by_submission_gets_full_manifest_time() {
     let mut config = settings();
     config.manifest_timeout = Some(MINUTE);
     let mut world = World::with(config);
     let bid = bid_of(&world.order(1, &web()), us());
-    // The stream falls behind, and the tenant is quicker.
+    // The stream falls behind, and the tenant submits first.
     let mut late = vec![world.market.end_block(BLOCK), world.market.end_block(10 * MINUTE)];
     late.extend(world.market.tenant(TenantMsg::CreateLease { bid }).unwrap());
     late.push(world.market.end_block(BLOCK));
@@ -70,42 +70,42 @@ fn a_lease_that_a_manifest_shows_before_its_block_has_its_whole_time() {
     world.tell(late);
     world.settle();
     world.blocks(3, BLOCK);
-    assert_eq!(world.closes(), [], "it is half a minute old");
+    assert_eq!(world.closes(), [], "the lease is half a minute old");
     world.blocks(12, BLOCK);
     assert_eq!(world.closes(), [(lease_id(1), CloseReason::ManifestTimeout)]);
 }
 
 #[test]
-fn nothing_is_sold_while_it_is_not_known_what_a_lease_holds() {
+fn no_bid_while_resources_of_a_lease_are_unread() {
     let mut world = World::new();
     world.hold = Some(IS_READ);
     world.price = Err(failure(false));
     let first = world.order(1, &web());
-    let bid = bid_elsewhere(&mut world, &first, &web());
+    let bid = bid_by_other_process(&mut world, &first, &web());
     world.price = Ok(price(10));
     world.tenant(TenantMsg::CreateLease { bid });
     let second = world.order(2, &web());
     assert_eq!(world.count(is_bid), 0);
     let why = decline(&world, &second).unwrap();
     assert!(why.contains("is not known before the next full scan"), "{why}");
-    // It is known, and the order gets its bid without anybody asking.
+    // The held resources are read, and the order gets its bid automatically.
     world.hold = None;
     world.wait(2 * MINUTE);
     assert_eq!((world.active(), world.pending()), (vec![first], vec![second]));
 }
 
 #[test]
-fn a_bid_that_was_priced_waits_too() {
+fn priced_bid_waits_while_resources_of_a_lease_are_unread() {
     let mut world = World::new();
     world.hold = Some(|call| is_price(call) || IS_READ(call));
     let second = world.order(2, &web());
-    // There is no room for the first order any more, but there was, and our bid on it wins.
+    // The first order no longer fits, but an earlier bid on it wins.
     let mut large = web();
     let unit = &mut large.groups[0].resources[0];
     (unit.count, unit.resources.cpu.units) = (50, 21_000);
     let first = world.order(1, &large);
     assert_eq!(world.status().declines[&DeclineCode::InsufficientCapacity], 1);
-    let bid = bid_elsewhere(&mut world, &first, &large);
+    let bid = bid_by_other_process(&mut world, &first, &large);
     let events = world.market.tenant(TenantMsg::CreateLease { bid }).unwrap();
     world.tell(events);
     world.hold = Some(IS_READ);
@@ -116,44 +116,44 @@ fn a_bid_that_was_priced_waits_too() {
 }
 
 #[test]
-fn a_bid_from_before_holds_its_place_as_soon_as_it_is_told() {
+fn existing_bid_reserves_capacity_at_its_event() {
     let mut world = World::new();
     world.hold = Some(IS_SNAPSHOT);
     world.price = Err(failure(false));
     let first = world.order(1, &web());
     world.price = Ok(price(10));
-    bid_elsewhere(&mut world, &first, &web());
-    assert_eq!(world.pending(), std::slice::from_ref(&first), "no scan was made");
-    // It ends like one of this process.
+    bid_by_other_process(&mut world, &first, &web());
+    assert_eq!(world.pending(), std::slice::from_ref(&first), "without a scan");
+    // The bid ends like a bid of this process.
     world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
     assert_eq!((world.pending(), world.status().orders.len()), (vec![], 0));
 }
 
 #[test]
-fn a_bid_that_is_told_and_not_there_holds_nothing_for_long() {
+fn reported_bid_that_does_not_exist_is_released() {
     let mut world = World::new();
     world.hold = Some(IS_SNAPSHOT);
     world.price = Err(failure(false));
     let first = world.order(1, &web());
     world.price = Ok(price(10));
-    // A node that lies, or a block that was taken back.
+    // The node lies, or the block was rolled back.
     world.tell(vec![ChainEvent::BidCreated {
         id: bid_of(&first, us()),
         price: price(10),
     }]);
     world.settle();
     let second = world.order(2, &web());
-    assert_eq!(world.count(is_bid), 0, "it may hold everything");
+    assert_eq!(world.count(is_bid), 0, "the unread bid may hold all capacity");
     for _ in 0..24 {
         world.blocks(1, BLOCK);
         world.wait(BLOCK);
     }
-    assert_eq!(world.pending(), [second], "and the first order no second one");
+    assert_eq!(world.pending(), [second], "the first order gets no second bid");
 }
 
-/// A process before this one may have taken its manifest.
+/// A previous process may have stored the manifest of the lease.
 #[test]
-fn a_lease_won_by_a_bid_from_before_is_looked_for_in_the_cluster() {
+fn lease_of_existing_bid_is_looked_up_in_the_cluster() {
     let mut config = settings();
     config.manifest_timeout = Some(MINUTE);
     let mut world = World::with(config);
@@ -162,24 +162,24 @@ fn a_lease_won_by_a_bid_from_before_is_looked_for_in_the_cluster() {
     world.hold = Some(is_list);
     world.take_bids(1, &web());
     world.blocks(20, BLOCK);
-    assert_eq!(world.closes(), [], "nobody has looked");
+    assert_eq!(world.closes(), [], "the cluster is not listed yet");
     world.hold = None;
     world.settle();
     world.blocks(3, BLOCK);
-    assert_eq!(world.closes(), [], "its time starts with the look");
+    assert_eq!(world.closes(), [], "the deadline starts with the list");
     world.blocks(20, BLOCK);
     assert_eq!(world.closes().len(), 1);
 }
 
 #[test]
-fn a_lease_that_a_manifest_shows_early_gets_no_second_bid_by_an_older_snapshot() {
+fn older_snapshot_causes_no_second_bid_on_leased_order() {
     let mut world = World::new();
     let bid = bid_of(&world.order(1, &web()), us());
     let behind = Arc::new(world.market.snapshot(&us()));
     let won = world.market.tenant(TenantMsg::CreateLease { bid }).unwrap();
     world.hold = Some(IS_SNAPSHOT);
     world.request(Request::Scan { dry_run: false });
-    // However often the tenant sends it.
+    // Repeated submissions change nothing.
     for _ in 0..2 {
         assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
     }
@@ -194,9 +194,9 @@ fn a_lease_that_a_manifest_shows_early_gets_no_second_bid_by_an_older_snapshot()
     assert_eq!(world.count(is_bid), 1);
 }
 
-/// The tenant may choose a bid before we have heard that it landed.
+/// The tenant may take a bid before the provider learns that the bid landed.
 #[test]
-fn a_lease_that_is_told_before_its_bid_keeps_nobody_from_a_bid() {
+fn lease_event_before_bid_event_does_not_block_other_bids() {
     let mut world = World::new();
     world.hold = Some(is_bid);
     let first = world.order(1, &web());
@@ -214,33 +214,37 @@ fn a_lease_that_is_told_before_its_bid_keeps_nobody_from_a_bid() {
     assert_eq!(
         world.told(|e| matches!(e, Event::BidPlaced { .. })),
         2,
-        "each once"
+        "one bid per order"
     );
 }
 
 #[test]
-fn an_order_that_is_active_by_a_bid_of_ours_keeps_its_place() {
+fn order_won_before_restart_retains_reservation() {
     let mut world = World::new();
     world.hold = Some(is_price);
     let order = world.order(1, &web());
-    // Before a restart we bid, and it won; nobody has told us yet.
+    // A bid from before the restart won, and its event is missing.
     world.deaf = true;
-    let bid = bid_elsewhere(&mut world, &order, &web());
+    let bid = bid_by_other_process(&mut world, &order, &web());
     world.tenant(TenantMsg::CreateLease { bid });
     world.deaf = false;
     world.hold = None;
     world.settle();
-    assert_eq!(world.count(is_bid), 1, "it is refused, for the order is active");
-    assert_eq!(world.pending(), [order], "and read");
+    assert_eq!(
+        world.count(is_bid),
+        1,
+        "the chain refuses the bid, because the order is active"
+    );
+    assert_eq!(world.pending(), [order], "then the bid is read");
 }
 
 #[test]
-fn no_manifest_is_taken_before_our_bid_is_read() {
+fn manifest_is_not_accepted_before_bid_is_read() {
     let mut world = World::new();
     world.hold = Some(is_price);
     let order = world.order(1, &web());
     world.hold = Some(IS_BID_READ);
-    let bid = bid_elsewhere(&mut world, &order, &web());
+    let bid = bid_by_other_process(&mut world, &order, &web());
     world.deaf = true;
     world.tenant(TenantMsg::CreateLease { bid });
     world.deaf = false;
@@ -252,7 +256,7 @@ fn no_manifest_is_taken_before_our_bid_is_read() {
 }
 
 #[test]
-fn a_bid_too_many_by_parameters_that_nobody_has_read_is_not_refused_for_ever() {
+fn rejection_by_unread_bid_limit_is_retried() {
     let mut world = World::new();
     let before = world.market.params().clone();
     let mut params = before.clone();
@@ -273,14 +277,14 @@ fn a_bid_too_many_by_parameters_that_nobody_has_read_is_not_refused_for_ever() {
     world.settle();
     assert_eq!(world.count(is_bid), 1);
     assert!(decline(&world, &order).is_some_and(|why| why.starts_with("not decided")));
-    // As they were before anybody has read them.
+    // The parameters have the values from before the first read.
     world.market.set_params(before);
     world.resync();
     assert_eq!(world.pending(), [order]);
 }
 
 #[test]
-fn a_workload_that_nobody_deploys_is_pending() {
+fn undeployed_workload_is_pending() {
     let mut world = World::new();
     world.running(1, &web());
     let phase = |world: &World| world.status().leases[0].phase;
@@ -291,6 +295,6 @@ fn a_workload_that_nobody_deploys_is_pending() {
     assert_eq!(
         phase(&world),
         LeasePhase::Pending,
-        "the leader may have deployed it or not"
+        "a standby cannot tell whether the leader deployed it"
     );
 }

@@ -1,4 +1,4 @@
-//! What is kept up while nothing new happens: workloads, names, payouts, and the breaker's count.
+//! Periodic work: repair of workloads and hostnames, payouts, and the count of the breaker.
 
 use crate::engine::world::*;
 use akash_provider_core::cluster::{ClusterChange, Health, HostnameDeclaration, Remains, Unusable};
@@ -8,14 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
-fn a_manifest_of_several_groups_is_accepted_when_each_of_them_is_recorded() {
+fn manifest_is_accepted_after_all_groups_are_recorded() {
     let sdl = sdl_of("web", "nginx:1", &[], &["east", "north", "west"]);
     let mut world = World::new();
     world.lease(1, &sdl);
     world.hold = Some(is_record);
     let request = world.submit_later(1, &sdl);
     for _ in 0..3 {
-        assert_eq!(world.replies.get(&request), None, "not all of it is durable");
+        assert_eq!(
+            world.replies.get(&request),
+            None,
+            "the manifest is not completely durable"
+        );
         let at = world
             .in_flight
             .iter()
@@ -31,7 +35,7 @@ fn a_manifest_of_several_groups_is_accepted_when_each_of_them_is_recorded() {
 }
 
 #[test]
-fn nothing_is_deployed_while_it_is_not_known_what_the_cluster_runs() {
+fn no_deploy_before_first_cluster_list() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
     world.fail = Some(is_deploy);
@@ -45,7 +49,7 @@ fn nothing_is_deployed_while_it_is_not_known_what_the_cluster_runs() {
     assert_eq!(
         world.count(is_deploy),
         0,
-        "another leader may have deployed another thing"
+        "another leader may have deployed another manifest"
     );
     world.hold = None;
     world.settle();
@@ -55,7 +59,7 @@ fn nothing_is_deployed_while_it_is_not_known_what_the_cluster_runs() {
 }
 
 #[test]
-fn a_workload_that_the_cluster_lost_is_deployed_again() {
+fn workload_missing_in_cluster_is_deployed_again() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.cluster.clear();
@@ -66,13 +70,13 @@ fn a_workload_that_the_cluster_lost_is_deployed_again() {
 }
 
 #[test]
-fn a_lost_record_is_declared_again_within_seconds() {
+fn lost_record_is_declared_again_within_seconds() {
     let mut world = World::new();
     let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
     let mut without = (*world.cluster[&lease]).clone();
     let declared = std::mem::take(&mut without.hostnames);
     world.cluster.insert(lease.clone(), Arc::new(without));
-    // Their definition is missing for five minutes.
+    // The definition of the record is missing for five minutes.
     world.fail = Some(is_deploy);
     world.feed(Input::Cluster(ClusterChange::RecordsLost));
     world.wait(5 * MINUTE);
@@ -98,7 +102,7 @@ fn with_unwanted_name(world: &mut World) -> LeaseId {
 }
 
 #[test]
-fn lists_of_the_cluster_do_not_repeat_a_failed_deploy() {
+fn cluster_lists_do_not_shorten_deploy_back_off() {
     let mut world = World::new();
     with_unwanted_name(&mut world);
     // The cluster is listed every 20 seconds while an object is unusable.
@@ -119,7 +123,7 @@ fn lists_of_the_cluster_do_not_repeat_a_failed_deploy() {
 }
 
 #[test]
-fn a_declared_name_that_its_lease_does_not_want_is_taken_back() {
+fn declared_hostname_not_in_manifest_is_withdrawn() {
     let mut world = World::new();
     let lease = with_unwanted_name(&mut world);
     world.wait(11 * MINUTE);
@@ -136,7 +140,7 @@ fn a_declared_name_that_its_lease_does_not_want_is_taken_back() {
 }
 
 #[test]
-fn a_payout_is_due_a_day_after_the_last_whenever_the_process_began() {
+fn payout_is_due_one_day_after_previous_payout() {
     let mut world = World::new();
     world.running(1, &web());
     world.blocks(12_000, 13 * BLOCK / 12);
@@ -147,7 +151,7 @@ fn a_payout_is_due_a_day_after_the_last_whenever_the_process_began() {
 }
 
 #[test]
-fn a_payout_that_failed_is_repeated_however_it_failed() {
+fn failed_payout_is_retried_after_any_failure() {
     type Outcome = fn(&World) -> Completion;
     let unsent: Outcome = |_| Completion::Tx(Err(failure(false)));
     let refused: Outcome = |_| {
@@ -174,7 +178,7 @@ fn a_payout_that_failed_is_repeated_however_it_failed() {
 }
 
 #[test]
-fn a_lease_that_is_over_is_not_paid_out_again() {
+fn ended_lease_is_not_paid_out_again() {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.hold = Some(is_withdrawal);
@@ -187,10 +191,10 @@ fn a_lease_that_is_over_is_not_paid_out_again() {
         .calls
         .iter()
         .any(|call| *call == Call::Broadcast(Msg::WithdrawLease { id: lease.clone() }));
-    assert!(!again, "the next look at its record says what is so");
+    assert!(!again, "the next read of the record decides");
 }
 
-/// So many leases of which all are known to be unhealthy for longer than the limit.
+/// Makes leases unhealthy for longer than the limit.
 fn sick(world: &mut World, dseqs: std::ops::RangeInclusive<u64>) {
     let leases: Vec<_> = dseqs.map(|dseq| world.running(dseq, &web())).collect();
     for lease in &leases {
@@ -200,18 +204,21 @@ fn sick(world: &mut World, dseqs: std::ops::RangeInclusive<u64>) {
 }
 
 #[test]
-fn of_many_leases_a_share_may_be_closed_at_once() {
+fn breaker_allows_share_of_many_leases() {
     let mut config = settings();
     config.breaker_percent = 50;
     let mut world = World::with(config);
     sick(&mut world, 1..=12);
-    assert!(world.closes().len() >= 5, "half of those that are left each time");
+    assert!(
+        world.closes().len() >= 5,
+        "half of the remaining leases each time"
+    );
     assert_eq!(world.status().breaker.held_owners, [tenant(1)]);
     assert!(world.closes().len() < 12);
 }
 
 #[test]
-fn closes_that_are_long_ago_do_not_trip_the_breaker() {
+fn old_closes_do_not_trip_breaker() {
     let mut world = World::new();
     for round in 0..4 {
         sick(&mut world, 3 * round + 1..=3 * round + 3);
@@ -224,9 +231,9 @@ fn closes_that_are_long_ago_do_not_trip_the_breaker() {
     );
 }
 
-/// Blocks, looks at the money and what others do show nowhere: a status is made anew for none of them.
+/// Blocks, balance queries and foreign events are not part of the status, so they do not rebuild it.
 #[test]
-fn what_shows_nowhere_is_no_change() {
+fn events_outside_the_status_do_not_change_it() {
     const LEASES: u64 = 1000;
     let mut world = World::new();
     world.looks = false;
@@ -244,8 +251,8 @@ fn what_shows_nowhere_is_no_change() {
         changed += u32::from(world.engine.changes() != changes);
     }
     let looks = looks(&world) - before;
-    assert!(looks >= 5 * 1000, "{looks} looks in an hour");
-    // A full scan is every ten minutes.
+    assert!(looks >= 5 * 1000, "{looks} queries in an hour");
+    // A full scan runs every ten minutes.
     assert!(changed <= 12, "{changed} of 600 blocks");
     let changes = world.engine.changes();
     world.health(&lease_id(1), Health::Bad);

@@ -1,4 +1,4 @@
-//! Deposits of bids: paid with what the account has, and waited for where it has nothing.
+//! Deposits of bids: paid from the account, and awaited while the account is empty.
 
 use crate::engine::world::*;
 use akash_provider_core::Config;
@@ -14,17 +14,17 @@ fn uakt(amount: u128) -> Coin {
     }
 }
 
-/// The daemon's deposits: ACT first, AKT where there is none.
+/// The default deposits of the daemon: ACT first, else AKT.
 fn both() -> Config {
     let mut config = settings();
     config.bid_deposit = uact(500_000);
     config.other_bid_deposits = vec![uakt(500_000)];
-    // What is found here is not found by a scan.
+    // Scans must not wake the orders of these tests.
     config.scan_interval = 100 * HOUR;
     config
 }
 
-/// A world whose account has just this; it is read before the first order.
+/// A world with an account of exactly `coins`, read before the first order.
 fn with(coins: &[Coin]) -> World {
     with_config(both(), coins)
 }
@@ -66,7 +66,7 @@ fn phase(world: &World, order: &OrderId) -> OrderPhase {
 }
 
 #[test]
-fn a_bid_is_paid_with_what_the_account_has() {
+fn bid_uses_available_deposit_coin() {
     for (has, paid) in [
         (vec![uakt(900_000)], uakt(500_000)),
         (vec![uact(900_000)], uact(500_000)),
@@ -84,7 +84,7 @@ fn a_bid_is_paid_with_what_the_account_has() {
 }
 
 #[test]
-fn an_order_waits_for_money_and_is_bid_on_when_it_comes() {
+fn order_waits_for_money_and_gets_bid_after_refill() {
     let mut world = with(&[uact(400_000), uakt(3)]);
     let order = world.order(1, &web());
     assert_eq!(
@@ -99,8 +99,8 @@ fn an_order_waits_for_money_and_is_bid_on_when_it_comes() {
     let before = world.count(is_look);
     world.wait(10 * MINUTE);
     let looks = world.count(is_look) - before;
-    assert!((30..=61).contains(&looks), "looked {looks} times in ten minutes");
-    assert_eq!(unfunded(&world).len(), 1, "it is told once");
+    assert!((30..=61).contains(&looks), "{looks} queries in ten minutes");
+    assert_eq!(unfunded(&world).len(), 1, "reported once");
     assert!(
         world.status().declines.is_empty(),
         "{:?}",
@@ -114,7 +114,7 @@ fn an_order_waits_for_money_and_is_bid_on_when_it_comes() {
         (OrderPhase::Open, vec![uakt(500_000)])
     );
     let again = world.count(|c| matches!(c, Call::CalculatePrice(_))) - priced;
-    assert_eq!(again, 1, "the old price is not bid");
+    assert_eq!(again, 1, "the old price is not used");
     let looks = world.count(is_look);
     world.wait(10 * MINUTE);
     let looks = world.count(is_look) - looks;
@@ -125,13 +125,13 @@ fn an_order_waits_for_money_and_is_bid_on_when_it_comes() {
 }
 
 #[test]
-fn as_many_orders_are_bid_on_as_the_account_can_pay_for() {
+fn number_of_bids_is_limited_by_the_account() {
     let mut world = with(&[uact(1_100_000), uakt(600_000)]);
     let orders: Vec<OrderId> = (1..=5).map(|dseq| world.order(dseq, &web())).collect();
     let paid = [uact(500_000), uact(500_000), uakt(500_000)];
     assert_eq!(deposits(&world), paid);
     world.wait(MINUTE);
-    assert_eq!(deposits(&world), paid, "no refusal is paid for");
+    assert_eq!(deposits(&world), paid, "no rejected transaction");
     world.market.fund(&us(), &uact(400_000));
     world.wait(Duration::from_secs(11));
     let phases: Vec<OrderPhase> = orders.iter().map(|order| phase(&world, order)).collect();
@@ -142,7 +142,7 @@ fn as_many_orders_are_bid_on_as_the_account_can_pay_for() {
 }
 
 #[test]
-fn an_order_that_waits_for_money_hears_that_the_chain_takes_no_deposit_of_ours() {
+fn order_waiting_for_money_is_declined_if_chain_accepts_no_deposit_coin() {
     let mut world = with(&[]);
     let order = world.order(1, &web());
     assert_eq!(phase(&world, &order), OrderPhase::Unfunded);
@@ -156,7 +156,7 @@ fn an_order_that_waits_for_money_hears_that_the_chain_takes_no_deposit_of_ours()
 }
 
 #[test]
-fn bids_under_way_are_no_money_for_others() {
+fn deposits_in_flight_are_not_available_for_other_bids() {
     let mut world = with(&[uact(600_000)]);
     world.hold = Some(is_bid);
     world.order(1, &web());
@@ -169,8 +169,8 @@ fn bids_under_way_are_no_money_for_others() {
 }
 
 #[test]
-fn a_reading_from_before_a_bid_landed_is_no_money_for_others() {
-    // The reading starts while the bid is under way, and before the bid is sent.
+fn balance_read_before_a_bid_landed_is_reduced_by_its_deposit() {
+    // The account is read while a bid is in flight, or before the bid is sent.
     let cases: [Which; 2] = [is_bid, is_price];
     for held in cases {
         let mut world = with(&[uact(600_000)]);
@@ -193,13 +193,13 @@ fn a_reading_from_before_a_bid_landed_is_no_money_for_others() {
     }
 }
 
-/// Money leaves the account without a message of the engine.
+/// Removes money from the account without a transaction of the engine.
 fn empty(world: &mut World, denom: &str) {
     world.market.account_mut(&us()).coins.insert(denom.into(), 0);
 }
 
 #[test]
-fn a_deposit_that_the_chain_cannot_take_from_the_account_is_tried_in_another_denomination() {
+fn rejected_deposit_is_retried_in_another_denomination() {
     let mut world = with(&[uact(900_000), uakt(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
@@ -211,11 +211,11 @@ fn a_deposit_that_the_chain_cannot_take_from_the_account_is_tried_in_another_den
 }
 
 #[test]
-fn of_twenty_orders_one_bid_for_each_coin_fails_when_the_account_is_emptied() {
-    // Emptied before the reading for a block of orders, and after it.
+fn emptied_account_fails_at_most_one_bid_per_coin() {
+    // The account is emptied before the balance query of a block of orders, or after it.
     for is_seen in [true, false] {
         let mut config = both();
-        // No deposit comes back.
+        // No deposit returns.
         config.bid_timeout = None;
         let mut world = with_config(config, &[uact(100_000_000), uakt(100_000_000)]);
         let mut failed = 0;
@@ -248,7 +248,7 @@ fn of_twenty_orders_one_bid_for_each_coin_fails_when_the_account_is_emptied() {
         let missing = world.status().deposit_missing.unwrap();
         assert!(missing.contains("the account has 0uact and 0uakt"), "{missing}");
         world.market.fund(&us(), &uakt(100_000_000));
-        // The refill is seen with the next block, and the bids are in the one after it.
+        // The refill is visible in the next block, and the bids follow one block later.
         world.blocks(1, BLOCK);
         world.wait(Duration::from_secs(2));
         let phases = (1..=20).map(|dseq| phase(&world, &order_id(dseq)));
@@ -261,7 +261,7 @@ fn of_twenty_orders_one_bid_for_each_coin_fails_when_the_account_is_emptied() {
 }
 
 #[test]
-fn a_refusal_that_the_balance_does_not_explain_is_tried_again_once_the_parameters_were_read() {
+fn unexplained_rejection_is_retried_after_parameters_are_read() {
     let mut world = with(&[uact(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
@@ -278,14 +278,14 @@ fn a_refusal_that_the_balance_does_not_explain_is_tried_again_once_the_parameter
 }
 
 #[test]
-fn a_reading_that_is_older_than_the_refusal_brings_no_second_bid() {
+fn balance_older_than_rejection_causes_no_second_bid() {
     let mut world = with(&[uact(400_000)]);
     let order = world.order(1, &web());
     assert_eq!(phase(&world, &order), OrderPhase::Unfunded);
     world.market.fund(&us(), &uact(500_000));
     world.hold = Some(is_bid);
     world.wait(Duration::from_secs(11));
-    // A reading with more money is on its way while the chain refuses the bid.
+    // A query result with more money is in flight while the chain refuses the bid.
     world.blocks(1, BLOCK);
     world.hold = Some(|call| is_bid(call) || is_look(call));
     world.market.fund(&us(), &uact(1));
@@ -298,16 +298,17 @@ fn a_reading_that_is_older_than_the_refusal_brings_no_second_bid() {
 }
 
 #[test]
-fn money_that_an_outdated_reading_shows_first_is_bid_with_after_the_next_one() {
+fn money_in_outdated_balance_is_used_after_next_query() {
     let mut world = with(&[uact(900_000), uakt(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
     empty(&mut world, "uact");
     world.refuse(is_bid, TxError::InsufficientFunds, "undefined/1");
-    // The next reading explains the refusal, and the second bid uses the other coin.
+    // The next query explains the rejection, and the second bid uses the other coin.
     world.settle();
     assert_eq!(world.count(is_bid), 2);
-    // Money comes while the second bid is under way, and a reading that shows it while the bid is refused.
+    // Money arrives while the second bid is in flight. A query result that includes it is in flight while the
+    // chain refuses the bid.
     world.market.fund(&us(), &uact(900_000));
     world.hold = Some(|call| is_bid(call) || is_look(call));
     world.wait(MINUTE + Duration::from_secs(1));
@@ -319,7 +320,7 @@ fn money_that_an_outdated_reading_shows_first_is_bid_with_after_the_next_one() {
 }
 
 #[test]
-fn a_bid_that_parameters_refuse_waits_until_they_were_read() {
+fn bid_rejected_by_parameters_waits_for_their_query() {
     for (error, code) in [
         (TxError::Deposit, "market/28"),
         (TxError::InvalidBid, "market/31"),
@@ -338,11 +339,11 @@ fn a_bid_that_parameters_refuse_waits_until_they_were_read() {
 }
 
 #[test]
-fn a_close_that_the_chain_refuses_is_repeated_ever_more_rarely() {
+fn rejected_close_is_retried_with_growing_back_off() {
     for (error, code) in [
         (TxError::FeeUnpaid, "sdk/5"),
         (TxError::Other, "market/33"),
-        // By a node ahead of the one that reports the bid as open.
+        // Returned by a node that is ahead of the node that reports the bid as open.
         (TxError::UnknownBid, "market/10"),
     ] {
         let mut world = with(&[uact(5_000_000)]);
@@ -369,7 +370,7 @@ fn a_close_that_the_chain_refuses_is_repeated_ever_more_rarely() {
 }
 
 #[test]
-fn an_account_without_the_fee_is_not_asked_for_it_all_the_time() {
+fn missing_fee_stops_retries_until_account_changes() {
     let mut world = with(&[uact(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
@@ -393,13 +394,13 @@ fn an_account_without_the_fee_is_not_asked_for_it_all_the_time() {
 }
 
 #[test]
-fn an_account_that_cannot_be_read_keeps_nobody_from_bidding() {
+fn unreadable_account_does_not_prevent_bids() {
     let mut world = World::with(both());
     world.fail = Some(is_look);
     world.restart();
     let order = world.order(1, &web());
     assert_eq!(phase(&world, &order), OrderPhase::Open);
-    // Refused by the chain for lack of money, the order is bid on with the other deposit.
+    // The chain refuses the bid for lack of money, and the second bid uses the other deposit.
     world.hold = Some(is_bid);
     let order = world.order(2, &web());
     for _ in 0..2 {
@@ -410,13 +411,13 @@ fn an_account_that_cannot_be_read_keeps_nobody_from_bidding() {
     assert_eq!(phase(&world, &order), OrderPhase::Unfunded);
     assert_eq!(world.count(is_bid), 3);
     world.wait(HOUR);
-    assert_eq!(world.count(is_bid), 3, "nothing is known to have changed");
+    assert_eq!(world.count(is_bid), 3, "no reason to retry");
     world.fail = None;
     world.wait(Duration::from_secs(11));
     assert_eq!(world.count(is_bid), 4);
 }
 
-/// Settings with a known fee for each bid, and no bid that is taken back.
+/// Settings with a known fee per bid and without a bid timeout.
 fn with_fee(amount: u128) -> Config {
     let mut config = both();
     config.bid_fee = uakt(amount);
@@ -424,7 +425,7 @@ fn with_fee(amount: u128) -> Config {
     config
 }
 
-/// Twenty orders in one block.
+/// Creates twenty orders in one block.
 fn twenty(world: &mut World) -> Vec<OrderId> {
     let sdl = web();
     for dseq in 1..=20 {
@@ -447,8 +448,8 @@ fn count_in(world: &World, phase: OrderPhase) -> usize {
 }
 
 #[test]
-fn twenty_orders_of_a_block_get_as_many_bids_as_each_coin_pays_for_and_the_rest_after_the_refill() {
-    // Three deposits of each coin, in AKT with and without the fees of all six.
+fn orders_of_a_block_get_affordable_bids_and_the_rest_after_refill() {
+    // Three deposits of each coin, in AKT with and without the fees of all six bids.
     for (held, sent) in [(1_529_999, 5), (1_530_000, 6), (1_500_000, 5)] {
         let mut world = with_config(with_fee(5_000), &[uact(1_500_000), uakt(held)]);
         world.hold = Some(is_bid);
@@ -456,7 +457,7 @@ fn twenty_orders_of_a_block_get_as_many_bids_as_each_coin_pays_for_and_the_rest_
         assert_eq!(world.count(is_bid), sent, "{held}");
         let (_, why) = unfunded(&world).pop().unwrap();
         assert!(why.contains("and about 5000uakt for its fee"), "{why}");
-        // This market takes no fees.
+        // The simulated market charges no fees.
         let fees = 5_000 * u128::try_from(sent).unwrap();
         let coins = &mut world.market.account_mut(&us()).coins;
         coins.insert("uakt".into(), held - fees);
@@ -476,7 +477,7 @@ fn twenty_orders_of_a_block_get_as_many_bids_as_each_coin_pays_for_and_the_rest_
 }
 
 #[test]
-fn of_twenty_orders_of_a_block_none_fails_when_the_account_was_emptied_before_it() {
+fn no_bid_fails_if_account_was_emptied_before_the_block() {
     let mut world = with_config(with_fee(5_000), &[uact(100_000_000), uakt(100_000_000)]);
     empty(&mut world, "uact");
     world
@@ -490,7 +491,7 @@ fn of_twenty_orders_of_a_block_none_fails_when_the_account_was_emptied_before_it
 }
 
 #[test]
-fn after_an_unexplained_refusal_one_bid_goes_before_the_others() {
+fn one_probe_bid_follows_unexplained_rejection() {
     let mut world = with_config(with_fee(0), &[uact(100_000_000)]);
     world.hold = Some(is_bid);
     world.order(1, &web());
@@ -507,7 +508,7 @@ fn after_an_unexplained_refusal_one_bid_goes_before_the_others() {
         assert_eq!(
             world.count(is_bid),
             refused,
-            "one try after each reading of the parameters"
+            "one attempt after each read of the parameters"
         );
         world.refuse(is_bid, TxError::InsufficientFunds, "undefined/1");
         world.settle();
@@ -522,7 +523,7 @@ fn after_an_unexplained_refusal_one_bid_goes_before_the_others() {
     assert_eq!((count_in(&world, OrderPhase::Open), world.count(is_bid)), (6, 10));
 }
 
-/// Five orders in blocks of their own.
+/// Creates five orders, each in its own block.
 fn five_more(world: &mut World) {
     for dseq in 2..=6 {
         world.order(dseq, &web());
@@ -530,7 +531,7 @@ fn five_more(world: &mut World) {
 }
 
 #[test]
-fn while_the_account_cannot_be_read_one_bid_goes_before_the_others() {
+fn one_probe_bid_is_sent_while_account_is_unreadable() {
     let mut world = World::with(both());
     world.hold = Some(is_bid);
     world.fail = Some(is_look);
@@ -551,7 +552,7 @@ fn while_the_account_cannot_be_read_one_bid_goes_before_the_others() {
 }
 
 #[test]
-fn without_money_for_the_fee_no_bid_is_sent_and_the_reason_is_the_fee() {
+fn missing_fee_prevents_bids_and_is_reported() {
     let mut world = with_config(with_fee(5_000), &[uact(100_000_000), uakt(1_000)]);
     let order = world.order(1, &web());
     assert_eq!(
@@ -569,7 +570,7 @@ fn without_money_for_the_fee_no_bid_is_sent_and_the_reason_is_the_fee() {
 }
 
 #[test]
-fn a_refused_fee_is_not_tried_again_before_the_account_has_more_for_it() {
+fn rejected_fee_is_retried_only_after_refill() {
     // The fee is known, or another account pays it.
     for (fee, bids) in [(5_000, 1), (0, 2)] {
         let mut world = with_config(with_fee(fee), &[uact(100_000_000), uakt(6_000)]);
@@ -595,7 +596,7 @@ fn a_refused_fee_is_not_tried_again_before_the_account_has_more_for_it() {
 }
 
 #[test]
-fn a_fee_that_is_higher_than_expected_is_not_tried_again_before_the_parameters_were_read() {
+fn unexpectedly_high_fee_is_retried_after_parameters_are_read() {
     // Enough for the expected fee.
     let mut world = with_config(with_fee(5_000), &[uact(100_000_000), uakt(6_000)]);
     world.hold = Some(is_bid);
@@ -609,7 +610,7 @@ fn a_fee_that_is_higher_than_expected_is_not_tried_again_before_the_parameters_w
 }
 
 #[test]
-fn the_account_is_read_after_each_transaction_and_every_minute() {
+fn account_is_read_after_each_transaction_and_every_minute() {
     let mut world = with_config(with_fee(0), &[uact(100_000_000)]);
     world.order(1, &web());
     let read = world.count(is_look);
@@ -617,8 +618,8 @@ fn the_account_is_read_after_each_transaction_and_every_minute() {
     assert_eq!(world.count(is_look), read + 1, "after the bid");
     world.wait(5 * MINUTE);
     let looks = world.count(is_look) - read - 1;
-    assert!((4..=5).contains(&looks), "{looks} readings in five minutes");
-    // Money that the operator moved is known without an order.
+    assert!((4..=5).contains(&looks), "{looks} queries in five minutes");
+    // A transfer by the operator is noticed without an order.
     world.market.account_mut(&us()).coins.clear();
     world.wait(MINUTE + Duration::from_secs(1));
     assert!(world.status().deposit_missing.is_some());

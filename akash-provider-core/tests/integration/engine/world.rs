@@ -1,6 +1,7 @@
-//! The world around an engine: every call is answered from a market and a map, at once or when the test says.
+//! The environment of an engine. Responses come from a simulated market and a map, at once or on request
+//! of the test.
 //!
-//! Length: one world for all tests of the engine; each part of it answers calls that the others cause.
+//! Length: one world for all engine tests; each part handles calls that other parts cause.
 
 use akash_provider_core::Config;
 use akash_provider_core::cluster::{
@@ -32,7 +33,7 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 const CHAIN: &str = "tests";
 const TI: i64 = 1 << 40;
 
-/// Which calls a fault concerns.
+/// Selects calls.
 pub(crate) type Which = fn(&Call) -> bool;
 
 #[derive(Debug)]
@@ -42,44 +43,44 @@ pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) mono: Mono,
     pub(crate) in_flight: VecDeque<(EffectId, Call)>,
-    /// Everything this engine asked for.
+    /// All calls of the engine.
     pub(crate) calls: Vec<Call>,
-    /// Everything this engine told.
+    /// All events of the engine.
     pub(crate) facts: Vec<Event>,
     pub(crate) replies: BTreeMap<u64, Response>,
     pub(crate) cluster: BTreeMap<LeaseId, Arc<WorkloadSpec>>,
-    /// Calls that are not answered.
+    /// Calls without a response.
     pub(crate) hold: Option<Which>,
-    /// Calls that fail and may succeed later.
+    /// Calls that fail temporarily.
     pub(crate) fail: Option<Which>,
-    /// Calls that fail will never succeed as they are.
+    /// Failed calls are permanent failures.
     pub(crate) permanent: bool,
-    /// Calls to the cluster that are done and fail all the same.
+    /// Cluster calls that take effect and still report a failure.
     pub(crate) lie: Option<Which>,
-    /// Single records are read from a node that is this far.
+    /// State of the lagging node that serves queries of single records.
     pub(crate) lagging: Option<Market>,
     pub(crate) price: Result<DecCoin, Failure>,
-    /// What readings of single records are worth.
+    /// Agreement of the endpoints on single records.
     pub(crate) agreement: Agreement,
-    /// The chain goes on and the engine hears nothing of it.
+    /// The chain advances without events to the engine.
     pub(crate) deaf: bool,
-    /// What the cluster has and nobody can use.
+    /// Unusable objects of the cluster.
     pub(crate) unusable: Vec<Unusable>,
-    /// Recorded, and nothing of it is there that runs.
+    /// Leases with a record but without a running workload.
     pub(crate) incomplete: Vec<LeaseId>,
     /// The cluster has declared no hostname yet.
     pub(crate) undeclared: bool,
-    /// What a list says of addresses; as deployed where there is nothing.
+    /// Declared IP addresses in the next lists. `None` means as deployed.
     pub(crate) ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
-    /// The next transactions, so many, do not land and nobody knows.
+    /// Number of next transactions that do not land and have an unknown outcome.
     pub(crate) lost_txs: u32,
     asked: u64,
-    /// Some of the steps are looked at from outside.
+    /// Compares the status before and after each step.
     pub(crate) looks: bool,
     steps: u64,
 }
 
-/// A status without what is in its pulse, and without the time that goes by itself.
+/// Returns a status without its counters and without the values that time alone changes.
 fn lasting(mut status: Status) -> Status {
     status.set_pulse(Pulse::default());
     let bad = status
@@ -106,7 +107,8 @@ pub(crate) fn tenant(number: u8) -> Address {
     Address::from_bytes(&[100 + number; 20]).unwrap()
 }
 
-/// From 8000 on those of the second tenant, from 9000 on those of the third, and else of the first.
+/// Returns a deployment id. Numbers from 8000 on belong to the second tenant, numbers from 9000 on to the
+/// third, all others to the first.
 pub(crate) fn deployment_id(dseq: u64) -> DeploymentId {
     let number = match dseq {
         8_000..9_000 => 2,
@@ -163,12 +165,12 @@ pub(crate) fn failure(transient: bool) -> Failure {
     }
 }
 
-/// One web service in each of these placements.
+/// An SDL with one web service in each placement.
 pub(crate) fn sdl_of(service: &str, image: &str, hosts: &[&str], placements: &[&str]) -> Sdl {
     let accept = if hosts.is_empty() {
         String::new()
     } else {
-        // A `*` without quotes is an alias of YAML.
+        // An unquoted `*` is a YAML alias.
         let quoted: Vec<_> = hosts.iter().map(|host| format!("\"{host}\"")).collect();
         format!("\n        accept: [{}]", quoted.join(", "))
     };
@@ -199,7 +201,7 @@ pub(crate) fn settings() -> Config {
 }
 
 impl World {
-    /// A registered provider that has seen an empty market and an empty cluster.
+    /// Creates a registered provider that has received an empty market and an empty cluster.
     pub(crate) fn new() -> Self {
         Self::with(settings())
     }
@@ -254,7 +256,7 @@ impl World {
         }
     }
 
-    /// Capacity and the chain's present become known.
+    /// Reports the capacity and the current state of the chain.
     pub(crate) fn start(&mut self) {
         self.feed_capacity();
         self.resync();
@@ -280,7 +282,7 @@ impl World {
         self.settle();
     }
 
-    /// The process ends as it is and another begins; chain and cluster stay.
+    /// Shuts the process down and starts another one. Chain and cluster keep their state.
     pub(crate) fn restart(&mut self) {
         self.crash();
         self.start();
@@ -302,7 +304,7 @@ impl World {
     }
 
     pub(crate) fn feed(&mut self, input: Input) {
-        // As the runtime: the time of the block that is fed already counts.
+        // Like the runtime: the time of the new block already applies.
         let block_time = match &input {
             Input::Chain(ChainEvent::Resync(snapshot)) => snapshot.time,
             Input::Chain(ChainEvent::Block { time, .. }) => *time,
@@ -310,22 +312,22 @@ impl World {
         };
         let mono = self.mono;
         let now = Now { mono, block_time };
-        let before = self.shown();
+        let before = self.counted_status();
         let effects = self.engine.step(now, input);
         self.compare(before);
         self.take(effects);
     }
 
-    /// A status without what changes all the time, and what has been counted of its changes; `None` where nobody
-    /// looks, because that costs time.
-    fn shown(&self) -> Option<(u64, Status)> {
+    /// Returns the number of status changes and the status without counters, or `None` if the test does not
+    /// compare them, to save time.
+    fn counted_status(&self) -> Option<(u64, Status)> {
         let is_looked_at = self.looks && self.steps.is_multiple_of(13);
         is_looked_at.then(|| (self.engine.changes(), lasting(self.status())))
     }
 
-    /// What changes a status is counted.
+    /// Asserts that the number of status changes grows with each change of the status.
     fn compare(&mut self, before: Option<(u64, Status)>) {
-        if let (Some((changes, before)), Some((now, after))) = (before, self.shown()) {
+        if let (Some((changes, before)), Some((now, after))) = (before, self.counted_status()) {
             assert!(changes != now || before == after, "{before:#?}\n{after:#?}");
         }
         self.steps += 1;
@@ -341,13 +343,13 @@ impl World {
                 Effect::Publish(event) => self.facts.push((*event).clone()),
                 Effect::Reply(RequestId(id), response) => {
                     let before = self.replies.insert(id, response);
-                    assert!(before.is_none(), "request {id} was answered twice");
+                    assert!(before.is_none(), "request {id} got two replies");
                 }
             }
         }
     }
 
-    /// Answers what is in flight until nothing is but what is held.
+    /// Responds to calls until only held calls are in flight.
     pub(crate) fn settle(&mut self) {
         for _ in 0..100_000 {
             let held = self.hold;
@@ -359,16 +361,16 @@ impl World {
             let completion = self.answer(&call);
             self.feed(Input::Completed(id, completion));
         }
-        panic!("the engine never comes to rest");
+        panic!("the engine never becomes idle");
     }
 
-    /// Takes the first call of a kind that is held.
+    /// Removes and returns the first held call of a kind.
     pub(crate) fn take_held(&mut self, which: Which) -> (EffectId, Call) {
         let at = self.in_flight.iter().position(|(_, call)| which(call)).unwrap();
         self.in_flight.remove(at).unwrap()
     }
 
-    /// The chain refuses the first call of a kind that is held.
+    /// Refuses the first held transaction of a kind.
     pub(crate) fn refuse(&mut self, which: Which, error: TxError, code: &str) {
         let (id, _) = self.take_held(which);
         let (code, log) = (code.to_owned(), "refused".to_owned());
@@ -505,7 +507,7 @@ impl World {
         self.tell(vec![block]);
     }
 
-    /// So many blocks, each with its time.
+    /// Adds `count` blocks, each after the given time.
     pub(crate) fn blocks(&mut self, count: u32, each: Duration) {
         for _ in 0..count {
             self.end_block(each);
@@ -513,7 +515,7 @@ impl World {
         }
     }
 
-    /// Time passes and the chain stands still.
+    /// Advances the time without new blocks.
     pub(crate) fn wait(&mut self, time: Duration) {
         let end = self.mono.plus(time);
         while let Some(due) = self.engine.next_deadline().filter(|due| *due < end) {
@@ -532,34 +534,34 @@ impl World {
             mono: self.mono,
             ..Now::default()
         };
-        let before = self.shown();
+        let before = self.counted_status();
         let effects = self.engine.handle_timeout(now);
         self.compare(before);
         self.take(effects);
         self.settle();
     }
 
-    /// A tenant's transaction in a block of its own.
+    /// Sends a tenant's transaction in its own block.
     pub(crate) fn tenant(&mut self, msg: TenantMsg) {
         let events = self.market.tenant(msg).unwrap();
         self.tell(events);
         self.blocks(1, BLOCK);
     }
 
-    /// A provider's transaction that the engine did not send.
+    /// Sends a provider transaction that is not from the engine.
     pub(crate) fn outside(&mut self, msg: &Msg) {
         let events = self.market.execute(msg).unwrap();
         self.tell(events);
         self.blocks(1, BLOCK);
     }
 
-    /// A tenant orders what an SDL says.
+    /// Creates a deployment of the SDL and returns its order.
     pub(crate) fn order(&mut self, dseq: u64, sdl: &Sdl) -> OrderId {
         self.order_as(deployment_id(dseq), sdl, None);
         order_id(dseq)
     }
 
-    /// The same for any tenant, and for a lease that may be taken back after no less than this time.
+    /// Same as [`Self::order`], for any tenant and with a minimum reclamation window.
     pub(crate) fn order_as(&mut self, id: DeploymentId, sdl: &Sdl, reclamation_min_window: Option<Duration>) {
         self.tenant(TenantMsg::CreateDeployment {
             id,
@@ -570,7 +572,7 @@ impl World {
         });
     }
 
-    /// A lease of another tenant than the world's.
+    /// Creates a lease of another tenant.
     pub(crate) fn lease_of_another(&mut self, sdl: &Sdl) -> LeaseId {
         let deployment = DeploymentId {
             owner: tenant(2),
@@ -583,14 +585,14 @@ impl World {
         bid
     }
 
-    /// An order, our bid, and the tenant's choice of it.
+    /// Creates an order, waits for the bid, and takes it.
     pub(crate) fn lease(&mut self, dseq: u64, sdl: &Sdl) -> LeaseId {
         self.order(dseq, sdl);
         self.take_bids(dseq, sdl);
         lease_id(dseq)
     }
 
-    /// The tenant takes our bid on each group.
+    /// Takes the bid on each group.
     pub(crate) fn take_bids(&mut self, dseq: u64, sdl: &Sdl) {
         for gseq in (1..).take(sdl.groups.len()) {
             let order = OrderId {
@@ -602,7 +604,7 @@ impl World {
         }
     }
 
-    /// A lease whose manifest was accepted and deployed, and which is healthy.
+    /// Creates a healthy lease with an accepted and deployed manifest.
     pub(crate) fn running(&mut self, dseq: u64, sdl: &Sdl) -> LeaseId {
         let lease = self.lease(dseq, sdl);
         assert_eq!(self.submit(dseq, sdl).map(|_| ()), Ok(()));
@@ -616,13 +618,13 @@ impl World {
         self.settle();
     }
 
-    /// Hands a manifest in and returns the answer.
+    /// Submits a manifest and returns the reply.
     pub(crate) fn submit(&mut self, dseq: u64, sdl: &Sdl) -> Response {
         let id = self.submit_later(dseq, sdl);
         self.replies
             .get(&id)
             .cloned()
-            .unwrap_or_else(|| panic!("no answer"))
+            .unwrap_or_else(|| panic!("no reply"))
     }
 
     pub(crate) fn submit_later(&mut self, dseq: u64, sdl: &Sdl) -> u64 {
@@ -649,13 +651,13 @@ impl World {
         self.engine.status(self.now())
     }
 
-    /// Orders with a reservation that no lease holds.
+    /// Orders with a reservation but without a lease.
     pub(crate) fn pending(&self) -> Vec<OrderId> {
         let pending = self.status().inventory.pending;
         pending.into_iter().map(|r| r.order).collect()
     }
 
-    /// Orders with a reservation that a lease holds.
+    /// Orders with a reservation and a lease.
     pub(crate) fn active(&self) -> Vec<OrderId> {
         let active = self.status().inventory.active;
         active.into_iter().map(|r| r.order).collect()
@@ -673,7 +675,7 @@ impl World {
         self.calls.iter().filter(|call| which(call)).count()
     }
 
-    /// What this engine tried to end, and why.
+    /// Bids and leases that the engine tried to end, with the reasons.
     pub(crate) fn closes(&self) -> Vec<(BidId, CloseReason)> {
         let close = |call: &Call| match call {
             Call::Broadcast(Msg::CloseBid { id, reason }) => Some((id.clone(), *reason)),
@@ -687,7 +689,7 @@ impl World {
     }
 }
 
-/// Bids that count against the chain's limit.
+/// Number of bids that count towards the chain's limit.
 fn counted_bids(market: &Market, order: &OrderId) -> u32 {
     let counts = market.bids_of(order).filter(|b| b.state != BidState::Lost);
     u32::try_from(counts.count()).unwrap()

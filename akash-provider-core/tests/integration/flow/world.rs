@@ -1,4 +1,4 @@
-//! The world of the stories: a chain, a cluster, a bus, two providers' accounts and two tenants.
+//! The environment of the scenarios: a chain, a cluster, a bus, two providers and two tenants.
 
 use akash_provider_core::Config;
 use akash_provider_core::bus::{Bus, Delivery, EventStream, LocalBus};
@@ -25,8 +25,8 @@ const OTHER_PROVIDER: u8 = 2;
 const TENANT: u8 = 3;
 const OTHER_TENANT: u8 = 4;
 const BLOCK: Duration = Duration::from_secs(6);
-/// Blocks a story waits for one thing: half an hour.
-const PATIENCE: u32 = 300;
+/// Maximum number of blocks until an expected state: half an hour.
+const BLOCK_LIMIT: u32 = 300;
 
 const SDL: &str = r#"
 version: "2.0"
@@ -72,7 +72,7 @@ fn bid_id(tenant: u8, dseq: u64, provider: u8) -> BidId {
     }
 }
 
-/// Everything outside the provider.
+/// All parts outside the provider.
 pub(crate) struct World {
     pub(crate) chain: MemoryChain,
     pub(crate) cluster: MemoryCluster,
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// A provider on this world.
+    /// Starts a provider.
     pub(crate) async fn start(&self) -> Running {
         const GIB: i64 = 1 << 30;
         let nodes = ClusterSpec::of_nodes([NodeSpec::new("node", 4000, 8 * GIB, 100 * GIB)]);
@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// A provider that has won the lease of the tenant, who has not handed in a manifest yet.
+    /// Starts a provider that wins a lease of the tenant. The tenant has not submitted a manifest yet.
     pub(crate) async fn leased(&self) -> (Running, Tenant) {
         let tenant = self.tenant("web.example.com");
         let provider = self.start().await;
@@ -147,7 +147,7 @@ impl World {
         self.chain.tenant(msg).unwrap();
     }
 
-    /// The tenant's lease of the deployment with this number.
+    /// Returns the tenant's lease of the deployment `dseq`.
     pub(crate) fn lease(&self, dseq: u64) -> LeaseId {
         bid_id(TENANT, dseq, PROVIDER)
     }
@@ -156,23 +156,23 @@ impl World {
         self.chain.market(|market| market.bid(id).cloned()).unwrap()
     }
 
-    /// What the provider has.
+    /// Balance of the provider.
     pub(crate) fn balance(&self) -> u128 {
         self.chain
             .market(|market| market.balance(&account(PROVIDER), "uact").amount)
     }
 
-    /// The tenant with its first deployment, for a web server of this name.
+    /// Returns the tenant with its first deployment, a web server with this hostname.
     pub(crate) fn tenant(&self, hostname: &str) -> Tenant {
         Tenant::new(TENANT, SDL.replace("HOSTNAME", hostname))
     }
 
-    /// Another tenant.
+    /// Returns another tenant.
     pub(crate) fn other_tenant(&self, hostname: &str) -> Tenant {
         Tenant::new(OTHER_TENANT, SDL.replace("HOSTNAME", hostname))
     }
 
-    /// The other provider bids on a deployment and gets it.
+    /// Makes the other provider bid on a deployment and win it.
     pub(crate) fn let_other_provider_win(&self, tenant: &Tenant) {
         let bid = bid_id(OTHER_TENANT, tenant.id.dseq, OTHER_PROVIDER);
         let msg = Msg::CreateBid {
@@ -186,37 +186,37 @@ impl World {
         self.act(TenantMsg::CreateLease { bid });
     }
 
-    /// What is told from here on.
-    pub(crate) async fn facts(&self) -> Facts {
-        Facts(self.bus.subscribe(&[Topic::Facts]).await.unwrap())
+    /// Subscribes to the events from now on.
+    pub(crate) async fn subscribe(&self) -> Subscription {
+        Subscription(self.bus.subscribe(&[Topic::Facts]).await.unwrap())
     }
 }
 
-/// Facts as the bus tells them.
-pub(crate) struct Facts(EventStream);
+/// Subscription to the events of the bus.
+pub(crate) struct Subscription(EventStream);
 
-impl Facts {
-    /// All that were told so far.
+impl Subscription {
+    /// Returns all events published until now.
     pub(crate) async fn all(mut self) -> Vec<Arc<Event>> {
         use futures::{FutureExt, StreamExt};
         let mut told = Vec::new();
         while let Some(Some(delivery)) = self.0.next().now_or_never() {
             match delivery {
                 Delivery::Event { event, .. } => told.push(event),
-                Delivery::Lagged(lost) => panic!("{lost:?} facts are lost"),
+                Delivery::Lagged(lost) => panic!("{lost:?} events are lost"),
             }
         }
         told
     }
 
-    /// The names of those about orders, bids, leases, manifests and deploys.
+    /// Names of the events about orders, bids, leases, manifests and deploys.
     pub(crate) async fn milestones(self) -> Vec<String> {
         let told = self.names().await.into_iter();
         let aside = ["balance_checked", "health_changed"];
         told.filter(|name| !aside.contains(&name.as_str())).collect()
     }
 
-    /// Their names.
+    /// Names of all events.
     pub(crate) async fn names(self) -> Vec<String> {
         let name = |fact: &Arc<Event>| {
             serde_json::to_value(fact).unwrap()["event"]
@@ -228,7 +228,7 @@ impl Facts {
     }
 }
 
-/// A provider that runs.
+/// A running provider.
 pub(crate) struct Running {
     pub(crate) handle: ProviderHandle,
     chain: MemoryChain,
@@ -237,19 +237,19 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Lets blocks pass until the status shows what is waited for.
+    /// Adds blocks until the status satisfies the condition.
     pub(crate) async fn until(&self, what: &str, seen: impl Fn(&Status) -> bool) -> Arc<Status> {
-        for _ in 0..PATIENCE {
+        for _ in 0..BLOCK_LIMIT {
             self.pass(1).await;
             let status = self.handle.status().await;
             if seen(&status) {
                 return status;
             }
         }
-        panic!("{what} does not come: {:#?}", self.handle.status().await);
+        panic!("no {what} in time: {:#?}", self.handle.status().await);
     }
 
-    /// Lets so many blocks pass.
+    /// Adds `blocks` blocks.
     pub(crate) async fn pass(&self, blocks: u32) {
         for _ in 0..blocks {
             self.chain.advance(BLOCK);
@@ -257,7 +257,7 @@ impl Running {
         }
     }
 
-    /// The first signal: drains, and ends well.
+    /// Sends the first signal, waits for the drain, and asserts success.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         self.task.await.unwrap().unwrap();
@@ -283,7 +283,7 @@ impl Tenant {
         }
     }
 
-    /// The same with a deployment of another number.
+    /// Returns the tenant with another deployment number.
     pub(crate) fn numbered(mut self, dseq: u64) -> Self {
         self.id.dseq = dseq;
         self
@@ -310,7 +310,7 @@ impl Tenant {
         TenantMsg::CloseDeployment { id: self.id.clone() }
     }
 
-    /// Hands the manifest in.
+    /// Submits the manifest.
     pub(crate) async fn submit(&self, provider: &Running) -> Result<(), Refusal> {
         let manifest = Arc::new(self.sdl.manifest.clone());
         provider
@@ -319,13 +319,13 @@ impl Tenant {
             .await
     }
 
-    /// The environment its web server wants.
+    /// Environment of the web server.
     pub(crate) fn env(&self) -> Option<Vec<String>> {
         self.sdl.manifest.groups[0].services[0].env.clone()
     }
 }
 
-/// The tenant with another manifest for the same deployment.
+/// Returns the tenant with another manifest for the same deployment.
 pub(crate) fn with_greeting(tenant: Tenant, greeting: &str) -> Tenant {
     let text = tenant
         .text

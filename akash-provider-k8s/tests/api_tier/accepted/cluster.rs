@@ -1,6 +1,6 @@
-//! A real API server, and trials on it.
+//! A real API server, and namespaces for dry runs.
 
-use crate::place::Place;
+use crate::test_cluster::TestCluster;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod, ResourceQuota};
 use k8s_openapi::api::node::v1::{Overhead, RuntimeClass};
@@ -20,13 +20,13 @@ use testbed::{Hold, Tier};
 
 const MANAGER: &str = "akash-provider";
 
-/// A cluster of which nobody breaks a part meanwhile.
+/// A cluster that no other test breaks at the same time.
 pub(crate) struct Cluster {
     client: Client,
     _whole: Option<Hold>,
 }
 
-/// A namespace in which objects are tried.
+/// A namespace for dry runs.
 pub(crate) struct Trial {
     client: Client,
     pub(crate) namespace: String,
@@ -35,20 +35,20 @@ pub(crate) struct Trial {
 static TRIALS: AtomicUsize = AtomicUsize::new(0);
 
 impl Cluster {
-    /// `None`, and a line that says so, where there is none.
+    /// Connects to the cluster. Returns `None` and prints a line without a cluster.
     pub(crate) async fn from_env() -> Option<Self> {
-        let place = Place::find(Tier::Api)?;
-        let file = Kubeconfig::read_from(&place.kubeconfig).unwrap();
+        let cluster = TestCluster::find(Tier::Api)?;
+        let file = Kubeconfig::read_from(&cluster.kubeconfig).unwrap();
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
             .await
             .unwrap();
         Some(Self {
             client: Client::try_from(config).unwrap(),
-            _whole: place.shared(),
+            _whole: cluster.shared(),
         })
     }
 
-    /// Installs definitions and waits until they are served.
+    /// Installs custom resource definitions and waits until they are served.
     pub(crate) async fn install(&self, definitions: Vec<CustomResourceDefinition>) {
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         for definition in definitions {
@@ -66,7 +66,7 @@ impl Cluster {
         }
     }
 
-    /// A runtime class that adds so much to each pod.
+    /// Creates a runtime class with this overhead per pod.
     pub(crate) async fn runtime_class(&self, cpu: &str, memory: &str) -> String {
         let name = format!("trial-{}", std::process::id());
         let overhead = [("cpu", cpu), ("memory", memory)];
@@ -87,13 +87,14 @@ impl Cluster {
         name
     }
 
-    /// Removes it.
+    /// Deletes the runtime class.
     pub(crate) async fn remove_runtime_class(&self, name: &str) {
         let api: Api<RuntimeClass> = Api::all(self.client.clone());
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// A namespace as rendered, under a name of its own and without our label, so that nobody takes it for a lease.
+    /// Creates a rendered namespace under another name and without the provider's label, so that it is not
+    /// taken for a lease.
     pub(crate) async fn trial(&self, rendered: &Namespace) -> Trial {
         let number = TRIALS.fetch_add(1, Ordering::Relaxed);
         let name = format!("trial-{}-{number}", std::process::id());
@@ -123,7 +124,7 @@ impl Cluster {
 }
 
 impl Trial {
-    /// Applies objects as a trial; each is stored as it was sent.
+    /// Applies objects as a dry run and asserts that each would be stored as sent.
     pub(crate) async fn all<K>(&self, case: &str, objects: &[K])
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -146,7 +147,7 @@ impl Trial {
         }
     }
 
-    /// Creates an object as a trial.
+    /// Creates an object as a dry run.
     pub(crate) async fn created<K>(&self, case: &str, object: &K) -> Result<(), String>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -166,7 +167,7 @@ impl Trial {
         outcome.map(drop).map_err(|error| format!("{case}: {error}"))
     }
 
-    /// Creates one of our kinds from JSON as a trial; the answer as it would be stored.
+    /// Creates a custom resource from JSON as a dry run and returns the object as it would be stored.
     pub(crate) async fn value(&self, kind: &str, value: &Value) -> Value {
         let resource = ApiResource {
             group: "akash.network".to_owned(),
@@ -185,8 +186,8 @@ impl Trial {
         serde_json::to_value(api.create(&params, &object).await.unwrap()).unwrap()
     }
 
-    /// Applies an object for good.
-    pub(crate) async fn kept<K>(&self, object: &K)
+    /// Applies an object permanently.
+    pub(crate) async fn apply<K>(&self, object: &K)
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -207,7 +208,7 @@ impl Trial {
     /// Waits until the quota is enforced.
     pub(crate) async fn quota_counts(&self) {
         let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), &self.namespace);
-        self.until("a quota that counts", async || {
+        self.until("enforcement of the quota", async || {
             let quotas = api.list(&ListParams::default()).await.unwrap();
             let counted = quotas
                 .items
@@ -218,7 +219,7 @@ impl Trial {
         .await;
     }
 
-    /// From here on the pods there are take their time to end: they are on a node that says nothing.
+    /// Makes the current pods terminate slowly, by binding them to a node that does not respond.
     pub(crate) async fn pods_end_slowly(&self) {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         for pod in api.list(&ListParams::default()).await.unwrap().items {
@@ -239,11 +240,11 @@ impl Trial {
         }
     }
 
-    /// Waits until there are so many pods of a version, so many that end and none of another, and says of each that
-    /// it is ready, as a node would.
+    /// Waits until a version has `count` pods and `ending` terminating pods, and no pod of another version.
+    /// Marks each pod as ready, as a node would.
     pub(crate) async fn pods_of(&self, version: &str, count: usize, ending: usize) {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        self.until("pods of a version", async || {
+        self.until("the pods of the version", async || {
             let pods = api.list(&ListParams::default()).await.unwrap().items;
             let wanted = |pod: &&Pod| {
                 let label = akash_provider_k8s::labels::MANIFEST_VERSION;
@@ -272,7 +273,7 @@ impl Trial {
         .await;
     }
 
-    /// Waits for an event with some words.
+    /// Waits for an event with this text.
     pub(crate) async fn event(&self, words: &str) {
         let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         self.until(words, async || {
@@ -293,7 +294,7 @@ impl Trial {
         panic!("{what}: not within 30 seconds in {}", self.namespace);
     }
 
-    /// Removes the namespace.
+    /// Deletes the namespace.
     pub(crate) async fn end(self) {
         let api: Api<Namespace> = Api::all(self.client);
         api.delete(&self.namespace, &DeleteParams::default())
@@ -317,7 +318,7 @@ fn subset(name: &str, sent: &impl Serialize, stored: &impl Serialize) {
     }
 }
 
-/// The first place where `stored` does not have what `sent` has.
+/// Returns the path of the first value of `sent` that `stored` lacks.
 pub(crate) fn missing(sent: &Value, stored: &Value) -> Option<String> {
     match (sent, stored) {
         (Value::Object(sent), Value::Object(stored)) => sent.iter().find_map(|(key, value)| {

@@ -1,8 +1,9 @@
-//! Routes and load balancers outlive the definitions of the records, and the provider declares the records again.
+//! Routes and load balancers survive the deletion of the record definitions, and the provider declares the
+//! records again.
 
 use super::on_chain::{NAMES, OnChain, PORT};
 use super::{declare, give_rights, is_written, options, record, start, take_rights};
-use crate::ip_operator::corner::{self, account};
+use crate::ip_operator::fixture::{self, account};
 use crate::world::{World, define, deployment, resource, run, run_alone, service, undefine};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::error::ErrorKind;
@@ -17,17 +18,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Limit until lost records are declared again.
+/// Maximum time until lost records are declared again.
 const SOON: Duration = Duration::from_secs(10);
 
-/// UID and generation of the routes and the load balancer: another UID is an object that was deleted meanwhile.
+/// UID and generation of the routes and the load balancer. A different UID means that the object was
+/// recreated.
 async fn objects(world: &World, lease: &LeaseId) -> Vec<String> {
     let home = lease.namespace();
     let mut all = Vec::new();
     for name in NAMES {
         all.push(world.get("Ingress", &home, name).await);
     }
-    all.push(corner::balancer(world, lease, PORT).await);
+    all.push(fixture::balancer(world, lease, PORT).await);
     let identity = |object: Option<serde_json::Value>| {
         let metadata = object.unwrap()["metadata"].take();
         format!("{} {}", metadata["uid"], metadata["generation"])
@@ -45,10 +47,10 @@ async fn are_served(world: &World) -> bool {
     futures::future::try_join_all(lists).await.is_ok()
 }
 
-/// Waits until all records of a lease are there, while the provider has blocks; how long that took.
+/// Adds blocks until all records of a lease exist, and returns the elapsed time.
 async fn until_declared(world: &World, provider: &OnChain, lease: &LeaseId) -> Duration {
     let (own, since) = (&world.settings.manifest_namespace, Instant::now());
-    let (home, address) = (lease.namespace(), corner::declared(lease, "front", PORT));
+    let (home, address) = (lease.namespace(), fixture::declared(lease, "front", PORT));
     let records = [("Manifest", home.as_str()), ("ProviderLeasedIP", &address)];
     let records = || {
         NAMES
@@ -80,18 +82,20 @@ fn deleted_definitions_delete_no_route_and_the_provider_declares_its_records_aga
             let provider = OnChain::start(world, Arc::clone(&cluster)).await;
             let lease = provider.lease(world).await;
             until_declared(world, &provider, &lease).await;
-            // Before the operators start: they delete the route of a name if its record alone is missing.
+            // Before the operators start, because they delete the route of a hostname if only its record is
+            // missing.
             world
                 .delete("ProviderHost", &world.settings.manifest_namespace, NAMES[0])
                 .await;
             let took = until_declared(world, &provider, &lease).await;
             assert!(took < SOON, "one record: {took:?}");
             let operator = start(&world.client, options(world, Mode::default())).await;
-            let ips = corner::start(&ip_account, corner::options(world)).await;
+            let ips = fixture::start(&ip_account, fixture::options(world)).await;
             let written = || async {
-                NAMES.iter().all(|name| is_written(&operator, name)) && corner::is_written(&ips, &lease, PORT)
+                NAMES.iter().all(|name| is_written(&operator, name))
+                    && fixture::is_written(&ips, &lease, PORT)
             };
-            world.until("all have their objects", written).await;
+            world.until("all records have their objects", written).await;
             let before = objects(world, &lease).await;
             undefine(&world.admin).await;
             let is_held = || async {
@@ -103,7 +107,7 @@ fn deleted_definitions_delete_no_route_and_the_provider_declares_its_records_aga
             let error = cluster.record(&update).await.unwrap_err();
             let is_outage = error.kind() == ErrorKind::Unavailable && error.is_transient();
             assert!(is_outage, "{error}");
-            // Longer than the operators wait between two readings.
+            // Longer than the interval between two reads of the operators.
             tokio::time::sleep(Duration::from_secs(6)).await;
             define(&world.admin).await;
             let served = || are_served(world);
@@ -119,16 +123,16 @@ fn deleted_definitions_delete_no_route_and_the_provider_declares_its_records_aga
             let deleted = (operator.status().counts.deleted, ips.status().counts.deleted);
             assert_eq!(deleted, (0, 0));
             tokio::join!(operator.stop(), ips.stop());
-            corner::take_rights(world).await;
+            fixture::take_rights(world).await;
             take_rights(world).await;
         }
         .boxed()
     });
 }
 
-/// What a definition takes along that is deleted and restored while an operator is down.
+/// The definition is deleted and restored while an operator is down, with all its records.
 #[test]
-fn an_operator_that_was_down_while_records_were_lost_deletes_no_route_and_no_load_balancer() {
+fn restarted_operator_deletes_no_objects_of_lost_records() {
     run("op-down", |world| {
         async move {
             give_rights(world).await;
@@ -142,22 +146,22 @@ fn an_operator_that_was_down_while_records_were_lost_deletes_no_route_and_no_loa
             let wanted = deployment(&lease, vec![wanted]);
             let declare_all = async || {
                 declare(world, &lease, NAMES[0]).await;
-                corner::declare(world, &lease, "front", PORT).await;
+                fixture::declare(world, &lease, "front", PORT).await;
             };
             let start = async || {
                 let routes = start(&world.client, options(world, Mode::default())).await;
-                (routes, corner::start(&ip_account, corner::options(world)).await)
+                (routes, fixture::start(&ip_account, fixture::options(world)).await)
             };
-            // The namespace too.
+            // The namespace is recreated too.
             record(world, &lease, &HttpOptions::default()).await;
-            corner::record_as(world, &wanted).await;
+            fixture::record_as(world, &wanted).await;
             declare_all().await;
             let (routes, ips) = start().await;
             let written =
-                || async { is_written(&routes, NAMES[0]) && corner::is_written(&ips, &lease, PORT) };
-            world.until("both have their objects", written).await;
+                || async { is_written(&routes, NAMES[0]) && fixture::is_written(&ips, &lease, PORT) };
+            world.until("both records have their objects", written).await;
             tokio::join!(routes.stop(), ips.stop());
-            let address = corner::declared(&lease, "front", PORT);
+            let address = fixture::declared(&lease, "front", PORT);
             let lost = [
                 ("Manifest", home.as_str()),
                 ("ProviderHost", NAMES[0]),
@@ -166,21 +170,22 @@ fn an_operator_that_was_down_while_records_were_lost_deletes_no_route_and_no_loa
             for (kind, name) in lost {
                 world.delete(kind, own, name).await;
             }
-            // Other records of the provider are there, or nothing would be known as its own.
-            corner::record_as(world, &deployment(&world.lease(1, 2), vec![service("web")])).await;
+            // The provider needs other records. Without any record the operator recognizes no object as the
+            // provider's.
+            fixture::record_as(world, &deployment(&world.lease(1, 2), vec![service("web")])).await;
             world.take_calls();
             let (routes, ips) = start().await;
             let is_held =
                 || async { [routes.status().hold, ips.status().hold].iter().flatten().count() == 2 };
             world.until("both deletions are held", is_held).await;
-            // The Manifest comes first, and names both.
-            corner::record_as(world, &wanted).await;
+            // The Manifest arrives first and lists both names.
+            fixture::record_as(world, &wanted).await;
             tokio::time::sleep(Duration::from_millis(5_500)).await;
             let (named, leased) = (routes.status(), ips.status());
             assert!(is_held().await, "{named:?} {leased:?}");
             declare_all().await;
             let written = || async {
-                !is_held().await && is_written(&routes, NAMES[0]) && corner::is_written(&ips, &lease, PORT)
+                !is_held().await && is_written(&routes, NAMES[0]) && fixture::is_written(&ips, &lease, PORT)
             };
             world.until("the holds have ended", written).await;
             let deletes = world
@@ -189,7 +194,7 @@ fn an_operator_that_was_down_while_records_were_lost_deletes_no_route_and_no_loa
                 .filter(|call| call.method == "DELETE");
             assert_eq!(deletes.count(), 0);
             tokio::join!(routes.stop(), ips.stop());
-            corner::take_rights(world).await;
+            fixture::take_rights(world).await;
             take_rights(world).await;
         }
         .boxed()

@@ -1,4 +1,4 @@
-//! What is made beside routes, and what happens to routes of the other mode.
+//! Objects created in addition to routes, and the change between route modes.
 
 use super::*;
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration};
@@ -11,7 +11,7 @@ use akash_provider_k8s::settings::IngressMode;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
 
-/// Has the server take the objects of a kind, with the fields that are used of it.
+/// Defines a kind with the fields used here.
 async fn define(world: &World, sort: ObjectKind, spec: &Value) {
     let resource = sort.resource();
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -32,7 +32,7 @@ async fn define(world: &World, sort: ObjectKind, spec: &Value) {
     put(&world.admin, &definition, "api-tier").await;
     let api = api(world, sort, &world.settings.manifest_namespace);
     let served = || async { api.list(&kube::api::ListParams::default()).await.is_ok() };
-    world.until("it is served", served).await;
+    world.until("the kind is served", served).await;
 }
 
 async fn define_filters(world: &World) {
@@ -62,11 +62,17 @@ async fn get(world: &World, sort: ObjectKind, namespace: &str, name: &str) -> Op
     found.map(|object| serde_json::to_value(object).unwrap())
 }
 
-/// Says something of an object as its controller would, of its generation.
-async fn say(world: &World, sort: ObjectKind, namespace: &str, name: &str, status: impl Fn(&Value) -> Value) {
+/// Sets the status of an object, as its controller would for the current generation.
+async fn set_status(
+    world: &World,
+    sort: ObjectKind,
+    namespace: &str,
+    name: &str,
+    status: impl Fn(&Value) -> Value,
+) {
     let there = get(world, sort, namespace, name).await.unwrap();
     let generation = there["metadata"]["generation"].as_i64().unwrap();
-    // The definition of routes here has no part of its own for the status, so that saying something counts as a change.
+    // This definition of HTTPRoute has no status subresource, so a status counts as a change.
     let generation = generation + i64::from(sort == ObjectKind::HttpRoute);
     let patch = json!({"status": status(&json!(generation))});
     let api = api(world, sort, namespace);
@@ -109,7 +115,7 @@ const WIDE: &str = "*.example.com";
 const OBJECT: &str = "wc--any.example.com";
 
 #[test]
-fn options_of_a_gateway_are_in_a_filter_that_is_referred_to_once_it_is_accepted() {
+fn gateway_options_use_a_filter_once_it_is_accepted() {
     run("op-filter", |world| {
         async move {
             give_rights(world).await;
@@ -121,23 +127,19 @@ fn options_of_a_gateway_are_in_a_filter_that_is_referred_to_once_it_is_accepted(
             declare(world, &lease, WIDE).await;
             let operator = start(&world.client, options(world, gateway())).await;
             let there = || async { get(world, ObjectKind::Filter, &home, OBJECT).await.is_some() };
-            world.until("it has its filter", there).await;
+            world.until("the filter exists", there).await;
             world
-                .until("it has its route", || async { is_written(&operator, WIDE) })
+                .until("the route exists", || async { is_written(&operator, WIDE) })
                 .await;
             let filter = get(world, ObjectKind::Filter, &home, OBJECT).await.unwrap();
             let text = filter["spec"]["snippets"][0]["value"].as_str().unwrap();
             assert!(text.contains("proxy_read_timeout 60000ms;\n"), "{text}");
             let route = get(world, ObjectKind::HttpRoute, &home, OBJECT).await.unwrap();
             assert_eq!(route["spec"]["hostnames"], json!([WIDE]));
-            assert_eq!(
-                route["spec"]["rules"][0].get("filters"),
-                None,
-                "nobody has accepted the filter"
-            );
+            assert_eq!(route["spec"]["rules"][0].get("filters"), None, "not accepted yet");
             let told = state(&operator, WIDE).and_then(|state| state.options_problem);
             assert!(told.is_some_and(|told| told.contains("--snippets-filters")));
-            say(world, ObjectKind::Filter, &home, OBJECT, filter_status("True")).await;
+            set_status(world, ObjectKind::Filter, &home, OBJECT, filter_status("True")).await;
             let refers = |wanted: bool| async move {
                 let route = get(world, ObjectKind::HttpRoute, &home_of(world), OBJECT)
                     .await
@@ -145,10 +147,10 @@ fn options_of_a_gateway_are_in_a_filter_that_is_referred_to_once_it_is_accepted(
                 let name = route.pointer("/spec/rules/0/filters/0/extensionRef/name");
                 (name == Some(&json!(OBJECT))) == wanted
             };
-            world.until("it is referred to", || refers(true)).await;
+            world.until("the reference exists", || refers(true)).await;
             assert!(state(&operator, WIDE).unwrap().options_problem.is_none());
-            // Accepted is one thing, and whether what it refers to is found is another.
-            say(world, ObjectKind::HttpRoute, &home, OBJECT, route_status("False")).await;
+            // A filter may be accepted although its references are not resolved.
+            set_status(world, ObjectKind::HttpRoute, &home, OBJECT, route_status("False")).await;
             let says = |wanted: Value| {
                 let operator = &operator;
                 move || {
@@ -157,15 +159,17 @@ fn options_of_a_gateway_are_in_a_filter_that_is_referred_to_once_it_is_accepted(
                     async move { is_so }
                 }
             };
-            world.until("no is told", says(json!({"no": "Told: why"}))).await;
-            say(world, ObjectKind::HttpRoute, &home, OBJECT, route_status("True")).await;
-            world.until("yes is told", says(json!("yes"))).await;
-            // Its record goes: the route before what it refers to.
+            world
+                .until("rejection reported", says(json!({"no": "Told: why"})))
+                .await;
+            set_status(world, ObjectKind::HttpRoute, &home, OBJECT, route_status("True")).await;
+            world.until("acceptance reported", says(json!("yes"))).await;
+            // Deleting the record deletes the route before the filter.
             world.take_calls();
             let own = &world.settings.manifest_namespace;
             world.delete("ProviderHost", own, OBJECT).await;
             let is_gone = || async { get(world, ObjectKind::Filter, &home, OBJECT).await.is_none() };
-            world.until("the filter is gone", is_gone).await;
+            world.until("the filter is deleted", is_gone).await;
             let kinds = ["httproutes", "snippetsfilters"];
             let paths: Vec<_> = world.take_writes().into_iter().map(|call| call.path).collect();
             let gone: Vec<_> = paths
@@ -185,7 +189,7 @@ fn home_of(world: &World) -> String {
 }
 
 #[test]
-fn a_change_of_mode_hands_a_name_over_and_back_without_a_gap() {
+fn change_of_mode_moves_hostname_without_a_gap() {
     run("op-modes", |world| {
         async move {
             give_rights(world).await;
@@ -196,41 +200,49 @@ fn a_change_of_mode_hands_a_name_over_and_back_without_a_gap() {
             declare(world, &lease, WIDE).await;
             let before = start(&world.client, options(world, Mode::default())).await;
             world
-                .until("it has its Ingress", || async { is_written(&before, WIDE) })
+                .until("the hostname has its Ingress", || async {
+                    is_written(&before, WIDE)
+                })
                 .await;
             before.stop().await;
             let there = |sort| async move { get(world, sort, &home_of(world), OBJECT).await.is_some() };
             let after = start(&world.client, options(world, gateway())).await;
             world
-                .until("it has its HTTPRoute", || there(ObjectKind::HttpRoute))
+                .until("the hostname has its HTTPRoute", || there(ObjectKind::HttpRoute))
                 .await;
             world
-                .until("at rest", || async { is_written(&after, WIDE) })
+                .until("the operator is idle", || async { is_written(&after, WIDE) })
                 .await;
-            // No Gateway has said anything: the Ingress stays, for as long as it takes.
+            // The Ingress stays until a Gateway accepts the route, without a time limit.
             tokio::time::sleep(Duration::from_millis(800)).await;
             assert!(there(ObjectKind::Ingress).await);
             let told = || async { state(&after, WIDE).unwrap().other_routes == [home.clone()] };
-            world.until("the Ingress is told", told).await;
-            say(world, ObjectKind::HttpRoute, &home, OBJECT, route_status("True")).await;
+            world.until("the retained Ingress is reported", told).await;
+            set_status(world, ObjectKind::HttpRoute, &home, OBJECT, route_status("True")).await;
             let is_gone = || async { !there(ObjectKind::Ingress).await };
-            world.until("the Ingress is gone", is_gone).await;
+            world.until("the Ingress is deleted", is_gone).await;
             after.stop().await;
-            // And back: who serves Ingresses does not say so, and is given time.
+            // The other direction: an Ingress controller reports no acceptance, so the operator waits for a
+            // fixed time.
             let mut back = options(world, Mode::default());
             back.handover = Duration::from_secs(2);
             let back = start(&world.client, back).await;
             world
-                .until("it has its Ingress again", || there(ObjectKind::Ingress))
+                .until("the hostname has its Ingress again", || {
+                    there(ObjectKind::Ingress)
+                })
                 .await;
-            let begun = std::time::Instant::now();
+            let started = std::time::Instant::now();
             assert!(there(ObjectKind::HttpRoute).await);
             world
-                .until("the HTTPRoute is gone", || async {
+                .until("the HTTPRoute is deleted", || async {
                     !there(ObjectKind::HttpRoute).await
                 })
                 .await;
-            assert!(begun.elapsed() > Duration::from_secs(1), "it was given no time");
+            assert!(
+                started.elapsed() > Duration::from_secs(1),
+                "deleted without a wait"
+            );
             back.stop().await;
             take_rights(world).await;
         }
@@ -239,7 +251,7 @@ fn a_change_of_mode_hands_a_name_over_and_back_without_a_gap() {
 }
 
 #[test]
-fn a_certificate_is_asked_for_and_used_once_it_is_there() {
+fn certificate_is_requested_and_used_once_issued() {
     run("op-tls", |world| {
         async move {
             give_rights(world).await;
@@ -257,7 +269,7 @@ fn a_certificate_is_asked_for_and_used_once_it_is_there() {
             };
             let operator = start(&world.client, options(world, plan)).await;
             let there = || async { get(world, ObjectKind::Certificate, &home, OBJECT).await.is_some() };
-            world.until("it is asked for", there).await;
+            world.until("the certificate is requested", there).await;
             let certificate = get(world, ObjectKind::Certificate, &home, OBJECT).await.unwrap();
             assert_eq!(certificate["spec"]["dnsNames"], json!([WIDE]));
             assert_eq!(certificate["spec"]["issuerRef"]["kind"], "ClusterIssuer");
@@ -265,9 +277,9 @@ fn a_certificate_is_asked_for_and_used_once_it_is_there() {
             assert_eq!(
                 ingress["spec"].get("tls"),
                 None,
-                "it would be redirected to nothing"
+                "no redirect before the certificate exists"
             );
-            say(world, ObjectKind::Certificate, &home, OBJECT, |generation| {
+            set_status(world, ObjectKind::Certificate, &home, OBJECT, |generation| {
                 json!({"notAfter": "2030-01-01T00:00:00Z", "conditions": [{
                     "type": "Ready", "status": "True", "reason": "Ready", "message": "it is valid",
                     "observedGeneration": generation,
@@ -278,17 +290,17 @@ fn a_certificate_is_asked_for_and_used_once_it_is_there() {
                 let ingress = world.get("Ingress", &home, OBJECT).await.unwrap();
                 ingress["spec"]["tls"] == json!([{"hosts": [WIDE], "secretName": format!("tls.{OBJECT}")}])
             };
-            world.until("it is used", is_used).await;
+            world.until("the certificate is used", is_used).await;
             let told = state(&operator, WIDE).unwrap().certificate.unwrap();
             assert_eq!(
                 (told.ready, told.not_after.as_deref()),
                 (Some(true), Some("2030-01-01T00:00:00Z"))
             );
             operator.stop().await;
-            // Without an issuer the reference goes, and then the certificate.
+            // Without an issuer first the reference is removed, then the certificate.
             let plain = start(&world.client, options(world, Mode::default())).await;
             let is_gone = || async { get(world, ObjectKind::Certificate, &home, OBJECT).await.is_none() };
-            world.until("the certificate is gone", is_gone).await;
+            world.until("the certificate is deleted", is_gone).await;
             let ingress = world.get("Ingress", &home, OBJECT).await.unwrap();
             assert_eq!(ingress["spec"].get("tls"), None);
             plain.stop().await;
@@ -299,7 +311,7 @@ fn a_certificate_is_asked_for_and_used_once_it_is_there() {
 }
 
 #[test]
-fn policies_of_leases_let_the_gateway_in_and_change_in_nothing_else() {
+fn policies_of_leases_admit_the_gateway_without_other_changes() {
     run("op-policies", |world| {
         async move {
             let lease = world.lease(1, 1);
@@ -324,14 +336,14 @@ fn policies_of_leases_let_the_gateway_in_and_change_in_nothing_else() {
             let opened = open_to_gateway(&world.admin, records, "gates", limit).await.unwrap();
             assert_eq!((opened.opened, opened.were_open, opened.failed), (0, 1, 0), "{opened:?}");
             let again = world.get("NetworkPolicy", &home, RESTRICTIONS).await.unwrap();
-            assert_eq!(again, after, "what is open is not written");
+            assert_eq!(again, after, "an open policy is not written");
         }
         .boxed()
     });
 }
 
 #[test]
-fn a_filter_that_cannot_be_written_keeps_nobody_from_the_route() {
+fn failed_filter_does_not_delay_route() {
     run("op-no-filter", |world| {
         async move {
             give_rights(world).await;
@@ -352,7 +364,7 @@ fn a_filter_that_cannot_be_written_keeps_nobody_from_the_route() {
             let lease = world.lease(1, 1);
             record(world, &lease, &HttpOptions::default()).await;
             let operator = start(&world.client, options(world, gateway())).await;
-            // Before filters are listed a route is written without a look at them.
+            // The route is written without its filter until the filters are listed.
             let listed = || async { operator.status().watches["snippetsfilters"].synced };
             world.until("filters are listed", listed).await;
             declare(world, &lease, WIDE).await;
@@ -361,9 +373,9 @@ fn a_filter_that_cannot_be_written_keeps_nobody_from_the_route() {
                     .await
                     .is_some()
             };
-            world.until("it has its route", there).await;
+            world.until("the route exists", there).await;
             let told = || async { state(&operator, WIDE).is_some_and(|state| state.error.is_some()) };
-            world.until("it is told", told).await;
+            world.until("the error is reported", told).await;
             operator.stop().await;
             take_rights(world).await;
         }
@@ -372,7 +384,7 @@ fn a_filter_that_cannot_be_written_keeps_nobody_from_the_route() {
 }
 
 #[test]
-fn the_provider_opens_the_policies_of_its_leases_when_its_mode_changes() {
+fn provider_updates_policies_when_route_mode_changes() {
     run("op-run-policies", |world| {
         async move {
             let lease = world.lease(1, 1);
@@ -404,7 +416,7 @@ fn the_provider_opens_the_policies_of_its_leases_when_its_mode_changes() {
 }
 
 #[test]
-fn a_wildcard_is_declared_and_purged_by_its_own_name() {
+fn wildcard_is_declared_and_purged_by_its_name() {
     run("op-declared", |world| {
         async move {
             let cluster = world.connect().await;
@@ -427,7 +439,7 @@ fn a_wildcard_is_declared_and_purged_by_its_own_name() {
             );
             world.take_calls();
             hostnames.declare_hostname(&lease, &name).await.unwrap();
-            assert_eq!(world.take_writes(), [], "it is declared");
+            assert_eq!(world.take_writes(), [], "the wildcard is declared");
             hostnames.purge_declared_hostname(&lease, WIDE).await.unwrap();
             assert!(world.get("ProviderHost", own, OBJECT).await.is_none());
         }

@@ -1,4 +1,4 @@
-//! What the operator finds out about names: whether they answer, and whose they are.
+//! Checks of hostnames: HTTP probes, and proof of ownership by DNS.
 
 use super::*;
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration, HostnameNotes, Reach};
@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex};
 const NAME: &str = "shop.example.com";
 const AUTOMATIC: &str = "abc.ingress.test";
 
-/// Often, so that a test has not to wait.
+/// Short intervals, so that the tests do not wait.
 const BUDGET: Budget = Budget {
     every: Duration::from_secs(1),
     per_minute: 6_000,
 };
 
-/// As the provider declares it, which shows the lease to its tenant.
+/// Declares the hostname as the provider does, so that the lease status shows it to the tenant.
 async fn declare_by(cluster: &KubeCluster, lease: &LeaseId) {
     let name = HostnameDeclaration {
         hostname: NAME.to_owned(),
@@ -34,7 +34,7 @@ async fn declare_by(cluster: &KubeCluster, lease: &LeaseId) {
     names.declare_hostname(lease, &name).await.unwrap();
 }
 
-/// DNS, as the test has it at the moment.
+/// A DNS zone with records set by the test.
 #[derive(Debug, Default)]
 struct Zone(Mutex<BTreeMap<String, Result<Vec<String>, String>>>);
 
@@ -56,14 +56,14 @@ impl TxtLookup for Zone {
     }
 }
 
-/// What the provider shows the tenant of the name.
-async fn shown(cluster: &KubeCluster, lease: &LeaseId) -> HostnameNotes {
+/// Notes on the hostname in the tenant's lease status.
+async fn hostname_notes(cluster: &KubeCluster, lease: &LeaseId) -> HostnameNotes {
     let status = cluster.lease_status(lease).await.unwrap();
     let web = &status.services["web"];
     web.hostnames.get(NAME).cloned().unwrap_or_default()
 }
 
-/// An operator that wants proofs.
+/// Options of an operator that requires proofs.
 fn proving(world: &World, zone: &Arc<Zone>) -> Options {
     let plan = Plan {
         proof: Some(ProofRule {
@@ -80,7 +80,7 @@ fn proving(world: &World, zone: &Arc<Zone>) -> Options {
     }
 }
 
-/// What was proven stays while DNS fails, goes when DNS says so, and comes back.
+/// Asserts that a proof survives DNS failures, ends when DNS returns no record, and returns with the record.
 async fn through_an_outage(
     world: &World,
     zone: &Arc<Zone>,
@@ -89,28 +89,30 @@ async fn through_an_outage(
     value: &str,
 ) {
     let home = world.lease(1, 1).namespace();
-    zone.set(txt, Err("no server answers".to_owned()));
+    zone.set(txt, Err("no server responds".to_owned()));
     tokio::time::sleep(BUDGET.every * 3).await;
-    assert!(is_written(&operator, NAME), "what fails says nothing");
-    // Nor does it after a restart, which knows it by the note.
+    assert!(is_written(&operator, NAME), "a failed query removes no route");
+    // The route also survives a restart, which reads the proof from the note.
     operator.stop().await;
     drop(operator);
     let operator = start(&world.client, proving(world, zone)).await;
     let is_routed = || async { is_written(&operator, NAME) };
-    world.until("it is known still", is_routed).await;
+    world
+        .until("the hostname stays routed after a restart", is_routed)
+        .await;
     zone.set(txt, Ok(Vec::new()));
     let gone = || async { world.get("Ingress", &home, NAME).await.is_none() };
     world
-        .until("it goes when DNS has said no several times", gone)
+        .until("the route is deleted after several negative responses", gone)
         .await;
     assert!(is_written(&operator, AUTOMATIC));
     zone.set(txt, Ok(vec![value.to_owned()]));
-    world.until("it comes back with its record", is_routed).await;
+    world.until("the route returns with the record", is_routed).await;
     operator.stop().await;
 }
 
 #[test]
-fn a_name_gets_its_route_when_its_owner_has_proved_it_and_an_outage_of_dns_takes_none() {
+fn hostname_is_routed_after_proof_and_survives_dns_outage() {
     run("op-proof", |world| {
         async move {
             give_rights(world).await;
@@ -137,30 +139,34 @@ fn a_name_gets_its_route_when_its_owner_has_proved_it_and_an_outage_of_dns_takes
                 })
                 .await;
             world
-                .until("it is noted that it waits", says(ProofState::Waiting))
+                .until("the pending proof is noted", says(ProofState::Waiting))
                 .await;
             let told = state(&operator, NAME).unwrap().problem.unwrap();
             assert!(told.contains(&txt) && told.contains(&value), "{told}");
-            // The record of another tenant proves nothing, and gives the name to nobody.
+            // A record with another tenant's value proves nothing.
             zone.set(&txt, Ok(vec![theirs]));
             let reads_it = || async {
                 let why = state(&operator, NAME).and_then(|state| state.proof).unwrap().why;
                 why.contains("have other values")
             };
-            world.until("the record of another is seen", reads_it).await;
+            world
+                .until("the record of another tenant is observed", reads_it)
+                .await;
             assert!(world.get("Ingress", &home, NAME).await.is_none());
-            // The provider shows the same to the tenant.
+            // The provider reports the same to the tenant.
             let waits = || async {
-                let notes = shown(&cluster, &lease).await;
+                let notes = hostname_notes(&cluster, &lease).await;
                 notes.waits_for.is_some_and(|words| words.contains(&value))
             };
-            world.until("its tenant is told what it waits for", waits).await;
+            world
+                .until("the lease status shows the missing record", waits)
+                .await;
 
             zone.set(&txt, Ok(vec![value.clone()]));
             world
-                .until("it is routed", || async { is_written(&operator, NAME) })
+                .until("the hostname is routed", || async { is_written(&operator, NAME) })
                 .await;
-            assert_eq!(shown(&cluster, &lease).await.waits_for, None);
+            assert_eq!(hostname_notes(&cluster, &lease).await.waits_for, None);
             through_an_outage(world, &zone, operator, &txt, &value).await;
             take_rights(world).await;
         }
@@ -168,12 +174,12 @@ fn a_name_gets_its_route_when_its_owner_has_proved_it_and_an_outage_of_dns_takes
     });
 }
 
-/// Answers every question with this status.
+/// A prober that returns a fixed status for every probe.
 #[derive(Debug, Default)]
-struct Answers(Mutex<(u16, Vec<ProbeRequest>)>);
+struct FixedProber(Mutex<(u16, Vec<ProbeRequest>)>);
 
 #[async_trait]
-impl Prober for Answers {
+impl Prober for FixedProber {
     async fn ask(&self, question: &ProbeRequest) -> Result<ProbeResponse, String> {
         let mut inner = self.0.lock().unwrap();
         inner.1.push(question.clone());
@@ -187,7 +193,7 @@ impl Prober for Answers {
     }
 }
 
-/// As the controller of the Ingress says where it is reached.
+/// Sets the address in the Ingress status, as its controller would.
 async fn give_address(world: &World, home: &str) {
     let ingresses: Api<Ingress> = Api::namespaced(world.admin.clone(), home);
     let address = json!({"ip": "10.9.8.7", "ports": [{"port": 8080, "protocol": "TCP"}]});
@@ -197,7 +203,7 @@ async fn give_address(world: &World, home: &str) {
 }
 
 #[test]
-fn whether_a_name_answers_is_asked_of_the_address_in_its_status_and_changes_no_route() {
+fn probe_uses_address_of_ingress_status_and_changes_no_route() {
     run("op-probe", |world| {
         async move {
             give_rights(world).await;
@@ -206,7 +212,7 @@ fn whether_a_name_answers_is_asked_of_the_address_in_its_status_and_changes_no_r
             record(world, &lease, &HttpOptions::default()).await;
             let cluster = world.connect().await;
             declare_by(&cluster, &lease).await;
-            let answers = Arc::new(Answers::default());
+            let answers = Arc::new(FixedProber::default());
             let with_probe = Options {
                 probe: Some(Probe {
                     prober: Arc::clone(&answers) as Arc<dyn Prober>,
@@ -216,12 +222,14 @@ fn whether_a_name_answers_is_asked_of_the_address_in_its_status_and_changes_no_r
             };
             let operator = start(&world.client, with_probe).await;
             world
-                .until("it has its route", || async { is_written(&operator, NAME) })
+                .until("the hostname has its route", || async {
+                    is_written(&operator, NAME)
+                })
                 .await;
             tokio::time::sleep(Duration::from_secs(2)).await;
             assert!(
                 answers.0.lock().unwrap().1.is_empty(),
-                "a route that is not accepted is not asked for"
+                "a route without an address is not probed"
             );
             give_address(world, &home).await;
             let is = |wanted: Reach| {
@@ -231,29 +239,29 @@ fn whether_a_name_answers_is_asked_of_the_address_in_its_status_and_changes_no_r
                     async move { reachable.is_some_and(|reachable| reachable.state == wanted) }
                 }
             };
-            world
-                .until("it is told that it does not answer", is(Reach::No))
-                .await;
+            world.until("the failed probe is reported", is(Reach::No)).await;
             let asked = answers.0.lock().unwrap().1[0].clone();
             assert_eq!(
                 (asked.hostname.as_str(), asked.address.to_string().as_str()),
                 (NAME, "10.9.8.7:8080")
             );
-            assert!(!asked.is_tls, "it has no certificate");
+            assert!(!asked.is_tls, "the hostname has no certificate");
             world.take_calls();
             answers.0.lock().unwrap().0 = 200;
-            world.until("it is told that it answers", is(Reach::Yes)).await;
+            world
+                .until("the successful probe is reported", is(Reach::Yes))
+                .await;
             answers.0.lock().unwrap().0 = 503;
-            world.until("and that it does not", is(Reach::No)).await;
+            world.until("the error status is reported", is(Reach::No)).await;
             let sees = || async {
-                let reachable = shown(&cluster, &lease).await.reachable;
+                let reachable = hostname_notes(&cluster, &lease).await.reachable;
                 reachable.is_some_and(|reachable| reachable.why.contains("503"))
             };
-            world.until("its tenant sees it too", sees).await;
+            world.until("the lease status shows the result", sees).await;
             assert_eq!(
                 writes(world, "ingresses"),
                 Vec::<String>::new(),
-                "no route is changed for it"
+                "probes change no route"
             );
             operator.stop().await;
             take_rights(world).await;

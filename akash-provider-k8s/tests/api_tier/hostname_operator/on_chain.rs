@@ -1,4 +1,4 @@
-//! A provider on a chain in memory, with one lease that has hostnames and a leased address.
+//! A provider on a memory chain, with one lease that has hostnames and a leased IP address.
 
 use crate::world::World;
 use akash_provider_core::Config;
@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(super) const NAMES: [&str; 3] = ["a.example.com", "b.example.com", "c.example.com"];
-/// Port of the leased address.
+/// Port of the leased IP address.
 pub(super) const PORT: u16 = 8080;
-/// A service with three hostnames and a port of a leased address.
+/// A service with three hostnames and a port on a leased IP address.
 const SDL: &str = r#"
 version: "2.1"
 endpoints: {front: {kind: ip}}
@@ -41,7 +41,7 @@ deployment:
   web: {anywhere: {profile: web, count: 1}}
 "#;
 
-/// A provider on a chain in memory, which deploys to the cluster of a test. Dropping it stops it.
+/// A provider on a memory chain that deploys to the cluster of the test. Dropping it stops the provider.
 pub(super) struct OnChain {
     chain: MemoryChain,
     handle: ProviderHandle,
@@ -99,13 +99,13 @@ impl OnChain {
         }
     }
 
-    /// Completes a block and returns whether something is so after it.
+    /// Completes a block, then returns whether the condition holds.
     pub(super) async fn block(&self, is_so: impl AsyncFnOnce() -> bool) -> bool {
         self.chain.advance(Duration::from_secs(6));
         is_so().await
     }
 
-    /// Orders, takes the bid and sends the manifest.
+    /// Creates an order, takes the bid and submits the manifest.
     pub(super) async fn lease(&self, world: &World) -> LeaseId {
         let lease = world.lease(1, 1);
         let wanted = sdl::parse(SDL).unwrap();
@@ -134,7 +134,7 @@ impl OnChain {
         let has_lease = || self.block(async || self.handle.has_lease(&lease).await.unwrap());
         world.until("the lease", has_lease).await;
         let (id, manifest) = (lease.deployment().clone(), Arc::new(wanted.manifest));
-        // Refused until the cluster has been listed.
+        // The manifest is refused until the cluster has been listed.
         let is_accepted = || {
             let submitted = self
                 .handle

@@ -1,4 +1,5 @@
-//! Storage of Ceph that Rook runs, with the operator's own rights: its objects have the fields that are read here.
+//! Ceph storage managed by Rook, with the operator's own rights. The objects have only the fields that the
+//! operator reads.
 
 use super::*;
 use akash_provider_core::inventory::Pair;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 const CEPH: &str = "op-inv-ceph";
 const GIB: u64 = 1 << 30;
 
-/// A kind of Rook, as far as it is used.
+/// Defines a kind of Rook with the fields used here.
 async fn define(world: &World, kind: &str, plural: &str) {
     let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({
@@ -44,7 +45,7 @@ async fn undefine(world: &World) {
     }
 }
 
-/// What Rook says of the cluster, in bytes of its disks.
+/// Sets the size and usage reported by Rook, in bytes of its disks.
 async fn says(world: &World, total: Value, used: u64) {
     let capacity = json!({"bytesTotal": total, "bytesUsed": used});
     let status = Patch::Merge(json!({"status": {"state": "Created", "ceph": {"capacity": capacity}}}));
@@ -83,7 +84,7 @@ async fn shows(operator: &InventoryOperator, allocatable: u64, available: u64) {
 }
 
 #[test]
-fn storage_of_ceph_is_shown_by_what_rook_says_of_it() {
+fn ceph_storage_is_reported_with_the_size_from_rook() {
     run_alone("op-inv-rook", |world, testbed| {
         async move {
             clear(world).await;
@@ -115,18 +116,18 @@ fn storage_of_ceph_is_shown_by_what_rook_says_of_it() {
             settled(world, &operator, 1).await;
             assert_eq!(labels(world, "op-inv-one").await[&format!("{CLASS}{CEPH}")], "1");
             let said = || async { operator.status().ignored.join("\n").contains("CephCluster `disks` reports no size") };
-            world.until("Rook has not measured it yet", said).await;
-            // Two copies of everything, and Ceph stops at 95 of 100.
+            world.until("Rook reports no size yet", said).await;
+            // Two copies of each object, and Ceph stops at 95 % usage.
             says(world, json!(200 * GIB), 20 * GIB).await;
             shows(&operator, 95 * GIB, 85 * GIB).await;
             volume(world, "op-inv-volume", "30Gi").await;
             shows(&operator, 95 * GIB, 65 * GIB).await;
-            // Full: more is written than volumes tell of.
+            // The cluster is full: it contains more data than the volumes account for.
             says(world, json!(200 * GIB), 198 * GIB).await;
             shows(&operator, 95 * GIB, 0).await;
-            // What is not known is not offered, whatever it was before.
+            // Storage of unknown size is not offered, regardless of its previous size.
             says(world, Value::Null, 0).await;
-            world.until("nobody says how much it holds", said).await;
+            world.until("Rook reports no size", said).await;
             let shown = operator.shown().borrow().clone().unwrap();
             assert!(!shown.metrics().storage.contains_key(CEPH));
             let volumes: Api<k8s_openapi::api::core::v1::PersistentVolume> = Api::all(world.admin.clone());

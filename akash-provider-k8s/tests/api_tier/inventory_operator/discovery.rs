@@ -1,5 +1,6 @@
-//! Machines that are looked at, with the rights of `deploy/operators/discovery.yaml` and in its namespace, which holds pods to
-//! the standard `restricted`. No kubelet runs: the test says of the pods that they run, and answers for them.
+//! Hardware discovery with the rights of `deploy/operators/discovery.yaml`, in its namespace with the Pod
+//! Security Standard `restricted`. No kubelet runs, so the test marks the pods as running and serves their
+//! responses.
 
 use super::*;
 use akash_provider_k8s::operators::inventory::discovery::{self, ACCOUNT, PORT};
@@ -13,7 +14,7 @@ use tokio::net::TcpListener;
 const SPACE: &str = "op-inv-look";
 const NODE: &str = "op-inv-unsaid";
 
-/// What the pods answer from now on.
+/// Current response of the discovery pods.
 type Said = Arc<Mutex<String>>;
 
 async fn rights(world: &World) {
@@ -28,10 +29,10 @@ async fn rights(world: &World) {
     }
     let accounts: Api<ServiceAccount> = Api::namespaced(world.admin.clone(), SPACE);
     let there = || async { accounts.get_opt(ACCOUNT).await.unwrap().is_some() };
-    world.until("the pods have their account", there).await;
+    world.until("the service account of the pods exists", there).await;
 }
 
-/// The programs of the pods, all in one.
+/// Serves the responses of all discovery pods.
 async fn answering(address: IpAddr, said: &Said) -> AbortOnDropHandle<()> {
     let listener = TcpListener::bind((address, PORT)).await.unwrap();
     let said = Arc::clone(said);
@@ -50,7 +51,7 @@ async fn answering(address: IpAddr, said: &Said) -> AbortOnDropHandle<()> {
     }))
 }
 
-/// Pods run at that address, and are gone once they are deleted. What was made of them is kept.
+/// Marks pods as running at this address, and removes deleted pods. Stores the created pods.
 fn running(world: &World, address: IpAddr, made: &Arc<Mutex<Vec<Pod>>>) -> AbortOnDropHandle<()> {
     let pods: Api<Pod> = Api::namespaced(world.admin.clone(), SPACE);
     let made = Arc::clone(made);
@@ -92,7 +93,7 @@ async fn unlook(world: &World) {
     let _ = spaces.delete(SPACE, &DeleteParams::default()).await;
 }
 
-/// A right that it has must be there; one that it does not need must not.
+/// Asserts that the account has its documented rights and no further ones.
 async fn has_no_more_rights(world: &World, client: &Client, seen: &Pod) {
     let own = &world.settings.manifest_namespace;
     let body = |space: &str| {
@@ -116,7 +117,7 @@ async fn has_no_more_rights(world: &World, client: &Client, seen: &Pod) {
     assert!(make(SPACE, &body(SPACE)).await.is_ok());
     let refused = make(own, &body(own)).await.unwrap_err();
     assert!(refused.contains("cannot create resource \"pods\""), "{refused}");
-    // What asks for more than the standard allows is refused in its namespace.
+    // The namespace refuses a pod that violates the standard.
     let mut greedy = body(SPACE);
     greedy.spec.as_mut().unwrap().host_network = Some(true);
     let refused = make(SPACE, &greedy).await.unwrap_err();
@@ -135,14 +136,14 @@ async fn has_no_more_rights(world: &World, client: &Client, seen: &Pod) {
 }
 
 #[test]
-fn a_machine_that_no_label_describes_is_looked_at_with_the_rights_of_its_file() {
+fn unlabelled_machine_is_discovered_with_documented_rights() {
     run_alone("op-inv-look", |world, testbed| {
         async move {
             clear(world).await;
             unlook(world).await;
             let spaces: Api<Namespace> = Api::all(world.admin.clone());
             let is_gone = || async { spaces.get_opt(SPACE).await.unwrap().is_none() };
-            world.until("the namespace of before is gone", is_gone).await;
+            world.until("the namespace of the previous test is deleted", is_gone).await;
             rights(world).await;
             let capacity = json!({"cpu": "8", "memory": "16Gi", "pods": "110", "nvidia.com/gpu": "2"});
             node(world, NODE, json!({}), capacity).await;
@@ -164,9 +165,9 @@ fn a_machine_that_no_label_describes_is_looked_at_with_the_rights_of_its_file() 
                 let now = operator.status();
                 now.nodes.get(NODE).and_then(|node| node.discovery.clone()?.error).unwrap_or_default()
             };
-            // Nonsense is told, and every node has what is known without it.
+            // An invalid response is reported, and every node keeps the labels known without it.
             let is_told = || async { error().contains("invalid response") };
-            world.until("the answer is told to be none", is_told).await;
+            world.until("the invalid response is reported", is_told).await;
             assert_eq!(labels(world, NODE).await["akash.network"], "true");
             let card = |address: &str| {
                 json!({"address": address, "index": 0, "pci": {"vendor": {"id": "10de"}, "product": {"id": "20b5"}}})
@@ -177,10 +178,11 @@ fn a_machine_that_no_label_describes_is_looked_at_with_the_rights_of_its_file() 
             world.until("the node has the label of its model", is_known).await;
             let pods: Api<Pod> = Api::namespaced(world.admin.clone(), SPACE);
             let are_gone = || async { pods.list(&ListParams::default()).await.unwrap().items.is_empty() };
-            world.until("the pod is gone", are_gone).await;
+            world.until("the pod is deleted", are_gone).await;
             let seen = made.lock().unwrap().last().cloned().unwrap();
             has_no_more_rights(world, &client, &seen).await;
-            // Without its rights another start of the machine is told, and its labels stay.
+            // Without its rights, discovery after another boot of the machine reports an error, and the
+            // labels stay.
             let roles: Api<Role> = Api::namespaced(world.admin.clone(), SPACE);
             roles.delete("akash-operator-inventory", &DeleteParams::default()).await.unwrap();
             let status = json!({"status": {"nodeInfo": {
@@ -190,7 +192,7 @@ fn a_machine_that_no_label_describes_is_looked_at_with_the_rights_of_its_file() 
             }}});
             patch(world, NODE, true, status).await;
             let is_told = || async { error().contains("deploy/operators") };
-            world.until("the missing right is told", is_told).await;
+            world.until("the missing right is reported", is_told).await;
             assert_eq!(labels(world, NODE).await[&model], "2");
             operator.stop().await;
             unlook(world).await;

@@ -1,4 +1,4 @@
-//! Several of them: whose term a node tells of, and what a leader that was deposed can still do.
+//! Several inventory operators: the term in a node's annotation, and late writes of a deposed leader.
 
 use super::*;
 use akash_provider_k8s::cluster::LeadershipGate;
@@ -41,7 +41,7 @@ async fn furnish(world: &World) {
 }
 
 #[test]
-fn a_node_says_in_which_term_it_was_labelled_and_a_new_leader_writes_nothing() {
+fn node_records_term_of_its_labels_and_new_leader_writes_nothing() {
     run_alone("op-inv-terms", |world, testbed| {
         async move {
             furnish(world).await;
@@ -50,16 +50,16 @@ fn a_node_says_in_which_term_it_was_labelled_and_a_new_leader_writes_nothing() {
             let first = led(&client, &leading(4), rules());
             settled(world, &first, 1).await;
             assert_eq!(term(world).await.as_deref(), Some("4"));
-            assert_eq!(first.status().counts.written, 1, "all of it in one write");
+            assert_eq!(first.status().counts.written, 1, "one write for all labels");
             first.stop().await;
             let second = led(&client, &leading(5), rules());
             settled(world, &second, 1).await;
             assert_eq!(second.status().counts.written, 0);
-            assert_eq!(term(world).await.as_deref(), Some("4"), "it was written then");
+            assert_eq!(term(world).await.as_deref(), Some("4"), "the term of the write");
             let taken = json!({"metadata": {"labels": {"akash.network": null}}});
             patch(world, NODE, false, taken).await;
             let is_back = || async { labels(world, NODE).await.contains_key("akash.network") };
-            world.until("its label is back", is_back).await;
+            world.until("the label is restored", is_back).await;
             assert_eq!(term(world).await.as_deref(), Some("5"));
             assert_eq!(labels(world, NODE).await["example.com/rack"], "7");
             clear(world).await;
@@ -68,7 +68,8 @@ fn a_node_says_in_which_term_it_was_labelled_and_a_new_leader_writes_nothing() {
     });
 }
 
-/// A client whose writes are on their way until it is told, whoever still waits for them; then what became of each.
+/// Returns a client with delayed writes, the status codes of the writes, and a signal that lets them proceed.
+/// A write proceeds even if its caller is dropped.
 fn slow(client: &Client, arrive: &Arc<Notify>) -> (Client, mpsc::UnboundedReceiver<u16>, Arc<Notify>) {
     let (told, answers) = mpsc::unbounded_channel();
     let (begun, arrive) = (Arc::new(Notify::new()), Arc::clone(arrive));
@@ -94,7 +95,7 @@ fn slow(client: &Client, arrive: &Arc<Notify>) -> (Client, mpsc::UnboundedReceiv
 }
 
 #[test]
-fn a_write_of_a_deposed_leader_that_comes_late_changes_nothing() {
+fn late_write_of_deposed_leader_changes_nothing() {
     run_alone("op-inv-late", |world, testbed| {
         async move {
             furnish(world).await;
@@ -108,7 +109,7 @@ fn a_write_of_a_deposed_leader_that_comes_late_changes_nothing() {
                 .await
                 .unwrap();
             gate.set(false);
-            // Who leads next offers no storage class.
+            // The next leader offers no storage class.
             let next = led(&client, &leading(5), Rules::default());
             settled(world, &next, 1).await;
             let before = labels(world, NODE).await;
@@ -118,7 +119,7 @@ fn a_write_of_a_deposed_leader_that_comes_late_changes_nothing() {
             assert_eq!(answer.unwrap(), Some(409));
             assert_eq!(labels(world, NODE).await, before);
             assert_eq!(term(world).await.as_deref(), Some("5"));
-            assert_eq!(next.status().counts.written, 1, "there was nothing to mend");
+            assert_eq!(next.status().counts.written, 1, "no repair was necessary");
             drop(deposed);
             clear(world).await;
         }

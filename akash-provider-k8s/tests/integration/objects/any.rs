@@ -1,4 +1,4 @@
-//! Any deployment at all.
+//! Arbitrary deployments for property tests.
 
 use crate::objects::sdl;
 use akash_provider_core::cluster::{HostnameDeclaration, WorkloadSpec};
@@ -12,12 +12,12 @@ use proptest::option;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Lists that are none, empty or full.
+/// Missing, empty or non-empty lists.
 fn texts() -> impl Strategy<Value = Option<Vec<String>>> {
     option::of(vec("[ -~]{0,8}|ä🦀", 0..3))
 }
 
-/// Lists that the network's JSON leaves out when they are empty.
+/// Missing or non-empty lists, because the network's JSON omits empty lists.
 fn full_texts() -> impl Strategy<Value = Option<Vec<String>>> {
     option::of(vec("[ -~]{0,8}", 1..3))
 }
@@ -167,7 +167,7 @@ fn service() -> impl Strategy<Value = Service> {
         )
 }
 
-/// Deployments as no tenant would write them.
+/// Deployments with unusual values.
 pub(crate) fn deployments() -> impl Strategy<Value = WorkloadSpec> {
     let host = ("[a-z]{1,9}", any::<u16>()).prop_map(|(name, external_port)| HostnameDeclaration {
         hostname: format!("{name}.example.com"),

@@ -1,5 +1,7 @@
-//! What Kubernetes says a set of policies allows: a pod that some policy selects for a direction is closed in that
-//! direction, but for what any of those policies opens. Policies are additive; who is in no lease is open.
+//! Evaluation of network policies by the rules of Kubernetes.
+//!
+//! A pod selected by a policy for a direction accepts only the traffic that one of its policies allows.
+//! Policies are additive. Pods outside of leases are open.
 
 use ipnet::IpNet;
 use k8s_openapi::api::networking::v1::{
@@ -10,20 +12,20 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// An end of a flow.
+/// Source or target of a flow.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
-    /// A pod, with the labels of its namespace and its own.
+pub(crate) enum Endpoint {
+    /// A pod, with the labels of its namespace and its own labels.
     Pod {
         namespace: String,
         namespace_labels: BTreeMap<String, String>,
         labels: BTreeMap<String, String>,
     },
-    /// An address that is no pod's.
+    /// An address that does not belong to a pod.
     Host(IpAddr),
 }
 
-impl Place {
+impl Endpoint {
     pub(crate) fn pod(namespace: &str, namespace_labels: &[(&str, &str)], labels: &[(&str, &str)]) -> Self {
         let owned = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             pairs
@@ -45,17 +47,17 @@ impl Place {
     }
 }
 
-/// True when the policies of a lease's namespace let a flow pass at both of its ends.
+/// Returns `true` if the policies of a lease's namespace allow a flow at both ends.
 pub(crate) fn allowed(
     policies: &[NetworkPolicy],
     lease: &str,
-    from: &Place,
-    to: &Place,
+    from: &Endpoint,
+    to: &Endpoint,
     protocol: &str,
     port: u16,
 ) -> bool {
-    let passes = |end: &Place, other: &Place, direction: &str| {
-        let Place::Pod {
+    let passes = |end: &Endpoint, other: &Endpoint, direction: &str| {
+        let Endpoint::Pod {
             namespace, labels, ..
         } = end
         else {
@@ -105,7 +107,7 @@ fn opens(
     lease: &str,
     peers: Option<&[NetworkPolicyPeer]>,
     ports: Option<&[NetworkPolicyPort]>,
-    other: &Place,
+    other: &Endpoint,
     protocol: &str,
     port: u16,
 ) -> bool {
@@ -118,18 +120,18 @@ fn opens(
         };
         number && wanted.protocol.as_deref().unwrap_or("TCP") == protocol
     };
-    let by_peer =
-        peers.is_none_or(|peers| peers.is_empty() || peers.iter().any(|peer| is(lease, peer, other)));
+    let by_peer = peers
+        .is_none_or(|peers| peers.is_empty() || peers.iter().any(|peer| matches_peer(lease, peer, other)));
     by_peer && ports.is_none_or(|ports| ports.is_empty() || ports.iter().any(on_port))
 }
 
-fn is(lease: &str, peer: &NetworkPolicyPeer, place: &Place) -> bool {
+fn matches_peer(lease: &str, peer: &NetworkPolicyPeer, place: &Endpoint) -> bool {
     if let Some(block) = &peer.ip_block {
         assert!(
             peer.namespace_selector.is_none() && peer.pod_selector.is_none(),
-            "the API server refuses both"
+            "the API server refuses a peer with both"
         );
-        let Place::Host(address) = place else {
+        let Endpoint::Host(address) = place else {
             return false;
         };
         let network: IpNet = block.cidr.parse().unwrap();
@@ -143,7 +145,7 @@ fn is(lease: &str, peer: &NetworkPolicyPeer, place: &Place) -> bool {
         };
         return network.contains(address) && !block.except.iter().flatten().any(inside);
     }
-    let Place::Pod {
+    let Endpoint::Pod {
         namespace,
         namespace_labels,
         labels,

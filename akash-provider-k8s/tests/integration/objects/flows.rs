@@ -1,6 +1,6 @@
-//! Network policies as a table of flows: who reaches whom on which port.
+//! Network policies as a table of flows: source, target, port, and whether the flow is allowed.
 
-use crate::objects::evaluate::{Place, allowed};
+use crate::objects::evaluate::{Endpoint, allowed};
 use crate::objects::sdl;
 use akash_provider_k8s::objects::{self, PriorState};
 use akash_provider_k8s::settings::{Egress, IngressMode, Isolation, ProxyPods, Settings};
@@ -58,9 +58,9 @@ fn policies(settings: &Settings, isolation: Isolation) -> Vec<NetworkPolicy> {
         .policies
 }
 
-fn service(name: &str) -> Place {
+fn service(name: &str) -> Endpoint {
     let namespace = sdl::lease().namespace();
-    Place::pod(
+    Endpoint::pod(
         &namespace,
         &[("akash.network/namespace", &namespace)],
         &[
@@ -70,8 +70,8 @@ fn service(name: &str) -> Place {
     )
 }
 
-fn neighbour() -> Place {
-    Place::pod(
+fn neighbour() -> Endpoint {
+    Endpoint::pod(
         "other",
         &[("akash.network/namespace", "other")],
         &[
@@ -81,29 +81,29 @@ fn neighbour() -> Place {
     )
 }
 
-fn nginx() -> Place {
+fn nginx() -> Endpoint {
     let labels = [("app.kubernetes.io/name", "ingress-nginx")];
-    Place::pod("ingress-nginx", &labels, &labels)
+    Endpoint::pod("ingress-nginx", &labels, &labels)
 }
 
-fn gateway() -> Place {
-    Place::pod("akash-gateway", &[], &[("app", "gateway")])
+fn gateway() -> Endpoint {
+    Endpoint::pod("akash-gateway", &[], &[("app", "gateway")])
 }
 
-fn dns() -> Place {
-    Place::pod("kube-system", &[], &[("k8s-app", "kube-dns")])
+fn dns() -> Endpoint {
+    Endpoint::pod("kube-system", &[], &[("k8s-app", "kube-dns")])
 }
 
-fn other_system_pod() -> Place {
-    Place::pod("kube-system", &[], &[("k8s-app", "metrics-server")])
+fn other_system_pod() -> Endpoint {
+    Endpoint::pod("kube-system", &[], &[("k8s-app", "metrics-server")])
 }
 
-fn host(address: &str) -> Place {
-    Place::host(address)
+fn host(address: &str) -> Endpoint {
+    Endpoint::host(address)
 }
 
-/// From, to, protocol, port, expected.
-type Flow = (Place, Place, &'static str, u16, bool);
+/// Source, target, protocol, port, and whether the flow is allowed.
+type Flow = (Endpoint, Endpoint, &'static str, u16, bool);
 
 fn check(policies: &[NetworkPolicy], flows: Vec<Flow>) {
     let lease = sdl::lease().namespace();
@@ -117,9 +117,9 @@ fn check(policies: &[NetworkPolicy], flows: Vec<Flow>) {
 }
 
 #[test]
-fn the_proxy_of_the_settings_reaches_a_lease_and_no_other_one() {
+fn only_the_configured_proxy_reaches_a_lease() {
     let traefik = |namespace: &str| {
-        Place::pod(
+        Endpoint::pod(
             namespace,
             &[("name", namespace)],
             &[("app.kubernetes.io/name", "traefik")],
@@ -150,7 +150,7 @@ fn the_proxy_of_the_settings_reaches_a_lease_and_no_other_one() {
 }
 
 #[test]
-fn pods_of_a_lease_are_reached_by_those_who_should_and_by_no_one_else() {
+fn only_allowed_sources_reach_pods_of_a_lease() {
     check(
         &policies(&settings(), Isolation::Baseline),
         vec![
@@ -178,7 +178,7 @@ fn pods_of_a_lease_are_reached_by_those_who_should_and_by_no_one_else() {
 }
 
 #[test]
-fn pods_of_a_lease_reach_the_world_and_nothing_of_the_cluster() {
+fn pods_of_a_lease_reach_the_internet_but_not_the_cluster() {
     let mut flows = vec![
         (service("game"), dns(), "UDP", 53, true),
         (service("game"), dns(), "TCP", 53, true),
@@ -229,7 +229,7 @@ fn pods_of_a_lease_reach_the_world_and_nothing_of_the_cluster() {
         flows.push((service("game"), host(closed), "UDP", 53, false));
     }
     check(&policies(&settings(), Isolation::Baseline), flows);
-    // Also where the operator closes nothing.
+    // Also if the settings close no networks.
     let mut open = settings();
     open.egress.closed.clear();
     let excluded = [
@@ -243,7 +243,7 @@ fn pods_of_a_lease_reach_the_world_and_nothing_of_the_cluster() {
 }
 
 #[test]
-fn leases_from_before_keep_their_flows_but_those_to_metadata() {
+fn existing_leases_retain_their_flows_except_to_metadata() {
     check(
         &policies(&settings(), Isolation::Legacy),
         vec![
@@ -261,7 +261,7 @@ fn leases_from_before_keep_their_flows_but_those_to_metadata() {
 }
 
 #[test]
-fn a_gateway_reaches_pods_where_it_serves_http() {
+fn gateway_reaches_http_ports_of_pods() {
     let settings = Settings {
         ingress: IngressMode::gateway_api(),
         ..settings()
@@ -276,7 +276,7 @@ fn a_gateway_reaches_pods_where_it_serves_http() {
 }
 
 #[test]
-fn a_family_that_is_closed_altogether_has_no_rule() {
+fn fully_closed_address_family_has_no_rule() {
     let mut settings = settings();
     settings.egress.closed = vec!["0.0.0.0/0".to_owned(), "fc00::/7".to_owned()];
     check(
@@ -291,7 +291,7 @@ fn a_family_that_is_closed_altogether_has_no_rule() {
 }
 
 #[test]
-fn what_the_operator_closes_must_be_networks() {
+fn closed_networks_must_be_valid() {
     for (bad, field) in [
         ("10.0.0.0/33", "settings.egress.closed[0]"),
         ("ten", "settings.egress.closed[0]"),

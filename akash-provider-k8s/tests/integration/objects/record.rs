@@ -1,4 +1,4 @@
-//! A deployment is read back from its record as it was, whoever reads or changes it in between.
+//! A deployment read from its record equals the written one, also after reads and changes by other writers.
 
 use crate::objects::any::deployments;
 use crate::objects::sdl;
@@ -20,7 +20,7 @@ fn settings(plain: bool) -> Settings {
     }
 }
 
-/// As an API server keeps it: as text.
+/// Serializes the manifest as an API server stores it.
 fn stored(manifest: &Manifest) -> Manifest {
     let text = serde_json::to_string(manifest).unwrap();
     convert::decode("Manifest", &serde_json::from_str(&text).unwrap()).unwrap()
@@ -30,7 +30,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_deployment_is_read_back_as_it_was(deployment in deployments(), plain in any::<bool>()) {
+    fn any_deployment_survives_write_and_read(deployment in deployments(), plain in any::<bool>()) {
         let settings = settings(plain);
         let manifest = stored(&convert::to_manifest(&deployment, &settings).unwrap());
         let mut read = convert::from_manifest(&manifest).unwrap();
@@ -48,7 +48,7 @@ proptest! {
     }
 
     #[test]
-    fn no_record_makes_reading_panic(text in "[ -~]{0,40}", number in any::<i64>(), at in 0..6_usize) {
+    fn reading_a_record_never_panics(text in "[ -~]{0,40}", number in any::<i64>(), at in 0..6_usize) {
         let mut value = serde_json::to_value(convert::to_manifest(&sdl::web(|_| {}), &settings(false)).unwrap()).unwrap();
         let fields = [
             "/spec/lease_id/owner",
@@ -83,7 +83,7 @@ fn with_login() -> WorkloadSpec {
 }
 
 #[test]
-fn passwords_are_in_no_record_unless_the_operator_says_so() {
+fn records_contain_passwords_only_if_enabled() {
     let text = |plain| {
         serde_json::to_string(&convert::to_manifest(&with_login(), &settings(plain)).unwrap()).unwrap()
     };
@@ -92,7 +92,7 @@ fn passwords_are_in_no_record_unless_the_operator_says_so() {
     assert_eq!(
         plain.matches("s3cret").count(),
         1,
-        "where the other provider has it: {plain}"
+        "the field that the Go provider uses: {plain}"
     );
     let passwords = convert::passwords(&with_login().group);
     let passwords: Vec<_> = passwords.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -100,7 +100,7 @@ fn passwords_are_in_no_record_unless_the_operator_says_so() {
 }
 
 #[test]
-fn a_password_in_clear_is_still_read() {
+fn plain_password_in_record_is_read() {
     let mut manifest = convert::to_manifest(&with_login(), &settings(true)).unwrap();
     let of = |manifest: &Manifest| {
         convert::from_manifest(manifest)
@@ -116,12 +116,12 @@ fn a_password_in_clear_is_still_read() {
     assert_eq!(
         of(&manifest).unwrap().password,
         "s3cret-1",
-        "as another provider wrote it"
+        "as written by the Go provider"
     );
 }
 
 #[test]
-fn a_spec_that_another_writer_changed_wins() {
+fn changed_spec_takes_precedence_over_annotation() {
     let deployment = sdl::web(|service| service.args = Some(Vec::new()));
     let mut manifest = convert::to_manifest(&deployment, &settings(false)).unwrap();
     manifest.spec.group.services[0].image = "nginx:2".to_owned();
@@ -129,17 +129,21 @@ fn a_spec_that_another_writer_changed_wins() {
     assert_eq!(read.deployment.group.services[0].image, "nginx:2");
     assert_eq!(
         read.deployment.group.services[0].args, None,
-        "what the annotation said is ignored"
+        "the annotation is ignored"
     );
     assert_eq!((read.deployment.epoch, read.deployment.hostnames.len()), (7, 1));
     assert_eq!(read.remarks.len(), 1, "{:?}", read.remarks);
     manifest.spec.group.services[0].name = "shop".to_owned();
     let read = convert::from_manifest(&manifest).unwrap();
-    assert_eq!(read.deployment.hostnames, [], "it would lead nowhere");
+    assert_eq!(
+        read.deployment.hostnames,
+        [],
+        "the hostname would have no service"
+    );
 }
 
 #[test]
-fn an_annotation_that_makes_no_sense_is_ignored_and_told() {
+fn invalid_annotation_is_ignored_and_reported() {
     let whole = convert::to_manifest(&sdl::web(|_| {}), &settings(false)).unwrap();
     let patched = |text: &str| {
         let mut extra: Value =
@@ -167,7 +171,7 @@ fn an_annotation_that_makes_no_sense_is_ignored_and_told() {
 }
 
 #[test]
-fn garbage_is_told_by_object_and_field() {
+fn invalid_values_are_reported_with_object_and_field() {
     let whole = convert::to_manifest(&sdl::web(|_| {}), &settings(false)).unwrap();
     let name = whole.metadata.name.clone().unwrap();
     let whole = serde_json::to_value(whole).unwrap();
@@ -229,7 +233,7 @@ fn garbage_is_told_by_object_and_field() {
 }
 
 #[test]
-fn fields_that_nobody_knows_do_not_matter() {
+fn unknown_fields_are_ignored() {
     let manifest = convert::to_manifest(&sdl::web(|_| {}), &settings(false)).unwrap();
     let mut value = serde_json::to_value(manifest).unwrap();
     value["spec"]["newer"] = json!({ "a": 1 });
@@ -243,7 +247,7 @@ fn fields_that_nobody_knows_do_not_matter() {
 }
 
 #[test]
-fn what_a_record_cannot_hold_has_a_limit() {
+fn values_beyond_the_record_schema_are_limited() {
     let hosts = |count: usize| {
         let mut deployment = sdl::web(|_| {});
         let host = |n| HostnameDeclaration {

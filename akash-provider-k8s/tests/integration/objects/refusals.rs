@@ -1,4 +1,4 @@
-//! What Kubernetes would not take is refused before anything is created, by the field that is to be mended.
+//! Manifests that Kubernetes would reject are refused before any object is created, with the field to fix.
 
 use crate::objects::sdl;
 use akash_provider_core::cluster::WorkloadSpec;
@@ -16,7 +16,7 @@ fn check(deployment: &WorkloadSpec) -> Result<(), Refusal> {
     objects::check(deployment, &sdl::settings())
 }
 
-/// The refusal of a service that is changed so.
+/// Returns the refusal of a changed service: field and reason.
 fn refused(change: impl FnOnce(&mut Service)) -> (String, String) {
     let refusal = check(&sdl::web(change)).unwrap_err();
     assert!(refusal.to_string().contains(&refusal.field), "{refusal}");
@@ -66,7 +66,7 @@ fn mounted(service: &mut Service, mounts: &[(&str, &str)]) {
 }
 
 #[test]
-fn images_are_references() {
+fn image_must_be_a_valid_reference() {
     for bad in ["Nginx", "nginx:", "https://nginx", "nginx:1 ", ""] {
         let (field, _) = refused(|service| service.image = bad.to_owned());
         assert_eq!(field, "image", "{bad}");
@@ -74,7 +74,7 @@ fn images_are_references() {
 }
 
 #[test]
-fn names_are_as_long_as_all_their_objects_allow() {
+fn names_fit_all_objects_derived_from_them() {
     let name = |length: usize| "a".repeat(length);
     let node_port = |service: &mut Service| service.expose.push(expose(22, 2222, Proto::Tcp, true));
     let leased = |service: &mut Service| {
@@ -106,7 +106,7 @@ fn names_are_as_long_as_all_their_objects_allow() {
 }
 
 #[test]
-fn no_two_services_share_the_name_of_an_object() {
+fn services_with_conflicting_object_names_are_refused() {
     let two = |second: &str, change: &dyn Fn(&mut Service)| {
         let mut deployment = sdl::web(|service| service.expose.push(expose(22, 2222, Proto::Tcp, true)));
         let group = Arc::make_mut(&mut deployment.group);
@@ -128,7 +128,7 @@ fn no_two_services_share_the_name_of_an_object() {
 }
 
 #[test]
-fn a_port_leads_to_one_place() {
+fn port_maps_to_one_target() {
     let both = |a, b| move |service: &mut Service| service.expose = vec![a, b];
     let tcp = |port, external, global| expose(port, external, Proto::Tcp, global);
     for (a, b) in [
@@ -160,7 +160,7 @@ fn a_port_leads_to_one_place() {
 }
 
 #[test]
-fn counts_end_somewhere() {
+fn counts_have_a_maximum() {
     accepted(|service| service.count = MAX_REPLICAS);
     assert_eq!(refused(|service| service.count = MAX_REPLICAS + 1).0, "count");
     let ports = |count: usize| {
@@ -177,7 +177,7 @@ fn counts_end_somewhere() {
 }
 
 #[test]
-fn sizes_end_where_kubernetes_stops_counting() {
+fn sizes_are_limited_to_range_of_kubernetes() {
     let max = u64::try_from(i64::MAX).unwrap();
     accepted(|service| service.resources.memory.bytes = max);
     assert_eq!(
@@ -212,7 +212,7 @@ fn sizes_end_where_kubernetes_stops_counting() {
         }])
         .0,
         "resources.memory",
-        "with what lives in memory"
+        "including volumes in memory"
     );
     assert_eq!(
         refused(|service| service.resources.storage = vec![Storage {
@@ -225,7 +225,7 @@ fn sizes_end_where_kubernetes_stops_counting() {
 }
 
 #[test]
-fn volumes_have_names_and_classes_that_kubernetes_knows() {
+fn volume_names_and_classes_must_be_valid() {
     let with = |volumes: Vec<Storage>| move |service: &mut Service| service.resources.storage = volumes;
     let long = "d".repeat(63 - "web-".len());
     accepted(with(vec![volume(&long, "beta2", true)]));
@@ -257,7 +257,7 @@ fn volumes_have_names_and_classes_that_kubernetes_knows() {
 }
 
 #[test]
-fn volumes_are_mounted_where_they_can_be() {
+fn mount_paths_must_be_valid() {
     let with = |mounts: &'static [(&'static str, &'static str)]| {
         move |service: &mut Service| {
             service.resources.storage.push(volume("data", "beta2", true));
@@ -285,7 +285,7 @@ fn volumes_are_mounted_where_they_can_be() {
 }
 
 #[test]
-fn processes_can_be_started_with_every_text() {
+fn commands_and_variables_must_be_valid() {
     let long = "a".repeat(128 * 1024);
     assert_eq!(
         refused(|service| service.env = Some(vec!["A=1".to_owned(), format!("B={long}")])).0,
@@ -310,7 +310,7 @@ fn processes_can_be_started_with_every_text() {
 }
 
 #[test]
-fn an_object_has_less_than_a_mebibyte() {
+fn object_size_is_limited_to_one_mebibyte() {
     let texts = |count: usize| {
         Some(
             (0..count)
@@ -330,12 +330,12 @@ fn an_object_has_less_than_a_mebibyte() {
     assert_eq!(
         check(&deployment).unwrap_err().field,
         "manifest",
-        "each is small enough, the record is not"
+        "each object is small enough, the record is too large"
     );
 }
 
 #[test]
-fn gpus_have_a_vendor_that_is_known_and_a_model_that_is_a_label() {
+fn gpu_needs_known_vendor_and_model_valid_as_label() {
     let with = |key: &'static str| {
         move |service: &mut Service| {
             service.resources.gpu.units = 1;
@@ -370,7 +370,7 @@ fn gpus_have_a_vendor_that_is_known_and_a_model_that_is_a_label() {
 }
 
 #[test]
-fn a_login_names_its_registry() {
+fn login_needs_a_registry() {
     let login = |host: &str| Credentials {
         host: host.to_owned(),
         ..Credentials::default()
@@ -392,7 +392,7 @@ fn a_login_names_its_registry() {
 }
 
 #[test]
-fn nothing_runs_unprotected_that_asked_for_protection() {
+fn unsupported_protection_is_refused() {
     let tee = Tee {
         kind: "cpu".to_owned(),
         attestation: true,

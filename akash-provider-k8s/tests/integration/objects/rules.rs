@@ -1,6 +1,6 @@
-//! One case for each rule of how objects are made: an SDL, and everything that is made of it.
+//! One test per rendering rule: an SDL, and all objects rendered from it.
 //!
-//! `BLESS_OBJECTS=1` writes what is made; read the difference before keeping it.
+//! `BLESS_OBJECTS=1` rewrites the expected objects. Review the diff before a commit.
 
 use crate::objects::sdl;
 use akash_provider_core::cluster::WorkloadSpec;
@@ -51,16 +51,21 @@ fn json_of(objects: &LeaseObjects) -> Value {
     })
 }
 
-/// Compares with the kept file, or writes it.
-fn kept(name: &str, deployment: &WorkloadSpec, settings: &Settings) -> Value {
+/// Compares the objects with the expected file, or rewrites it.
+fn assert_expected(name: &str, deployment: &WorkloadSpec, settings: &Settings) -> Value {
     let made = json_of(&rendered(deployment, settings));
     let path = data(&format!("{name}.json"));
     let text = serde_json::to_string_pretty(&made).unwrap() + "\n";
     if std::env::var_os("BLESS_OBJECTS").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(kept, text, "{} is not what is made", path.display());
+    let assert_expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        assert_expected,
+        text,
+        "{} differs from the rendered objects",
+        path.display()
+    );
     made
 }
 
@@ -69,8 +74,8 @@ fn pod<'a>(made: &'a Value, kind: &str) -> &'a Value {
 }
 
 #[test]
-fn udp_and_tcp_live_on_one_port() {
-    let made = kept("udp-and-tcp", &read("udp-and-tcp"), &sdl::settings());
+fn udp_and_tcp_share_one_port() {
+    let made = assert_expected("udp-and-tcp", &read("udp-and-tcp"), &sdl::settings());
     let ports = &made["services"][0]["spec"]["ports"];
     assert_eq!(
         *ports,
@@ -86,20 +91,20 @@ fn udp_and_tcp_live_on_one_port() {
 }
 
 #[test]
-fn volumes_add_up_and_go_where_their_class_says() {
-    let made = kept("volumes", &read("volumes"), &sdl::settings());
+fn volumes_are_summed_and_placed_by_class() {
+    let made = assert_expected("volumes", &read("volumes"), &sdl::settings());
     let container = &pod(&made, "stateful_sets")["containers"][0];
     let limits = &container["resources"]["limits"];
     let requests = &container["resources"]["requests"];
     assert_eq!(
         limits["ephemeral-storage"],
         (3_u64 << 30).to_string(),
-        "all that go with the pod"
+        "all volatile volumes"
     );
     assert_eq!(
         limits["memory"],
         ((2_u64 << 30) + (1 << 29)).to_string(),
-        "with what lives in memory"
+        "including volumes in memory"
     );
     assert_eq!(requests["memory"], (2_u64 << 30).to_string());
     let claims = made["stateful_sets"][0]["spec"]["volumeClaimTemplates"]
@@ -112,11 +117,11 @@ fn volumes_add_up_and_go_where_their_class_says() {
     assert_eq!(
         classes,
         [None, Some(&json!("beta1"))],
-        "`default` is the cluster's own"
+        "`default` is the default class of the cluster"
     );
 }
 
-/// Volumes of 2 GiB each, of these kinds: `e`phemeral, `p`ersistent, in memory (`r`).
+/// Volumes of 2 GiB each: `e` is ephemeral, `p` is persistent, `r` is in memory.
 fn volumes(kinds: &str) -> Vec<Storage> {
     let volume = |(n, kind): (usize, char)| {
         let attributes: &[(&str, &str)] = match kind {
@@ -138,7 +143,7 @@ fn volumes(kinds: &str) -> Vec<Storage> {
 }
 
 #[test]
-fn every_container_has_six_amounts_whatever_its_storage() {
+fn every_container_has_requests_and_limits_for_three_resources() {
     let settings = sdl::settings();
     for (kinds, ephemeral_gib) in [
         ("", 1_u64),
@@ -192,7 +197,7 @@ fn requests_follow_fractions_of_the_commit_levels() {
         },
         ..sdl::settings()
     };
-    let made = kept("commit-levels", &sdl::web(|_| {}), &settings);
+    let made = assert_expected("commit-levels", &sdl::web(|_| {}), &settings);
     let resources = &pod(&made, "deployments")["containers"][0]["resources"];
     assert_eq!(
         resources["requests"],
@@ -226,8 +231,8 @@ fn gpu(vendor: &str, memory: &str, interface: &str) -> WorkloadSpec {
 }
 
 #[test]
-fn a_gpu_is_found_by_model_memory_and_interface() {
-    let made = kept("gpu", &gpu("nvidia", "80Gi", "sxm"), &sdl::settings());
+fn gpu_is_selected_by_model_memory_and_interface() {
+    let made = assert_expected("gpu", &gpu("nvidia", "80Gi", "sxm"), &sdl::settings());
     let pod = pod(&made, "deployments");
     let terms = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
     let terms = terms["nodeSelectorTerms"][0]["matchExpressions"]
@@ -254,7 +259,7 @@ fn a_gpu_is_found_by_model_memory_and_interface() {
 }
 
 #[test]
-fn logins_accounts_and_variables_are_the_services_own() {
+fn logins_accounts_and_variables_are_per_service() {
     let settings = Settings {
         pull_secret: " general ".to_owned(),
         runtime_class: "gvisor".to_owned(),
@@ -267,7 +272,7 @@ fn logins_accounts_and_variables_are_the_services_own() {
         .as_mut()
         .unwrap()
         .push("MODE=last".to_owned());
-    let made = kept("login-and-permissions", &deployment, &settings);
+    let made = assert_expected("login-and-permissions", &deployment, &settings);
     let pod = pod(&made, "deployments");
     assert_eq!(pod["runtimeClassName"], "gvisor");
     assert_eq!(
@@ -285,19 +290,23 @@ fn logins_accounts_and_variables_are_the_services_own() {
             .map(|var| var.get("value"))
             .collect()
     };
-    assert_eq!(of("MODE"), [Some(&json!("last"))], "the last of a name counts");
+    assert_eq!(
+        of("MODE"),
+        [Some(&json!("last"))],
+        "the last value of a name applies"
+    );
     assert_eq!(of("EMPTY"), [None], "an empty value is left out");
     assert_eq!(
         of("AKASH_OWNER"),
         [Some(&json!("nobody"))],
-        "the tenant's own comes first"
+        "the tenant's value comes first"
     );
     assert_eq!(of("AKASH_DEPLOYMENT_SEQUENCE"), [Some(&json!("3944427"))]);
 }
 
-/// The other provider's encoder: its order, nothing that is empty, and these characters escaped.
+/// Encodes like the Go provider: its field order, no empty fields, and these characters escaped.
 #[test]
-fn a_login_is_written_byte_for_byte_as_the_other_provider_writes_it() {
+fn login_is_encoded_byte_for_byte_like_the_go_provider() {
     let secret = |host: &str, username: &str, password: &str, email: &str| {
         let login = Credentials {
             host: host.to_owned(),
@@ -332,9 +341,9 @@ fn a_login_is_written_byte_for_byte_as_the_other_provider_writes_it() {
 }
 
 #[test]
-fn a_leased_address_opens_no_port_of_the_nodes() {
+fn leased_address_opens_no_node_port() {
     let deployment = read("leased-ip");
-    let made = kept("leased-ip", &deployment, &sdl::settings());
+    let made = assert_expected("leased-ip", &deployment, &sdl::settings());
     let names = |list: &Value| -> Vec<String> {
         let names = list
             .as_array()
@@ -348,7 +357,7 @@ fn a_leased_address_opens_no_port_of_the_nodes() {
     assert_eq!(
         node_ports.as_array().unwrap().len(),
         1,
-        "the other port alone: {node_ports}"
+        "only the other port: {node_ports}"
     );
     assert_eq!(
         names(&made["policies"]),
@@ -388,7 +397,7 @@ fn a_leased_address_opens_no_port_of_the_nodes() {
 }
 
 #[test]
-fn a_route_of_the_gateway_says_what_an_ingress_says() {
+fn gateway_route_equals_ingress() {
     let deployment = read("leased-ip");
     let host = &deployment.hostnames[0];
     let options = akash_provider_core::cluster::http_options(&deployment.group, host).unwrap();
@@ -458,7 +467,7 @@ fn a_route_of_the_gateway_says_what_an_ingress_says() {
 }
 
 #[test]
-fn a_service_that_did_not_change_keeps_its_template_to_the_byte() {
+fn unchanged_service_retains_its_exact_pod_template() {
     let deployment = sdl::web(|_| {});
     let settings = sdl::settings();
     let mut prior = fresh(&settings);
@@ -480,12 +489,12 @@ fn a_service_that_did_not_change_keeps_its_template_to_the_byte() {
     let labels = workload.metadata.labels.as_ref().unwrap();
     assert_eq!(
         labels["akash.network/manifest.resource.version"], "42",
-        "only the pods stay"
+        "only the pod template stays"
     );
 }
 
 #[test]
-fn everything_can_be_switched_off() {
+fn protections_can_be_disabled() {
     let settings = Settings {
         network_policies: false,
         quota: false,
@@ -505,7 +514,7 @@ fn everything_can_be_switched_off() {
     );
     assert!(
         pod.get("runtimeClassName").is_none(),
-        "pods from before keep their runtime"
+        "existing pods retain their runtime class"
     );
     let labels = objects.namespace.metadata.labels.unwrap();
     assert!(!labels.contains_key("pod-security.kubernetes.io/enforce"));
@@ -527,10 +536,10 @@ fn everything_can_be_switched_off() {
     );
 }
 
-/// A quota must let pass what an update needs: both versions of every pod with what a runtime class adds, beside pods
-/// of two versions that have not ended yet.
+/// A quota allows an update: both versions of every pod with the overhead of a runtime class, in addition to
+/// terminating pods of two older versions.
 #[test]
-fn the_quota_leaves_room_for_an_update() {
+fn quota_allows_an_update() {
     for (count, overhead_cpu, overhead_memory) in [(1_u32, 250, 130 << 20), (20, 1_000, 1 << 30)] {
         let made = json_of(&rendered(
             &sdl::web(|service| service.count = count),

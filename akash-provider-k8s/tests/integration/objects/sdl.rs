@@ -8,14 +8,14 @@ use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::settings::Settings;
 use std::sync::Arc;
 
-/// A lease that nobody has.
+/// A lease id for tests.
 pub(crate) fn lease() -> LeaseId {
     let text = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/\
                 akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
     text.parse().unwrap()
 }
 
-/// Settings with a host and a chain.
+/// Settings with a host and a chain id.
 pub(crate) fn settings() -> Settings {
     Settings {
         chain_id: "chain-1".to_owned(),
@@ -24,7 +24,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// The first group of an SDL as the deployment of [`lease`].
+/// The first group of an SDL, as the deployment of [`lease`].
 pub(crate) fn deployment(text: &str) -> WorkloadSpec {
     let parsed = sdl::parse(text).unwrap_or_else(|e| panic!("{e}"));
     let group = parsed.manifest.groups.into_iter().next().unwrap();

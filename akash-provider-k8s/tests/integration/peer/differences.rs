@@ -1,32 +1,32 @@
-//! Where our objects differ on purpose. Each difference has its row in `docs/parity.md`.
+//! Intended differences from the objects of the Go provider. Each has a row in `docs/parity.md`.
 
 use super::recordings::remove;
 use akash_provider_k8s::settings::Isolation;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A difference, by its name in `docs/parity.md`.
+/// An intended difference, by its name in `docs/parity.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Difference {
-    /// `namespace notes`: our namespaces say their chain and their isolation.
+    /// `namespace notes`: namespaces have annotations for the chain and the isolation level.
     NamespaceNotes,
-    /// `container ports`: with their protocol, each once.
+    /// `container ports`: with protocol and without duplicates.
     ContainerPorts,
-    /// `pod security`: the namespace has the label of the baseline standard.
+    /// `pod security`: the namespace enforces the Pod Security Standard `baseline`.
     PodSecurity,
-    /// `seccomp`: pods have the runtime's default profile.
+    /// `seccomp`: pods use the default profile of the runtime.
     Seccomp,
-    /// `capabilities`: four that nobody needs are dropped.
+    /// `capabilities`: four unused capabilities are remove_if_equal.
     Capabilities,
-    /// `quota`: each lease has one.
+    /// `quota`: each lease has a ResourceQuota.
     Quota,
-    /// `metadata`: the addresses of metadata are closed to leases of the other provider too.
+    /// `metadata`: metadata addresses are also closed to leases of the Go provider.
     Metadata,
-    /// `egress`: more is closed, in both families, and the node's own resolver is open.
+    /// `egress`: more networks are closed, in both address families, and the node's DNS cache is open.
     Egress,
 }
 
-/// The differences of a level of isolation.
+/// Differences at an isolation level.
 pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
     use Difference as D;
     let always = [D::NamespaceNotes, D::ContainerPorts];
@@ -39,7 +39,7 @@ pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
 
 type Objects = BTreeMap<String, Value>;
 
-/// Takes the listed differences, and nothing else, out of both sides; notes which there were.
+/// Removes the listed differences from both sides, and returns those that occurred.
 pub(super) fn even_out(
     isolation: Isolation,
     ours: &mut Objects,
@@ -55,23 +55,23 @@ pub(super) fn even_out(
 
 fn take_out(difference: Difference, ours: &mut Objects, theirs: &mut Objects) -> bool {
     match difference {
-        Difference::NamespaceNotes => dropped(
+        Difference::NamespaceNotes => remove_if_equal(
             ours,
             "/metadata/annotations/provider.akash.network~1chain-id",
             &json!(""),
         ),
         Difference::ContainerPorts => container_ports(theirs),
-        Difference::PodSecurity => dropped(
+        Difference::PodSecurity => remove_if_equal(
             ours,
             "/metadata/labels/pod-security.kubernetes.io~1enforce",
             &json!("baseline"),
         ),
-        Difference::Seccomp => dropped(
+        Difference::Seccomp => remove_if_equal(
             ours,
             "/spec/template/spec/securityContext/seccompProfile",
             &json!({ "type": "RuntimeDefault" }),
         ),
-        Difference::Capabilities => dropped(
+        Difference::Capabilities => remove_if_equal(
             ours,
             "/spec/template/spec/containers/0/securityContext/capabilities",
             &json!({ "drop": ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_CHROOT"] }),
@@ -82,8 +82,8 @@ fn take_out(difference: Difference, ours: &mut Objects, theirs: &mut Objects) ->
     }
 }
 
-/// Drops a field of ours that has exactly this value.
-fn dropped(ours: &mut Objects, pointer: &str, value: &Value) -> bool {
+/// Removes a field that has exactly this value from the rendered object.
+fn remove_if_equal(ours: &mut Objects, pointer: &str, value: &Value) -> bool {
     let mut any = false;
     for object in ours.values_mut() {
         if object.pointer(pointer) == Some(value) {
@@ -98,7 +98,7 @@ fn dropped(ours: &mut Objects, pointer: &str, value: &Value) -> bool {
     any
 }
 
-/// Gives the recorded ports the protocols their Services have, each port once.
+/// Adds protocols to the recorded container ports, and removes duplicates.
 fn container_ports(theirs: &mut Objects) -> bool {
     let mut protocols: BTreeMap<String, Vec<(Value, Value)>> = BTreeMap::new();
     for service in theirs.values().filter(|object| object["kind"] == "Service") {
@@ -133,7 +133,7 @@ fn container_ports(theirs: &mut Objects) -> bool {
     any
 }
 
-/// Addresses of metadata, as ours have them.
+/// Metadata addresses in the rendered policies.
 const METADATA: [&str; 6] = [
     "100.100.100.200/32",
     "168.63.129.16/32",
@@ -143,7 +143,7 @@ const METADATA: [&str; 6] = [
     "192.0.0.192/32",
 ];
 
-/// Adds the addresses of metadata to the exceptions of the recorded rule.
+/// Adds the metadata addresses to the exceptions of the recorded rule.
 fn metadata(theirs: &mut Objects) -> bool {
     let policy = theirs
         .get_mut("NetworkPolicy/akash-deployment-restrictions")
@@ -157,7 +157,7 @@ fn metadata(theirs: &mut Objects) -> bool {
     true
 }
 
-/// Replaces the recorded rule of the outside world by the resolver's and the two of ours, as they must be.
+/// Replaces the recorded rule for the internet by the rule for the DNS cache and the two rendered rules.
 fn egress(ours: &Objects, theirs: &mut Objects) -> bool {
     let key = "NetworkPolicy/akash-deployment-restrictions";
     let block =

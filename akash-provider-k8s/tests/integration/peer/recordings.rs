@@ -1,4 +1,4 @@
-//! What was recorded: SDLs, and the objects a cluster had of them.
+//! Recorded leases: SDLs, and the objects of the cluster.
 
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::hosts::{hostnames_wanted, ips_wanted};
@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// One lease as it was recorded.
+/// A recorded lease.
 pub(super) struct Recording {
     pub(super) name: String,
     folder: PathBuf,
     sdl: PathBuf,
 }
 
-/// Every recorded lease.
+/// Reads every recorded lease.
 pub(super) fn all() -> Vec<Recording> {
     let root = testbed::recordings::folder("peer");
     let folders = testbed::recordings::files(&root.join("k8s"), "");
@@ -39,7 +39,7 @@ pub(super) fn all() -> Vec<Recording> {
     folders.into_iter().map(recording).collect()
 }
 
-/// The recordings whose workloads were made.
+/// Reads the recordings with running workloads.
 pub(super) fn running() -> Vec<Recording> {
     let all = all().into_iter();
     all.filter(|recording| recording.folder.join("services.json").is_file())
@@ -70,7 +70,7 @@ impl Recording {
         labels::lease_of(&serde_json::from_value(recorded).unwrap()).unwrap()
     }
 
-    /// The settings of the recorded provider.
+    /// Settings of the recorded provider.
     pub(super) fn settings(&self) -> Settings {
         Settings {
             public_hostname: "provider.localhost".to_owned(),
@@ -79,7 +79,7 @@ impl Recording {
         }
     }
 
-    /// The SDL as a deployment of the recorded lease, with the scheduling facts of the recorded manifest.
+    /// The SDL as a deployment of the recorded lease, with the scheduler parameters of the recorded manifest.
     pub(super) fn deployment(&self) -> WorkloadSpec {
         let text = std::fs::read_to_string(&self.sdl).unwrap();
         let parsed = sdl::parse(&text).unwrap();
@@ -101,13 +101,13 @@ impl Recording {
         }
     }
 
-    /// Objects of a kind.
+    /// Reads objects of a kind.
     pub(super) fn list(&self, file: &str) -> Vec<Value> {
         let list = self.read(file).unwrap_or_default();
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Objects the provider made, without what the cluster added.
+    /// Objects created by the provider, without fields added by the cluster.
     pub(super) fn objects(&self) -> BTreeMap<String, Value> {
         let mut all = vec![self.read("namespace").unwrap()];
         for file in [
@@ -129,7 +129,7 @@ impl Recording {
     }
 }
 
-/// Kind and name.
+/// Returns kind and name of an object.
 pub(super) fn key(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"]))
@@ -156,17 +156,17 @@ const ADDED: [&str; 18] = [
     "/spec/persistentVolumeClaimRetentionPolicy",
     "/spec/podManagementPolicy",
 ];
-/// The same of pod templates.
+/// Fields that the API server sets in pod templates.
 const ADDED_TO_PODS: [&str; 4] = [
     "dnsPolicy",
     "restartPolicy",
     "schedulerName",
     "terminationGracePeriodSeconds",
 ];
-/// The same of containers.
+/// Fields that the API server sets in containers.
 const ADDED_TO_CONTAINERS: [&str; 2] = ["terminationMessagePath", "terminationMessagePolicy"];
 
-/// An object without what the API server adds.
+/// Returns an object without fields set by the API server.
 pub(super) fn plain(mut object: Value) -> Value {
     ADDED.iter().for_each(|pointer| remove(&mut object, pointer));
     if object["spec"]["serviceName"] == "" {
@@ -208,7 +208,7 @@ pub(super) fn plain(mut object: Value) -> Value {
     object
 }
 
-/// Removes the field a pointer names, where it is.
+/// Removes the field at a pointer, if present.
 pub(super) fn remove(value: &mut Value, pointer: &str) {
     let Some((parent, field)) = pointer.rsplit_once('/') else {
         return;

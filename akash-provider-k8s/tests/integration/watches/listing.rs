@@ -1,4 +1,4 @@
-//! Lists of what there is of leases, where the API server sends what makes no sense, or half of it.
+//! Lists of leases if the API server returns invalid or incomplete data.
 
 use crate::watches::objects::{lease, manifest, settings};
 use crate::watches::server::{Part, Reply, Request, Server};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Longer than any text of a manifest may be.
+/// A size above the limit of any text in a manifest.
 const HUGE: usize = 1 << 20;
 
 fn record(change: impl Fn(&mut Value)) -> Value {
@@ -18,7 +18,7 @@ fn record(change: impl Fn(&mut Value)) -> Value {
     record
 }
 
-/// Metadata of an object as a list of metadata has it.
+/// Metadata of an object in a list of metadata.
 fn metadata(name: &str) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name}})
 }
@@ -27,7 +27,7 @@ fn is_live(request: &Request) -> bool {
     !request.is_watch() && request.query.contains_key("limit") && !request.query.contains_key("labelSelector")
 }
 
-/// What the cluster says when the watches see these records and a look at the API server itself gets that.
+/// Lists the leases with these records in the watches and this reply to direct requests.
 async fn listed(
     records: Vec<Value>,
     live: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static,
@@ -56,12 +56,12 @@ async fn listed(
 fn remains(listing: &Listing) -> Option<(Remains, &str)> {
     let mut all = listing.unusable.iter().filter(|u| u.is_of(&lease(1)));
     let found = all.next().map(|u| (u.remains, u.problem.as_str()));
-    assert_eq!(all.next(), None, "told once");
+    assert_eq!(all.next(), None, "listed once");
     found
 }
 
 #[tokio::test]
-async fn a_record_that_makes_no_sense_is_told_and_never_left_out() {
+async fn invalid_record_is_reported_and_never_left_out() {
     let cases: [(&str, Value); 6] = [
         (
             "another version",
@@ -82,7 +82,7 @@ async fn a_record_that_makes_no_sense_is_told_and_never_left_out() {
             }),
         ),
         (
-            "a huge word",
+            "an oversized value",
             record(|r| {
                 r["spec"]["group"]["services"][0]["resources"]["memory"]["size"] = json!("9".repeat(HUGE));
             }),
@@ -104,11 +104,11 @@ async fn a_record_that_makes_no_sense_is_told_and_never_left_out() {
     }
     let listing = listed(vec![manifest(1, 1)], |_| None).await.unwrap();
     assert_eq!((listing.deployments.len(), remains(&listing)), (1, None));
-    assert_eq!(listing.incomplete, [lease(1)], "nothing of it runs");
+    assert_eq!(listing.incomplete, [lease(1)], "the lease has no workload");
 }
 
 #[tokio::test]
-async fn what_a_cache_lacks_and_the_api_server_has_is_told() {
+async fn objects_missing_in_cache_are_read_from_api_server() {
     let name = lease(1).namespace();
     for (resource, wanted) in [
         ("manifests", Remains::Unreadable),
@@ -126,7 +126,7 @@ async fn what_a_cache_lacks_and_the_api_server_has_is_told() {
 }
 
 #[tokio::test]
-async fn half_a_list_is_none() {
+async fn incomplete_list_is_an_error() {
     let broken: [fn() -> Reply; 4] = [
         || Reply::status(500, "InternalError"),
         || Reply::status(410, "Expired"),
@@ -145,7 +145,7 @@ async fn half_a_list_is_none() {
             let error = listed(Vec::new(), live).await.unwrap_err();
             assert!(!error.to_string().is_empty());
         }
-        // There is always one more page.
+        // The last page always names a next page.
         let live = move |of: &str| (of == resource).then(|| Reply::page("10", vec![metadata("x")], "more"));
         let error = listed(Vec::new(), live).await.unwrap_err();
         assert!(error.to_string().contains("pages"), "{error}");

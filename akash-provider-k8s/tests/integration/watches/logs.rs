@@ -1,4 +1,4 @@
-//! Logs, events and commands against an API server that misbehaves.
+//! Logs, events and exec with a misbehaving API server.
 
 use super::objects::{lease, manifest, namespace, pod, settings};
 use super::server::{Part, Reply, Request, Server, event};
@@ -30,7 +30,7 @@ async fn ready_with(server: &Server, mut settings: Settings) -> Access {
     Access::new(server.client(), state, &settings)
 }
 
-/// One lease with one pod.
+/// Replies with one lease with one pod.
 fn one_pod(request: &Request) -> Option<Reply> {
     if request.resource == "pods" && !request.is_watch() {
         return Some(Reply::list("10", vec![pod(1, "web-1", "1")]));
@@ -58,8 +58,8 @@ async fn next(lines: &mut Lines) -> (String, String) {
     let next = timeout(Duration::from_secs(10), lines.next()).await;
     let line = next
         .expect("a line within 10 s")
-        .expect("no end")
-        .expect("no error");
+        .expect("the stream ended")
+        .expect("the stream failed");
     (line.name, line.message)
 }
 
@@ -71,7 +71,7 @@ async fn all(lines: Lines) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_is_there_is_read_to_its_end() {
+async fn existing_log_is_read_to_its_end() {
     let server = Server::start(|request, _| match request.resource.as_str() {
         "log" => stream(vec![line(1, "a"), b"2026-11-21T10:20:02Z no end".to_vec()], None),
         _ => one_pod(request),
@@ -100,7 +100,7 @@ async fn what_is_there_is_read_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_goes_on_without_a_gap_or_a_repetition() {
+async fn interrupted_stream_resumes_without_gap_or_repetition() {
     let server = Server::start(|request, nth| match (request.resource.as_str(), nth) {
         ("log", 0) => stream(
             vec![line(1, "a"), line(2, "b"), b"2026-11-21T10:20:03Z half".to_vec()],
@@ -108,7 +108,7 @@ async fn a_stream_that_is_cut_goes_on_without_a_gap_or_a_repetition() {
         ),
         ("log", 1) => Some(Reply::status(500, "InternalError")),
         ("log", 2) => Some(Reply::Nothing),
-        // The second of the mark comes again.
+        // The last second is sent again.
         ("log", _) => stream(
             vec![line(2, "b"), line(3, "half a line"), line(4, "c")],
             Some(Part::Stall),
@@ -133,7 +133,7 @@ async fn a_stream_that_is_cut_goes_on_without_a_gap_or_a_repetition() {
 }
 
 #[tokio::test]
-async fn a_line_of_any_length_arrives() {
+async fn lines_of_any_length_are_delivered() {
     let server = Server::start(|request, _| match request.resource.as_str() {
         "log" => {
             let mut long = b"2026-11-21T10:20:01Z ".to_vec();
@@ -151,7 +151,7 @@ async fn a_line_of_any_length_arrives() {
 }
 
 #[tokio::test]
-async fn a_tenant_without_memory_for_more_lines_is_refused_with_the_limit() {
+async fn log_memory_limit_of_tenant_refuses_further_streams() {
     const LINE: usize = 700 << 10;
     let server = Server::start(|request, _| match request.resource.as_str() {
         "log" => {
@@ -163,21 +163,21 @@ async fn a_tenant_without_memory_for_more_lines_is_refused_with_the_limit() {
     })
     .await;
     let mut settings = settings();
-    // An unfinished line takes up to twice its length, and two of them more than this.
+    // An unfinished line takes up to twice its length, so two of them exceed the limit.
     settings.log_memory_per_tenant = 2 * LINE;
     let access = ready_with(&server, settings).await;
     let open = || access.logs(&lease(1), FOLLOW).unwrap();
     let mut both = futures::stream::select(open(), open());
     let refused = timeout(Duration::from_secs(10), async {
         loop {
-            if let Err(error) = both.next().await.expect("no end") {
+            if let Err(error) = both.next().await.expect("the stream ended") {
                 return error.to_string();
             }
         }
     });
     let refused = refused.await.expect("a refusal");
     assert!(refused.contains("of this tenant exceed 1 MiB"), "{refused}");
-    // Their memory is released with them.
+    // Dropping the streams releases their memory.
     drop(both);
     let mut again = open();
     next(&mut again).await;
@@ -188,10 +188,10 @@ async fn a_tenant_without_memory_for_more_lines_is_refused_with_the_limit() {
 }
 
 #[tokio::test]
-async fn replicas_that_come_later_are_followed_and_a_teardown_ends_it() {
+async fn follower_includes_new_replicas_and_ends_at_teardown() {
     let server = Server::start(|request, nth| {
-        let then = |delay, happened: serde_json::Value| {
-            let line = format!("{happened}\n").into_bytes();
+        let then = |delay, event_object: serde_json::Value| {
+            let line = format!("{event_object}\n").into_bytes();
             [Part::Pause(ms(delay)), Part::Bytes(line)]
         };
         let (old, new) = (pod(1, "web-1", "12"), pod(1, "web-2", "11"));
@@ -224,7 +224,7 @@ async fn replicas_that_come_later_are_followed_and_a_teardown_ends_it() {
 }
 
 #[tokio::test]
-async fn dropping_the_stream_ends_its_calls() {
+async fn dropped_stream_ends_its_calls() {
     let server = Server::start(|request, _| match request.resource.as_str() {
         "log" => stream(vec![line(1, "a")], Some(Part::Stall)),
         _ => one_pod(request),
@@ -233,13 +233,13 @@ async fn dropping_the_stream_ends_its_calls() {
     let access = ready(&server).await;
     let mut lines = access.logs(&lease(1), FOLLOW).unwrap();
     next(&mut lines).await;
-    until("all wait", || server.stalled() == 15).await;
+    until("all streams wait", || server.stalled() == 15).await;
     drop(lines);
-    until("the call is gone", || server.stalled() == 14).await;
+    until("the call is closed", || server.stalled() == 14).await;
 }
 
 #[tokio::test]
-async fn a_slow_reader_slows_the_server_down() {
+async fn slow_reader_applies_back_pressure() {
     let server = Server::start(|request, _| match request.resource.as_str() {
         "log" => {
             let block: Vec<u8> = (0..1000).flat_map(|_| line(1, &"x".repeat(100))).collect();
@@ -257,27 +257,27 @@ async fn a_slow_reader_slows_the_server_down() {
 }
 
 #[tokio::test]
-async fn without_the_server_there_is_an_error_in_time() {
+async fn unavailable_server_is_an_error_in_time() {
     let server = Server::start(|request, _| match request.resource.as_str() {
         "log" => Some(Reply::Nothing),
         _ => one_pod(request),
     })
     .await;
     let access = ready(&server).await;
-    let began = Instant::now();
+    let started = Instant::now();
     let lines = access.logs(&lease(1), LogOptions::default()).unwrap();
     let found: Vec<_> = timeout(Duration::from_secs(20), lines.collect()).await.unwrap();
     let [Err(error)] = found.as_slice() else {
         panic!("{found:?}");
     };
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(began.elapsed() < Duration::from_secs(15));
+    assert!(started.elapsed() < Duration::from_secs(15));
     let calls = server.calls("log", false).len();
     assert!((2..10).contains(&calls), "{calls}");
 }
 
 #[tokio::test]
-async fn a_container_that_has_not_begun_is_waited_for_only_by_a_follower() {
+async fn only_followers_wait_for_a_container_to_start() {
     let server = Server::start(|request, nth| match (request.resource.as_str(), nth) {
         ("log", 0 | 1) => Some(Reply::status(400, "BadRequest")),
         ("log", _) => stream(vec![line(1, "at last")], Some(Part::Stall)),
@@ -294,7 +294,7 @@ async fn a_container_that_has_not_begun_is_waited_for_only_by_a_follower() {
 }
 
 #[tokio::test]
-async fn what_is_unknown_is_not_found() {
+async fn unknown_objects_are_not_found() {
     let server = Server::start(|request, _| one_pod(request)).await;
     let access = ready(&server).await;
     let unknown = || LogOptions {
@@ -312,11 +312,7 @@ async fn what_is_unknown_is_not_found() {
     for error in errors {
         assert_eq!(error.unwrap().kind(), ErrorKind::NotFound);
     }
-    assert_eq!(
-        server.calls("exec", false).len(),
-        0,
-        "nothing was asked of the server"
-    );
+    assert_eq!(server.calls("exec", false).len(), 0, "no request to the server");
 }
 
 async fn exec(access: &Access, dseq: u64, service: &str, replica: u32) -> Result<i32, Error> {
@@ -337,9 +333,9 @@ async fn exec(access: &Access, dseq: u64, service: &str, replica: u32) -> Result
         .unwrap()
 }
 
-/// There, a shell answers with the exit code 0 then.
+/// Covers failures before the start of a command. A shell would return exit code 0 here.
 #[tokio::test]
-async fn a_command_that_cannot_be_begun_has_no_exit_code() {
+async fn command_that_cannot_start_has_no_exit_code() {
     let cases = [
         (Reply::status(404, "NotFound"), ErrorKind::Unavailable),
         (Reply::status(403, "Forbidden"), ErrorKind::Denied),
@@ -360,18 +356,18 @@ async fn a_command_that_cannot_be_begun_has_no_exit_code() {
         })
         .await;
         let access = ready(&server).await;
-        let began = Instant::now();
+        let started = Instant::now();
         let error = exec(&access, 1, "web", 0).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{reply:?}: {error}");
         if kind == ErrorKind::Timeout {
-            // A command has its own limit, which is longer than that of other calls.
-            assert!(began.elapsed() >= ms(1500), "{:?}", began.elapsed());
+            // Exec has its own time limit, which is longer than that of other calls.
+            assert!(started.elapsed() >= ms(1500), "{:?}", started.elapsed());
             assert!(error.message().contains("did not start within 1.5s"), "{error}");
         }
     }
 }
 
-fn happened(uid: &str, version: &str, reason: &str, about: &str) -> serde_json::Value {
+fn event_object(uid: &str, version: &str, reason: &str, about: &str) -> serde_json::Value {
     json!({
         "apiVersion": "events.k8s.io/v1", "kind": "Event",
         "metadata": {
@@ -384,7 +380,7 @@ fn happened(uid: &str, version: &str, reason: &str, about: &str) -> serde_json::
 }
 
 #[tokio::test]
-async fn events_are_filtered_by_service_and_outlive_the_server() {
+async fn events_are_filtered_by_service_and_retained_after_server_removes_them() {
     let server = Server::start(
         |request, nth| match (request.resource.as_str(), request.is_watch(), nth) {
             ("manifests", false, _) => {
@@ -397,12 +393,12 @@ async fn events_are_filtered_by_service_and_outlive_the_server() {
                     .insert(0, db);
                 Some(Reply::list("10", vec![two]))
             }
-            ("events", false, _) => Some(Reply::list("10", vec![happened("a", "1", "Pulled", "web-1")])),
+            ("events", false, _) => Some(Reply::list("10", vec![event_object("a", "1", "Pulled", "web-1")])),
             ("events", true, 0) => {
                 let later = [
-                    event("DELETED", &happened("a", "11", "Pulled", "web-1")),
-                    event("ADDED", &happened("b", "12", "Started", "db-0")),
-                    event("ADDED", &happened("c", "13", "Killing", "web-1")),
+                    event("DELETED", &event_object("a", "11", "Pulled", "web-1")),
+                    event("ADDED", &event_object("b", "12", "Started", "db-0")),
+                    event("ADDED", &event_object("c", "13", "Killing", "web-1")),
                 ];
                 let lines = later.iter().map(|e| Part::Bytes(format!("{e}\n").into_bytes()));
                 Some(Reply::Stream(
@@ -440,6 +436,6 @@ async fn events_are_filtered_by_service_and_outlive_the_server() {
     assert_eq!(
         reasons(EventOptions::default()).await,
         ["Pulled", "Started", "Killing"],
-        "forgotten there, not here"
+        "removed on the server, retained in the cache"
     );
 }

@@ -1,15 +1,15 @@
-//! Failing containers on nodes that report, and on nodes that do not.
+//! Failing containers on nodes with and without heartbeats.
 
 use super::objects::{lease, manifest, namespace, pod};
 use super::server::{Reply, Request, Server};
-use super::{LACKS, deployment, started, until, watch_config};
+use super::{UNEXPLAINED, deployment, started, until, watch_config};
 use akash_provider_core::cluster::{Health, Outage};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A replica on a node: its container crashes, or runs without being ready.
+/// A replica on a node. Its container crashes, or runs without being ready.
 fn replica(crashes: bool) -> Value {
     let mut pod = pod(1, "web-0", "1");
     pod["spec"]["nodeName"] = json!("n1");
@@ -50,7 +50,7 @@ async fn serve(crashes: bool, of_node: impl Fn(&Request) -> Option<Reply> + Send
 }
 
 #[tokio::test]
-async fn a_failing_container_counts_until_its_node_falls_silent() {
+async fn failing_container_counts_until_node_stops_reporting() {
     const CASES: [Health; 5] = [
         Health::Bad,
         Health::Out(Outage::NodeAway),
@@ -83,7 +83,7 @@ async fn a_failing_container_counts_until_its_node_falls_silent() {
 }
 
 #[tokio::test]
-async fn where_nodes_have_no_heartbeats_their_readiness_decides_and_a_node_without_failures_is_not_read() {
+async fn readiness_decides_without_heartbeats_and_nodes_without_failures_are_not_read() {
     for (code, reason) in [(404, "NotFound"), (403, "Forbidden")] {
         let server = serve(true, move |request| {
             let is_node = request.path.ends_with("/nodes/n1");
@@ -99,6 +99,6 @@ async fn where_nodes_have_no_heartbeats_their_readiness_decides_and_a_node_witho
     }
     let server = serve(false, |_| None).await;
     let state = started(&server, watch_config());
-    until("no failure", || state.health(&lease(1)) == LACKS).await;
+    until("no failure", || state.health(&lease(1)) == UNEXPLAINED).await;
     assert!(server.calls("n1", false).is_empty());
 }

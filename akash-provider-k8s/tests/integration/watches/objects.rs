@@ -1,4 +1,4 @@
-//! Objects of made-up leases.
+//! Objects of test leases.
 
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::labels;

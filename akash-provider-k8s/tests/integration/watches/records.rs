@@ -1,4 +1,4 @@
-//! Records of leases where a cache is behind the API server.
+//! Records of leases with a cache that lags behind the API server.
 
 use crate::watches::objects::{lease, manifest, settings};
 use crate::watches::server::{Reply, Request, Server};
@@ -25,7 +25,7 @@ fn recorded(epoch: u64) -> Value {
     record
 }
 
-/// The cache holds what was written in epoch 5, the API server what was written in another.
+/// Starts a server with a record of epoch 5 in the list, and a record of another epoch for direct reads.
 async fn behind(there: u64) -> (Server, std::sync::Arc<KubeCluster>) {
     let server = Server::start(move |request: &Request, _| {
         if request.is_watch() {
@@ -46,12 +46,16 @@ async fn behind(there: u64) -> (Server, std::sync::Arc<KubeCluster>) {
 }
 
 #[tokio::test]
-async fn a_cache_does_not_say_that_a_record_is_there_to_stay() {
+async fn cached_record_is_confirmed_by_a_read() {
     let (_server, cluster) = behind(6).await;
     let error = cluster.record(&deployed(5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let (server, cluster) = behind(5).await;
     cluster.record(&deployed(5)).await.unwrap();
     let name = lease(1).namespace();
-    assert_eq!(server.calls(&name, false).len(), 1, "it is read and not written");
+    assert_eq!(
+        server.calls(&name, false).len(),
+        1,
+        "the record is read and not written"
+    );
 }

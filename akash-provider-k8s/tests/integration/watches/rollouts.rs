@@ -1,4 +1,4 @@
-//! Updates that a pod of an older revision holds up, against an API server that says what its set is.
+//! Updates blocked by a pod of an older revision.
 
 use super::{ms, one_lease, until};
 use crate::watches::objects::{lease, pod, settings};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// A set whose controller has seen this generation and wants this revision.
+/// A StatefulSet with this observed generation and update revision.
 fn set(generation: i64, observed: i64, revision: &str) -> Value {
     let home = lease(1).namespace();
     json!({
@@ -34,8 +34,8 @@ fn stuck() -> Value {
     pod
 }
 
-/// The cache holds a pod that holds up its set; the API server says of the set what the test wants, and deletes
-/// nothing while it is broken.
+/// Starts a server with a cached pod that blocks its StatefulSet. Direct reads return `live`, and deletes
+/// fail while `broken` is set.
 async fn server(live: Value, broken: &Arc<AtomicBool>) -> Server {
     let broken = Arc::clone(broken);
     Server::start(
@@ -68,19 +68,23 @@ fn deletes(server: &Server) -> Vec<Request> {
 }
 
 #[tokio::test]
-async fn the_pod_that_was_seen_is_deleted_and_no_other_of_its_name() {
+async fn only_the_observed_pod_is_deleted() {
     let server = server(set(2, 2, "new"), &Arc::default()).await;
     let _following = follow(&server, &LeadershipGate::new(true));
-    until("it is deleted", || !deletes(&server).is_empty()).await;
+    until("the pod is deleted", || !deletes(&server).is_empty()).await;
     let body: Value = serde_json::from_str(&deletes(&server)[0].body).unwrap();
     let pod = stuck();
     assert_eq!(body["preconditions"]["uid"], pod["metadata"]["uid"]);
     assert_eq!(body["preconditions"]["resourceVersion"], "7");
-    assert_eq!(body.get("gracePeriodSeconds"), None, "it ends as it wants to");
+    assert_eq!(
+        body.get("gracePeriodSeconds"),
+        None,
+        "the grace period is unchanged"
+    );
 }
 
 #[tokio::test]
-async fn a_pod_of_a_set_that_is_not_as_its_cache_says_stays() {
+async fn pod_is_not_deleted_if_cached_set_is_outdated() {
     for (why, live) in [
         ("the controller has not seen the newest one yet", set(3, 2, "new")),
         ("the pod is of the newest revision", set(3, 3, "old")),
@@ -94,7 +98,7 @@ async fn a_pod_of_a_set_that_is_not_as_its_cache_says_stays() {
 }
 
 #[tokio::test]
-async fn a_standby_deletes_nothing_until_it_leads() {
+async fn standby_deletes_no_pod_until_it_leads() {
     let server = server(set(2, 2, "new"), &Arc::default()).await;
     let leading = LeadershipGate::new(false);
     let _following = follow(&server, &leading);
@@ -102,28 +106,25 @@ async fn a_standby_deletes_nothing_until_it_leads() {
     sleep(ms(300)).await;
     assert!(deletes(&server).is_empty());
     leading.set(true);
-    until("it is deleted", || !deletes(&server).is_empty()).await;
+    until("the pod is deleted", || !deletes(&server).is_empty()).await;
 }
 
-/// Nothing else happens in the namespace, so that nobody else would look again.
+/// No other event in the namespace triggers another attempt.
 #[tokio::test]
-async fn a_delete_that_fails_is_tried_again_after_a_while() {
+async fn failed_delete_is_retried_after_back_off() {
     let broken = Arc::new(AtomicBool::new(true));
     let server = server(set(2, 2, "new"), &broken).await;
     let _following = follow(&server, &LeadershipGate::new(true));
-    until("it is tried", || !deletes(&server).is_empty()).await;
+    until("a delete is attempted", || !deletes(&server).is_empty()).await;
     until("everything is watched", || server.count() >= 20).await;
     sleep(ms(500)).await;
     let tried = deletes(&server).len();
-    assert_eq!(tried, 1, "what happens meanwhile is no reason to hurry");
+    assert_eq!(tried, 1, "other events do not shorten the back-off");
     broken.store(false, Ordering::Relaxed);
     let again = async {
         while deletes(&server).len() == tried {
             sleep(ms(50)).await;
         }
     };
-    assert!(
-        timeout(ms(20_000), again).await.is_ok(),
-        "it is never tried again"
-    );
+    assert!(timeout(ms(20_000), again).await.is_ok(), "no second attempt");
 }

@@ -1,4 +1,4 @@
-//! An API server that says what a test wants it to say, on loopback.
+//! A scripted API server on loopback.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -9,11 +9,11 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A call.
+/// A request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) method: String,
-    /// Last part of the path: the resource, or the sub-resource.
+    /// Last segment of the path: the resource or subresource.
     pub(crate) resource: String,
     pub(crate) path: String,
     pub(crate) query: BTreeMap<String, String>,
@@ -31,26 +31,26 @@ impl Request {
     }
 }
 
-/// A part of a stream.
+/// Part of a streamed response.
 #[derive(Debug, Clone)]
 pub(crate) enum Part {
     Bytes(Vec<u8>),
     Pause(Duration),
-    /// Nothing more, and no end.
+    /// No more data, and no end of the response.
     Stall,
-    /// The connection breaks.
+    /// Close the connection.
     Cut,
 }
 
-/// What is answered.
+/// Response to a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     Json(u16, Vec<(&'static str, String)>, Value),
     Text(u16, Vec<(&'static str, String)>, &'static str),
     Stream(Vec<Part>),
-    /// The connection breaks before an answer.
+    /// Close the connection without a response.
     Nothing,
-    /// The connection stays, and nothing comes.
+    /// Keep the connection open without a response.
     Silence,
 }
 
@@ -75,7 +75,7 @@ impl Reply {
         Self::Json(200, Vec::new(), body)
     }
 
-    /// Result of an access review: the account has the right.
+    /// Returns an access review that grants the right.
     fn allowed() -> Self {
         let body = json!({
             "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {},
@@ -84,7 +84,7 @@ impl Reply {
         Self::Json(201, Vec::new(), body)
     }
 
-    /// Lines of a watch, then what comes after.
+    /// Returns a watch response with these events and an optional last part.
     pub(crate) fn watch(events: &[Value], then: Option<Part>) -> Self {
         let line = |event: &Value| Part::Bytes(format!("{event}\n").into_bytes());
         Self::Stream(events.iter().map(line).chain(then).collect())
@@ -102,8 +102,8 @@ pub(crate) fn bookmark(version: &str) -> Value {
     )
 }
 
-/// What to answer to the n-th call (from 0) of its resource and verb; `None` for an empty list, a quiet
-/// watch or an allowed review.
+/// Returns the response to the n-th request (from 0) of a resource and verb. `None` means an empty list, a
+/// quiet watch or a granted review.
 pub(crate) type Script = dyn Fn(&Request, usize) -> Option<Reply> + Send + Sync;
 
 pub(crate) struct Server {
@@ -113,12 +113,12 @@ pub(crate) struct Server {
     task: JoinHandle<()>,
 }
 
-/// What went out.
+/// Counters of sent data.
 #[derive(Default)]
 struct Sent {
-    /// Parts of streams that were taken.
+    /// Number of parts that the client has read.
     parts: AtomicUsize,
-    /// Streams that stall until the other side goes.
+    /// Number of streams that wait until the client closes the connection.
     stalled: AtomicUsize,
 }
 
@@ -161,7 +161,7 @@ impl Server {
         self.sent.stalled.load(Ordering::Relaxed)
     }
 
-    /// A client that does not try again by itself, so that calls can be counted.
+    /// Returns a client without retries, so that requests can be counted.
     pub(crate) fn client(&self) -> kube::Client {
         client(self.port, false)
     }
@@ -249,7 +249,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Option<Request> {
     })
 }
 
-/// False when the connection is over.
+/// Sends a response. Returns `false` if the connection is closed.
 async fn answer(stream: &mut BufReader<TcpStream>, reply: Reply, sent: &Sent) -> bool {
     let (code, headers, body) = match reply {
         Reply::Nothing => return false,
@@ -285,7 +285,7 @@ async fn send(stream: &mut BufReader<TcpStream>, parts: Vec<Part>, sent: &Sent) 
             }
             Part::Pause(time) => tokio::time::sleep(time).await,
             Part::Stall => {
-                // Until the other side is gone.
+                // Wait until the client closes the connection.
                 let mut rest = Vec::new();
                 sent.stalled.fetch_add(1, Ordering::Relaxed);
                 let _ = tokio::io::AsyncReadExt::read_to_end(stream, &mut rest).await;

@@ -1,4 +1,4 @@
-//! What an operator is told of watches on which nothing comes.
+//! Warnings about watches without data.
 
 use super::{ms, one_lease, started, until, watch_config};
 use crate::watches::server::{Reply, Server};
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Lines of the log.
+/// Captured log lines.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -23,7 +23,7 @@ impl Write for Log {
 }
 
 impl Log {
-    /// Those at warn.
+    /// Log lines at level WARN.
     fn warnings(&self) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines().filter(|line| line.contains("WARN"));
@@ -32,7 +32,7 @@ impl Log {
 }
 
 #[tokio::test]
-async fn a_quiet_watch_is_no_warning_and_a_silent_server_is_one() {
+async fn silent_server_is_a_warning_and_quiet_watch_is_not() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -59,14 +59,17 @@ async fn a_quiet_watch_is_no_warning_and_a_silent_server_is_one() {
     let state = started(&server, quiet);
     state.ready().await;
     let asked = || server.calls("deployments", true).len();
-    until("asked again and again", || asked() >= 4).await;
-    assert_eq!(log.warnings(), [""; 0], "nothing happens, and that is all");
+    until("the watches are restarted several times", || asked() >= 4).await;
+    assert_eq!(log.warnings(), [""; 0], "a quiet watch is not a warning");
     silent.store(true, Ordering::Relaxed);
-    until("it is told", || !log.warnings().is_empty()).await;
+    until("the outage is logged", || !log.warnings().is_empty()).await;
     let before = asked();
-    until("asked again and again", || asked() >= before + 3).await;
+    until("the watches are restarted several times", || {
+        asked() >= before + 3
+    })
+    .await;
     let warnings = log.warnings();
-    assert_eq!(warnings.len(), 1, "an outage is said once: {warnings:?}");
+    assert_eq!(warnings.len(), 1, "an outage is logged once: {warnings:?}");
     assert!(warnings[0].contains("deployments.apps"), "{warnings:?}");
     assert!(warnings[0].contains("no response to a watch"), "{warnings:?}");
 }

@@ -1,7 +1,7 @@
-//! A controller of routes with a real proxy: it watches routes, services and their endpoints, has the proxy lead as they
-//! say, and tells in their status that it took them.
+//! A route controller with a real proxy. The controller watches routes, services and endpoints, configures
+//! the proxy and writes the status of the routes.
 
-use super::routes::{self, Follows, Led, Place, Seen};
+use super::routes::{self, ObjectKey, ObservedObjects, Scope, Target};
 use akash_provider_k8s::objects::HTTPRoute;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Service;
@@ -19,39 +19,39 @@ use testbed::Proxy;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-/// What it watches.
+/// Number of watched kinds.
 const KINDS: usize = 4;
 
-type Loaded = BTreeMap<String, Led>;
+type Loaded = BTreeMap<String, Target>;
 
-/// A controller at work; it ends, and its proxy with it, when it is dropped.
+/// A running controller with its proxy. Dropping it stops both.
 pub(crate) struct Controller {
     port: u16,
     loaded: watch::Receiver<Loaded>,
-    #[expect(dead_code, reason = "dropping them ends them")]
+    #[expect(dead_code, reason = "dropping the tasks stops them")]
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Where the objects of a kind go.
-type PartOf = fn(&mut Seen) -> &mut routes::Objects;
+/// Selects the objects of a kind.
+type Selector = fn(&mut ObservedObjects) -> &mut routes::Objects;
 
-/// What was seen, how many kinds were listed, and that there is news.
+/// Observed objects, number of listed kinds, and notification of changes.
 #[derive(Debug, Default)]
-struct Board {
-    seen: Mutex<(Seen, usize)>,
-    news: Notify,
+struct Cache {
+    seen: Mutex<(ObservedObjects, usize)>,
+    changed: Notify,
 }
 
 impl Controller {
-    /// Starts one; its proxy leads what there is once everything was listed.
-    pub(crate) async fn start(client: &Client, name: &str, follows: Follows) -> Self {
+    /// Starts a controller. The proxy is configured once all kinds are listed.
+    pub(crate) async fn start(client: &Client, name: &str, follows: Scope) -> Self {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let proxy = tokio::task::spawn_blocking(move || Proxy::start(&dir).unwrap());
         let proxy = proxy.await.unwrap();
         let port = proxy.port();
-        let board = Arc::new(Board::default());
+        let cache = Arc::new(Cache::default());
         let (sender, loaded) = watch::channel(Loaded::new());
-        let kinds: [(ApiResource, PartOf); KINDS] = [
+        let kinds: [(ApiResource, Selector); KINDS] = [
             (ApiResource::erase::<Ingress>(&()), |seen| &mut seen.ingresses),
             (ApiResource::erase::<HTTPRoute>(&()), |seen| &mut seen.routes),
             (ApiResource::erase::<Service>(&()), |seen| &mut seen.services),
@@ -61,10 +61,10 @@ impl Controller {
             .into_iter()
             .map(|(resource, part)| {
                 let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-                AbortOnDropHandle::new(tokio::spawn(follow(api, Arc::clone(&board), part)))
+                AbortOnDropHandle::new(tokio::spawn(follow(api, Arc::clone(&cache), part)))
             })
             .collect();
-        let serving = serve(client.clone(), proxy, follows, board, sender);
+        let serving = serve(client.clone(), proxy, follows, cache, sender);
         tasks.push(AbortOnDropHandle::new(tokio::spawn(serving)));
         Self { port, loaded, tasks }
     }
@@ -73,36 +73,44 @@ impl Controller {
         self.port
     }
 
-    /// Waits until its proxy leads a hostname to a service by an object of this kind and namespace.
-    pub(crate) async fn until_led(&self, hostname: &str, kind: &str, namespace: &str, service: &str) {
+    /// Waits until the proxy routes a hostname to a service by an object of this kind and namespace.
+    pub(crate) async fn until_routed(&self, hostname: &str, kind: &str, namespace: &str, service: &str) {
         let mut loaded = self.loaded.clone();
-        let is_led = |all: &Loaded| {
-            all.get(hostname).is_some_and(|led| {
-                (led.kind, led.namespace.as_str(), led.service.as_str()) == (kind, namespace, service)
+        let is_routed = |all: &Loaded| {
+            all.get(hostname).is_some_and(|target| {
+                (target.kind, target.namespace.as_str(), target.service.as_str())
+                    == (kind, namespace, service)
             })
         };
-        let outcome = tokio::time::timeout(super::PATIENCE, loaded.wait_for(is_led)).await;
+        let outcome = tokio::time::timeout(super::WAIT_LIMIT, loaded.wait_for(is_routed)).await;
         let is_met = outcome.is_ok_and(|met| met.is_ok());
-        let leads = self.loaded.borrow().get(hostname).cloned();
-        assert!(is_met, "{hostname} to {kind} {namespace}/{service}: {leads:?}");
+        let targets = self.loaded.borrow().get(hostname).cloned();
+        assert!(is_met, "{hostname} to {kind} {namespace}/{service}: {targets:?}");
     }
 
-    /// Waits until its proxy does not know a hostname.
-    pub(crate) async fn until_gone(&self, hostname: &str) {
+    /// Waits until the proxy has no route for a hostname.
+    pub(crate) async fn until_not_routed(&self, hostname: &str) {
         let mut loaded = self.loaded.clone();
         let gone = loaded.wait_for(|all| !all.contains_key(hostname));
-        let outcome = tokio::time::timeout(super::PATIENCE, gone).await;
-        assert!(outcome.is_ok_and(|met| met.is_ok()), "{hostname} is led still");
+        let outcome = tokio::time::timeout(super::WAIT_LIMIT, gone).await;
+        assert!(
+            outcome.is_ok_and(|met| met.is_ok()),
+            "{hostname} still has a route"
+        );
     }
 }
 
-/// Takes the objects of a kind, for ever.
-async fn follow(api: Api<DynamicObject>, board: Arc<Board>, part: fn(&mut Seen) -> &mut routes::Objects) {
+/// Stores the objects of a kind permanently.
+async fn follow(
+    api: Api<DynamicObject>,
+    cache: Arc<Cache>,
+    part: fn(&mut ObservedObjects) -> &mut routes::Objects,
+) {
     let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
     let mut listed = routes::Objects::new();
     let mut was_listed = false;
     while let Some(event) = events.next().await {
-        let mut seen = board.seen.lock().unwrap();
+        let mut seen = cache.seen.lock().unwrap();
         match event {
             Ok(watcher::Event::Apply(object)) => {
                 let (place, value) = read(&object);
@@ -121,11 +129,11 @@ async fn follow(api: Api<DynamicObject>, board: Arc<Board>, part: fn(&mut Seen) 
             Err(error) => println!("the controller's watch: {error}"),
         }
         drop(seen);
-        board.news.notify_one();
+        cache.changed.notify_one();
     }
 }
 
-fn read(object: &DynamicObject) -> (Place, Value) {
+fn read(object: &DynamicObject) -> (ObjectKey, Value) {
     let meta = &object.metadata;
     let place = (
         meta.namespace.clone().unwrap_or_default(),
@@ -134,39 +142,42 @@ fn read(object: &DynamicObject) -> (Place, Value) {
     (place, serde_json::to_value(object).unwrap())
 }
 
-/// Has the proxy lead what there is, for ever. What is taken is said before the proxy leads it: a route is accepted when
-/// it is understood, and no standard says that requests follow it by then.
+/// Configures the proxy for the current objects, permanently. The status is written before the proxy uses the
+/// route, because the Gateway API defines acceptance as syntactic only.
 async fn serve(
     client: Client,
     mut proxy: Proxy,
-    follows: Follows,
-    board: Arc<Board>,
+    follows: Scope,
+    cache: Arc<Cache>,
     loaded: watch::Sender<Loaded>,
 ) {
     let port = proxy.port();
     loop {
-        board.news.notified().await;
-        let (led, said) = {
-            let seen = board.seen.lock().unwrap();
+        cache.changed.notified().await;
+        let (targets, statuses) = {
+            let seen = cache.seen.lock().unwrap();
             if seen.1 < KINDS {
                 continue;
             }
-            (routes::led(&seen.0, &follows), unsaid(&seen.0, &follows, port))
+            (
+                routes::targets(&seen.0, &follows),
+                outdated_statuses(&seen.0, &follows, port),
+            )
         };
-        for (resource, (namespace, name), status) in said {
+        for (resource, (namespace, name), status) in statuses {
             let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &namespace, &resource);
             let patch = json!({"status": status});
-            // One that is gone by now is no matter.
+            // A route that was deleted meanwhile is ignored.
             let _ = api
                 .patch_status(&name, &PatchParams::default(), &Patch::Merge(&patch))
                 .await;
         }
-        if *loaded.borrow() == led {
+        if *loaded.borrow() == targets {
             continue;
         }
-        let backends = led
+        let backends = targets
             .iter()
-            .map(|(name, led)| (name.clone(), led.backend.clone()))
+            .map(|(name, target)| (name.clone(), target.backend.clone()))
             .collect();
         let loading = tokio::task::spawn_blocking(move || {
             let outcome = proxy.load(&backends);
@@ -175,12 +186,16 @@ async fn serve(
         let (back, outcome) = loading.await.unwrap();
         proxy = back;
         outcome.unwrap();
-        loaded.send_replace(led);
+        loaded.send_replace(targets);
     }
 }
 
-/// Routes whose status does not say yet what is so.
-fn unsaid(seen: &Seen, follows: &Follows, port: u16) -> Vec<(ApiResource, Place, Value)> {
+/// Routes with an outdated status.
+fn outdated_statuses(
+    seen: &ObservedObjects,
+    follows: &Scope,
+    port: u16,
+) -> Vec<(ApiResource, ObjectKey, Value)> {
     if follows.is_silent {
         return Vec::new();
     }
@@ -200,8 +215,8 @@ fn unsaid(seen: &Seen, follows: &Follows, port: u16) -> Vec<(ApiResource, Place,
         )
     });
     let routes = seen.routes.iter().filter_map(|(place, route)| {
-        let said = routes::said(seen, place, route, follows)?;
-        Some((ApiResource::erase::<HTTPRoute>(&()), place, route, said))
+        let statuses = routes::gateway_status(seen, place, route, follows)?;
+        Some((ApiResource::erase::<HTTPRoute>(&()), place, route, statuses))
     });
     let all = ingresses.chain(routes);
     let new = all.filter(|(_, _, object, status)| object.get("status") != Some(status));

@@ -1,11 +1,11 @@
 //! Requests for a hostname while the definitions of the records are deleted and restored.
 
 use super::controller::Controller;
-use super::routes::Follows;
+use super::routes::Scope;
 use super::traffic::Traffic;
-use super::{CLASS, NAME, answering, declare, define_routes, ingress, operator};
-use crate::place::block_on;
-use crate::tenant::{PATIENCE, Tenant, client, put};
+use super::{CLASS, NAME, declare, define_routes, ingress, operator, responding};
+use crate::tenant::{Tenant, WAIT_LIMIT, client, put};
+use crate::test_cluster::block_on;
 use crate::world::{define, undefine};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_k8s::operators::hostname::HostnameOperator;
@@ -25,20 +25,20 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    assert!(timeout(PATIENCE, met).await.is_ok(), "it never is: {what}");
+    assert!(timeout(WAIT_LIMIT, met).await.is_ok(), "never reached: {what}");
 }
 
-/// The definitions are deleted and restored under requests; the records are written again as the provider does.
-async fn story(client: &Client, tenant: &Tenant, operator: &HostnameOperator, proxy: &Controller) {
-    let wanted = answering(&tenant.lease, &[("web", "web")]);
+/// Deletes and restores the definitions during requests. The records are written again, as the provider does.
+async fn run_scenario(client: &Client, tenant: &Tenant, operator: &HostnameOperator, proxy: &Controller) {
+    let wanted = responding(&tenant.lease, &[("web", "web")]);
     tenant.deploy_as(&wanted).await;
     declare(tenant, "web").await.unwrap();
     proxy
-        .until_led(NAME, "Ingress", &tenant.lease.namespace(), "web")
+        .until_routed(NAME, "Ingress", &tenant.lease.namespace(), "web")
         .await;
     let traffic = Traffic::start(NAME, proxy.port());
     undefine(client).await;
-    // Longer than the operator waits between two readings.
+    // Longer than the interval between two reads of the operator.
     sleep(Duration::from_secs(6)).await;
     define(client).await;
     until("the deletion is held", async || operator.status().hold.is_some()).await;
@@ -47,8 +47,8 @@ async fn story(client: &Client, tenant: &Tenant, operator: &HostnameOperator, pr
     })
     .await;
     until("the hold has ended", async || operator.status().hold.is_none()).await;
-    let answered = traffic.was_answered_by(&["web"]).await;
-    println!("{answered} requests without definitions, and none was lost");
+    let count = traffic.assert_responses(&["web"]).await;
+    println!("{count} requests without definitions and without a failure");
     assert_eq!(operator.status().counts.deleted, 0);
 }
 
@@ -68,14 +68,14 @@ fn deleted_definitions_lose_no_request() {
             settings.manifest_namespace = RECORDS.to_owned();
         })
         .await;
-        let follows = Follows {
+        let follows = Scope {
             class: Some(CLASS.to_owned()),
             gateway: None,
             is_silent: false,
         };
         let proxy = Controller::start(&client, "undefined", follows).await;
         let operator = operator(&client, RECORDS, ingress(), false);
-        let outcome = AssertUnwindSafe(story(&client, &tenant, &operator, &proxy))
+        let outcome = AssertUnwindSafe(run_scenario(&client, &tenant, &operator, &proxy))
             .catch_unwind()
             .await;
         operator.stop().await;

@@ -1,6 +1,6 @@
-//! What a controller of routes makes of the objects that it sees: which hostname leads where. The rules are those of
-//! ingress-nginx and of the Gateway API: of several routes of one hostname the oldest counts, a service without ready
-//! endpoints is answered with 503, and an HTTPRoute to a service that is not there with 500.
+//! Routing decisions of a controller. The rules are those of ingress-nginx and the Gateway API: the oldest
+//! route of a hostname applies, a service without ready endpoints results in 503, and an HTTPRoute to a
+//! missing service in 500.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -8,43 +8,44 @@ use std::net::SocketAddr;
 use testbed::Backend;
 
 /// Namespace and name.
-pub(crate) type Place = (String, String);
+pub(crate) type ObjectKey = (String, String);
 
 /// Objects of one kind.
-pub(crate) type Objects = BTreeMap<Place, Value>;
+pub(crate) type Objects = BTreeMap<ObjectKey, Value>;
 
-/// The objects that there are.
+/// Observed objects.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ObservedObjects {
     pub(crate) ingresses: Objects,
     pub(crate) routes: Objects,
     pub(crate) services: Objects,
     pub(crate) slices: Objects,
 }
 
-/// What a controller is responsible for.
+/// Objects that a controller handles.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Follows {
-    /// Ingresses of this class.
+pub(crate) struct Scope {
+    /// Class of the handled Ingresses.
     pub(crate) class: Option<String>,
-    /// HTTPRoutes to this Gateway, by namespace and name.
-    pub(crate) gateway: Option<Place>,
-    /// It writes no status, as some do; the status of a route has room for one that does.
+    /// Namespace and name of the Gateway of the handled HTTPRoutes.
+    pub(crate) gateway: Option<ObjectKey>,
+    /// The controller writes no status. Some controllers do not, and the status of a route can hold entries
+    /// of several controllers.
     pub(crate) is_silent: bool,
 }
 
-/// Where a hostname leads, and by which object.
+/// Target of a hostname, and the object that defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Led {
+pub(crate) struct Target {
     pub(crate) kind: &'static str,
     pub(crate) namespace: String,
     pub(crate) service: String,
     pub(crate) backend: Backend,
 }
 
-/// Where each hostname leads.
-pub(crate) fn led(seen: &Seen, follows: &Follows) -> BTreeMap<String, Led> {
-    let mut candidates: Vec<(String, &Place, String, Led)> = Vec::new();
+/// Returns the target of each hostname.
+pub(crate) fn targets(seen: &ObservedObjects, follows: &Scope) -> BTreeMap<String, Target> {
+    let mut candidates: Vec<(String, &ObjectKey, String, Target)> = Vec::new();
     for (place, object) in &seen.ingresses {
         if !is_of_class(object, follows) {
             continue;
@@ -55,14 +56,14 @@ pub(crate) fn led(seen: &Seen, follows: &Follows) -> BTreeMap<String, Led> {
                 .unwrap_or(&Value::Null);
             let port = backend.pointer("/port/number").and_then(Value::as_u64);
             let (service, backend) = resolve(seen, &place.0, &text(backend, "/name"), port);
-            // A service that is not there is one without endpoints.
+            // A missing service counts as a service without endpoints.
             let backend = backend.unwrap_or(Backend::Servers(Vec::new()));
-            let led = of("Ingress", place, service, backend);
+            let target = of("Ingress", place, service, backend);
             candidates.push((
                 text(object, "/metadata/creationTimestamp"),
                 place,
                 text(rule, "/host"),
-                led,
+                target,
             ));
         }
     }
@@ -71,34 +72,39 @@ pub(crate) fn led(seen: &Seen, follows: &Follows) -> BTreeMap<String, Led> {
             continue;
         }
         let (service, backend) = resolve_route(seen, place, object);
-        let led = of("HTTPRoute", place, service, backend.unwrap_or(Backend::Broken));
+        let target = of("HTTPRoute", place, service, backend.unwrap_or(Backend::Broken));
         for host in list(object, "/spec/hostnames") {
             let host = host.as_str().unwrap_or_default().to_owned();
             candidates.push((
                 text(object, "/metadata/creationTimestamp"),
                 place,
                 host,
-                led.clone(),
+                target.clone(),
             ));
         }
     }
-    // Times of the API server sort as texts.
+    // Timestamps of the API server sort as strings.
     candidates.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
     let mut all = BTreeMap::new();
-    for (_, _, host, led) in candidates {
-        all.entry(host).or_insert(led);
+    for (_, _, host, target) in candidates {
+        all.entry(host).or_insert(target);
     }
     all
 }
 
-/// True for an Ingress that is this controller's.
-pub(crate) fn is_of_class(ingress: &Value, follows: &Follows) -> bool {
+/// Returns `true` for an Ingress of this controller's class.
+pub(crate) fn is_of_class(ingress: &Value, follows: &Scope) -> bool {
     let class = ingress.pointer("/spec/ingressClassName").and_then(Value::as_str);
     class.is_some() && class == follows.class.as_deref()
 }
 
-/// The status of an HTTPRoute as its Gateway says it; `None` where it names another Gateway.
-pub(crate) fn said(seen: &Seen, place: &Place, route: &Value, follows: &Follows) -> Option<Value> {
+/// Returns the status that the Gateway reports for an HTTPRoute, or `None` for a route of another Gateway.
+pub(crate) fn gateway_status(
+    seen: &ObservedObjects,
+    place: &ObjectKey,
+    route: &Value,
+    follows: &Scope,
+) -> Option<Value> {
     let parent = parent(place, route, follows)?;
     let (is_found, reason) = match resolve_route(seen, place, route).1 {
         Some(_) => ("True", "ResolvedRefs"),
@@ -119,7 +125,7 @@ pub(crate) fn said(seen: &Seen, place: &Place, route: &Value, follows: &Follows)
     }]}))
 }
 
-fn parent<'a>(place: &Place, route: &'a Value, follows: &Follows) -> Option<&'a Value> {
+fn parent<'a>(place: &ObjectKey, route: &'a Value, follows: &Scope) -> Option<&'a Value> {
     let gateway = follows.gateway.as_ref()?;
     list(route, "/spec/parentRefs").find(|parent| {
         let namespace = parent
@@ -130,7 +136,7 @@ fn parent<'a>(place: &Place, route: &'a Value, follows: &Follows) -> Option<&'a 
     })
 }
 
-fn resolve_route(seen: &Seen, place: &Place, route: &Value) -> (String, Option<Backend>) {
+fn resolve_route(seen: &ObservedObjects, place: &ObjectKey, route: &Value) -> (String, Option<Backend>) {
     let backend = route
         .pointer("/spec/rules/0/backendRefs/0")
         .unwrap_or(&Value::Null);
@@ -138,8 +144,13 @@ fn resolve_route(seen: &Seen, place: &Place, route: &Value) -> (String, Option<B
     resolve(seen, &place.0, &text(backend, "/name"), port)
 }
 
-/// The ready endpoints of a port of a service; `None` where there is none such.
-fn resolve(seen: &Seen, namespace: &str, name: &str, port: Option<u64>) -> (String, Option<Backend>) {
+/// Returns the ready endpoints of a service port, or `None` if the port does not exist.
+fn resolve(
+    seen: &ObservedObjects,
+    namespace: &str,
+    name: &str,
+    port: Option<u64>,
+) -> (String, Option<Backend>) {
     let service = seen.services.get(&(namespace.to_owned(), name.to_owned()));
     let mut ports = service
         .into_iter()
@@ -171,8 +182,8 @@ fn resolve(seen: &Seen, namespace: &str, name: &str, port: Option<u64>) -> (Stri
     (name.to_owned(), Some(Backend::Servers(servers)))
 }
 
-fn of(kind: &'static str, place: &Place, service: String, backend: Backend) -> Led {
-    Led {
+fn of(kind: &'static str, place: &ObjectKey, service: String, backend: Backend) -> Target {
+    Target {
         kind,
         namespace: place.0.clone(),
         service,
@@ -224,12 +235,12 @@ mod tests {
         )
     }
 
-    fn place(namespace: &str, name: &str) -> Place {
+    fn place(namespace: &str, name: &str) -> ObjectKey {
         (namespace.to_owned(), name.to_owned())
     }
 
-    fn world() -> Seen {
-        let mut seen = Seen::default();
+    fn world() -> ObservedObjects {
+        let mut seen = ObservedObjects::default();
         for home in ["one", "two"] {
             let service = json!({"spec": {"ports": [{"name": "0-80", "port": 80}]}});
             seen.services.insert(place(home, "web"), service);
@@ -246,8 +257,8 @@ mod tests {
         seen
     }
 
-    fn both() -> Follows {
-        Follows {
+    fn both() -> Scope {
+        Scope {
             class: Some("ours".to_owned()),
             gateway: Some(place("gates", "gate")),
             is_silent: false,
@@ -255,37 +266,37 @@ mod tests {
     }
 
     #[test]
-    fn of_several_routes_of_a_name_the_oldest_counts() {
+    fn oldest_route_of_a_hostname_applies() {
         let mut seen = world();
         seen.ingresses
             .insert(place("one", "a"), ingress("2030-01-02", "ours", "web"));
         seen.ingresses
             .insert(place("two", "a"), ingress("2030-01-01", "theirs", "web"));
         assert_eq!(
-            led(&seen, &both())["a.example.com"].namespace,
+            targets(&seen, &both())["a.example.com"].namespace,
             "one",
-            "another class is not ours"
+            "a route of another class is ignored"
         );
         seen.routes
             .insert(place("two", "a"), route("2030-01-03", "gate", "web"));
-        assert_eq!(led(&seen, &both())["a.example.com"].kind, "Ingress");
+        assert_eq!(targets(&seen, &both())["a.example.com"].kind, "Ingress");
         seen.ingresses.clear();
-        assert_eq!(led(&seen, &both())["a.example.com"].kind, "HTTPRoute");
+        assert_eq!(targets(&seen, &both())["a.example.com"].kind, "HTTPRoute");
         seen.routes
             .insert(place("one", "a"), route("2030-01-03", "gate", "web"));
         assert_eq!(
-            led(&seen, &both())["a.example.com"].namespace,
+            targets(&seen, &both())["a.example.com"].namespace,
             "one",
-            "of equal age the first by name"
+            "routes of equal age are ordered by name"
         );
     }
 
     #[test]
-    fn only_ready_endpoints_are_led_to_and_what_is_missing_is_an_error_of_its_own() {
+    fn only_ready_endpoints_are_used_and_missing_targets_are_errors() {
         let mut seen = world();
         seen.ingresses
             .insert(place("one", "a"), ingress("2030", "ours", "web"));
-        let to = |seen: &Seen| led(seen, &both())["a.example.com"].backend.clone();
+        let to = |seen: &ObservedObjects| targets(seen, &both())["a.example.com"].backend.clone();
         assert_eq!(
             to(&seen),
             Backend::Servers(vec!["10.0.0.1:9000".parse().unwrap()])
@@ -298,9 +309,9 @@ mod tests {
         seen.routes
             .insert(place("one", "a"), route("2030", "gate", "none"));
         assert_eq!(to(&seen), Backend::Broken);
-        let told = |seen: &Seen, gateway: &str| {
+        let told = |seen: &ObservedObjects, gateway: &str| {
             let route = route("2030", gateway, "none");
-            said(seen, &place("one", "a"), &route, &both())
+            gateway_status(seen, &place("one", "a"), &route, &both())
         };
         assert_eq!(told(&seen, "other"), None);
         let told = told(&seen, "gate").unwrap();

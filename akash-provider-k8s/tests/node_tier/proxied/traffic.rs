@@ -1,4 +1,4 @@
-//! Requests for a hostname, one after the other and each on a connection of its own, and what was answered.
+//! Sequential requests for a hostname, each on its own connection, and their responses.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -9,30 +9,30 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Clients that ask side by side.
+/// Number of parallel clients.
 const CLIENTS: usize = 2;
-/// A client rests this long, so that tests beside this one have the machine too.
+/// Pause of a client between two requests, so that parallel tests have CPU time.
 const REST: Duration = Duration::from_millis(8);
-/// Longest wait for an answer.
+/// Maximum wait for a response.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Requests that have to be answered by the new one alone after each change.
+/// Number of requests after each change that only the new target may serve.
 const AFTER: usize = 12;
-/// What an old worker of the proxy has accepted by the time that the new one answers.
+/// Time during which an old worker of the proxy may still serve accepted connections.
 const OVERLAP: Duration = Duration::from_millis(100);
 
-/// A request: when it began, and the status and body, or why there is none.
-type Asked = (Instant, Result<(u16, String), String>);
+/// A request: start time, and status and body or an error.
+type Exchange = (Instant, Result<(u16, String), String>);
 
-/// Requests that never cease until it is dropped.
+/// Continuous requests, stopped by dropping the value.
 pub(crate) struct Traffic {
     target: Arc<AtomicU16>,
-    log: Arc<Mutex<Vec<Asked>>>,
-    #[expect(dead_code, reason = "dropping them ends them")]
+    log: Arc<Mutex<Vec<Exchange>>>,
+    #[expect(dead_code, reason = "dropping the tasks stops them")]
     clients: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Traffic {
-    /// Begins to ask a port of the loopback for a hostname.
+    /// Starts requests for a hostname to a port on loopback.
     pub(crate) fn start(hostname: &'static str, port: u16) -> Self {
         let target = Arc::new(AtomicU16::new(port));
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -51,14 +51,14 @@ impl Traffic {
         Self { target, log, clients }
     }
 
-    /// As when DNS leads elsewhere from now on.
-    pub(crate) fn lead_to(&self, port: u16) {
+    /// Sends further requests to another port, like a DNS change.
+    pub(crate) fn set_port(&self, port: u16) {
         self.target.store(port, Ordering::Relaxed);
     }
 
-    /// Every request since the last call was answered by one of these, and from now on by the last of them; how many
-    /// there were.
-    pub(crate) async fn was_answered_by(&self, allowed: &[&str]) -> usize {
+    /// Asserts that every request since the last call got one of these responses, and that further requests
+    /// get the last one. Returns the number of requests.
+    pub(crate) async fn assert_responses(&self, allowed: &[&str]) -> usize {
         let from = Instant::now() + OVERLAP;
         let enough = async {
             while self
@@ -73,11 +73,11 @@ impl Traffic {
                 sleep(REST).await;
             }
         };
-        timeout(super::PATIENCE, enough)
+        timeout(super::WAIT_LIMIT, enough)
             .await
-            .expect("requests are answered");
+            .expect("requests get no response");
         let log = std::mem::take(&mut *self.log.lock().unwrap());
-        let now = *allowed.last().expect("somebody may answer");
+        let now = *allowed.last().expect("`allowed` is empty");
         let mut lost = BTreeSet::new();
         for (begun, answer) in &log {
             match answer {
@@ -95,7 +95,7 @@ impl Traffic {
     }
 }
 
-/// Asks once: status and body.
+/// Sends one request and returns status and body.
 pub(crate) async fn ask(port: u16, hostname: &str) -> Result<(u16, String), String> {
     let asking = async {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
@@ -107,7 +107,7 @@ pub(crate) async fn ask(port: u16, hostname: &str) -> Result<(u16, String), Stri
     };
     let text = timeout(LIMIT, asking)
         .await
-        .map_err(|_| "no answer in time".to_owned())?;
+        .map_err(|_| "no response in time".to_owned())?;
     let text = text.map_err(|error| error.to_string())?;
     let status = text.split(' ').nth(1).and_then(|code| code.parse().ok());
     let body = text
@@ -115,5 +115,5 @@ pub(crate) async fn ask(port: u16, hostname: &str) -> Result<(u16, String), Stri
         .map(|(_, body)| body.trim().to_owned());
     status
         .zip(body)
-        .ok_or_else(|| format!("no answer of HTTP: {text:?}"))
+        .ok_or_else(|| format!("no HTTP response: {text:?}"))
 }

@@ -1,9 +1,9 @@
-//! Keys made, taken back, shown, exported, imported and removed.
+//! Keys: create, recover, show, export, import and remove.
 
 use super::Home;
 use serde_json::Value;
 
-/// A mnemonic that everybody knows, and its address.
+/// A well-known mnemonic and its address.
 const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
 const ADDRESS: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
@@ -15,7 +15,7 @@ fn keys(words: &[&str], backend: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_key_is_taken_back_from_its_mnemonic_and_shown() {
+fn key_is_recovered_from_mnemonic_and_shown() {
     let home = Home::new("recover");
     let add = ["keys", "add", "main", "--recover", "--keyring-backend", "test"];
     let added = home.run_with(&add, &[], &format!("{WORDS}\n")).good();
@@ -52,7 +52,7 @@ fn a_key_is_taken_back_from_its_mnemonic_and_shown() {
 }
 
 #[test]
-fn a_new_key_comes_with_the_words_that_bring_it_back() {
+fn new_key_is_printed_with_its_mnemonic() {
     let home = Home::new("new");
     let add = ["keys", "add", "fresh", "--keyring-backend", "test", "-o", "json"];
     let added: Value = serde_json::from_str(&home.run(&add).good()).unwrap();
@@ -77,7 +77,7 @@ fn a_new_key_comes_with_the_words_that_bring_it_back() {
 }
 
 #[test]
-fn a_key_goes_from_one_keyring_to_another_as_text() {
+fn key_moves_between_keyrings_by_export_and_import() {
     let home = Home::new("armor");
     home.run_with(
         &["keys", "add", "a", "--recover", "--keyring-backend=test"],
@@ -94,7 +94,7 @@ fn a_key_goes_from_one_keyring_to_another_as_text() {
     home.run_with(&export, &[], "short\n").failed(&["8 to 71"]);
     let file = home.write("key.txt", &armor);
     let import = ["keys", "import", "b", &file];
-    // As a chart does: the key's passphrase, then the new keyring's, twice.
+    // The Helm chart passes the key's passphrase, then the new keyring's passphrase twice.
     home.run_with(&import, &[], "long enough\nnew passphrase\nnew passphrase\n")
         .good();
     let show = ["keys", "show", "b", "-a"];
@@ -125,7 +125,7 @@ fn a_key_goes_from_one_keyring_to_another_as_text() {
 }
 
 #[test]
-fn a_key_is_removed_only_with_consent() {
+fn key_is_removed_only_after_confirmation() {
     let home = Home::new("delete");
     home.run_with(
         &["keys", "add", "a", "--recover", "--keyring-backend=test"],
@@ -145,7 +145,7 @@ fn a_key_is_removed_only_with_consent() {
 }
 
 #[test]
-fn backends_of_a_desktop_name_the_way_to_export() {
+fn desktop_backends_suggest_export() {
     let home = Home::new("backends");
     for backend in ["os", "pass", "kwallet"] {
         home.run(&["keys", "list", "--keyring-backend", backend])
@@ -156,7 +156,7 @@ fn backends_of_a_desktop_name_the_way_to_export() {
 }
 
 #[test]
-fn a_damaged_key_does_not_hide_the_others() {
+fn damaged_key_does_not_hide_other_keys() {
     let home = Home::new("damaged");
     home.run_with(
         &["keys", "add", "good", "--recover", "--keyring-backend=test"],
@@ -171,7 +171,7 @@ fn a_damaged_key_does_not_hide_the_others() {
 }
 
 #[test]
-fn mnemonics_that_are_none_are_not_repeated() {
+fn invalid_mnemonic_is_not_printed() {
     let home = Home::new("mnemonic");
     let add = ["keys", "add", "a", "--recover", "--keyring-backend=test"];
     let ran = home.run_with(&add, &[], "these are secret words\n");
@@ -191,7 +191,7 @@ fn mnemonics_that_are_none_are_not_repeated() {
 }
 
 #[test]
-fn recorded_keyrings_of_the_go_tool_are_opened() {
+fn keyrings_of_the_go_provider_are_opened() {
     let folder = testbed::recordings::folder("chain/keyring");
     let home = Home::new("recorded");
     let folder = folder.to_string_lossy().into_owned();

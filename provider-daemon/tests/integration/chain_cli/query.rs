@@ -1,4 +1,4 @@
-//! Queries as scripts write them, answered by what was recorded.
+//! Queries as used by scripts, with recorded responses.
 
 use super::Home;
 use super::recorded::Recorded;
@@ -8,7 +8,7 @@ const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 
 #[test]
-fn a_provider_is_printed_as_scripts_compare_it() {
+fn provider_is_printed_in_comparable_form() {
     let node = Recorded::start();
     let home = Home::new("provider");
     let set = [("AKASH_NODE", node.url.as_str()), ("AP_CHAIN_ID", "local")];
@@ -41,7 +41,7 @@ fn a_provider_is_printed_as_scripts_compare_it() {
 }
 
 #[test]
-fn parameters_of_deployments_are_printed_as_scripts_compare_them() {
+fn deployment_parameters_are_printed_in_comparable_form() {
     let node = Recorded::start();
     let home = Home::new("params");
     let set = [("AKASH_NODE", node.url.as_str()), ("AKASH_OUTPUT", "json")];
@@ -51,7 +51,7 @@ fn parameters_of_deployments_are_printed_as_scripts_compare_them() {
 }
 
 #[test]
-fn certificates_are_listed_as_scripts_read_them() {
+fn certificates_are_listed_in_the_format_of_the_go_provider() {
     let node = Recorded::start();
     let home = Home::new("cert");
     let set = [("AKASH_NODE", node.url.as_str()), ("AKASH_OUTPUT", "json")];
@@ -72,7 +72,7 @@ fn certificates_are_listed_as_scripts_read_them() {
 }
 
 #[test]
-fn every_question_is_asked_and_answered() {
+fn every_query_returns_a_response() {
     let node = Recorded::start();
     let home = Home::new("all");
     let set = [("AKASH_NODE", node.url.as_str())];
@@ -119,7 +119,7 @@ fn every_question_is_asked_and_answered() {
 }
 
 #[test]
-fn what_cannot_be_answered_is_a_clear_error() {
+fn failed_query_is_a_clear_error() {
     let home = Home::new("errors");
     let dead = "http://127.0.0.1:1";
     home.run(&["query", "params", "--node", dead])
@@ -148,7 +148,7 @@ fn what_cannot_be_answered_is_a_clear_error() {
         "(the port does not support TLS): use http:// or grpc://",
         "--node",
     ]);
-    // The recorded answer for an account that never registered.
+    // The recorded response for an account that never registered.
     home.run(&["query", "provider", "get", nobody, "--node", url])
         .failed(&[
             nobody,

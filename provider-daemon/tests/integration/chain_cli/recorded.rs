@@ -1,4 +1,4 @@
-//! A node that answers what was recorded: status, discovery, and the queries of one moment.
+//! A node with recorded responses: status, discovery, and queries at one height.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use testbed::recordings::{files, json as json_of};
 
-/// The node; it ends with the test's process.
+/// The recorded node, which runs until the end of the test process.
 pub(super) struct Recorded {
     pub(super) url: String,
 }
@@ -54,7 +54,7 @@ impl Recorded {
     }
 }
 
-/// The recorded answer to the same request, or else to the same question about something else.
+/// Returns the recorded response to the same request, or to the same query with other parameters.
 fn queried(answers: &Answers, params: &Value) -> Value {
     let unknown = json!({"response": {
         "code": 6, "codespace": "sdk", "log": "unknown query path", "height": "0", "value": null,
@@ -64,7 +64,7 @@ fn queried(answers: &Answers, params: &Value) -> Value {
     };
     let hex = params["data"].as_str().unwrap_or_default();
     let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).unwrap();
-    // Listings are recorded without the page that is asked for last.
+    // Lists are recorded without the page request at the end of the parameters.
     let begins =
         |recorded: &str| bytes.starts_with(&data_encoding::BASE64.decode(recorded.as_bytes()).unwrap());
     let alike = of_path

@@ -1,4 +1,4 @@
-//! Transactions up to the point where a chain is needed.
+//! Transactions up to the point at which a chain is needed.
 
 use super::Home;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn with_key(name: &str) -> Home {
 }
 
 #[test]
-fn an_update_is_printed_as_scripts_compare_it() {
+fn provider_update_is_printed_in_comparable_form() {
     let home = Home::new("generate");
     let file = home.write("provider.yaml", FILE);
     let args = [
@@ -51,7 +51,7 @@ fn an_update_is_printed_as_scripts_compare_it() {
 }
 
 #[test]
-fn a_certificate_is_made_once_and_follows_a_link() {
+fn certificate_is_generated_once_and_written_through_symlink() {
     let home = with_key("certificate");
     let set = [("AKASH_FROM", "main"), ("AKASH_KEYRING_BACKEND", "test")];
     let real = home.path("config/provider.pem");
@@ -90,7 +90,7 @@ fn a_certificate_is_made_once_and_follows_a_link() {
 }
 
 #[test]
-fn a_key_may_come_from_a_file_or_the_environment() {
+fn signing_key_is_read_from_file_or_environment() {
     let home = with_key("secret");
     let armor = ["keys", "export", "main", "--keyring-backend=test"];
     let key = home.write("key.txt", &home.run_with(&armor, &[], "long enough\n").good());
@@ -122,7 +122,7 @@ fn a_key_may_come_from_a_file_or_the_environment() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_a_clear_error_and_nothing_is_sent() {
+fn invalid_transaction_is_a_clear_error_and_not_sent() {
     let home = with_key("refused");
     let set = [
         ("AKASH_FROM", "main"),

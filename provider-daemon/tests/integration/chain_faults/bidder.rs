@@ -1,4 +1,4 @@
-//! The least a provider does: it bids on every order once, and writes down what it was told.
+//! A minimal provider: bids once on every order and records all events and outcomes.
 
 use crate::chain_faults::world::{bid, bid_id, us};
 use akash_provider_chain::AkashClient;
@@ -9,66 +9,66 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// A call and what it was answered.
+/// A call and its outcome.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) msg: Msg,
     pub(crate) outcome: Result<TxOutcome, String>,
 }
 
-/// Everything that was told and done.
+/// All received events and all calls.
 #[derive(Debug, Default)]
-pub(crate) struct Book {
-    /// Blocks in the order they were told; a `Resync` begins a new run.
+pub(crate) struct Record {
+    /// Blocks in the order of their events. A `Resync` starts a new run.
     pub(crate) runs: Vec<Run>,
     pub(crate) calls: Vec<Call>,
-    /// Orders that are being bid on, or have been.
+    /// Orders with a bid, finished or in progress.
     pub(crate) known: BTreeSet<OrderId>,
     pub(crate) under_way: usize,
     pub(crate) errors: u32,
 }
 
-/// What came between two `Resync`.
+/// Events between two `Resync` events.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) from: Height,
     pub(crate) blocks: Vec<(Height, Vec<ChainEvent>)>,
-    /// Facts of a block that is not closed yet.
+    /// Events of a block that is not complete yet.
     pub(crate) open: Vec<ChainEvent>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Bidder {
     pub(crate) client: AkashClient,
-    book: Arc<Mutex<Book>>,
+    record: Arc<Mutex<Record>>,
 }
 
 impl Bidder {
     pub(crate) fn new(client: AkashClient) -> Self {
         Self {
             client,
-            book: Arc::default(),
+            record: Arc::default(),
         }
     }
 
-    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap()
+    pub(crate) fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap()
     }
 
-    /// The newest height that was told.
-    pub(crate) fn told(&self) -> Height {
-        let book = self.book();
-        let last = book.runs.last();
+    /// The highest received height.
+    pub(crate) fn last_height(&self) -> Height {
+        let record = self.record();
+        let last = record.runs.last();
         last.map_or(0, |run| run.blocks.last().map_or(run.from, |(height, _)| *height))
     }
 
-    /// Listens and bids until the stream ends.
+    /// Receives events and bids until the stream ends.
     pub(crate) async fn run(self) {
         let mut events = self.client.subscribe(&us());
         while let Some(event) = events.next().await {
             match event {
                 Ok(event) => self.event(event),
-                Err(_) => self.book().errors += 1,
+                Err(_) => self.record().errors += 1,
             }
         }
     }
@@ -76,14 +76,14 @@ impl Bidder {
     fn event(&self, event: ChainEvent) {
         let mut orders = Vec::new();
         {
-            let mut book = self.book();
+            let mut record = self.record();
             match event {
                 ChainEvent::Resync(snapshot) => {
                     let run = Run {
                         from: snapshot.height,
                         ..Run::default()
                     };
-                    book.runs.push(run);
+                    record.runs.push(run);
                     let ours: BTreeSet<_> = snapshot.bids.iter().map(|bid| bid.id.order.clone()).collect();
                     let open = snapshot
                         .orders
@@ -92,7 +92,7 @@ impl Bidder {
                     orders.extend(open.map(|order| order.id.clone()).filter(|id| !ours.contains(id)));
                 }
                 ChainEvent::Block { height, .. } => {
-                    let run = book.runs.last_mut().unwrap();
+                    let run = record.runs.last_mut().unwrap();
                     let facts = std::mem::take(&mut run.open);
                     run.blocks.push((height, facts));
                 }
@@ -100,10 +100,10 @@ impl Bidder {
                     if let ChainEvent::OrderCreated { id } = &fact {
                         orders.push(id.clone());
                     }
-                    book.runs.last_mut().unwrap().open.push(fact);
+                    record.runs.last_mut().unwrap().open.push(fact);
                 }
             }
-            orders.retain(|order| book.known.insert(order.clone()));
+            orders.retain(|order| record.known.insert(order.clone()));
         }
         for order in orders {
             let this = self.clone();
@@ -111,12 +111,12 @@ impl Bidder {
         }
     }
 
-    /// Bids until it is certain what became of it.
+    /// Sends a bid until its outcome is known.
     async fn bid(&self, order: OrderId) {
         let msg = bid(&order);
         loop {
             match self.send(msg.clone()).await {
-                // Certainly not sent, or certain never to land: again, unless nobody wants it any more.
+                // The bid was not sent, or can never land. Send it again unless the order is closed.
                 Err(_) => {
                     tokio::time::sleep(Duration::from_millis(200)).await;
                     let state = self.client.order(&order).await.ok().flatten().map(|o| o.state);
@@ -125,7 +125,7 @@ impl Bidder {
                     }
                 }
                 Ok(TxOutcome::Unknown { expires }) => {
-                    // It may land until then; the object tells.
+                    // The bid may land until its expiry. Query the object meanwhile.
                     loop {
                         tokio::time::sleep(Duration::from_millis(200)).await;
                         if self
@@ -147,24 +147,24 @@ impl Bidder {
         }
     }
 
-    /// Sends and writes down.
+    /// Sends a transaction and records its outcome.
     pub(crate) async fn send(&self, msg: Msg) -> Result<TxOutcome, String> {
-        self.book().under_way += 1;
+        self.record().under_way += 1;
         let outcome = self.client.broadcast_msgs(vec![msg.clone()]).await;
         let outcome = outcome.map_err(|error| error.to_string());
-        let mut book = self.book();
-        book.under_way -= 1;
-        book.calls.push(Call {
+        let mut record = self.record();
+        record.under_way -= 1;
+        record.calls.push(Call {
             msg,
             outcome: outcome.clone(),
         });
         outcome
     }
 
-    /// How the calls ended, by name.
+    /// Number of calls per outcome.
     pub(crate) fn tally(&self) -> BTreeMap<&'static str, usize> {
         let mut tally = BTreeMap::new();
-        for call in &self.book().calls {
+        for call in &self.record().calls {
             let name = match &call.outcome {
                 Ok(TxOutcome::Committed { .. }) => "committed",
                 Ok(TxOutcome::Rejected { .. }) => "rejected",

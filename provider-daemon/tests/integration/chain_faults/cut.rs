@@ -1,4 +1,4 @@
-//! The link is cut while the chain goes on.
+//! The connection is cut while the chain continues.
 
 use crate::chain_faults::bidder::Bidder;
 use crate::chain_faults::setting;
@@ -10,14 +10,14 @@ use fault_proxy::{Faults, Proxy};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// As on the network.
+/// Block time of the network.
 const BLOCK: Duration = Duration::from_secs(6);
 
-/// The height at which a lease's end was told.
-fn told_closed(bidder: &Bidder, dseq: u64) -> bool {
+/// Returns whether the end of a lease was received.
+fn is_close_received(bidder: &Bidder, dseq: u64) -> bool {
     let is_it = |event: &ChainEvent| matches!(event, ChainEvent::LeaseClosed { id, .. } if id.deployment().dseq == dseq);
-    let book = bidder.book();
-    let mut facts = book
+    let record = bidder.record();
+    let mut facts = record
         .runs
         .iter()
         .flat_map(|run| run.blocks.iter().flat_map(|(_, facts)| facts).chain(&run.open));
@@ -25,12 +25,12 @@ fn told_closed(bidder: &Bidder, dseq: u64) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_cut_of_the_link_everything_is_handled_within_two_blocks() {
+async fn all_events_are_handled_within_two_blocks_after_a_cut() {
     let seconds = setting("CHAIN_CUT_SECONDS", 15);
     let chain = chain();
     let net = devnet(&chain, Some(BLOCK)).await;
     let proxy = Proxy::start(&authority(&net.rpc_url()), 1).await.unwrap();
-    // The settings of a provider, none of them for the test.
+    // The default settings of a provider.
     let settings = ClientSettings {
         key: Some(key()),
         ..ClientSettings::new(vec![proxy.url()], CHAIN)
@@ -63,7 +63,7 @@ async fn after_a_cut_of_the_link_everything_is_handled_within_two_blocks() {
     tokio::time::sleep(Duration::from_secs(seconds - seconds / 3)).await;
     assert!(
         during.iter().all(|order| has_bid(order).is_none()),
-        "the link was cut"
+        "the connection was cut"
     );
     proxy.set(Faults::default());
     let back = height(&chain);
@@ -74,19 +74,21 @@ async fn after_a_cut_of_the_link_everything_is_handled_within_two_blocks() {
         heights.iter().all(|at| *at <= back + 2),
         "back at {back}, bids at {heights:?}"
     );
-    until("the lease's end", || told_closed(&bidder, 1)).await;
-    let told = bidder.told();
+    until("the lease's end", || is_close_received(&bidder, 1)).await;
+    let received_at = bidder.last_height();
     assert!(
-        told <= back + 3,
-        "back at {back}, the lease's end was told by {told}"
+        received_at <= back + 3,
+        "back at {back}, the end of the lease was received by {received_at}"
     );
-    assert!(!told_closed(&bidder, 2));
+    assert!(!is_close_received(&bidder, 2));
     assert_eq!(
         bidder.client.status().reader.follower.resyncs,
         1,
-        "filled block by block"
+        "the gap was filled block by block"
     );
-    println!("cut of {seconds} s: back at {back}, bids at {heights:?}, the lease's end told by {told}");
+    println!(
+        "cut of {seconds} s: back at {back}, bids at {heights:?}, the end of the lease received by {received_at}"
+    );
     stop.cancel();
     net.stop().await;
 }

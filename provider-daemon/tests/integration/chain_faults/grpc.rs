@@ -1,4 +1,4 @@
-//! The same faults before a node's gRPC.
+//! The same faults for a node's gRPC endpoint.
 
 use crate::chain_faults::world::{CHAIN, authority, chain, devnet, height};
 use akash_provider_chain::endpoints::Endpoints;
@@ -25,7 +25,7 @@ use tonic::{Request, Status};
 
 const HEIGHT: &str = "x-cosmos-block-height";
 
-/// One question over a connection of its own: what was answered, and from which height.
+/// Sends one request on a new connection. Returns the response and its height.
 async fn ask<M: Method>(at: &str, pin: Option<u64>) -> Result<(Bytes, u64), Status> {
     let node = Endpoint::from_shared(format!("http://{at}")).unwrap();
     let mut caller = Grpc::new(node.connect().await.map_err(|e| Status::from_error(e.into()))?);
@@ -49,7 +49,7 @@ fn block_height(block: Option<Block>) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_grpc_each_fault_does_what_it_says() {
+async fn each_grpc_fault_has_its_documented_effect() {
     let chain = chain();
     let net = devnet(&chain, None).await;
     for _ in 0..10 {
@@ -62,7 +62,7 @@ async fn over_grpc_each_fault_does_what_it_says() {
     let at = proxy.address().to_string();
     let params = async |pin| ask::<QueryParamsRequest>(&at, pin).await;
     let direct = ask::<QueryParamsRequest>(&node, None).await.unwrap();
-    assert_eq!(params(None).await.unwrap(), direct, "nothing is changed");
+    assert_eq!(params(None).await.unwrap(), direct, "the response is unchanged");
     assert_eq!(params(Some(newest - 1)).await.unwrap().1, newest - 1);
 
     proxy.set(Faults { lag: 4, ..none });
@@ -70,7 +70,7 @@ async fn over_grpc_each_fault_does_what_it_says() {
     let later = params(Some(newest)).await.unwrap_err();
     assert!(later.message().contains("height in the future"), "{later}");
     let (_, settings_at) = ask::<ConfigRequest>(&at, None).await.unwrap();
-    assert_eq!(settings_at, newest, "settings of a node are of no height");
+    assert_eq!(settings_at, newest, "the settings of a node have no height");
 
     proxy.set(Faults { scatter: 3, ..none });
     let mut heights = BTreeSet::new();
@@ -97,12 +97,12 @@ async fn over_grpc_each_fault_does_what_it_says() {
     });
     let before = proxy.stats().faults;
     params(None).await.unwrap_err();
-    assert_eq!(proxy.stats().faults, before + 1, "a page is no message");
+    assert_eq!(proxy.stats().faults, before + 1, "an HTML page is not a message");
     net.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_grpc_a_node_says_of_itself_what_its_fault_makes_of_it() {
+async fn grpc_fault_changes_what_node_reports_about_itself() {
     let chain = chain();
     let net = devnet(&chain, None).await;
     for _ in 0..10 {
@@ -116,7 +116,7 @@ async fn over_grpc_a_node_says_of_itself_what_its_fault_makes_of_it() {
         let (answer, _) = ask::<GetLatestBlockRequest>(&at, None).await.unwrap();
         GetLatestBlockResponse::decode(answer).unwrap().block
     };
-    assert_eq!(block_height(latest().await), newest, "nothing is changed");
+    assert_eq!(block_height(latest().await), newest, "the response is unchanged");
     proxy.set(Faults { lag: 4, ..none });
     let nodes = [proxy.url()];
     let client = Endpoints::new(&nodes, CHAIN, Limits::default()).unwrap();
@@ -145,7 +145,11 @@ async fn over_grpc_a_node_says_of_itself_what_its_fault_makes_of_it() {
         .unwrap();
     assert_eq!(info.client_info.unwrap().api_version, "v9");
     assert_eq!(info.supported_versions[0].modules[0].version, "v9");
-    assert_eq!(block_height(latest().await), newest, "nothing else is changed");
+    assert_eq!(
+        block_height(latest().await),
+        newest,
+        "other responses are unchanged"
+    );
 
     proxy.set(Faults {
         keep_blocks: 2,
@@ -158,7 +162,7 @@ async fn over_grpc_a_node_says_of_itself_what_its_fault_makes_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_grpc_answers_break_off_come_late_or_never() {
+async fn grpc_responses_are_truncated_delayed_or_dropped() {
     let net = devnet(&chain(), None).await;
     let proxy = Proxy::start_grpc(&authority(&net.grpc_url()), 3).await.unwrap();
     let none = Faults::default();
@@ -174,8 +178,12 @@ async fn over_grpc_answers_break_off_come_late_or_never() {
     proxy.set(Faults { swallow: 100, ..none });
     let heard = proxy.stats().broadcasts;
     let swallowed = ask::<BroadcastTxRequest>(&at, None).await.unwrap_err();
-    assert_eq!(proxy.stats().broadcasts, heard + 1, "the node heard it");
-    // As when a connection ends: an error of this side, not a status of the node's.
+    assert_eq!(
+        proxy.stats().broadcasts,
+        heard + 1,
+        "the node received the broadcast"
+    );
+    // Like the end of a connection: an error of the client, not a status of the node.
     for error in [cut, swallowed] {
         assert!(std::error::Error::source(&error).is_some(), "{error:?}");
     }
@@ -184,7 +192,7 @@ async fn over_grpc_answers_break_off_come_late_or_never() {
 
     proxy.set(Faults { frozen: true, ..none });
     let waiting = tokio::time::timeout(Duration::from_millis(300), params()).await;
-    assert!(waiting.is_err(), "nothing passes");
+    assert!(waiting.is_err(), "a request passed");
     proxy.set(Faults {
         delay_ms: 200,
         ..none
@@ -195,7 +203,7 @@ async fn over_grpc_answers_break_off_come_late_or_never() {
     }
     assert!(
         began.elapsed() > Duration::from_millis(300),
-        "ten answers, each up to 200 ms late"
+        "ten responses, each delayed by up to 200 ms"
     );
     net.stop().await;
 }

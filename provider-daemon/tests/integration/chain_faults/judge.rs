@@ -1,22 +1,22 @@
-//! What must hold when all is over, held against the market and against every block of the network.
+//! Final checks against the market and against every block of the network.
 
 use crate::chain_faults::bidder::Bidder;
 use crate::chain_faults::world::us;
-use crate::landed::Landed;
+use crate::landed::LandedTx;
 use akash_provider_core::chain::{ChainEvents, MemoryChain};
 use akash_provider_core::types::{ChainEvent, Height, TxOutcome};
 use futures::StreamExt;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// The facts of every block, from the chain itself.
+/// Events of every block, read from the chain.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Oracle {
     blocks: Arc<Mutex<BTreeMap<Height, Vec<ChainEvent>>>>,
 }
 
 impl Oracle {
-    /// Listens to the chain from now on.
+    /// Subscribes to the chain.
     pub(crate) fn of(chain: &MemoryChain) -> Self {
         let oracle = Self::default();
         let (mut events, blocks) = (chain.subscribe(&us()), Arc::clone(&oracle.blocks));
@@ -40,16 +40,17 @@ impl Oracle {
     }
 }
 
-/// Every block once and in order, each with the facts that the chain itself tells.
+/// Asserts that every block was received once and in order, with the events of the chain. Returns the number
+/// of blocks.
 pub(crate) fn blocks(name: &str, bidder: &Bidder, oracle: &Oracle) -> usize {
     let sorted = |facts: &[ChainEvent]| {
         let mut texts: Vec<String> = facts.iter().map(|fact| format!("{fact:?}")).collect();
         texts.sort();
         texts
     };
-    let book = bidder.book();
+    let record = bidder.record();
     let (mut last, mut judged) = (0, 0);
-    for run in &book.runs {
+    for run in &record.runs {
         assert!(
             run.from >= last,
             "{name}: a Resync at {} after block {last}",
@@ -69,41 +70,41 @@ pub(crate) fn blocks(name: &str, bidder: &Bidder, oracle: &Oracle) -> usize {
     judged
 }
 
-/// No transaction counted wrongly, and no two for one bid.
-pub(crate) fn transactions(name: &str, bidder: &Bidder, landed: &[Landed]) {
-    let book = bidder.book();
+/// Asserts that the outcomes of all transactions match the blocks, and that no bid landed twice.
+pub(crate) fn transactions(name: &str, bidder: &Bidder, landed: &[LandedTx]) {
+    let record = bidder.record();
     let mut calls: BTreeMap<String, Vec<&Result<TxOutcome, String>>> = BTreeMap::new();
-    for call in &book.calls {
+    for call in &record.calls {
         calls
             .entry(format!("{:?}", call.msg))
             .or_default()
             .push(&call.outcome);
     }
     for (msg, outcomes) in &calls {
-        let of = |tx: &&Landed| tx.msgs.iter().any(|m| format!("{m:?}") == *msg);
-        let all: Vec<&Landed> = landed.iter().filter(of).collect();
+        let of = |tx: &&LandedTx| tx.msgs.iter().any(|m| format!("{m:?}") == *msg);
+        let all: Vec<&LandedTx> = landed.iter().filter(of).collect();
         let done: Vec<Height> = all.iter().filter(|tx| tx.code == 0).map(|tx| tx.height).collect();
         let is_bid = msg.starts_with("CreateBid");
-        let told = outcomes.iter().filter_map(|outcome| match outcome {
+        let reported = outcomes.iter().filter_map(|outcome| match outcome {
             Ok(TxOutcome::Committed { height }) => Some(*height),
             _ => None,
         });
-        let told: Vec<Height> = told.collect();
+        let reported: Vec<Height> = reported.collect();
         let unknown = outcomes
             .iter()
             .any(|o| matches!(o, Ok(TxOutcome::Unknown { .. })));
         if unknown {
             assert!(
-                told.len() <= done.len(),
-                "{name}: {msg}: told {told:?}, done {done:?}"
+                reported.len() <= done.len(),
+                "{name}: {msg}: reported {reported:?}, landed {done:?}"
             );
         } else if is_bid {
-            assert_eq!(told, done, "{name}: {msg}: told, and done; {outcomes:?}");
+            assert_eq!(reported, done, "{name}: {msg}: reported and landed; {outcomes:?}");
         } else {
             assert_eq!(
-                told.len(),
+                reported.len(),
                 done.len(),
-                "{name}: {msg}: told {told:?}, done {done:?}"
+                "{name}: {msg}: reported {reported:?}, landed {done:?}"
             );
         }
         if is_bid {

@@ -1,4 +1,4 @@
-//! A client that is killed between a send and its answer.
+//! A client that is killed between sending a transaction and its response.
 
 use crate::chain_faults::bidder::Bidder;
 use crate::chain_faults::setting;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const BLOCK: Duration = Duration::from_millis(300);
-/// Names the node in the process that is killed.
+/// Environment variable with the node's URL for the killed process.
 const NODE: &str = "CHAIN_NODE";
 
 struct Process(Child);
@@ -23,7 +23,7 @@ impl Process {
         let child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "chain_faults::kills::a_kill_between_send_and_answer_costs_no_bid_and_makes_none_twice",
+                "chain_faults::kills::kill_between_send_and_response_loses_or_duplicates_no_bid",
                 "--nocapture",
             ])
             .env(NODE, node)
@@ -35,7 +35,7 @@ impl Process {
     }
 
     fn kill(&mut self) {
-        // SIGKILL: nothing of it runs any more.
+        // SIGKILL stops all threads.
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
@@ -49,9 +49,9 @@ impl Drop for Process {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_between_send_and_answer_costs_no_bid_and_makes_none_twice() {
+async fn kill_between_send_and_response_loses_or_duplicates_no_bid() {
     if let Ok(node) = std::env::var(NODE) {
-        // The process that is killed bids on all orders until then.
+        // The process bids on all orders until it is killed.
         let client = start(impatient(vec![node]), &CancellationToken::new());
         return Bidder::new(client).run().await;
     }
@@ -63,14 +63,14 @@ async fn a_kill_between_send_and_answer_costs_no_bid_and_makes_none_twice() {
     let (mut orders, mut in_the_gap) = (Vec::new(), 0);
     for kill in 0..kills {
         let sent = proxy.stats().broadcasts;
-        // The answer takes longer than the kill.
+        // The response takes longer than the time until the kill.
         proxy.set(Faults {
             delay_ms: 400,
             ..Faults::default()
         });
         let order = order(&chain, kill + 1);
         until("a send", || proxy.stats().broadcasts > sent).await;
-        // At different moments between the send and the block.
+        // At different times between the broadcast and the block.
         tokio::time::sleep(Duration::from_millis(kill * 37 % 200)).await;
         let in_block = chain.market(|market| market.bid(&bid_id(&order)).is_some());
         process.kill();
@@ -103,7 +103,8 @@ async fn a_kill_between_send_and_answer_costs_no_bid_and_makes_none_twice() {
         doubled += of.len() - 1;
         most = most.max(of.len());
     }
-    // A process that knows nothing of the one before may send again what is not in a block yet; the chain refuses it.
+    // A new process without state may repeat a transaction that is not in a block yet. The chain refuses the
+    // duplicate.
     assert!(most <= 3, "{most} transactions for one bid");
     println!(
         "{kills} kills, {in_the_gap} before the block; {doubled} bids were sent again and refused; settled in \

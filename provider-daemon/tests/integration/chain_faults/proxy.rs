@@ -1,4 +1,5 @@
-//! Each fault of the proxy does what it says: a campaign against a proxy that lets everything through proves nothing.
+//! Each fault of the proxy has its documented effect. A campaign with a proxy that forwards everything would
+//! prove nothing.
 
 use crate::chain_faults::world::{CHAIN, authority, chain, devnet, height, until, us};
 use akash_provider_chain::endpoints::Endpoints;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// One question over a connection of its own; what came back, as far as it came.
+/// Sends one request on a new connection. Returns the received part of the response.
 async fn raw(proxy: &Proxy, method: &str, params: Value) -> String {
     let body = json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": params}).to_string();
     request(
@@ -27,16 +28,16 @@ async fn raw(proxy: &Proxy, method: &str, params: Value) -> String {
 async fn request(at: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(at).await.unwrap();
     drop(stream.write_all(request.as_bytes()).await);
-    let mut answer = Vec::new();
-    drop(stream.read_to_end(&mut answer).await);
-    String::from_utf8_lossy(&answer).into_owned()
+    let mut response = Vec::new();
+    drop(stream.read_to_end(&mut response).await);
+    String::from_utf8_lossy(&response).into_owned()
 }
 
-fn number(answer: &str, key: &str) -> u64 {
-    let at = answer
+fn number(response: &str, key: &str) -> u64 {
+    let at = response
         .find(&format!("\"{key}\""))
-        .unwrap_or_else(|| panic!("{key} in {answer}"));
-    let digits = answer[at + key.len() + 2..]
+        .unwrap_or_else(|| panic!("{key} in {response}"));
+    let digits = response[at + key.len() + 2..]
         .chars()
         .skip_while(|c| !c.is_ascii_digit());
     digits
@@ -47,7 +48,7 @@ fn number(answer: &str, key: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_fault_does_what_it_says() {
+async fn each_fault_has_its_documented_effect() {
     let chain = chain();
     let net = devnet(&chain, None).await;
     for _ in 0..10 {
@@ -102,7 +103,7 @@ async fn each_fault_does_what_it_says() {
 
     proxy.set(Faults { frozen: true, ..none });
     let waiting = tokio::time::timeout(Duration::from_millis(300), status()).await;
-    assert!(waiting.is_err(), "nothing passes");
+    assert!(waiting.is_err(), "a request passed");
     proxy.set(Faults {
         delay_ms: 200,
         ..none
@@ -113,14 +114,14 @@ async fn each_fault_does_what_it_says() {
     }
     assert!(
         began.elapsed() > Duration::from_millis(300),
-        "ten answers, each up to 200 ms late"
+        "ten responses, each delayed by up to 200 ms"
     );
 
     net.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_says_of_itself_what_a_fault_wants() {
+async fn fault_changes_what_node_reports_about_itself() {
     let net = devnet(&chain(), None).await;
     let proxy = Proxy::start(&authority(&net.rpc_url()), 3).await.unwrap();
     let none = Faults::default();
@@ -150,7 +151,7 @@ async fn a_node_says_of_itself_what_a_fault_wants() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn faults_are_switched_from_outside() {
+async fn faults_are_switched_over_http() {
     let chain = chain();
     let net = devnet(&chain, None).await;
     for _ in 0..5 {
@@ -167,8 +168,8 @@ async fn faults_are_switched_from_outside() {
             body.len()
         )
     };
-    let answer = request(control.address(), &put(r#"{"lag": 2}"#)).await;
-    assert!(answer.contains(r#""lag":2"#), "{answer}");
+    let response = request(control.address(), &put(r#"{"lag": 2}"#)).await;
+    assert!(response.contains(r#""lag":2"#), "{response}");
     assert_eq!(
         number(&raw(&proxy, "status", json!({})).await, "latest_block_height"),
         newest - 2
@@ -182,7 +183,7 @@ async fn faults_are_switched_from_outside() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pushed_blocks_are_lost_doubled_and_cut() {
+async fn pushed_blocks_are_lost_duplicated_and_truncated() {
     let chain = chain();
     let net = devnet(&chain, None).await;
     let proxy = Proxy::start(&authority(&net.rpc_url()), 3).await.unwrap();
@@ -204,7 +205,7 @@ async fn pushed_blocks_are_lost_doubled_and_cut() {
         ..Faults::default()
     });
     let lost = net.make_block();
-    until("a block that was lost is fetched", || told().height == lost).await;
+    until("a lost block is fetched", || told().height == lost).await;
     assert_eq!(proxy.stats().pushed, pushed);
     proxy.set(Faults {
         repeat_events: 100,
@@ -214,7 +215,7 @@ async fn pushed_blocks_are_lost_doubled_and_cut() {
     for _ in 0..4 {
         last = net.make_block();
     }
-    until("doubled blocks are told once", || told().height == last).await;
+    until("duplicate blocks are reported once", || told().height == last).await;
     assert_eq!(told().resyncs, 1);
     let connections = told().connections;
     proxy.set(Faults::default());

@@ -1,4 +1,4 @@
-//! Any fault at any moment, from a seed.
+//! Random faults at random times, from a seed.
 
 use crate::chain_faults::bidder::Bidder;
 use crate::chain_faults::judge::{self, Oracle};
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const BLOCK: Duration = Duration::from_millis(200);
-/// How long a seed's faults go on.
+/// Duration of a seed's faults.
 const STORM: Duration = Duration::from_secs(12);
-/// After it everything is settled within this: less than what a call may wait to be sent, so that one which nobody
-/// works on any more is not taken for one that takes its time.
+/// Maximum time until everything settles after the faults. It is shorter than the time that a call may wait,
+/// so that an abandoned call is noticed.
 const SETTLING: Duration = Duration::from_secs(45);
 
-/// Splitmix64.
-struct Dice(u64);
+/// Random numbers from a seed (splitmix64).
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn draw(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -35,10 +35,10 @@ impl Dice {
     }
 }
 
-/// One of them, with its name.
-fn fault(dice: &mut Dice) -> (&'static str, Faults) {
-    let some = dice.draw(3) + 1;
-    match dice.draw(13) {
+/// Returns a random fault and its name.
+fn fault(random: &mut Random) -> (&'static str, Faults) {
+    let some = random.draw(3) + 1;
+    match random.draw(13) {
         kind @ ..6 => fault_of_a_node(kind, some),
         kind => fault_of_answers(kind, some),
     }
@@ -62,7 +62,7 @@ fn fault_of_a_node(kind: u64, some: u64) -> (&'static str, Faults) {
             "other versions",
             Faults {
                 other_versions: true,
-                // What a node offers is asked for anew after an outage.
+                // The client reads the versions of a node again after an outage.
                 truncate: 15 * some,
                 ..none
             },
@@ -110,14 +110,14 @@ fn fault_of_answers(kind: u64, some: u64) -> (&'static str, Faults) {
             },
         ),
         11 => (
-            "broken answers",
+            "truncated responses",
             Faults {
                 truncate: 15 * some,
                 ..none
             },
         ),
         _ => (
-            "swallowed answers",
+            "dropped responses",
             Faults {
                 swallow: 15 * some,
                 ..none
@@ -126,21 +126,21 @@ fn fault_of_answers(kind: u64, some: u64) -> (&'static str, Faults) {
     }
 }
 
-/// The ways to a node, each with faults of its own.
-struct Ways {
-    /// With what holds also while nothing else does.
+/// Endpoints of the nodes, each with its own faults.
+struct Endpoints {
+    /// The proxies, and the fault that each keeps permanently.
     proxies: Vec<(Proxy, Faults)>,
     pipe: Option<Pipe>,
 }
 
-impl Ways {
-    /// One or two nodes, by their JSON-RPC. Every second seed asks over gRPC, every third has one more node of which
-    /// the proxy sees bytes alone.
+impl Endpoints {
+    /// Creates one or two nodes with JSON-RPC. Every second seed uses gRPC for queries, and every third has
+    /// another node behind a proxy that forwards bytes only.
     async fn of(seed: u64, net: &Devnet) -> Self {
         let (rpc, grpc) = (authority(&net.rpc_url()), authority(&net.grpc_url()));
         let asks_grpc = !seed.is_multiple_of(2);
         let usual = Faults {
-            // The faster one is asked.
+            // The client queries the faster node.
             delay_ms: if asks_grpc { 100 } else { 0 },
             ..Faults::default()
         };
@@ -171,8 +171,8 @@ impl Ways {
             .collect()
     }
 
-    /// Questions over gRPC.
-    fn grpc_questions(&self) -> u64 {
+    /// Number of gRPC requests.
+    fn grpc_requests(&self) -> u64 {
         let grpc = self
             .proxies
             .iter()
@@ -185,27 +185,27 @@ impl Ways {
         self.pipe.iter().for_each(|pipe| pipe.set(Faults::default()));
     }
 
-    /// Switches faults, and cuts, until the time is over. The last of each kind is gone at the end.
+    /// Switches faults and cuts connections until the time is over. At the end no fault is active.
     async fn storm(&self, seed: u64) -> Vec<&'static str> {
-        let mut dice = Dice(seed);
+        let mut random = Random(seed);
         let mut names = Vec::new();
         let began = Instant::now();
         while began.elapsed() < STORM {
             for (proxy, _) in &self.proxies {
-                let (name, faults) = fault(&mut dice);
+                let (name, faults) = fault(&mut random);
                 names.push(name);
                 proxy.set(faults);
-                if dice.draw(4) == 0 {
+                if random.draw(4) == 0 {
                     proxy.cut();
                 }
             }
             if let Some(pipe) = &self.pipe {
-                pipe.set(fault(&mut dice).1);
+                pipe.set(fault(&mut random).1);
             }
-            tokio::time::sleep(Duration::from_millis(200 + dice.draw(1500))).await;
-            if dice.draw(2) == 0 {
+            tokio::time::sleep(Duration::from_millis(200 + random.draw(1500))).await;
+            if random.draw(2) == 0 {
                 self.calm();
-                tokio::time::sleep(Duration::from_millis(dice.draw(600))).await;
+                tokio::time::sleep(Duration::from_millis(random.draw(600))).await;
             }
         }
         self.calm();
@@ -213,33 +213,33 @@ impl Ways {
     }
 }
 
-/// Tenants come, take bids, and go; now and then we close or are paid.
+/// Creates and closes deployments, takes bids, and sometimes closes or withdraws as the provider.
 async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
-    let mut dice = Dice(seed ^ 0xabcd);
+    let mut random = Random(seed ^ 0xabcd);
     let began = Instant::now();
     let mut dseq = 0;
     while began.elapsed() < STORM {
-        for _ in 0..=dice.draw(4) {
+        for _ in 0..=random.draw(4) {
             dseq += 1;
             order(chain, dseq);
         }
         let bids: Vec<(BidId, BidState)> =
             chain.market(|market| market.bids().map(|bid| (bid.id.clone(), bid.state)).collect());
-        let of = |state: BidState, dice: &mut Dice| {
+        let of = |state: BidState, random: &mut Random| {
             let some: Vec<&BidId> = bids
                 .iter()
                 .filter(|(_, s)| *s == state)
                 .map(|(id, _)| id)
                 .collect();
-            let at = usize::try_from(dice.draw(some.len() as u64)).unwrap();
+            let at = usize::try_from(random.draw(some.len() as u64)).unwrap();
             some.get(at).map(|id| (*id).clone())
         };
-        // What the chain refuses does nothing.
-        if let Some(bid) = of(BidState::Open, &mut dice) {
+        // A refused transaction has no effect.
+        if let Some(bid) = of(BidState::Open, &mut random) {
             drop(chain.tenant(TenantMsg::CreateLease { bid }));
         }
-        if let Some(id) = of(BidState::Active, &mut dice) {
-            let msg = match dice.draw(4) {
+        if let Some(id) = of(BidState::Active, &mut random) {
+            let msg = match random.draw(4) {
                 0 => Some(Msg::CloseBid {
                     id,
                     reason: CloseReason::Unspecified,
@@ -257,18 +257,21 @@ async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
                 tokio::spawn(async move { bidder.send(msg).await });
             }
         }
-        tokio::time::sleep(Duration::from_millis(100 + dice.draw(500))).await;
+        tokio::time::sleep(Duration::from_millis(100 + random.draw(500))).await;
     }
 }
 
-/// What the client reads of us is what the market has; the number of our bids.
+/// Asserts that the client reads the market state of the provider. Returns the number of bids.
 async fn same_market(name: &str, bidder: &Bidder, chain: &MemoryChain) -> usize {
-    // Nobody does anything any more, so one block is as good as the next.
+    // No further transactions, so any block is suitable.
     let mut told = bidder.client.snapshot(&us()).await.unwrap();
     let mut there = chain.market(|market| market.snapshot(&us()));
     told.bids.sort_by(|a, b| a.id.cmp(&b.id));
     there.bids.sort_by(|a, b| a.id.cmp(&b.id));
-    assert_eq!(told.bids, there.bids, "{name}: our bids are the market's");
+    assert_eq!(
+        told.bids, there.bids,
+        "{name}: the bids equal those of the market"
+    );
     let leases = |snapshot: &akash_provider_core::types::Snapshot| {
         let mut leases: Vec<String> = snapshot
             .leases
@@ -281,7 +284,7 @@ async fn same_market(name: &str, bidder: &Bidder, chain: &MemoryChain) -> usize 
     assert_eq!(
         leases(&told),
         leases(&there),
-        "{name}: our leases are the market's"
+        "{name}: the leases equal those of the market"
     );
 
     there.bids.len()
@@ -292,7 +295,7 @@ async fn seed(seed: u64) {
     let chain = chain();
     let net = devnet(&chain, Some(BLOCK)).await;
     let oracle = Oracle::of(&chain);
-    let ways = Ways::of(seed, &net).await;
+    let ways = Endpoints::of(seed, &net).await;
     let stop = CancellationToken::new();
     let bidder = Bidder::new(start(impatient(ways.nodes()), &stop));
     let listening = tokio::spawn(bidder.clone().run());
@@ -304,22 +307,22 @@ async fn seed(seed: u64) {
             open.map(|order| bid_id(&order.id)).collect::<Vec<_>>()
         });
         let all = chain.market(|market| goal.iter().all(|id| market.bid(id).is_some()));
-        all && bidder.book().under_way == 0
+        all && bidder.record().under_way == 0
     };
     let began = Instant::now();
     while !settled(&bidder) {
         let status = bidder.client.status();
         assert!(
             began.elapsed() < SETTLING,
-            "{name}: not settled: {:?} under way, {status:#?}",
-            bidder.book().under_way
+            "{name}: not settled: {:?} in flight, {status:#?}",
+            bidder.record().under_way
         );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let settled_in = began.elapsed();
     let goal = height(&chain) + 2;
-    until(&format!("{name}: the follower is there"), || {
-        bidder.told() >= goal
+    until(&format!("{name}: the follower is current"), || {
+        bidder.last_height() >= goal
     })
     .await;
 
@@ -329,12 +332,12 @@ async fn seed(seed: u64) {
     let bids = same_market(&name, &bidder, &chain).await;
     let status = bidder.client.status().reader.follower;
     println!(
-        "{name}: {judged} blocks, {} fetched, {} resyncs, {bids} bids, calls {:?}, {} questions over gRPC, settled in \
+        "{name}: {judged} blocks, {} fetched, {} resyncs, {bids} bids, calls {:?}, {} gRPC requests, settled in \
          {settled_in:?}, faults {faults:?}",
         status.fetched,
         status.resyncs,
         bidder.tally(),
-        ways.grpc_questions(),
+        ways.grpc_requests(),
     );
     stop.cancel();
     listening.abort();
@@ -342,7 +345,7 @@ async fn seed(seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_fails_every_block_is_told_once_and_every_bid_is_sent_once() {
+async fn every_block_is_received_once_and_every_bid_sent_once_under_any_fault() {
     let (first, count) = (setting("CHAIN_SEED", 1), setting("CHAIN_SEEDS", 6));
     let together = setting("CHAIN_TOGETHER", 3).max(1);
     let mut next = first;

@@ -1,4 +1,4 @@
-//! A provider with many open bids stops at once, and keeps them all.
+//! A provider with many open bids stops at once and leaves all of them open.
 
 use crate::chain_faults::world::{CHAIN, bid_id, chain, devnet, impatient, order, price, start, until, us};
 use akash_provider_core::bus::LocalBus;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 const BIDS: u64 = 64;
 
-/// Every order costs the same.
+/// A fixed price for every order.
 #[derive(Debug)]
 struct Fixed;
 
@@ -27,7 +27,7 @@ impl PricingStrategy for Fixed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shutdown_with_64_open_bids_takes_no_two_seconds_and_keeps_them_all() {
+async fn shutdown_with_64_open_bids_takes_less_than_two_seconds_and_closes_none() {
     let chain = chain();
     let net = devnet(&chain, Some(Duration::from_millis(500))).await;
     let stop = CancellationToken::new();
@@ -67,13 +67,13 @@ async fn shutdown_with_64_open_bids_takes_no_two_seconds_and_keeps_them_all() {
     stop.cancel();
     let took = began.elapsed();
     assert!(took <= Duration::from_secs(2), "{took:?}");
-    // Some blocks later they are still there.
+    // The bids are still open some blocks later.
     let after = crate::chain_faults::world::height(&chain) + 3;
     until("three blocks", || {
         crate::chain_faults::world::height(&chain) >= after
     })
     .await;
-    assert!(orders.iter().all(open), "all bids are kept");
+    assert!(orders.iter().all(open), "all bids are open");
     println!("shutdown with {BIDS} open bids took {took:?}");
     net.stop().await;
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const CHAIN: &str = "faulty";
-/// How long anything may take that must come about.
+/// Maximum wait for a condition.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn key() -> PrivateKey {
@@ -40,7 +40,7 @@ pub(crate) fn price() -> DecCoin {
     DecCoin::new(&"uact".into(), Dec::from_int(10))
 }
 
-/// A chain on which we are a provider.
+/// A chain with a registered provider.
 pub(crate) fn chain() -> MemoryChain {
     let chain = MemoryChain::new(MarketConfig::new(CHAIN, BlockTime(1_700_000_000_000)));
     chain.set_queue_limit(1_000_000);
@@ -72,7 +72,7 @@ pub(crate) fn authority(url: &str) -> String {
     url.split_once("://").unwrap().1.to_owned()
 }
 
-/// A tenant asks for something small; the order.
+/// Creates a small order of a tenant.
 pub(crate) fn order(chain: &MemoryChain, dseq: u64) -> OrderId {
     let id = DeploymentId {
         owner: tenant(),
@@ -128,7 +128,8 @@ pub(crate) fn bid_id(order: &OrderId) -> BidId {
     }
 }
 
-/// A bid whose gas is not known yet, as often as not: it offers as many volumes as others before it, or more.
+/// A bid with an unknown gas cost in every second case: its number of volumes equals or exceeds that of
+/// earlier bids.
 pub(crate) fn bid(order: &OrderId) -> Msg {
     let volumes = 1 + order.deployment().dseq / 4 % 16;
     let volume = |at| Storage {
@@ -154,7 +155,7 @@ pub(crate) fn bid(order: &OrderId) -> Msg {
     }
 }
 
-/// A client that is as impatient as blocks of a fifth of a second want it.
+/// Client settings with short timeouts, for blocks of a fifth of a second.
 pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
     ClientSettings {
         key: Some(key()),
@@ -187,7 +188,7 @@ pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
     }
 }
 
-/// A client, its task under way.
+/// Starts a client and its task.
 pub(crate) fn start(settings: ClientSettings, stop: &CancellationToken) -> AkashClient {
     let (client, task) = AkashClient::start(settings, stop.clone()).unwrap();
     tokio::spawn(task);
@@ -198,11 +199,11 @@ pub(crate) fn height(chain: &MemoryChain) -> Height {
     chain.market(|market| market.height())
 }
 
-/// Waits until something is so.
+/// Waits for a condition.
 pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < PATIENCE, "{what}: it did not come about");
+        assert!(began.elapsed() < PATIENCE, "{what}: not in time");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -1,10 +1,10 @@
-//! Completions, as a real bash gives them.
+//! Shell completions in a real bash.
 
 use crate::cli::{run, text};
 use std::process::Command;
 
-/// What bash offers after these words, the last of which is being typed.
-fn offered(words: &[&str]) -> Vec<String> {
+/// Returns the completions of bash for a command line with an incomplete last argument.
+fn offered(args: &[&str]) -> Vec<String> {
     let script = text(&run(&["completions", "bash"]).stdout);
     let asking = r#"
 source "$1"; shift
@@ -13,13 +13,10 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
 "$function_name" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
-    let file = crate::cli::Scratch::new(
-        &format!("completions-{}.bash", words.join("-")),
-        script.as_bytes(),
-    );
+    let file = crate::cli::Scratch::new(&format!("completions-{}.bash", args.join("-")), script.as_bytes());
     let output = Command::new("bash")
         .args(["-c", asking, "bash", &file.path(), "provider-daemon"])
-        .args(words)
+        .args(args)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -28,7 +25,7 @@ printf '%s\n' "${COMPREPLY[@]}"
 
 #[test]
 fn bash_completes_commands_and_flags_at_every_level() {
-    for (words, wanted) in [
+    for (args, wanted) in [
         (vec![""], vec!["run", "query", "lease-status"]),
         (vec!["query", ""], vec!["provider", "market", "params"]),
         (vec!["query", "market", ""], vec!["order", "bid", "lease"]),
@@ -41,15 +38,15 @@ fn bash_completes_commands_and_flags_at_every_level() {
         (vec!["breaker", "release", "--o"], vec!["--owner", "--output"]),
         (vec!["query", "leases", "--output", "j"], vec!["json"]),
     ] {
-        let offered = offered(&words);
-        for word in wanted {
+        let offered = offered(&args);
+        for expected in wanted {
             assert!(
-                offered.iter().any(|o| o == word),
-                "{words:?}: no `{word}` in {offered:?}"
+                offered.iter().any(|o| o == expected),
+                "{args:?}: no `{expected}` in {offered:?}"
             );
         }
     }
-    // Nothing is offered that is no word of this place.
+    // Arguments of other commands are not offered.
     let typed = offered(&["query", "market", "or"]);
     assert_eq!(typed, ["order"]);
 }

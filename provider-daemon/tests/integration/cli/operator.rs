@@ -1,4 +1,4 @@
-//! An operator as a process, while its cluster is away.
+//! An operator process while its cluster is unavailable.
 
 use super::{Scratch, send, started, text};
 use nix::sys::signal::Signal;
@@ -7,34 +7,34 @@ use std::net::TcpStream;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything.
+/// Maximum wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A cluster at a port where nobody listens.
+/// Kubeconfig of a cluster on a port without a listener.
 const AWAY: &str = r#"
 apiVersion: v1
 kind: Config
-clusters: [{name: away, cluster: {server: "http://127.0.0.1:9"}}]
+clusters: [{name: unavailable_cluster, cluster: {server: "http://127.0.0.1:9"}}]
 users: [{name: nobody, user: {}}]
-contexts: [{name: away, context: {cluster: away, user: nobody}}]
-current-context: away
+contexts: [{name: unavailable_cluster, context: {cluster: unavailable_cluster, user: nobody}}]
+current-context: unavailable_cluster
 "#;
 
-/// The kubeconfig of such a cluster; `name` is that of its file.
-pub(crate) fn away(name: &str) -> Scratch {
+/// Writes the kubeconfig of an unavailable cluster to a file of this name.
+pub(crate) fn unavailable_cluster(name: &str) -> Scratch {
     Scratch::new(name, AWAY.as_bytes())
 }
 
-/// An operator that answers.
-pub(crate) struct Serving {
+/// A running operator.
+pub(crate) struct OperatorProcess {
     child: Child,
     address: String,
-    /// The line that said where.
+    /// The line with the listening address.
     pub(crate) line: String,
 }
 
-impl Serving {
-    /// Starts it with these words.
+impl OperatorProcess {
+    /// Starts the operator with these arguments.
     pub(crate) fn start(operator: &[&str], kubeconfig: &Scratch) -> Self {
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.path());
         let own = ["--rest-address=127.0.0.1", "--rest-port=0", &kubeconfig];
@@ -48,7 +48,7 @@ impl Serving {
         }
     }
 
-    /// Its whole answer.
+    /// Returns the complete HTTP response.
     pub(crate) fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: operator\r\nConnection: close\r\n\r\n");
@@ -58,7 +58,7 @@ impl Serving {
         text(&answer)
     }
 
-    /// It runs.
+    /// Asserts that `/health` reports 200.
     pub(crate) fn is_well(&self) {
         let health = self.get("/health");
         assert!(
@@ -67,7 +67,7 @@ impl Serving {
         );
     }
 
-    /// It says at a path, with 503, what it waits for.
+    /// Asserts that a path returns 503 with this reason.
     pub(crate) fn awaits(&self, path: &str, words: &str) {
         let begun = Instant::now();
         loop {
@@ -81,7 +81,7 @@ impl Serving {
         }
     }
 
-    /// Told to, it ends in order.
+    /// Sends a signal and asserts an orderly end.
     pub(crate) fn ends(mut self) {
         let stopped = Instant::now();
         send(&self.child, Signal::SIGTERM);

@@ -1,11 +1,11 @@
-//! `operator hostname` as a process, while its cluster is away.
+//! `operator hostname` as a process while its cluster is unavailable.
 
-use super::operator::{Serving, away};
+use super::operator::{OperatorProcess, unavailable_cluster};
 
 #[test]
-fn an_operator_whose_cluster_is_away_runs_says_so_and_ends_in_order() {
-    let kubeconfig = away("away.yaml");
-    let operator = Serving::start(&["hostname"], &kubeconfig);
+fn hostname_operator_reports_unavailable_cluster_and_stops_cleanly() {
+    let kubeconfig = unavailable_cluster("away.yaml");
+    let operator = OperatorProcess::start(&["hostname"], &kubeconfig);
     operator.is_well();
     operator.awaits("/readyz", "initial list of providerhosts pending: ");
     operator.ends();

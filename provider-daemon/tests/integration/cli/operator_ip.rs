@@ -1,29 +1,29 @@
-//! `operator ip` as a process, while its cluster is away.
+//! `operator ip` as a process while its cluster is unavailable.
 
-use super::operator::{Serving, away};
+use super::operator::{OperatorProcess, unavailable_cluster};
 use super::{run, text};
 
 const PROVIDER: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
 
 #[test]
-fn an_ip_operator_whose_cluster_is_away_runs_says_so_and_ends_in_order() {
-    let kubeconfig = away("away-ip.yaml");
+fn ip_operator_reports_unavailable_cluster_and_stops_cleanly() {
+    let kubeconfig = unavailable_cluster("away-ip.yaml");
     let provider = format!("--provider={PROVIDER}");
-    // Who says what MetalLB counts is away as well.
+    // The MetalLB metrics endpoint is unavailable too.
     let words = ["ip", &provider, "--metal-lb-endpoint=127.0.0.1:9"];
-    let operator = Serving::start(&words, &kubeconfig);
+    let operator = OperatorProcess::start(&words, &kubeconfig);
     operator.is_well();
     operator.awaits("/usage", "initial list of services pending: ");
     operator.ends();
 }
 
 #[test]
-fn whose_leases_they_are_has_to_be_said() {
+fn provider_address_is_required() {
     let refused = run(&["operator", "ip"]);
     assert!(!refused.status.success());
     let words = text(&refused.stderr);
     assert!(words.contains("--provider"), "{words}");
-    // Who asks one that runs does not say it again.
+    // A query to a running operator needs no provider.
     let asked = run(&[
         "operator",
         "ip",

@@ -1,4 +1,4 @@
-//! The commit that `version` names.
+//! The commit in the output of `version`.
 
 #[path = "../../../build/commit.rs"]
 mod commit;
@@ -10,7 +10,7 @@ const ONE: &str = "0123456789abcdef0123456789abcdef01234567";
 const TWO: &str = "89abcdef0123456789abcdef0123456789abcdef";
 
 #[test]
-fn version_names_the_commit_or_says_that_it_is_unknown() {
+fn version_prints_the_commit_or_unknown() {
     let said = text(&run(&["version"]).stdout);
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[0], concat!("provider-daemon ", env!("CARGO_PKG_VERSION")));
@@ -19,10 +19,10 @@ fn version_names_the_commit_or_says_that_it_is_unknown() {
 }
 
 #[test]
-fn the_commit_is_that_of_the_branch_the_work_tree_is_on() {
+fn commit_is_that_of_the_branch_of_the_work_tree() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
-    assert_eq!(commit::of(root), None, "no checkout");
+    assert_eq!(commit::of(root), None, "not a checkout");
     let git = root.join(".git");
     fs::create_dir_all(git.join("refs/heads")).unwrap();
     fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
@@ -44,7 +44,7 @@ fn the_commit_is_that_of_the_branch_the_work_tree_is_on() {
     fs::write(git.join("HEAD"), format!("{ONE}\n")).unwrap();
     assert_eq!(commit::of(root).unwrap().commit, ONE, "a head of its own");
 
-    // A further work tree.
+    // An additional work tree.
     let own = git.join("worktrees/side");
     fs::create_dir_all(&own).unwrap();
     fs::write(own.join("HEAD"), "ref: refs/heads/main\n").unwrap();
@@ -53,7 +53,7 @@ fn the_commit_is_that_of_the_branch_the_work_tree_is_on() {
     fs::create_dir_all(&side).unwrap();
     fs::write(side.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
     assert_eq!(commit::of(&side).unwrap().commit, TWO);
-    // What is no hash is not shown as one.
+    // An invalid hash is not printed.
     fs::write(own.join("HEAD"), "nonsense\n").unwrap();
     assert_eq!(commit::of(&side), None);
 }

@@ -1,4 +1,4 @@
-//! The circuit breaker of a provider that runs, and what else an operator asks of it.
+//! The circuit breaker of a running provider, and other operator commands.
 
 use crate::stage::{ADDRESS, Stage, until};
 use akash_provider_core::market::TenantMsg;
@@ -10,9 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// A lease whose manifest does not come is closed after this.
+/// Time after which a lease without a manifest is closed.
 const MANIFEST: &str = "--manifest-timeout=3s";
-/// Blocks, of a quarter of a second each, after which that close is long due.
+/// Number of blocks, each a quarter of a second, after which that close is overdue.
 const LONG_DUE: u64 = 40;
 
 fn object(stage: &Stage, words: &[&str]) -> Value {
@@ -22,7 +22,7 @@ fn object(stage: &Stage, words: &[&str]) -> Value {
 }
 
 #[test]
-fn a_command_releases_the_breaker_of_a_provider_that_runs_and_no_file_does() {
+fn breaker_is_released_by_command_and_not_by_file() {
     let mut stage = Stage::new("breaker", true);
     stage.start_node(FAST);
     let file = stage.path(&format!("{ADDRESS}.devnet.breaker-tripped"));
@@ -48,10 +48,14 @@ fn a_command_releases_the_breaker_of_a_provider_that_runs_and_no_file_does() {
     assert_eq!(
         stage.live_leases(),
         1,
-        "its own close is held back: {}",
+        "the breaker did not hold the close: {}",
         provider.told()
     );
-    assert!(file.exists(), "it is written again: {}", provider.told());
+    assert!(
+        file.exists(),
+        "the file is not written again: {}",
+        provider.told()
+    );
     let shown = object(&stage, &["breaker", "show", "--output=json"]);
     assert_eq!(shown["tripped"], json!(true), "{shown}");
     assert_eq!(shown["waiting"].as_array().unwrap().len(), 1, "{shown}");
@@ -67,7 +71,7 @@ fn a_command_releases_the_breaker_of_a_provider_that_runs_and_no_file_does() {
     );
     until("the close", || provider.told(), || stage.live_leases() == 0);
     provider.says("ready: bidding");
-    until("the file goes", || provider.told(), || !file.exists());
+    until("the file is deleted", || provider.told(), || !file.exists());
     let again = object(&stage, &["breaker", "release", "-o", "json"]);
     assert_eq!(again, json!({ "was_tripped": false, "waited": [] }));
     let shown = object(&stage, &["breaker", "show", "-o", "json"]);
@@ -75,7 +79,7 @@ fn a_command_releases_the_breaker_of_a_provider_that_runs_and_no_file_does() {
 }
 
 #[test]
-fn it_stays_shut_for_one_owner_over_restarts_until_it_is_released_for_him() {
+fn breaker_of_one_owner_stays_tripped_across_restarts_until_released() {
     let mut stage = Stage::new("breaker-owner", true);
     stage.start_node(FAST);
     let file = stage.path(&format!("{ADDRESS}.devnet.breaker-tripped"));
@@ -89,7 +93,7 @@ fn it_stays_shut_for_one_owner_over_restarts_until_it_is_released_for_him() {
             (&json!(false), &json!([ADDRESS]))
         );
         std::fs::remove_file(&file).unwrap();
-        until("the file comes back", || provider.told(), || file.exists());
+        until("the file is written again", || provider.told(), || file.exists());
         provider.signal(nix::sys::signal::Signal::SIGTERM);
         assert_eq!(provider.ended(), Some(0), "{}", provider.told());
         let kept = std::fs::read_to_string(&file).unwrap();
@@ -111,15 +115,15 @@ fn it_stays_shut_for_one_owner_over_restarts_until_it_is_released_for_him() {
     let (code, said, problem) = stage.ran(&["breaker", "release", "--owner", ADDRESS]);
     let released = format!("circuit breaker released for {ADDRESS}");
     assert!(code == 0 && said.contains(&released), "{said}{problem}");
-    until("the file goes", || provider.told(), || !file.exists());
+    until("the file is deleted", || provider.told(), || !file.exists());
 }
 
 #[test]
-fn an_operator_asks_a_provider_that_runs_and_strangers_do_not() {
+fn control_socket_serves_operator_commands_only() {
     let mut stage = Stage::new("operator", true);
     stage.start_node(FAST);
     let socket = stage.path("provider.sock");
-    // What a killed one left behind is in nobody's way.
+    // The socket file of a killed provider does not prevent a start.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let mut provider = stage.provider("provider", &[]);
     provider.says("ready: bidding");
@@ -137,11 +141,11 @@ fn an_operator_asks_a_provider_that_runs_and_strangers_do_not() {
     );
     let (code, said, problem) = stage.ran(&["harden", "--all"]);
     assert_eq!((code, said.as_str()), (0, ""), "{problem}");
-    // No question, too long a one, and one of another version.
+    // An empty request, a request that is too long, and a request of another version.
     let long = vec![b'x'; 8 * 1024];
     for question in [&b"\n"[..], &long, b"{\"ask\":\"tea\"}\n"] {
         let mut stream = UnixStream::connect(&socket).unwrap();
-        // It may be refused before all of it is sent.
+        // A request may be refused before it was sent completely.
         let _ = stream.write_all(question);
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer);
@@ -150,18 +154,18 @@ fn an_operator_asks_a_provider_that_runs_and_strangers_do_not() {
             "{answer}"
         );
     }
-    // Those who connect and say nothing hold up nobody for long.
+    // Silent connections do not block other requests for long.
     let silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     let shown = object(&stage, &["breaker", "show", "-o", "json"]);
     assert_eq!(shown["tripped"], json!(false), "{shown}");
     drop(silent);
     provider.signal(nix::sys::signal::Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
-    assert!(!socket.exists(), "it goes with its provider");
+    assert!(!socket.exists(), "the socket is deleted with its provider");
 }
 
 #[test]
-fn an_operator_ends_a_lease_by_command_and_no_other() {
+fn operator_closes_exactly_one_lease_by_command() {
     let mut stage = Stage::new("end-lease", true);
     stage.start_node(FAST);
     let provider = stage.provider("provider", &["--manifest-timeout=1h"]);
@@ -192,8 +196,12 @@ fn an_operator_ends_a_lease_by_command_and_no_other() {
         (&said["lease"], &said["reason"]),
         (&json!(ended), &json!("decommission"))
     );
-    until("it is closed", || provider.told(), || stage.live_leases() == 1);
-    until("it is removed", || provider.told(), || listed() == 1);
+    until(
+        "the lease is closed",
+        || provider.told(),
+        || stage.live_leases() == 1,
+    );
+    until("the lease is removed", || provider.told(), || listed() == 1);
     let left = object(&stage, &["leases", "--output=json"]);
     assert_eq!(left["leases"][0]["lease"], json!(kept.to_string()), "{left}");
     let (code, _, problem) = stage.ran(&["end-lease", &ended]);

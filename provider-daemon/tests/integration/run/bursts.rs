@@ -10,18 +10,18 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// Orders of one block, each of another tenant.
+/// Number of orders in a block, each of another tenant.
 const ORDERS: u8 = 50;
 /// Time between two blocks.
 const BLOCK: Duration = Duration::from_millis(200);
-/// Times from the block with the orders to the change, in turns.
+/// Delays between the block with the orders and the change of the policy, used in turn.
 const CHANGES_AFTER_MS: [u64; 5] = [0, 60, 20, 120, 250];
 
 fn bursts() -> u64 {
     std::env::var("BURSTS").map_or(2, |text| text.parse().unwrap())
 }
 
-/// Replaces the policy as Kubernetes and editors do.
+/// Replaces the policy by a rename, like Kubernetes and editors.
 fn write_policy(file: &Path, cpu: u64) {
     let text = format!(
         "version: 1\nper: block\ndenominations: {{uact: 1}}\nprices:\n  cpu: {cpu}\n  memory: 0\n  endpoint: 0\n  \
@@ -45,7 +45,7 @@ fn tenants(stage: &Stage) -> Vec<Address> {
     tenants
 }
 
-/// Makes blocks until the condition holds.
+/// Produces blocks until the condition holds.
 fn blocks_until(what: &str, stage: &Stage, provider: &Running, mut done: impl FnMut() -> bool) {
     until(
         what,
@@ -72,14 +72,14 @@ fn burst(
     stage.make_block();
     std::thread::sleep(after);
     change();
-    blocks_until("all have a bid", stage, provider, || {
+    blocks_until("every order has a bid", stage, provider, || {
         orders.iter().all(|id| !stage.bids(id).is_empty())
     });
     orders.iter().map(|id| stage.bids(id).remove(0).price).collect()
 }
 
 #[test]
-fn the_orders_of_one_block_have_one_price_although_the_policy_changes_in_the_middle() {
+fn orders_of_one_block_have_one_price_during_policy_change() {
     let mut stage = Stage::new("bursts", true);
     let file = stage.path("prices.yaml");
     write_policy(&file, 1);
@@ -89,7 +89,7 @@ fn the_orders_of_one_block_have_one_price_although_the_policy_changes_in_the_mid
     let words = ["run", "--bid-price-strategy=policy", &policy, "--nodes=20"];
     let provider = stage.running("provider", &words);
     let is_ready = || provider.output().contains("ready: bidding");
-    blocks_until("it is ready", &stage, &provider, is_ready);
+    blocks_until("the provider is ready", &stage, &provider, is_ready);
     let (mut seen, mut changes_at_once) = (BTreeSet::new(), 0);
     for burst_of in 1..=bursts() {
         let orders: Vec<DeploymentId> = tenants
@@ -115,7 +115,7 @@ fn the_orders_of_one_block_have_one_price_although_the_policy_changes_in_the_mid
         for id in orders {
             stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
         }
-        // Before the next burst the new policy is in force.
+        // The new policy is in force before the next burst.
         std::thread::sleep(Duration::from_millis(700));
     }
     println!(

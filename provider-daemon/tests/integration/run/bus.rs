@@ -1,4 +1,4 @@
-//! What happens is published on a Redis too, and the provider does not care whether there is one.
+//! Events on Redis. The provider works with and without the server.
 
 use crate::stage::Stage;
 use akash_provider_core::market::TenantMsg;
@@ -10,7 +10,7 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const PASSWORD: [&str; 2] = ["--requirepass", "hunter2"];
 
 #[test]
-fn what_happens_is_read_by_another_process_and_a_bus_that_dies_costs_no_lease() {
+fn events_are_read_by_another_process_and_dead_bus_ends_no_lease() {
     let mut stage = Stage::new("bus", true);
     let port = testbed::free_port().unwrap();
     let Some(server) = stage.redis(port, &PASSWORD) else {
@@ -50,16 +50,16 @@ fn what_happens_is_read_by_another_process_and_a_bus_that_dies_costs_no_lease() 
     let Some(_server) = stage.redis(port, &PASSWORD) else {
         return;
     };
-    // What is retained is published again, and the reader is told that it missed something.
+    // Retained events are published again, and the reader is notified of the loss.
     tail.says("{\"lost\":null}");
-    let words = [
+    let args = [
         "bus",
         "tail",
         "akash.provider.cluster.status",
         "--last",
         "--output=json",
     ];
-    let last = stage.running("last", &[&words[..], &bus[..]].concat());
+    let last = stage.running("last", &[&args[..], &bus[..]].concat());
     last.says("\"leases\":[{");
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
@@ -67,9 +67,9 @@ fn what_happens_is_read_by_another_process_and_a_bus_that_dies_costs_no_lease() 
 }
 
 #[test]
-fn a_bus_that_makes_no_sense_is_refused_with_its_flag() {
+fn invalid_bus_is_refused_with_its_flag() {
     let stage = Stage::new("no-bus", true);
-    for (words, expected) in [
+    for (args, expected) in [
         (&["--bus=http://x"][..], "unknown scheme `http`"),
         (
             &["--bus=redis://x", "--bus-password-file=/none"],
@@ -77,9 +77,9 @@ fn a_bus_that_makes_no_sense_is_refused_with_its_flag() {
         ),
         (&["--bus-prefix=x"], "--bus <URL>"),
     ] {
-        let (code, _, err) = stage.ran(&[&["bus", "tail"], words].concat());
+        let (code, _, err) = stage.ran(&[&["bus", "tail"], args].concat());
         assert_ne!(code, 0);
-        assert!(err.contains(expected), "{words:?}: {err}");
+        assert!(err.contains(expected), "{args:?}: {err}");
     }
     let (_, _, err) = stage.ran(&["bus", "tail", "nonsense", "--bus=redis://x"]);
     assert!(

@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// How long certificates of the network's format are valid.
+/// Validity of certificates in the network's format.
 const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// How long the provider runs with the certificate that it begins with.
+/// Remaining validity of the provider's first certificate.
 const RUNS: Duration = Duration::from_secs(30);
 
 fn has(tool: &str) -> bool {
@@ -23,8 +23,8 @@ fn has(tool: &str) -> bool {
     there
 }
 
-/// The serial of the certificate that is shown at an address, in decimal.
-fn shown(url: &str) -> Option<String> {
+/// Serial of the certificate served at an address, in decimal.
+fn served_serial(url: &str) -> Option<String> {
     let script = r#"openssl s_client -connect "$0" </dev/null 2>/dev/null | openssl x509 -noout -serial | cut -d= -f2"#;
     let address = url.trim_start_matches("https://");
     let output = Command::new("bash")
@@ -35,9 +35,10 @@ fn shown(url: &str) -> Option<String> {
     u128::from_str_radix(text.trim(), 16).ok().map(|n| n.to_string())
 }
 
-/// Its time comes while the provider runs: the next one is made, published, and shown without a restart.
+/// The certificate expires while the provider runs: the next one is created, published and served without a
+/// restart.
 #[test]
-fn the_certificate_is_renewed_before_it_ends() {
+fn certificate_is_renewed_before_expiry() {
     if !has("openssl") {
         return;
     }
@@ -65,7 +66,7 @@ fn the_certificate_is_renewed_before_it_ends() {
     ];
     let mut provider = stage.provider("provider", &gateway);
     let url = url(&provider);
-    let first = shown(&url).unwrap();
+    let first = served_serial(&url).unwrap();
     let published = || stage.chain.market(|market| market.certificates(&owner).to_vec());
     until(
         "the next one is published",
@@ -77,18 +78,18 @@ fn the_certificate_is_renewed_before_it_ends() {
     let next = serials.into_iter().find(|serial| *serial != old).unwrap();
     assert!(first == old || first == next, "{first}");
     until(
-        "it is shown",
+        "the next one is served",
         || provider.told(),
-        || shown(&url).as_ref() == Some(&next),
+        || served_serial(&url).as_ref() == Some(&next),
     );
     assert!(provider.has_ended().is_none());
     assert!(
         published().iter().all(|c| c.valid),
-        "the old one stays for an hour, for those who have read it"
+        "the old one stays valid for an hour, for clients that cached it"
     );
 }
 
-/// A certificate for a name and for loopback, from nobody but itself.
+/// Creates a self-signed certificate for a name and for loopback.
 fn public(stage: &Stage, name: &str) {
     let (certificate, key) = (
         stage.path(&format!("{name}.pem")),
@@ -133,7 +134,7 @@ fn is_trusted(stage: &Stage, provider: &Running, name: &str) -> bool {
 }
 
 #[test]
-fn a_public_certificate_that_is_replaced_is_shown_without_a_restart() {
+fn replaced_public_certificate_is_served_without_restart() {
     let mut stage = Stage::new("public", true);
     if !has("openssl") || !has("curl") {
         return;
@@ -145,8 +146,8 @@ fn a_public_certificate_that_is_replaced_is_shown_without_a_restart() {
     public(&stage, "second");
     let copy = |from: &str| {
         for end in ["pem", "key"] {
-            let to = stage.path(&format!("shown.{end}"));
-            // As a secret is replaced: each file at once, one after the other.
+            let to = stage.path(&format!("served_serial.{end}"));
+            // Like the update of a Secret: each file is replaced atomically, one after the other.
             std::fs::copy(stage.path(&format!("{from}.{end}")), stage.path("new")).unwrap();
             std::fs::rename(stage.path("new"), to).unwrap();
         }
@@ -159,9 +160,9 @@ fn a_public_certificate_that_is_replaced_is_shown_without_a_restart() {
             "--gateway-listen-address=127.0.0.1:0",
             "--cluster-public-hostname=provider.test",
             "--gateway-tls-cert",
-            &text(&stage.path("shown.pem")),
+            &text(&stage.path("served_serial.pem")),
             "--gateway-tls-key",
-            &text(&stage.path("shown.key")),
+            &text(&stage.path("served_serial.key")),
             "--output=json",
         ],
     );
@@ -180,9 +181,9 @@ fn a_public_certificate_that_is_replaced_is_shown_without_a_restart() {
     assert!(!is_trusted(&stage, &provider, "first"));
 }
 
-/// A private node: its own authority vouches for it.
+/// A private node with a certificate of its own certificate authority.
 #[test]
-fn a_node_is_believed_for_whom_the_authority_of_a_file_vouches() {
+fn node_is_trusted_with_additional_certificate_authority() {
     if !has("openssl") {
         return;
     }
@@ -195,7 +196,7 @@ fn a_node_is_believed_for_whom_the_authority_of_a_file_vouches() {
     let (code, _, err) = stage.ran(&ask);
     assert!(
         code == 1 && err.contains("certificate authority"),
-        "nobody vouches for it: {err}"
+        "the certificate is not trusted: {err}"
     );
     let with = ["--node-ca", file.to_str().unwrap()];
     for chain in ["--chain-id=devnet", "--chain-id="] {
@@ -205,7 +206,7 @@ fn a_node_is_believed_for_whom_the_authority_of_a_file_vouches() {
     }
     let (code, _, err) = stage.ran(&[&ask[..], &["--node-ca=/nowhere.pem"]].concat());
     assert!(code == 1 && err.contains("/nowhere.pem"), "{err}");
-    // Pushed blocks come the same way.
+    // Pushed blocks use the same TLS configuration.
     let provider = stage.provider("provider", &[&["--node", &url][..], &with].concat());
     provider.says("ready: bidding");
     let id = stage.order(1);

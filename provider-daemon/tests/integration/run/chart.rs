@@ -1,4 +1,5 @@
-//! What today's chart does before it runs the provider, as a script of the same words with the same tools.
+//! The steps of the Go provider's Helm chart before it starts the provider, as a script with the same
+//! commands and tools.
 
 use crate::stage::{ADDRESS, Stage, WORDS};
 use serde_json::Value;
@@ -6,8 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// Its steps: import the key, register or update, and make a certificate where the chain has no good one. It says
-/// which of them it took.
+/// Steps of the chart: import the key, register or update, and create a certificate if the chain has no valid
+/// one. Prints the executed steps.
 const SCRIPT: &str = r#"
 set -u
 cat "$AKASH_BOOT_KEYS/key-pass.txt" | { cat ; echo ; } \
@@ -45,7 +46,8 @@ if [ $fresh = no ] ; then
 fi
 "#;
 
-/// The chart's container: the program under its name, the key's secret, an empty place for the certificate.
+/// Container of the chart: the program under the name `provider-services`, the Secret with the key, and an
+/// empty folder for the certificate.
 struct Container<'a> {
     stage: &'a Stage,
     folder: PathBuf,
@@ -77,7 +79,7 @@ impl<'a> Container<'a> {
         container
     }
 
-    /// The exported key and its passphrase.
+    /// Writes the exported key and its passphrase.
     fn secret(&self) {
         let words = self.folder.join("words-of-the-key");
         std::fs::write(&words, WORDS).unwrap();
@@ -100,7 +102,7 @@ impl<'a> Container<'a> {
         std::fs::write(self.folder.join("provider.yaml"), text).unwrap();
     }
 
-    /// Runs a script as the chart does; what it says.
+    /// Runs a script like the chart, and returns its output.
     fn runs(&self, script: &str) -> String {
         let mut bash = Command::new("bash");
         for (name, value) in self.stage.command(&[]).get_envs() {
@@ -136,7 +138,7 @@ impl<'a> Container<'a> {
     }
 }
 
-/// Runs the steps until nothing is left to do, and again with another record.
+/// Runs the steps until no step is left, then again with another provider record.
 fn takes_its_steps(name: &str, from: &'static str) {
     for tool in ["bash", "bc", "jq", "openssl"] {
         if Command::new(tool).arg("--version").output().is_err() {
@@ -149,24 +151,24 @@ fn takes_its_steps(name: &str, from: &'static str) {
     let container = Container::new(&stage, from);
     container.provider_file("us-west");
     assert_eq!(container.runs(SCRIPT), "created\ncertified\n");
-    assert_eq!(container.runs(SCRIPT), "", "nothing is left to do");
+    assert_eq!(container.runs(SCRIPT), "", "no step is left");
     container.provider_file("us-east");
     assert_eq!(container.runs(SCRIPT), "updated\n");
 }
 
 #[test]
-fn the_steps_of_today_s_chart_work_and_are_taken_once() {
+fn steps_of_the_chart_work_and_run_once() {
     takes_its_steps("chart", "provider");
 }
 
 /// Guides set `from` to the account's address, which becomes the name of the key.
 #[test]
-fn the_steps_of_today_s_chart_work_with_a_key_named_by_its_address() {
+fn steps_of_the_chart_work_with_key_named_by_address() {
     takes_its_steps("chart-address", ADDRESS);
 }
 
-/// What the chart sets with its default values, gateway and certificates by ACME, in its words; of the flags of its script
-/// one is on the command line.
+/// Environment variables that the chart sets with its default values, with the gateway and with ACME
+/// certificates. One flag of its script is on the command line.
 const SET: [(&str, &str); 59] = [
     ("AKASH_DEBUG", "false"),
     ("AKASH_BOOT_KEYS", "/boot-keys"),
@@ -234,7 +236,7 @@ const SET: [(&str, &str); 59] = [
 const ISSUER: &str = "--cert-issuer-enabled=true";
 
 #[test]
-fn the_chart_s_variables_and_words_start_the_provider_and_each_without_effect_is_named() {
+fn variables_and_arguments_of_the_chart_start_the_provider_and_unused_ones_are_reported() {
     let mut stage = Stage::new("chart-run", true);
     stage.start_node(Some(Duration::from_millis(250)));
     let kubeconfig = stage.path("no-cluster");
@@ -266,7 +268,7 @@ fn the_chart_s_variables_and_words_start_the_provider_and_each_without_effect_is
     assert_eq!(
         of("gateway-name")["source"],
         "default",
-        "one that is empty sets nothing"
+        "an empty variable sets nothing"
     );
     assert_eq!(of("bid-price-endpoint-scale")["value"][0], "0");
     for (name, value) in SET {
@@ -282,7 +284,7 @@ fn the_chart_s_variables_and_words_start_the_provider_and_each_without_effect_is
         }
     }
     let mut run = stage.running_with("chart", &["run", ISSUER], set);
-    // From here on it hears signals.
+    // The provider handles signals from this line on.
     run.says(" on chain ");
     for notice in [
         "--cert-issuer-enabled, AP_CERT_ISSUER_EMAIL",

@@ -1,4 +1,4 @@
-//! A tenant deploys with transactions alone: order, lease, money, update, close.
+//! Deployments with transactions only: order, lease, deposit, update, close.
 
 use crate::stage::{ADDRESS, Stage, TENANT, until};
 use akash_provider_core::types::{
@@ -20,7 +20,7 @@ fn order(dseq: u64, gseq: u32) -> OrderId {
     }
 }
 
-/// Another account registers and bids so many percent of what the order pays.
+/// Registers another account and bids `percent` percent of the order's maximum price.
 fn bid(stage: &Stage, provider: &Address, order: &OrderId, percent: i128) -> BidId {
     let id = BidId {
         order: order.clone(),
@@ -51,25 +51,25 @@ fn bid(stage: &Stage, provider: &Address, order: &OrderId, percent: i128) -> Bid
         };
         market.execute(&create).unwrap();
     });
-    // A node answers with what is in a complete block.
+    // A node serves the state of complete blocks.
     let height = || stage.chain.market(|market| market.height());
     let before = height();
     until("a block", String::new, || height() > before);
     id
 }
 
-fn good(stage: &Stage, words: &[&str]) -> (Value, String) {
-    let (code, out, err) = stage.ran(&[words, &["--yes"]].concat());
-    assert_eq!(code, 0, "{words:?}\n{out}\n{err}");
+fn good(stage: &Stage, args: &[&str]) -> (Value, String) {
+    let (code, out, err) = stage.ran(&[args, &["--yes"]].concat());
+    assert_eq!(code, 0, "{args:?}\n{out}\n{err}");
     (serde_json::from_str(&out).unwrap_or_default(), err)
 }
 
 #[track_caller]
-fn refused(stage: &Stage, words: &[&str], parts: &[&str]) {
-    let (code, out, err) = stage.ran(&[words, &["--yes"]].concat());
-    assert!(code == 1 && out.is_empty(), "{words:?}: {code} {out}{err}");
+fn refused(stage: &Stage, args: &[&str], parts: &[&str]) {
+    let (code, out, err) = stage.ran(&[args, &["--yes"]].concat());
+    assert!(code == 1 && out.is_empty(), "{args:?}: {code} {out}{err}");
     for part in parts {
-        assert!(err.contains(part), "{words:?}: no `{part}` in {err}");
+        assert!(err.contains(part), "{args:?}: no `{part}` in {err}");
     }
 }
 
@@ -80,7 +80,7 @@ fn changed(stage: &Stage, from: &str, to: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Providers that have a lease now.
+/// Providers with an active lease.
 fn served_by(stage: &Stage) -> Vec<Address> {
     stage.chain.market(|market| {
         let live = market.leases().filter(|l| l.lease.state == LeaseState::Active);
@@ -89,7 +89,7 @@ fn served_by(stage: &Stage) -> Vec<Address> {
 }
 
 #[test]
-fn a_tenant_deploys_takes_a_bid_pays_updates_and_closes_by_transactions() {
+fn tenant_deploys_pays_updates_and_closes_by_transactions() {
     let mut stage = Stage::new("deploying", false);
     stage.start_node(FAST);
     let (_, said) = good(&stage, &["tx", "deployment", "create", SDL, "--dseq", "7"]);
@@ -102,7 +102,7 @@ fn a_tenant_deploys_takes_a_bid_pays_updates_and_closes_by_transactions() {
     let funds = |denom: &str| record().escrow.funds.get(denom).map(ToString::to_string);
     assert_eq!(funds("uact").as_deref(), Some("500000.000000000000000000"));
 
-    // The cheapest bid is taken, and one that is not there yet is waited for.
+    // The cheapest bid is taken. The command waits for a missing bid.
     let lease = ["tx", "market", "lease", "create", "--dseq", "7"];
     refused(&stage, &lease, &["7/1/1 has no open bid yet", "--wait"]);
     let dear = Address::from_bytes(&[9; 20]).unwrap();
@@ -143,7 +143,7 @@ fn a_tenant_deploys_takes_a_bid_pays_updates_and_closes_by_transactions() {
 }
 
 #[test]
-fn a_deployment_gets_a_number_and_of_two_bids_the_cheaper_is_taken() {
+fn deployment_gets_a_number_and_cheapest_bid_is_taken() {
     let mut stage = Stage::new("cheaper", false);
     stage.start_node(FAST);
     let (answer, said) = good(
@@ -185,7 +185,7 @@ fn every_sample_can_be_deployed_and_updated() {
 }
 
 #[test]
-fn what_a_tenant_gets_wrong_is_told_with_its_place_and_its_mend_and_nothing_is_sent() {
+fn invalid_deployment_is_reported_with_location_and_remedy_and_not_sent() {
     let mut stage = Stage::new("wrong", false);
     stage.start_node(FAST);
     let create = ["tx", "deployment", "create", SDL, "--dseq=3"];
@@ -211,8 +211,8 @@ fn what_a_tenant_gets_wrong_is_told_with_its_place_and_its_mend_and_nothing_is_s
         &["--owner", TENANT, "--from"],
     );
     let foreign = changed(&stage, "uact", "uluna");
-    let words = ["tx", "deployment", "create", &foreign];
-    refused(&stage, &words, &["no deposits in uluna", "uakt, uact"]);
+    let args = ["tx", "deployment", "create", &foreign];
+    refused(&stage, &args, &["no deposits in uluna", "uakt, uact"]);
     refused(
         &stage,
         &["tx", "deployment", "create", "/nowhere.yaml"],
@@ -247,7 +247,7 @@ fn what_a_tenant_gets_wrong_is_told_with_its_place_and_its_mend_and_nothing_is_s
 }
 
 #[test]
-fn wrong_deposits_and_leases_are_told_with_their_mend_and_nothing_is_sent() {
+fn invalid_deposits_and_leases_are_reported_with_remedy_and_not_sent() {
     let mut stage = Stage::new("unpaid", false);
     stage.start_node(FAST);
     good(&stage, &["tx", "deployment", "create", SDL, "--dseq=3"]);
@@ -274,17 +274,17 @@ fn wrong_deposits_and_leases_are_told_with_their_mend_and_nothing_is_sent() {
     let named = of(&["3", "--provider", TENANT]);
     refused(&stage, &named, &["no open bid of", provider.as_str()]);
     good(&stage, &["tx", "deployment", "close", "--dseq=3"]);
-    for words in [of(&["3"]), [&deposit[..], &["5uact", "--dseq=3"]].concat()] {
-        refused(&stage, &words, &["/3 is closed", "tx deployment create"]);
+    for args in [of(&["3"]), [&deposit[..], &["5uact", "--dseq=3"]].concat()] {
+        refused(&stage, &args, &["/3 is closed", "tx deployment create"]);
     }
 }
 
 #[test]
-fn without_a_node_a_tenant_s_transactions_are_printed() {
+fn transactions_of_a_tenant_are_printed_without_a_node() {
     let stage = Stage::new("printed", false);
-    let of = |words: &[&str]| stage.ran(&[&["tx"], words, &["--offline", "--generate-only"]].concat());
-    let message = |words: &[&str]| {
-        let (code, out, err) = of(words);
+    let of = |args: &[&str]| stage.ran(&[&["tx"], args, &["--offline", "--generate-only"]].concat());
+    let message = |args: &[&str]| {
+        let (code, out, err) = of(args);
         assert_eq!(code, 0, "{err}");
         let printed: Value = serde_json::from_str(&out).unwrap();
         printed["body"]["messages"][0].clone()
@@ -301,7 +301,7 @@ fn without_a_node_a_tenant_s_transactions_are_printed() {
     );
     let paid = message(&["escrow", "deposit", "deployment", "5uact", "--dseq=3"]);
     assert_eq!(paid["id"]["xid"], format!("{ADDRESS}/3"));
-    for (words, mend) in [
+    for (args, mend) in [
         (
             &["deployment", "create", SDL, "--deposit=500000uact"][..],
             "--dseq",
@@ -309,7 +309,7 @@ fn without_a_node_a_tenant_s_transactions_are_printed() {
         (&["deployment", "create", SDL, "--dseq=3"], "--deposit"),
         (&["market", "lease", "create", "--dseq=3"], "--provider"),
     ] {
-        let (code, _, err) = of(words);
+        let (code, _, err) = of(args);
         assert!(code == 1 && err.contains(mend), "{err}");
     }
 }

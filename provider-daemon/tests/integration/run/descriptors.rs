@@ -1,4 +1,4 @@
-//! A provider that may open few files, and strangers who open more connections than that.
+//! A provider with a low limit of open files, and more foreign connections than that limit.
 
 use crate::any_certificate::AnyCertificate;
 use crate::run::served::Served;
@@ -20,18 +20,18 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// However slow the machine is.
+/// Maximum wait for a condition, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What the provider may have open.
+/// Limit of open files of the provider.
 const FILES: u32 = 1024;
-/// And no more than this, for it keeps 256 back.
+/// Maximum number of open files, because the provider reserves 256.
 const FILES_MAX: usize = 768;
-/// Strangers of each of three kinds.
+/// Number of foreign connections of each of three kinds.
 const EACH: u16 = 400;
-/// Those that one address may have.
+/// Maximum number of connections per address.
 const OF_ONE: usize = 100;
 
-/// A connection on which nothing more is said.
+/// An idle connection.
 enum Idle {
     Silent(TcpStream),
     Greeted(Box<TlsStream<TcpStream>>),
@@ -53,18 +53,18 @@ impl Idle {
             .with_no_client_auth();
         let name = ServerName::try_from("localhost").unwrap();
         let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp);
-        // Others may have pushed it out meanwhile.
+        // The provider may have closed the connection meanwhile.
         let tls = timeout(PATIENCE, tls).await.ok()?.ok()?;
         Some(Self::Greeted(Box::new(tls)))
     }
 
-    /// The provider has not ended it.
+    /// Returns whether the provider has not closed the connection.
     fn is_open(&self) -> bool {
         let tcp = match self {
             Self::Silent(tcp) => tcp,
             Self::Greeted(tls) => tls.get_ref().0,
         };
-        // What has come and was not read is no end.
+        // Unread data is not the end of the connection.
         let mut bytes = [0; 16 * 1024];
         loop {
             match tcp.try_read(&mut bytes) {
@@ -76,7 +76,7 @@ impl Idle {
     }
 }
 
-/// Twelve hundred of them: from one address, from many, and to the port of gRPC.
+/// Opens 1,200 connections: from one address, from many addresses, and to the gRPC port.
 async fn crowd(rest: SocketAddr, grpc: SocketAddr) -> [Vec<Idle>; 3] {
     let many = |number: u16| {
         let [high, low] = number.to_be_bytes();
@@ -96,7 +96,7 @@ async fn crowd(rest: SocketAddr, grpc: SocketAddr) -> [Vec<Idle>; 3] {
     crowd
 }
 
-/// Counts what a provider has open, again and again, until it is told to end; the most there was.
+/// Counts the open files of the provider until stopped. Returns the maximum.
 fn count_files(served: &Served) -> (Arc<AtomicBool>, JoinHandle<usize>) {
     let (folder, until) = (served.provider.about("fd"), Arc::new(AtomicBool::new(false)));
     let ends = Arc::clone(&until);
@@ -111,14 +111,14 @@ fn count_files(served: &Served) -> (Arc<AtomicBool>, JoinHandle<usize>) {
     (until, counting)
 }
 
-/// The crowd comes, and while it is there a tenant is served and the chain is asked anew.
-fn besieged(served: &mut Served) {
+/// Serves a tenant and reconnects to the chain while the connections are open.
+fn serve_under_load(served: &mut Served) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let at = |url: &str| url.rsplit('/').next().unwrap().parse::<SocketAddr>().unwrap();
     let [one, _many, _grpc] = runtime.block_on(crowd(at(&served.url), at(&served.grpc)));
     let still = || one.iter().filter(|idle| idle.is_open()).count();
     until(
-        "the oldest of one address are gone",
+        "the oldest connections of one address are closed",
         || still().to_string(),
         || still() <= OF_ONE,
     );
@@ -128,12 +128,12 @@ fn besieged(served: &mut Served) {
         assert!(code == 0 && out.contains("web"), "{out}{err}\n{}", told());
     };
     is_served(served);
-    // Over connections that are not there yet.
+    // Over new connections.
     let waits = |served: &Served| served.provider.output().matches("\"is_ready\":false").count();
     let before = waits(served);
     served.stage.stop_node();
     until(
-        "it waits for the chain",
+        "the provider waits for the chain",
         || served.provider.told(),
         || waits(served) > before,
     );
@@ -144,10 +144,10 @@ fn besieged(served: &mut Served) {
 }
 
 #[test]
-fn with_a_thousand_files_and_more_strangers_tenants_and_the_chain_are_served() {
+fn tenants_and_chain_are_served_with_more_foreign_connections_than_files() {
     let ours = raise().unwrap();
     if ours < 4096 {
-        println!("skipped: this process may open {ours} files, and strangers are many");
+        println!("skipped: this process may open only {ours} files");
         return;
     }
     let stage = Stage::new("descriptors", true).with_files(FILES);
@@ -160,16 +160,16 @@ fn with_a_thousand_files_and_more_strangers_tenants_and_the_chain_are_served() {
     let stream = stream.ok().unwrap();
     let listening = std::thread::spawn(move || stream.heard());
     let (until, counting) = count_files(&served);
-    besieged(&mut served);
+    serve_under_load(&mut served);
     until.store(true, Ordering::SeqCst);
     let most = counting.join().unwrap();
     println!("{most} files were open at once");
     let told = served.provider.told();
     assert!(most > 2 * OF_ONE && most < FILES_MAX, "{most} files\n{told}");
-    for word in ["could not be accepted", "Too many open files", "panicked"] {
-        assert!(!told.contains(word), "{word}: {told}");
+    for problem in ["could not be accepted", "Too many open files", "panicked"] {
+        assert!(!told.contains(problem), "{problem}: {told}");
     }
-    // The tenant's stream was there all the time.
+    // The tenant's stream stayed open all the time.
     served.provider.signal(Signal::SIGTERM);
     let heard = listening.join().unwrap();
     assert_eq!(heard.close, Some((1001, "the provider is stopping".to_owned())));

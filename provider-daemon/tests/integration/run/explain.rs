@@ -1,4 +1,4 @@
-//! `explain` of a provider that is on a chain: it says what the provider that runs does.
+//! `explain` of a provider on a chain predicts the decisions of the running provider.
 
 use crate::run::served::Served;
 use crate::stage::{ADDRESS, PRICES, Running, Stage, TENANT, until};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const WEB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
 const GPU: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/gpu.yaml");
-/// A machine for one order of the sample.
+/// A machine with capacity for one order of the sample.
 const SMALL: [&str; 2] = ["--nodes=1", "--node-cpu=1200m"];
 
 fn explained(stage: &Stage, more: &[&str]) -> (i32, Value) {
@@ -18,7 +18,7 @@ fn explained(stage: &Stage, more: &[&str]) -> (i32, Value) {
 }
 
 #[test]
-fn what_is_explained_of_an_order_is_what_is_bid() {
+fn explanation_equals_bid() {
     let mut stage = Stage::new("explain", true);
     stage.start_node(Some(Duration::from_millis(250)));
     let id = stage.order(1);
@@ -34,7 +34,7 @@ fn what_is_explained_of_an_order_is_what_is_bid() {
     let bid = stage.bid(&id, &provider);
     assert_eq!(before["price"], serde_json::to_value(&bid.price).unwrap());
 
-    // The bid holds what it promised, and there is no second one.
+    // The bid retains its reservation, and there is no second bid.
     let (code, again) = explained(&stage, &[WEB]);
     assert_eq!(
         (code, &again["reason"]),
@@ -46,7 +46,7 @@ fn what_is_explained_of_an_order_is_what_is_bid() {
 }
 
 #[test]
-fn a_provider_that_is_not_registered_and_an_order_that_is_not_there_are_said() {
+fn unregistered_provider_and_missing_order_are_reported() {
     let mut stage = Stage::new("explain-nobody", false);
     stage.start_node(Some(Duration::from_millis(250)));
     let (code, verdict) = explained(&stage, &[WEB]);
@@ -56,13 +56,13 @@ fn a_provider_that_is_not_registered_and_an_order_that_is_not_there_are_said() {
     let words = ["explain", "--from", ADDRESS, "--order", &order];
     let (code, _, err) = stage.ran(&[&words[..], &PRICES].concat());
     assert!(code == 1 && err.contains("the chain has no order"), "{err}");
-    // What it would cost is what the operator sets, and not what is convenient in a trial.
+    // The price comes from the operator's settings, not from the defaults of `dev`.
     let (code, _, err) = stage.ran(&["explain", "--from", ADDRESS, WEB]);
     assert!(code == 1 && err.contains("--bid-price"), "{err}");
 }
 
 #[test]
-fn what_is_not_offered_is_in_the_log_and_in_the_explanation() {
+fn ignored_capacity_is_logged_and_explained() {
     let mut stage = Stage::new("explain-ignored", true);
     stage.start_node(Some(Duration::from_millis(250)));
     let unknown = "--node-gpus=intel/max=1";
@@ -75,14 +75,14 @@ fn what_is_not_offered_is_in_the_log_and_in_the_explanation() {
     let provider = stage.provider("provider", &[&SMALL[..], &[unknown]].concat());
     let line = format!("not offered: {ignored}");
     until(
-        "the line in the log",
+        "the ignored object is logged",
         || provider.told(),
         || provider.told().contains(&line),
     );
 }
 
 #[test]
-fn a_provider_that_runs_is_asked_what_it_would_do() {
+fn running_provider_explains_its_decision() {
     let served = Served::start("explain-asked", Some(Duration::from_millis(250)), &[]);
     let words = ["explain", "--provider", ADDRESS, "--provider-url", &served.url];
     let asked = |more: &[&str]| served.stage.ran(&[&words[..], more].concat());
@@ -94,7 +94,7 @@ fn a_provider_that_runs_is_asked_what_it_would_do() {
         )
     };
     let (code, bid) = verdict(&[WEB]);
-    // A machine of the test's own: there is no lease of this one on it.
+    // A simulated machine without leases.
     let words = [&["explain", "--accept-any", "--output=json", WEB], &PRICES[..]].concat();
     let local: Value = serde_json::from_str(&served.stage.ran(&words).1).unwrap();
     assert_eq!((code, &bid["would_bid"]), (0, &Value::Bool(true)), "{bid}");
@@ -115,7 +115,7 @@ fn a_provider_that_runs_is_asked_what_it_would_do() {
     );
     assert!(code == 1 && out.starts_with(&said), "{out}{err}");
 
-    // What its cluster lacks is told kind by kind, with nodes.
+    // Missing resources are reported by kind and node.
     let large = std::fs::read_to_string(WEB).unwrap().replace("512Mi", "100Gi");
     let file = served.stage.path("large.yaml");
     std::fs::write(&file, large).unwrap();
@@ -129,7 +129,7 @@ fn a_provider_that_runs_is_asked_what_it_would_do() {
     let (code, again) = verdict(&["--order", &order]);
     assert_eq!((code, &again["reason"]), (1, &"already_bid".into()), "{again}");
 
-    // Somebody else's word is not taken for the provider's.
+    // A response of another server is not accepted as the provider's.
     let words = [
         "explain",
         "--provider",

@@ -1,4 +1,4 @@
-//! The page for newcomers: its commands are run as they stand there.
+//! Runs the commands of `docs/first-steps.md` unchanged.
 
 use crate::environment::without_settings;
 use std::path::Path;
@@ -6,32 +6,36 @@ use std::process::Command;
 
 const PAGE: &str = include_str!("../../../../docs/first-steps.md");
 
-/// What can be pasted, block by block.
+/// Command blocks of the page, in order.
 fn blocks() -> Vec<&'static str> {
     let parts = PAGE.split("```").collect::<Vec<_>>();
     let fenced = parts.iter().skip(1).step_by(2);
     fenced
-        .map(|block| block.strip_prefix("sh\n").expect("only commands stand in blocks"))
+        .map(|block| {
+            block
+                .strip_prefix("sh\n")
+                .expect("a code block is not a shell block")
+        })
         .collect()
 }
 
 #[test]
-fn the_first_steps_work_as_they_are_written() {
+fn commands_of_first_steps_work() {
     let blocks = blocks();
     let (build, steps) = blocks.split_first().unwrap();
     assert!(build.starts_with("cargo build --release -p provider-daemon\n"));
-    assert_eq!(steps.len(), 4, "a network, a provider, a tenant, the end");
-    // The ports are the usual ones, so it has a network of its own.
+    assert_eq!(steps.len(), 4, "steps: network, provider, tenant, clean-up");
+    // The commands use fixed ports, so the script runs in its own network namespace.
     let alone = ["--user", "--map-root-user", "--net"];
     let can = Command::new("unshare")
         .args(alone)
         .args(["ip", "link", "set", "lo", "up"])
         .output();
     if !can.is_ok_and(|output| output.status.success()) {
-        println!("skipped: `unshare` and `ip` give no network of one's own here");
+        println!("skipped: `unshare` and `ip` cannot create a network namespace here");
         return;
     }
-    // Before the end, what the provider said; it is removed then.
+    // Print the logs before the last step, which deletes them.
     let (end, before) = steps.split_last().unwrap();
     let script = format!(
         "set -eu\nip link set lo up\n{}\ncat \"$STEPS/provider.log\" \"$STEPS/network.log\"\n{end}",

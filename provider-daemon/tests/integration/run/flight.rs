@@ -1,5 +1,4 @@
-//! What a provider's process wrote down of itself is done again by another one, and a disk that is full costs the recording
-//! alone.
+//! A recording of a provider is replayed by another process. A full disk stops only the recording.
 
 use crate::stage::{PRICES, Stage};
 use akash_provider_core::market::TenantMsg;
@@ -9,13 +8,13 @@ use std::time::Duration;
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
 #[test]
-fn what_a_process_recorded_is_decided_again_also_of_one_that_was_killed() {
+fn recordings_are_replayed_also_of_a_killed_process() {
     let mut stage = Stage::new("flight", true);
     stage.start_node(FAST);
     let dir = stage.path("flight");
     let dir = dir.to_str().unwrap();
     let mut provider = stage.provider("first", &["--record", dir]);
-    // An order that is there before is told with the chain's first picture, and not by its event.
+    // An order that exists before the start is part of the first snapshot, without an event.
     provider.says("ready: bidding");
     let id = stage.order(1);
     let bid = stage.bid(&id, &provider);
@@ -37,14 +36,14 @@ fn what_a_process_recorded_is_decided_again_also_of_one_that_was_killed() {
     );
     let (code, out, err) = stage.ran(&["replay", dir, "--order", &order]);
     assert_eq!(code, 0, "{out}{err}");
-    for word in ["order created", "order seen", "bid placed", "lease won"] {
-        assert!(out.contains(word), "{word}: {out}");
+    for expected in ["order created", "order seen", "bid placed", "lease won"] {
+        assert!(out.contains(expected), "{expected}: {out}");
     }
-    // A second process goes on in the same folder, and ends without a word.
+    // A second process records to the same folder and is killed.
     let mut second = stage.provider("second", &["--record", dir]);
     let id = stage.order(2);
     drop(stage.bid(&id, &second));
-    // It writes once a second.
+    // The recorder writes once a second.
     std::thread::sleep(Duration::from_millis(2_500));
     second.kill();
     let (code, out, err) = stage.ran(&["replay", dir]);
@@ -58,12 +57,12 @@ fn what_a_process_recorded_is_decided_again_also_of_one_that_was_killed() {
 }
 
 #[test]
-fn a_disk_that_is_full_stops_the_recording_alone_and_until_there_is_room() {
-    /// A file system of its own that has no room, which nobody else sees.
+fn full_disk_stops_only_recording_until_space_is_free() {
+    /// Mounts a full file system that is visible to the process only.
     const FULL: &str = r#"mount -t tmpfs -o size=64k tmpfs "$1" && ! head -c 1M /dev/zero >"$1/full" 2>/dev/null &&
         shift && exec "$@""#;
     if !nix::unistd::geteuid().is_root() {
-        println!("skipped: only root may mount a file system that is full");
+        println!("skipped: only root may mount a file system");
         return;
     }
     let mut stage = Stage::new("flight-full", true);
@@ -85,7 +84,7 @@ fn a_disk_that_is_full_stops_the_recording_alone_and_until_there_is_room() {
     assert_eq!(told.matches(stopped).count(), 1, "{told}");
     assert!(told.contains("No space left on device"), "{told}");
     provider.says("nothing is recorded: No space left on device");
-    // Room again, where this process does not see it.
+    // Free space in the mount namespace of the process.
     let inside = provider.about("root").join(dir.trim_start_matches('/'));
     std::fs::remove_file(inside.join("full")).unwrap();
     provider.says("recorded again; ");
@@ -96,7 +95,7 @@ fn a_disk_that_is_full_stops_the_recording_alone_and_until_there_is_room() {
     assert_eq!(code, 0, "{out}{err}");
     assert!(
         out.contains("turns were never written"),
-        "what is missing is told: {out}"
+        "the replay does not report the missing turns: {out}"
     );
     assert!(out.contains("all as recorded"), "{out}");
     provider.signal(Signal::SIGTERM);

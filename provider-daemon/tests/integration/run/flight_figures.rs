@@ -1,7 +1,8 @@
-//! What a recording costs, and how fast it is decided again, as figures: one JSON object a line, `{"name", "value", "unit"}`.
-//! `cargo xtask bench ha` runs it on the released program, for `FIGURES_SECONDS`; without it in a small form.
+//! Measures the cost of a recording and the speed of a replay. Prints one JSON object per line: `{"name",
+//! "value", "unit"}`. `cargo xtask bench ha` runs the measurement on a release build for `FIGURES_SECONDS`.
+//! Without the variable a short form runs.
 
-use crate::run::crowd::Crowd;
+use crate::run::load::Crowd;
 use crate::run::served::Served;
 use crate::stage::{Running, Stage, until};
 use akash_provider_core::Config;
@@ -24,14 +25,14 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Blocks as a busy test has them, and as the network does.
+/// Block times: short for tests, and the network's.
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const NETWORK: Option<Duration> = Some(Duration::from_secs(6));
-/// Twenty orders a second, each leased, served and closed.
+/// Interval between orders: twenty per second, each leased, served and closed.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Clock ticks of a second, as Linux counts processor time for programs.
+/// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
-/// Duration of each measurement of the bench, in seconds.
+/// Duration of each measurement of the benchmark, in seconds.
 const WHOLE: u64 = 40;
 
 fn print(name: &str, value: f64, unit: &str) {
@@ -43,12 +44,12 @@ fn seconds() -> u64 {
     std::env::var("FIGURES_SECONDS").map_or(1, |text| text.parse().unwrap())
 }
 
-/// Returns `count` for a whole measurement, and a part of it for a shorter one.
+/// Scales `count` to the duration of the measurement.
 fn share(count: u64) -> u64 {
     count * seconds().min(WHOLE) / WHOLE
 }
 
-/// Processor time that it took since its start.
+/// CPU time of the process since its start, in seconds.
 fn cpu_seconds(one: &Running) -> f64 {
     let stat = std::fs::read_to_string(one.about("stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -61,7 +62,7 @@ fn bytes_of(dir: &Path) -> u64 {
     files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
 }
 
-/// A provider that is served, with the account of its tenant filled.
+/// Starts a provider with one lease and a tenant with funds.
 fn served(name: &str, blocks: Option<Duration>, record: Option<&Path>) -> Served {
     let mut flags = vec![
         "--nodes=64",
@@ -88,7 +89,7 @@ fn served(name: &str, blocks: Option<Duration>, record: Option<&Path>) -> Served
     served
 }
 
-/// Processor time for each order, of the whole process: chain client, engine, cluster, gateway, and the recorder.
+/// CPU time per order of the whole process: chain client, engine, cluster, gateway and recorder.
 fn cost_of_an_order(name: &str, record: Option<&Path>) -> f64 {
     let served = served(name, FAST, record);
     let mut crowd = Crowd::new(&served, Duration::from_secs(seconds().min(10)));
@@ -101,9 +102,9 @@ fn cost_of_an_order(name: &str, record: Option<&Path>) -> f64 {
 }
 
 #[test]
-fn figures_of_a_recording() {
+fn measures_cost_of_recording() {
     let dir = tempfile::tempdir().unwrap();
-    // In turns, and the least of each, so that what else the machine does is in neither or in both.
+    // Alternating runs, and the minimum of each, so that other load affects both or none.
     let (mut without, mut with) = (f64::INFINITY, f64::INFINITY);
     for turn in 0..1 + share(2) {
         without = without.min(cost_of_an_order(&format!("figures-without-{turn}"), None));
@@ -116,7 +117,7 @@ fn figures_of_a_recording() {
 }
 
 #[test]
-fn figures_of_a_recording_of_leases_that_live() {
+fn measures_size_of_recording_with_live_leases() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("flight");
     let is_whole = seconds() >= WHOLE;
@@ -127,7 +128,7 @@ fn figures_of_a_recording_of_leases_that_live() {
         crowd.order();
     }
     until(
-        "all are leased",
+        "every order has a lease",
         || served.provider.told(),
         || {
             crowd.lease();
@@ -135,13 +136,13 @@ fn figures_of_a_recording_of_leases_that_live() {
         },
     );
     crowd.reap(true);
-    // What the last manifest brought is over.
+    // Wait until the work for the last manifest is done.
     sleep(Duration::from_secs(if is_whole { 10 } else { 1 }));
     let (began, before) = (Instant::now(), bytes_of(&folder));
     sleep(Duration::from_secs(seconds()));
     let hours = began.elapsed().as_secs_f64() / 3600.0;
     let bytes = (bytes_of(&folder) - before) as f64;
-    // That of the program's own blocks and looks too, shared by all leases.
+    // Includes blocks and periodic work of the program, shared by all leases.
     print(
         "recorder_bytes_per_lease_hour",
         bytes / hours / f64::from(leases),
@@ -149,8 +150,8 @@ fn figures_of_a_recording_of_leases_that_live() {
     );
 }
 
-/// An engine, and a market that answers it.
-struct Deciding {
+/// An engine with a simulated market.
+struct RecordedEngine {
     market: Market,
     engine: Engine,
     recorder: flight::FlightRecorder,
@@ -169,7 +170,7 @@ fn uact(amount: u128) -> Coin {
     }
 }
 
-impl Deciding {
+impl RecordedEngine {
     fn new(config: Config, recorder: flight::FlightRecorder) -> Self {
         let mut market = Market::new(MarketConfig::new(&*config.chain_id, BlockTime(1_000_000)));
         market.fund(&config.provider, &uact(1 << 60));
@@ -215,7 +216,7 @@ impl Deciding {
                 self.calls.push_back((id, call));
             }
         }
-        // The writer is another thread, and no figure of this is wanted: it shall keep up.
+        // Let the writer thread catch up. Its speed is not measured here.
         if self.turn.is_multiple_of(2_000) {
             sleep(Duration::from_millis(120));
         }
@@ -253,7 +254,7 @@ impl Deciding {
             })),
             Call::FetchDeployment(id) => Completion::Deployment(Ok(self.market.deployment(id))),
             Call::ListWorkloads => Completion::Workloads(Ok(Default::default())),
-            other => panic!("nothing here leads to {other:?}"),
+            other => panic!("unexpected call {other:?}"),
         }
     }
 
@@ -263,7 +264,7 @@ impl Deciding {
         }
     }
 
-    /// A tenant orders, and closes what was bid on.
+    /// Creates an order of a tenant, and closes orders that have a bid.
     fn order(&mut self, dseq: u64, sdl: &Sdl) {
         let id = DeploymentId {
             owner: account(2),
@@ -287,14 +288,14 @@ impl Deciding {
 }
 
 #[test]
-fn figures_of_a_replay() {
+fn measures_speed_of_replay() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config::new(account(1), "figures");
     let (recorder, recording) = flight::start(dir.path(), 1 << 30, &config).unwrap();
     let health = recording.health();
     let sdl = sdl::parse(include_str!("../../../samples/web.yaml")).unwrap();
-    let mut deciding = Deciding::new(config, recorder);
-    // Each is some ten inputs.
+    let mut deciding = RecordedEngine::new(config, recorder);
+    // Each order causes about ten inputs.
     let orders = share(20_000);
     for dseq in 1..=orders {
         deciding.order(dseq, &sdl);
@@ -316,7 +317,7 @@ fn figures_of_a_replay() {
         assert_eq!(code, 0, "{out}{err}");
         let told: Value = serde_json::from_str(out.trim()).unwrap();
         assert_eq!(told["replay"]["inputs"], turns, "{out}");
-        // At least the record, the price and the bid of each order were called for again.
+        // At least the record, the price and the bid of each order were requested again.
         assert!(told["replay"]["effects"].as_u64().unwrap() >= orders * 3, "{out}");
     }
     print("replay_inputs_per_s", turns as f64 / best, "1/s");

@@ -1,4 +1,4 @@
-//! A provider's life on a network that works.
+//! Orders, bids and leases of a provider on a working network.
 
 use crate::stage::{ADDRESS, Stage, until};
 use akash_provider_core::market::TenantMsg;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
 #[test]
-fn an_order_is_bid_on_leased_and_closed() {
+fn order_gets_bid_and_lease_and_is_closed() {
     let mut stage = Stage::new("life", true);
     stage.start_node(FAST);
     let mut provider = stage.provider("provider", &["--output=json"]);
@@ -31,7 +31,7 @@ fn an_order_is_bid_on_leased_and_closed() {
     let parsed: Vec<_> = parsed.map(Result::unwrap).collect();
     let is_event = |line: &serde_json::Value| line["event"].is_string() && line["at"].is_string();
     assert!(parsed.iter().all(is_event), "{lines}");
-    // The time of an order counts from the order, not from the start.
+    // The time of an order counts from the order, not from the start of the provider.
     let placed = parsed.iter().find(|line| line["event"] == "bid_placed").unwrap();
     let (since, at) = (placed["since_order_ms"].as_u64(), placed["at_ms"].as_u64());
     assert!(since.unwrap() < at.unwrap(), "{placed}");
@@ -41,7 +41,7 @@ fn an_order_is_bid_on_leased_and_closed() {
 }
 
 #[test]
-fn queries_over_grpc_do_and_blocks_come_over_the_other() {
+fn queries_use_grpc_and_blocks_use_rpc() {
     let mut stage = Stage::new("grpc", true);
     stage.start_node(FAST);
     let nodes = format!("{},{}", stage.url(), stage.grpc_url());
@@ -58,9 +58,9 @@ fn queries_over_grpc_do_and_blocks_come_over_the_other() {
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
 }
 
-/// `kill -9` and a proper end both leave the bids open, and the next start takes them over.
+/// Bids stay open after `kill -9` and after an orderly stop, and the next start adopts them.
 #[test]
-fn bids_stay_over_every_kind_of_end() {
+fn bids_survive_every_kind_of_stop() {
     let mut stage = Stage::new("restart", true);
     stage.start_node(FAST);
     let mut first = stage.provider("first", &[]);
@@ -71,7 +71,7 @@ fn bids_stay_over_every_kind_of_end() {
     first.kill();
     let mut second = stage.provider("second", &[]);
     second.says("bid adopted");
-    // Two of them with one home would write over each other's state.
+    // Two providers with the same home folder would overwrite each other's state.
     let mut beside = stage.provider("beside", &[]);
     assert_eq!(beside.ended(), Some(1));
     assert!(
@@ -90,7 +90,7 @@ fn bids_stay_over_every_kind_of_end() {
         (bids.len(), bids[0].state, &bids[0].id),
         (1, BidState::Open, &bid.id)
     );
-    // The bid that was taken over is good: it wins.
+    // The adopted bid is valid and wins.
     stage
         .chain
         .tenant(TenantMsg::CreateLease { bid: bid.id })
@@ -104,15 +104,16 @@ fn bids_stay_over_every_kind_of_end() {
     let line = told.lines().find(|l| l.contains("lease adopted")).unwrap();
     let words: Vec<&str> = line.split_whitespace().collect();
     assert!(humantime::parse_rfc3339(words[0]).is_ok(), "{line}");
-    assert_eq!(words[1], id.to_string(), "it can be pasted");
+    assert_eq!(words[1], id.to_string(), "the lease id is complete");
 }
 
-/// Whoever makes a provider die again and again does not make it pay more in an hour.
+/// Repeated crashes do not raise the hourly gas limit.
 #[test]
-fn what_an_hour_may_cost_holds_over_a_kill() {
+fn hourly_gas_limit_survives_kill() {
     let mut stage = Stage::new("hour", true);
     stage.start_node(FAST);
-    // Room for one bid: three quarters of it are for bids, of which each is between 113,000 and 225,000.
+    // Enough gas for one bid: bids may use three quarters of the limit, and each takes between 113,000 and
+    // 225,000.
     let hour = ["--gas-ceiling=hour=300000"];
     let mut first = stage.provider("first", &hour);
     first.says("ready: bidding");
@@ -123,7 +124,7 @@ fn what_an_hour_may_cost_holds_over_a_kill() {
     second.says("bid adopted");
     let id = stage.order(2);
     until(
-        "what it waits for",
+        "the limit is reported",
         || second.told(),
         || second.told().contains("225000 for an hour (bid)"),
     );
@@ -131,7 +132,7 @@ fn what_an_hour_may_cost_holds_over_a_kill() {
 }
 
 #[test]
-fn a_provider_that_registers_later_bids_then() {
+fn provider_bids_after_late_registration() {
     let mut stage = Stage::new("later", false);
     stage.start_node(FAST);
     let provider = stage.provider("provider", &[]);

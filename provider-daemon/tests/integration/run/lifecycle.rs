@@ -1,4 +1,4 @@
-//! Start, supervision and end of `run`, as docs/lifecycle.md has them.
+//! Start, supervision and stop of `run`, as documented in docs/lifecycle.md.
 
 use crate::http::curl;
 use crate::run::served::Served;
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Names the part that fails in a process of its own.
+/// Environment variable with the part that fails in the child process.
 const FAULTY: &str = "LIFECYCLE_FAULTY_PART";
 
-/// What stands in for systemd.
+/// Notification socket of a simulated service manager.
 struct Manager(UnixDatagram, Vec<String>);
 
 impl Manager {
@@ -28,7 +28,7 @@ impl Manager {
         Self(socket, Vec::new())
     }
 
-    /// Starts a provider that finds it, and is to give a sign of life within two seconds.
+    /// Starts a provider with this socket and a watchdog interval of two seconds.
     fn provider(stage: &Stage, name: &str, more: &[&str]) -> Running {
         stage.running_with(name, &[&["run"], &PRICES[..], more].concat(), |command| {
             command
@@ -37,8 +37,8 @@ impl Manager {
         })
     }
 
-    /// All it was told so far, a line each.
-    fn heard(&mut self) -> &[String] {
+    /// All received notifications, one line each.
+    fn notifications(&mut self) -> &[String] {
         let mut bytes = [0; 4096];
         while let Ok(length) = self.0.recv(&mut bytes) {
             let text = String::from_utf8(bytes[..length].to_vec()).unwrap();
@@ -48,45 +48,52 @@ impl Manager {
     }
 
     #[track_caller]
-    fn hears(&mut self, word: &str, provider: &Running) {
+    fn waits_for(&mut self, word: &str, provider: &Running) {
         until(
             &format!("`{word}`"),
             || provider.told(),
-            || self.heard().iter().any(|line| line.contains(word)),
+            || self.notifications().iter().any(|line| line.contains(word)),
         );
     }
 
-    fn signs_of_life(&mut self) -> usize {
-        self.heard().iter().filter(|line| *line == "WATCHDOG=1").count()
+    fn watchdog_count(&mut self) -> usize {
+        self.notifications()
+            .iter()
+            .filter(|line| *line == "WATCHDOG=1")
+            .count()
     }
 }
 
 #[test]
-fn systemd_hears_that_it_is_ready_that_it_lives_and_that_it_stops() {
+fn systemd_is_notified_of_ready_watchdog_and_stopping() {
     let mut stage = Stage::new("systemd", true);
     stage.start_node(FAST);
     let mut manager = Manager::start(&stage);
     let mut provider = Manager::provider(&stage, "provider", &[]);
-    manager.hears("READY=1", &provider);
-    manager.hears("STATUS=ready: bidding", &provider);
-    let before = manager.signs_of_life();
-    let lives = |manager: &mut Manager| manager.signs_of_life() >= before + 4;
-    until("signs of life", || provider.told(), || lives(&mut manager));
-    assert!(!manager.heard().iter().any(|line| line == "STOPPING=1"));
+    manager.waits_for("READY=1", &provider);
+    manager.waits_for("STATUS=ready: bidding", &provider);
+    let before = manager.watchdog_count();
+    let lives = |manager: &mut Manager| manager.watchdog_count() >= before + 4;
+    until(
+        "watchdog notifications",
+        || provider.told(),
+        || lives(&mut manager),
+    );
+    assert!(!manager.notifications().iter().any(|line| line == "STOPPING=1"));
     provider.signal(Signal::SIGTERM);
-    manager.hears("STOPPING=1", &provider);
+    manager.waits_for("STOPPING=1", &provider);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
-    let heard = manager.heard();
+    let notifications = manager.notifications();
     assert_eq!(
-        heard.iter().filter(|line| *line == "READY=1").count(),
+        notifications.iter().filter(|line| *line == "READY=1").count(),
         1,
-        "{heard:?}"
+        "{notifications:?}"
     );
 }
 
-/// Nothing of the outside is waited for before it is ready, and what bids wait for is in the status.
+/// Readiness does not wait for other systems. The status reports what bids wait for.
 #[test]
-fn it_is_ready_with_chain_or_cluster_or_both_down_and_says_which() {
+fn provider_is_ready_without_chain_or_cluster_and_reports_it() {
     for (name, chain_is_up, cluster_is_up) in [
         ("no-chain", false, true),
         ("no-cluster", true, false),
@@ -101,10 +108,10 @@ fn it_is_ready_with_chain_or_cluster_or_both_down_and_says_which() {
         let away = ["--kubeconfig", kubeconfig.to_str().unwrap()];
         let mut manager = Manager::start(&stage);
         let mut provider = Manager::provider(&stage, name, if cluster_is_up { &[] } else { &away });
-        manager.hears("READY=1", &provider);
+        manager.waits_for("READY=1", &provider);
         let status = |manager: &mut Manager, word: &str| {
-            let heard = manager.heard();
-            let last = heard.iter().rfind(|line| line.starts_with("STATUS="));
+            let notifications = manager.notifications();
+            let last = notifications.iter().rfind(|line| line.starts_with("STATUS="));
             last.is_some_and(|line| line.contains(word))
         };
         for (is_up, word) in [(chain_is_up, "the chain: "), (cluster_is_up, "the cluster: ")] {
@@ -114,19 +121,19 @@ fn it_is_ready_with_chain_or_cluster_or_both_down_and_says_which() {
                 || status(&mut manager, "waiting for") && status(&mut manager, word) != is_up,
             );
         }
-        // An operator is answered meanwhile.
+        // Operator commands work meanwhile.
         let (code, said, problem) = stage.ran(&["breaker", "show"]);
         assert_eq!(code, 0, "{name}: {said}{problem}");
         if !chain_is_up && cluster_is_up {
             stage.start_node(FAST);
-            manager.hears("STATUS=ready: bidding", &provider);
+            manager.waits_for("STATUS=ready: bidding", &provider);
         }
         provider.signal(Signal::SIGTERM);
         assert_eq!(provider.ended(), Some(0), "{name}: {}", provider.told());
     }
 }
 
-/// A cluster at a port where nobody listens.
+/// Kubeconfig of a cluster on a port without a listener.
 const NOWHERE: &str = "apiVersion: v1
 kind: Config
 current-context: here
@@ -135,10 +142,10 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
 users: [{name: me, user: {}}]
 ";
 
-/// Whoever reads its output reads no more: the part that prints is stuck in the middle of a step, which is told in the log,
-/// and systemd hears no sign of life from then on.
+/// The reader of the output stops reading, so the part that prints is blocked. The log reports the stall, and
+/// systemd receives no watchdog notification from then on.
 #[test]
-fn a_part_that_hangs_is_named_and_systemd_hears_nothing_more() {
+fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     let mut stage = Stage::new("hangs", true);
     stage.start_node(FAST);
     let mut manager = Manager::start(&stage);
@@ -151,32 +158,32 @@ fn a_part_that_hangs_is_named_and_systemd_hears_nothing_more() {
             .env("WATCHDOG_USEC", "2000000")
             .stdout(Stdio::from(writing));
     });
-    manager.hears("STATUS=ready: bidding", &provider);
-    assert!(manager.signs_of_life() > 0);
-    // More lines than the pipe has room for.
+    manager.waits_for("STATUS=ready: bidding", &provider);
+    assert!(manager.watchdog_count() > 0);
+    // More lines than the pipe can hold.
     for dseq in 1..=40 {
         stage.order(dseq);
     }
     until(
-        "the part that hangs",
+        "the stalled part is logged",
         || provider.told(),
         || {
-            // Somebody reads what systemd is told.
-            manager.heard();
+            // Empty the socket of the service manager.
+            manager.notifications();
             provider.told().contains("part stalled")
         },
     );
-    // What was under way.
+    // Notifications already in flight.
     std::thread::sleep(Duration::from_secs(1));
-    let silent_since = (Instant::now(), manager.signs_of_life());
+    let silent_since = (Instant::now(), manager.watchdog_count());
     std::thread::sleep(Duration::from_secs(4));
     assert_eq!(
-        manager.signs_of_life(),
+        manager.watchdog_count(),
         silent_since.1,
         "{:?}",
         silent_since.0.elapsed()
     );
-    // It goes on as soon as somebody reads.
+    // The part continues as soon as its output is read.
     let reading = std::thread::spawn(move || std::io::copy(&mut { reading }, &mut std::io::sink()));
     until(
         "the part recovers",
@@ -184,17 +191,17 @@ fn a_part_that_hangs_is_named_and_systemd_hears_nothing_more() {
         || provider.told().contains("part recovered"),
     );
     until(
-        "signs of life",
+        "watchdog notifications",
         || provider.told(),
-        || manager.signs_of_life() > silent_since.1,
+        || manager.watchdog_count() > silent_since.1,
     );
     drop(provider);
     reading.join().unwrap().unwrap();
 }
 
-/// The bid waits for a block that does not come, so that draining takes its time.
+/// The bid waits for a block that does not come, so the drain takes time.
 #[test]
-fn a_provider_that_drains_is_not_ready_and_its_streams_end_with_a_code_to_follow_on() {
+fn draining_provider_is_not_ready_and_closes_streams_with_code() {
     let mut served = Served::start("drains", None, &["--shutdown-grace=1h"]);
     let ready = format!("{}/readyz", served.url);
     let Some((status, said)) = curl(&[&ready]) else {
@@ -206,7 +213,7 @@ fn a_provider_that_drains_is_not_ready_and_its_streams_end_with_a_code_to_follow
     let streams = [
         open("/lease/9/1/1/logs?follow=true"),
         open("/lease/9/1/1/kubeevents?follow=true"),
-        // It waits for its input.
+        // The command waits for input.
         open("/lease/9/1/1/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0"),
     ];
     let listening = streams.map(|stream| std::thread::spawn(move || stream.heard()));
@@ -215,7 +222,7 @@ fn a_provider_that_drains_is_not_ready_and_its_streams_end_with_a_code_to_follow
     let waiting = format!("{}/num_unconfirmed_txs", served.stage.url());
     let is_sent = || curl(&[&waiting]).is_some_and(|(_, said)| said.contains(r#""n_txs":"1""#));
     until("a bid that no block takes", || served.provider.told(), is_sent);
-    assert!(served.stage.bids(&id).is_empty(), "no block was made");
+    assert!(served.stage.bids(&id).is_empty(), "the bid is in a block");
     served.provider.signal(Signal::SIGTERM);
     until(
         "draining",
@@ -230,10 +237,13 @@ fn a_provider_that_drains_is_not_ready_and_its_streams_end_with_a_code_to_follow
         served.provider.told()
     );
     let (status, said) = curl(&[&format!("{}/status", served.url)]).unwrap();
-    assert_eq!(status, 200, "it still says how it is: {said}");
+    assert_eq!(status, 200, "the status is unavailable during the drain: {said}");
     for listening in listening {
-        let heard = listening.join().unwrap();
-        assert_eq!(heard.close, Some((1001, "the provider is stopping".to_owned())));
+        let notifications = listening.join().unwrap();
+        assert_eq!(
+            notifications.close,
+            Some((1001, "the provider is stopping".to_owned()))
+        );
     }
     served.stage.make_block();
     let code = served.provider.ended();
@@ -241,7 +251,7 @@ fn a_provider_that_drains_is_not_ready_and_its_streams_end_with_a_code_to_follow
 }
 
 #[test]
-fn a_release_of_the_breaker_is_on_disk_when_it_is_answered() {
+fn breaker_release_is_durable_before_its_response() {
     let mut stage = Stage::new("durable", true);
     stage.start_node(FAST);
     let file = stage.path(&format!("{}.devnet.breaker-tripped", crate::stage::ADDRESS));
@@ -249,15 +259,15 @@ fn a_release_of_the_breaker_is_on_disk_when_it_is_answered() {
     let mut provider = stage.provider("provider", &[]);
     provider.says("the circuit breaker to be released");
     let (code, said, problem) = stage.ran(&["breaker", "release"]);
-    // The very moment of the answer.
+    // Checked at the time of the response.
     let is_gone = !file.exists();
     provider.kill();
     assert_eq!(code, 0, "{said}{problem}");
-    assert!(is_gone, "the answer came before the release was kept");
+    assert!(is_gone, "the response arrived before the release was stored");
 }
 
 #[test]
-fn a_process_ends_with_the_code_of_the_part_that_failed() {
+fn exit_code_names_the_failed_part() {
     if let Ok(code) = std::env::var(FAULTY) {
         let part = Part::ALL.into_iter().find(|part| part.code().to_string() == code);
         let failed = failure(part.unwrap());
@@ -267,10 +277,7 @@ fn a_process_ends_with_the_code_of_the_part_that_failed() {
     let program = std::env::current_exe().unwrap();
     for part in Part::ALL {
         let child = Command::new(&program)
-            .args([
-                "--exact",
-                "run::lifecycle::a_process_ends_with_the_code_of_the_part_that_failed",
-            ])
+            .args(["--exact", "run::lifecycle::exit_code_names_the_failed_part"])
             .arg("--nocapture")
             .env(FAULTY, part.code().to_string())
             .output()
@@ -291,7 +298,7 @@ fn a_process_ends_with_the_code_of_the_part_that_failed() {
         let row = |line: &str| {
             line.starts_with(&format!("| {}", part.name())) && line.ends_with(&format!("| {} |", part.code()))
         };
-        assert!(page.lines().any(row), "{part:?} has its row in the page");
+        assert!(page.lines().any(row), "{part:?} has no row in docs/lifecycle.md");
     }
     let failed = |part| anyhow::Error::from(failure(part)).context("the provider");
     let code = |error: &anyhow::Error| format!("{:?}", PartFailed::exit_code(error));
@@ -310,13 +317,13 @@ fn failure(part: Part) -> PartFailed {
         .unwrap();
     runtime.block_on(async {
         let mut parts = Supervisor::new(CancellationToken::new());
-        parts.again(part, |_| async { panic!("a fault of a test") }.boxed());
+        parts.again(part, |_| async { panic!("injected failure") }.boxed());
         parts.failure().await
     })
 }
 
 #[test]
-fn a_hangup_drains_as_a_termination_does() {
+fn sighup_drains_like_sigterm() {
     let mut stage = Stage::new("hangup", true);
     stage.start_node(FAST);
     let mut provider = stage.provider("provider", &[]);
@@ -330,5 +337,5 @@ fn a_hangup_drains_as_a_termination_does() {
     provider.says("lease won");
     provider.signal(Signal::SIGHUP);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
-    assert_eq!(stage.live_leases(), 1, "a lease outlives its provider's process");
+    assert_eq!(stage.live_leases(), 1, "the lease ended with the process");
 }

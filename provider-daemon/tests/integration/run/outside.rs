@@ -1,5 +1,5 @@
-//! Clients that others wrote, unchanged, before the whole program: the network's TypeScript SDK, a websocket client,
-//! grpcurl, OpenSSL, and a fuzzer of OpenAPI documents. Each is skipped, with the reason, where it cannot be had.
+//! Third-party clients with the whole program: the network's TypeScript SDK, a websocket client, grpcurl,
+//! OpenSSL, and an OpenAPI fuzzer. A client that cannot be installed is skipped with the reason.
 
 use crate::http::curl;
 use crate::run::served::Served;
@@ -15,13 +15,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use testbed::clients;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// The name of the public certificate.
+/// Hostname of the public certificate.
 const PUBLIC: &str = "provider.localhost";
 
-/// A client, or a word about why there is none.
-fn had<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
+/// Returns a client, or prints why it is missing.
+fn available<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
     found
-        .inspect_err(|why| println!("skipped: {what} cannot be had: {why}"))
+        .inspect_err(|why| println!("skipped: {what} is unavailable: {why}"))
         .ok()
 }
 
@@ -29,12 +29,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn ran(path: &Path, words: &[&str]) -> Output {
+fn ran(path: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(path);
-    command.args(words).stdin(Stdio::null()).output().unwrap()
+    command.args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-/// What the script of the SDK saw.
+/// Runs the script of the SDK and returns its result.
 fn script(folder: &Path, asked: &Value) -> Value {
     let mut command = Command::new("node");
     command
@@ -47,14 +47,14 @@ fn script(folder: &Path, asked: &Value) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&output.stdout)))
 }
 
-/// The tenant, whose credentials the SDK makes.
-struct Stranger<'a> {
+/// A tenant with credentials created by the SDK.
+struct SdkTenant<'a> {
     served: &'a Served,
     folder: PathBuf,
     made: Value,
 }
 
-impl<'a> Stranger<'a> {
+impl<'a> SdkTenant<'a> {
     fn new(served: &'a Served, folder: PathBuf) -> Self {
         let made = script(&folder, &json!({"act": "credentials", "mnemonic": WORDS}));
         let owner = served.tenant.address().clone();
@@ -69,7 +69,7 @@ impl<'a> Stranger<'a> {
             .stage
             .chain
             .market(|market| market.execute(&published).unwrap());
-        // The node shows what is in a block.
+        // The node serves the state of complete blocks.
         let height = || served.stage.chain.market(|market| market.height());
         let before = height();
         served.until("two blocks", || height() >= before + 2);
@@ -93,7 +93,7 @@ impl<'a> Stranger<'a> {
         asked["key"] = self.made["certificate"]["privateKey"].clone();
     }
 
-    /// Its tokens and certificates let its tenant in, and no further than they say.
+    /// Tokens and certificates grant access to the tenant's leases within their limits.
     fn reads_its_lease(&self) {
         let get = json!({"act": "get"});
         let status = "/lease/9/1/1/status";
@@ -107,7 +107,7 @@ impl<'a> Stranger<'a> {
         assert_eq!(narrow["body"], "{\"message\":\"unauthorized access\"}");
     }
 
-    /// The status over gRPC, without credentials and with a certificate.
+    /// Reads the status over gRPC, without credentials and with a certificate.
     fn reads_the_status(&self) {
         let anonymous = json!({"act": "status", "grpc": format!("https://{}", self.served.grpc)});
         let mut with_certificate = anonymous.clone();
@@ -124,17 +124,17 @@ impl<'a> Stranger<'a> {
         }
     }
 
-    /// Commands and logs over the websocket client.
+    /// Runs a command and reads logs with the websocket client.
     fn runs_a_command(&self) {
         let shell = "/lease/9/1/1/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0";
         let refused = self.asks(shell, Some("logs"), &json!({"act": "listen"}));
         assert_eq!(refused["refused"], 401, "{refused}");
         let base64 = |bytes: &[u8]| BASE64.encode(bytes);
-        // Input, a size, and the end of the input.
+        // Input, a terminal size, and the end of the input.
         let send = json!([base64(b"hto and fro"), base64(b"i\0\x50\0\x18"), base64(b"h")]);
         let seen = self.asks(shell, Some("full"), &json!({"act": "listen", "send": send}));
         let wanted = [base64(b"dto and fro"), base64(b"f{\"exit_code\":0}\n")];
-        // Output and errors have no order between them.
+        // The order of stdout and stderr is undefined.
         let simulated = json!(base64(b"ethis workload is simulated: nothing of it runs\n"));
         let frames = seen["frames"].as_array().unwrap();
         let (said, others): (Vec<_>, Vec<_>) = frames.iter().partition(|frame| **frame == simulated);
@@ -145,26 +145,26 @@ impl<'a> Stranger<'a> {
 }
 
 #[test]
-fn the_typescript_sdk_and_a_websocket_client_are_served() {
-    let Some(folder) = had("the TypeScript SDK", clients::node()) else {
+fn typescript_sdk_and_websocket_client_are_served() {
+    let Some(folder) = available("the TypeScript SDK", clients::node()) else {
         return;
     };
     let served = Served::start("sdk", FAST, &["--cluster-public-hostname", PUBLIC]);
-    let stranger = Stranger::new(&served, folder);
+    let stranger = SdkTenant::new(&served, folder);
     stranger.reads_its_lease();
     stranger.reads_the_status();
     stranger.runs_a_command();
 }
 
-/// `grpcurl` lists, describes and calls.
+/// Lists, describes and calls methods with `grpcurl`.
 fn grpcurl(served: &Served) {
-    let Some(grpcurl) = had("grpcurl", clients::grpcurl()) else {
+    let Some(grpcurl) = available("grpcurl", clients::grpcurl()) else {
         return;
     };
     let at = served.grpc.as_str();
-    let run = |words: &[&str]| {
-        let output = ran(&grpcurl, words);
-        assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    let run = |args: &[&str]| {
+        let output = ran(&grpcurl, args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
         text(&output.stdout)
     };
     let services = run(&["-insecure", at, "list"]);
@@ -186,7 +186,7 @@ fn grpcurl(served: &Served) {
     let asked = format!("{{\"service\":\"{rpc}\"}}");
     let health = run(&["-insecure", "-d", &asked, at, "grpc.health.v1.Health/Check"]);
     assert!(health.contains("\"SERVING\""), "{health}");
-    // The metadata that ends today's provider.
+    // Metadata that crashes the Go provider.
     let odd = [
         "-insecure",
         "-H",
@@ -197,16 +197,16 @@ fn grpcurl(served: &Served) {
     assert!(run(&odd).contains("\"nodes\""));
 }
 
-/// `openssl s_client` sees TLS 1.3 and the certificate of each name.
+/// Checks TLS 1.3 and the certificate of each name with `openssl s_client`.
 fn openssl(served: &Served, public: &OwnCertificate) {
     let openssl = Path::new("openssl");
-    if had("openssl", Command::new(openssl).arg("version").output()).is_none() {
+    if available("openssl", Command::new(openssl).arg("version").output()).is_none() {
         return;
     }
     let at = served.url.trim_start_matches("https://");
-    let run = |words: &[&str]| {
+    let run = |args: &[&str]| {
         let common = ["s_client", "-connect", at, "-showcerts"];
-        let output = ran(openssl, &[&common, words].concat());
+        let output = ran(openssl, &[&common, args].concat());
         (output.status.success(), text(&output.stdout))
     };
     let lines = |pem: &str| pem.lines().map(str::trim).collect::<String>();
@@ -234,15 +234,15 @@ fn openssl(served: &Served, public: &OwnCertificate) {
     assert!(said.contains("ALPN protocol: h2"), "{said}");
 }
 
-/// What the OpenAPI document allows and forbids gets a documented answer.
+/// Checks that valid and invalid requests of the OpenAPI document get a documented response.
 fn schemathesis(served: &Served) {
-    let Some(schemathesis) = had("schemathesis", clients::schemathesis()) else {
+    let Some(schemathesis) = available("schemathesis", clients::schemathesis()) else {
         return;
     };
     let document = format!("{}/openapi.json", served.url);
     let bearer = format!("Authorization: Bearer {}", served.token());
     let folder = tempfile::tempdir().unwrap();
-    let words = [
+    let args = [
         "run",
         &document,
         "--tls-verify=false",
@@ -258,21 +258,18 @@ fn schemathesis(served: &Served) {
         &bearer,
     ];
     let mut command = Command::new(&schemathesis);
-    command
-        .args(words)
-        .current_dir(folder.path())
-        .env("NO_COLOR", "1");
+    command.args(args).current_dir(folder.path()).env("NO_COLOR", "1");
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
-    // It has asked for everything but what it has read, the document itself; and nothing is worse for it.
+    // The fuzzer sent requests to every path except the document itself, and the provider still works.
     assert!(said.contains("Tested: 15"), "{said}");
     if let Some((status, body)) = curl(&[&format!("{}/readyz", served.url)]) {
         assert_eq!(status, 200, "{body}");
     }
 }
 
-/// A certificate as an authority would give one out: the network's own will do for a test.
+/// Creates a certificate in the network's format, used like a public one.
 fn public_certificate(folder: &Path) -> OwnCertificate {
     let usage = Usage::Server {
         domains: vec![PUBLIC.to_owned()],
@@ -287,7 +284,7 @@ fn public_certificate(folder: &Path) -> OwnCertificate {
 }
 
 #[test]
-fn programs_of_others_are_served() {
+fn third_party_programs_are_served() {
     let folder = tempfile::tempdir().unwrap();
     let public = public_certificate(folder.path());
     let file = |name: &str| folder.path().join(name).display().to_string();

@@ -1,4 +1,4 @@
-//! A program that serves one running lease of a tenant.
+//! A program with one running lease of a tenant.
 
 use crate::run::tenant::tenant;
 use crate::stage::{ADDRESS, Running, Stage, until};
@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 const DSEQ: u64 = 9;
 
-/// The program, and who is served.
+/// The program and its tenant.
 pub(crate) struct Served {
     pub(crate) stage: Stage,
     pub(crate) provider: Running,
@@ -22,13 +22,13 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts it with these flags besides, and sees the lease run. Without a block time a block is made whenever
-    /// something is waited for.
+    /// Starts the program with additional flags and waits until the lease runs. Without a block time, blocks
+    /// are produced while a condition is awaited.
     pub(crate) fn start(name: &str, block_time: Option<Duration>, more: &[&str]) -> Self {
         Self::on(Stage::new(name, true), block_time, more)
     }
 
-    /// The same on a stage that is there.
+    /// Same as [`Self::start`], with an existing stage.
     pub(crate) fn on(mut stage: Stage, block_time: Option<Duration>, more: &[&str]) -> Self {
         let (tenant, _) = tenant(&stage);
         stage
@@ -44,7 +44,7 @@ impl Served {
             tenant,
             makes_blocks: block_time.is_none(),
         };
-        // Its certificate has to be on the chain first.
+        // First the certificate must be on the chain.
         served.until("the gateway", || served.told("\"event\":\"gateway\""));
         (served.url, served.grpc) = addresses(&served.provider);
         let account: Address = ADDRESS.parse().unwrap();
@@ -55,7 +55,7 @@ impl Served {
         served
     }
 
-    /// Waits for a condition, while blocks are made.
+    /// Waits for a condition and produces blocks meanwhile.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
         until(
@@ -88,7 +88,7 @@ impl Served {
         self.until("a workload that runs", || self.told("\"health\":\"good\""));
     }
 
-    /// Runs a command of the tenant's.
+    /// Runs a command of the tenant.
     pub(crate) fn tenants(&self, words: &[&str]) -> (i32, String, String) {
         let key = self.stage.path("tenant");
         let key = key.to_str().unwrap();
@@ -103,7 +103,7 @@ impl Served {
         self.stage.ran(&[words, &of].concat())
     }
 
-    /// A token for everything that the tenant has, for an hour.
+    /// A token with full access for an hour.
     pub(crate) fn token(&self) -> String {
         self.token_for(Duration::from_secs(3600))
     }
@@ -118,7 +118,7 @@ impl Served {
         encode(Algorithm::Es256k, owner, &claims, |text| self.tenant.sign(text))
     }
 
-    /// Starts the program again, once it has ended, with nothing but what it had kept.
+    /// Starts the program again after it ended, with its stored state.
     pub(crate) fn replace(&mut self, more: &[&str]) {
         self.provider = provider(&self.stage, "second", more);
         (self.url, self.grpc) = addresses(&self.provider);
@@ -136,7 +136,7 @@ fn provider(stage: &Stage, name: &str, more: &[&str]) -> Running {
     stage.provider(name, &[&gateway[..], more].concat())
 }
 
-/// Where REST and gRPC are, once they are there.
+/// Addresses of REST and gRPC, once both are served.
 fn addresses(provider: &Running) -> (String, String) {
     let url = crate::run::tenant::url(provider);
     let output = provider.output();

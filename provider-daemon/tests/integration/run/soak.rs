@@ -1,22 +1,22 @@
-//! A provider under a steady load: what it holds must not grow with what it has done.
+//! A provider under constant load must not use more and more resources.
 //!
-//! The short form, which the test command runs, sees that the load is served at all; the campaign judges slopes.
+//! The short form in the test command checks only that the load is served. The campaign evaluates slopes:
 //! `SOAK_SECONDS=600 cargo test -p provider-daemon --test integration run::soak:: -- --nocapture`.
 
 use crate::http::curl;
-use crate::run::crowd::Crowd;
+use crate::run::load::Crowd;
 use crate::run::served::Served;
 use akash_provider_core::types::Coin;
 use std::fs;
 use std::time::{Duration, Instant};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Five orders a second.
+/// Interval between two orders.
 const PAUSE: Duration = Duration::from_millis(200);
-/// In a run that is shorter a single step, of an allocator or a pool while the machine is busy, is a slope.
+/// Minimum duration to evaluate slopes. In a shorter run, a single allocation step counts as a slope.
 const JUDGED_FROM: Duration = Duration::from_secs(1_800);
-/// Most of each at any time, and by how much it may grow in a minute once every lease has lived as long as one does. A drift
-/// that an hour shows is far below what people notice in a week.
+/// Resource, maximum value, and maximum growth per minute after the first leases have ended. Drift that shows
+/// within an hour is small compared with the growth that operators notice in a week.
 const BOUNDS: [(&str, f64, f64); 4] = [
     ("memory (KiB)", 400_000.0, 1_024.0),
     ("descriptors", 200.0, 1.0),
@@ -24,7 +24,7 @@ const BOUNDS: [(&str, f64, f64); 4] = [
     ("tasks", 4_000.0, 10.0),
 ];
 
-/// What the provider holds at a time, in the order of the bounds; `None` where it was not told.
+/// Resource usage at a time, in the order of the bounds; `None` if unknown.
 struct Sample {
     at: Duration,
     holds: [Option<f64>; 4],
@@ -51,7 +51,7 @@ fn sample(served: &Served, at: Duration) -> Sample {
     }
 }
 
-/// How much it grows in a minute, by least squares; `None` of fewer than three.
+/// Growth per minute by least squares, or `None` for fewer than three points.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let many = points.len() as f64;
     if points.len() < 3 {
@@ -63,7 +63,7 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (spread > 0.0).then(|| 60.0 * (many * xy - x * y) / spread)
 }
 
-/// What is out of bounds; all of it is printed.
+/// Prints all resources and returns those out of bounds.
 fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> {
     let mut findings = Vec::new();
     for (index, (what, most, growth)) in BOUNDS.into_iter().enumerate() {
@@ -81,10 +81,10 @@ fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> 
             .collect();
         let grows = slope(&points(settled));
         let shown = grows.map_or_else(
-            || "no slope yet".to_owned(),
-            |grows| format!("{grows:+.2} a minute"),
+            || "no slope".to_owned(),
+            |grows| format!("{grows:+.2} per minute"),
         );
-        println!("soak: {what}: {fifths:?}, at most {highest}, {shown} (bounds {most}, {growth} a minute)");
+        println!("soak: {what}: {fifths:?}, at most {highest}, {shown} (bounds {most}, {growth} per minute)");
         if highest > most || (has_slope && grows.is_some_and(|grows| grows > growth)) {
             findings.push(format!("{what}: at most {highest}, {shown}"));
         }
@@ -93,17 +93,17 @@ fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> 
 }
 
 #[test]
-fn a_slope_is_that_of_the_line_and_needs_points() {
+fn slope_is_that_of_the_line_and_needs_points() {
     let line: Vec<(f64, f64)> = (0..10)
         .map(|n| (f64::from(n), 5.0 + 2.0 * f64::from(n)))
         .collect();
     assert!((slope(&line).unwrap() - 120.0).abs() < 1e-9);
     assert_eq!(slope(&line[..2]), None);
-    assert_eq!(slope(&[(1.0, 1.0); 5]), None, "at one time");
+    assert_eq!(slope(&[(1.0, 1.0); 5]), None, "all points at one time");
 }
 
 #[test]
-fn what_grows_beyond_its_bound_is_found_and_what_does_not_is_not() {
+fn growth_beyond_its_bound_is_found() {
     let run = |growth: f64| -> Vec<Sample> {
         let sample = |second: u32| Sample {
             at: Duration::from_secs(u64::from(second)),
@@ -128,7 +128,7 @@ fn what_grows_beyond_its_bound_is_found_and_what_does_not_is_not() {
 }
 
 #[test]
-fn what_it_holds_does_not_grow_with_what_it_has_done() {
+fn resource_usage_does_not_grow_with_load() {
     let seconds: u64 = std::env::var("SOAK_SECONDS").map_or(20, |text| text.parse().unwrap());
     let long = Duration::from_secs(seconds);
     let life = Duration::from_secs((seconds / 5).clamp(4, 120));
@@ -162,8 +162,10 @@ fn what_it_holds_does_not_grow_with_what_it_has_done() {
     });
     crowd.reap(true);
     let (ordered, (sent, failed)) = (crowd.ordered(), crowd.manifests());
-    println!("soak: {seconds} s, {ordered} orders, leases of {life:?}, {sent} manifests taken, {failed} not");
-    // Once every lease has lived as long as one does, and what is made once is made.
+    println!(
+        "soak: {seconds} s, {ordered} orders, leases of {life:?}, {sent} manifests accepted, {failed} not"
+    );
+    // After the first leases have ended, and after one-time allocations.
     let settled = (long / 5).max(life + Duration::from_secs(60));
     let findings = judge(&samples, settled, long >= JUDGED_FROM);
     assert!(findings.is_empty(), "{findings:?}");

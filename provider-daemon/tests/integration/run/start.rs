@@ -1,5 +1,5 @@
-//! A provider whose node or cluster is not as it should be when it starts: what can be served is served, nothing is bid
-//! on, the status says what is awaited, and it recovers alone.
+//! A start with an unusable node or cluster: the provider serves what it can, places no bid, reports what it
+//! waits for, and recovers automatically.
 
 use crate::http::curl;
 use crate::run::tenant::url;
@@ -9,13 +9,13 @@ use nix::sys::signal::Signal;
 use std::time::{Duration, Instant};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Blocks in which a provider that may would have bid.
+/// Number of blocks within which a provider without a problem would have bid.
 const BLOCKS: u64 = 8;
-/// Within so long the status says that a node has fallen silent: a connection is dead after 12 s, and what is opened
-/// again within 2 s is no outage. The rest is for a machine that is busy.
+/// Maximum time until the status reports a silent node. A connection counts as dead after 12 s, and a
+/// reconnect within 2 s is not an outage. The remaining time is for a busy machine.
 const NOTICED: Duration = Duration::from_secs(22);
 
-/// A home folder with the certificate that the gateway shows.
+/// A home folder with the certificate of the gateway.
 fn certified(stage: &Stage) {
     let (code, _, err) = stage.ran(&["tx", "cert", "generate", "server", "localhost"]);
     assert_eq!(code, 0, "{err}");
@@ -26,7 +26,7 @@ fn start(stage: &Stage, more: &[&str]) -> Running {
     stage.provider("provider", &[&gateway[..], more].concat())
 }
 
-/// The gateway answers, and an order gets no bid.
+/// Asserts that the gateway responds, and that an order gets no bid.
 fn is_served_and_not_bidding(stage: &Stage, provider: &Running, dseq: u64) {
     if let Some((status, body)) = curl(&[&format!("{}/status", url(provider))]) {
         assert!(status == 200 && body.contains(ADDRESS), "{status} {body}");
@@ -44,7 +44,7 @@ fn is_served_and_not_bidding(stage: &Stage, provider: &Running, dseq: u64) {
 }
 
 #[test]
-fn a_node_that_is_of_no_use_at_the_start_is_named_and_awaited() {
+fn unusable_node_at_start_is_reported_and_awaited() {
     let none = Faults::default();
     let troubles = [
         (
@@ -83,7 +83,7 @@ fn a_node_that_is_of_no_use_at_the_start_is_named_and_awaited() {
         provider.says("\"is_ready\":true");
         let bids = || stage.chain.market(|market| market.bids().count());
         until(
-            "the order of before gets its bid",
+            "the pending order gets its bid",
             || provider.told(),
             || bids() == 1,
         );
@@ -92,9 +92,9 @@ fn a_node_that_is_of_no_use_at_the_start_is_named_and_awaited() {
     }
 }
 
-/// That it is used once it is there is told by the test before a real API server.
+/// The API tier covers the use of the cluster once it is available.
 #[test]
-fn without_its_cluster_a_provider_serves_and_waits() {
+fn provider_without_cluster_serves_and_waits() {
     let mut stage = Stage::new("start-cluster", true);
     stage.start_node(FAST);
     certified(&stage);
@@ -109,7 +109,7 @@ fn without_its_cluster_a_provider_serves_and_waits() {
     is_served_and_not_bidding(&stage, &provider, 1);
     assert!(
         !provider.output().contains("the cluster to say"),
-        "what is known better is not said twice: {}",
+        "the awaited cluster is reported twice: {}",
         provider.output()
     );
     provider.signal(Signal::SIGTERM);
@@ -117,7 +117,7 @@ fn without_its_cluster_a_provider_serves_and_waits() {
 }
 
 #[test]
-fn a_node_that_falls_silent_is_named_soon_and_with_the_time() {
+fn silent_node_is_reported_soon_with_its_duration() {
     let mut stage = Stage::new("silent", true);
     stage.start_node(FAST);
     let proxy = stage.proxy();
@@ -137,7 +137,7 @@ fn a_node_that_falls_silent_is_named_soon_and_with_the_time() {
     );
     proxy.set(Faults::default());
     let is_ready = || provider.output().matches("ready: bidding").count() >= 2;
-    until("it recovers", || provider.told(), is_ready);
+    until("the provider recovers", || provider.told(), is_ready);
     let id = stage.order(1);
     stage.bid(&id, &provider);
 }

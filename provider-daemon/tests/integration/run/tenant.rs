@@ -1,4 +1,4 @@
-//! A tenant's whole way over the wire: order, lease, manifest, status, close.
+//! A complete deployment over the wire: order, lease, manifest, status, close.
 
 use crate::http::{curl, token};
 use crate::stage::{ADDRESS, Running, Stage, until};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
-/// Where the gateway is, once it is there.
+/// URL of the gateway, once it is served.
 pub(crate) fn url(provider: &Running) -> String {
     provider.says("\"event\":\"gateway\"");
     let output = provider.output();
@@ -24,7 +24,7 @@ pub(crate) fn url(provider: &Running) -> String {
 }
 
 #[test]
-fn a_tenant_is_served_from_the_order_to_the_close() {
+fn tenant_is_served_from_order_to_close() {
     let mut stage = Stage::new("tenant", true);
     let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
     stage.chain.market(|market| {
@@ -97,10 +97,10 @@ fn a_tenant_is_served_from_the_order_to_the_close() {
     provider.says("\"event\":\"lease_closed\"");
 }
 
-/// The words of the tenant's key.
+/// Mnemonic of the tenant's key.
 pub(crate) const WORDS: &str = "legal winner thank year wave sausage worth useful legal winner thank yellow";
 
-/// A tenant with money, and the file with the words of its key.
+/// A tenant with funds, and the file with the mnemonic of its key.
 pub(crate) fn tenant(stage: &Stage) -> (PrivateKey, String) {
     let key = derive_key(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     let words = stage.path("tenant");
@@ -117,7 +117,7 @@ pub(crate) fn tenant(stage: &Stage) -> (PrivateKey, String) {
     (key, words.display().to_string())
 }
 
-/// A provider whose record says where its gateway is.
+/// Starts a provider with the address of its gateway in its record.
 fn reachable(stage: &Stage) -> Running {
     let gateway = [
         "--gateway-listen-address=127.0.0.1:0",
@@ -136,9 +136,9 @@ fn reachable(stage: &Stage) -> Running {
     provider
 }
 
-/// The same way with the tenant's commands alone, which are this program too.
+/// Same deployment with the tenant commands of this program only.
 #[test]
-fn a_tenant_s_commands_do_the_whole_of_it() {
+fn tenant_commands_cover_complete_deployment() {
     let mut stage = Stage::new("commands", true);
     let (key, words) = tenant(&stage);
     stage.start_node(FAST);
@@ -158,7 +158,7 @@ fn a_tenant_s_commands_do_the_whole_of_it() {
         .chain
         .tenant(TenantMsg::CreateLease { bid: bid.id.clone() })
         .unwrap();
-    // Nobody waits here until the provider knows of its lease: the command does.
+    // Submits without waiting for the provider, because the command waits.
     until(
         "the lease at the node",
         || provider.told(),
@@ -202,7 +202,7 @@ fn a_tenant_s_commands_do_the_whole_of_it() {
 }
 
 #[test]
-fn without_a_certificate_the_gateway_waits_and_so_do_bids() {
+fn gateway_and_bids_wait_for_certificate() {
     let mut stage = Stage::new("no-certificate", true);
     stage.start_node(FAST);
     let provider = stage.provider("provider", &["--gateway-listen-address=127.0.0.1:0"]);
@@ -210,7 +210,10 @@ fn without_a_certificate_the_gateway_waits_and_so_do_bids() {
     let id = stage.order(1);
     provider.says("order seen");
     std::thread::sleep(Duration::from_secs(2));
-    assert!(stage.bids(&id).is_empty(), "nobody could send a manifest");
+    assert!(
+        stage.bids(&id).is_empty(),
+        "a bid was placed although no manifest could be sent"
+    );
     let (code, _, err) = stage.ran(&["tx", "cert", "generate", "server", "localhost"]);
     assert_eq!(code, 0, "{err}");
     provider.says("gateway at https://127.0.0.1:");

@@ -1,4 +1,4 @@
-//! Secrets that are typed at a terminal.
+//! Secrets typed at a terminal.
 
 use crate::stage::Stage;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A command at a terminal that `script` makes.
+/// A command at a pseudo-terminal created by `script`.
 struct Terminal {
     child: Child,
     shown: Arc<Mutex<String>>,
@@ -53,7 +53,7 @@ impl Terminal {
         self.shown.lock().unwrap().clone()
     }
 
-    /// The terminal of the command, by what the system says of the process.
+    /// The terminal device of the command, from `/proc`.
     fn device(&self) -> Option<PathBuf> {
         let children = format!("/proc/{0}/task/{0}/children", self.child.id());
         let child = std::fs::read_to_string(children).ok()?;
@@ -61,7 +61,7 @@ impl Terminal {
         std::fs::read_link(format!("/proc/{child}/fd/0")).ok()
     }
 
-    fn shows_what_is_typed(&self) -> bool {
+    fn echoes(&self) -> bool {
         let Some(device) = self.device() else { return true };
         let said = Command::new("stty")
             .arg("--file")
@@ -80,11 +80,11 @@ impl Terminal {
         }
     }
 
-    /// Waits for a question and types the answer once the terminal no longer shows it.
+    /// Waits for a prompt, and types the text once the terminal no longer echoes.
     #[track_caller]
-    fn answers(&mut self, question: &str, answer: &str) {
+    fn type_at_prompt(&mut self, question: &str, answer: &str) {
         self.until(question, || self.shown().contains(question));
-        self.until("it is not shown", || !self.shows_what_is_typed());
+        self.until("the terminal does not echo", || !self.echoes());
         writeln!(self.child.stdin.as_ref().unwrap(), "{answer}").unwrap();
     }
 
@@ -108,7 +108,7 @@ impl Drop for Terminal {
 }
 
 #[test]
-fn passphrases_are_asked_for_at_a_terminal_and_not_shown() {
+fn passphrases_are_prompted_without_echo() {
     for tool in ["script", "stty"] {
         if Command::new(tool).arg("--version").output().is_err() {
             println!("skipped: {tool} is absent");
@@ -118,16 +118,16 @@ fn passphrases_are_asked_for_at_a_terminal_and_not_shown() {
     let stage = Stage::new("terminal", false);
     let (right, wrong) = ("right and secret", "wrong and secret");
     let mut add = Terminal::start(&stage, &["keys", "add", "main", "--keyring-backend=file"]);
-    add.answers("new passphrase of the keyring: ", right);
-    add.answers("new passphrase of the keyring, once more: ", right);
+    add.type_at_prompt("new passphrase of the keyring: ", right);
+    add.type_at_prompt("new passphrase of the keyring, once more: ", right);
     assert_eq!(add.ended(), 0, "{}", add.shown());
     let show = ["keys", "show", "main", "-a", "--keyring-backend=file"];
     let mut show = Terminal::start(&stage, &show);
-    show.answers("passphrase of the keyring: ", wrong);
+    show.type_at_prompt("passphrase of the keyring: ", wrong);
     show.until("another try", || show.shown().contains("try again"));
     let asked = |show: &Terminal| show.shown().matches("passphrase of the keyring: ").count();
-    show.until("it asks again", || asked(&show) == 2);
-    show.answers("passphrase of the keyring: ", right);
+    show.until("the second prompt", || asked(&show) == 2);
+    show.type_at_prompt("passphrase of the keyring: ", right);
     assert_eq!(show.ended(), 0, "{}", show.shown());
     show.until("the address", || show.shown().contains("akash1"));
     for terminal in [&add, &show] {

@@ -1,11 +1,11 @@
-//! Transactions that land, and those that do not.
+//! Accepted and refused transactions.
 
 use crate::stage::{ADDRESS, Stage};
 use serde_json::Value;
 use std::time::Duration;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// An ordered transaction lives for ten blocks.
+/// Block time for ordered transactions, which expire after ten blocks.
 const SLOWER: Option<Duration> = Some(Duration::from_secs(1));
 const FILE: &str = "host: https://provider.example.com:8443\nattributes:\n  - key: region\n    value: us-west\ninfo:\n  \
                     email: ops@example.com\n  website: https://example.com\n";
@@ -15,7 +15,7 @@ fn parsed(text: &str) -> Value {
 }
 
 #[test]
-fn a_provider_is_registered_shown_and_changed() {
+fn provider_is_registered_queried_and_updated() {
     let mut stage = Stage::new("record", false);
     stage.start_node(FAST);
     let file = stage.path("provider.yaml");
@@ -47,9 +47,9 @@ fn a_provider_is_registered_shown_and_changed() {
     let (code, _, err) = stage.ran(&["query", "provider", "get", ADDRESS, "--height", "1"]);
     assert!(
         code == 1 && err.contains("is no provider on this chain"),
-        "it was not there yet: {err}"
+        "the provider existed before: {err}"
     );
-    // As a chart compares: what is registered, and what would be.
+    // Compares the registered with the new record, as the Helm chart does.
     let printed = [
         "tx",
         "provider",
@@ -80,20 +80,20 @@ fn a_provider_is_registered_shown_and_changed() {
 }
 
 #[test]
-fn what_the_chain_refuses_is_told_with_its_code() {
+fn refused_transaction_is_reported_with_its_code() {
     let mut stage = Stage::new("refused", true);
     stage.start_node(FAST);
     let file = stage.path("provider.yaml");
     std::fs::write(&file, FILE).unwrap();
     let create = ["tx", "provider", "create", file.to_str().unwrap(), "--yes"];
     let of = |more: &[&str]| stage.ran(&[&create[..], more].concat());
-    // The trial says it before anything is paid.
+    // The simulation reports the refusal before a fee is paid.
     let (code, out, err) = of(&[]);
     assert!(
         code == 1 && out.is_empty() && err.contains("nothing was sent, the chain would refuse it"),
         "{out}{err}"
     );
-    // Without a trial it is paid for.
+    // Without a simulation the fee is paid.
     let (code, out, err) = of(&["--gas=300000"]);
     let answer = parsed(&out);
     assert!(code == 1 && err.contains("the chain refused"), "{err}");
@@ -120,7 +120,7 @@ fn what_the_chain_refuses_is_told_with_its_code() {
 }
 
 #[test]
-fn a_certificate_is_made_published_listed_and_revoked() {
+fn certificate_is_generated_published_listed_and_revoked() {
     let mut stage = Stage::new("cert", true);
     stage.start_node(FAST);
     let good = |words: &[&str]| {
@@ -148,9 +148,9 @@ fn a_certificate_is_made_published_listed_and_revoked() {
     assert!(code == 1 && err.contains("no certificate 77"), "{err}");
 }
 
-/// Two transactions of one key at the same time do not get into each other's way.
+/// Two concurrent transactions of one key do not conflict.
 #[test]
-fn transactions_of_one_key_need_no_turn() {
+fn transactions_of_one_key_run_concurrently() {
     let mut stage = Stage::new("together", true);
     stage.start_node(FAST);
     let file = stage.path("provider.yaml");
@@ -176,13 +176,13 @@ fn transactions_of_one_key_need_no_turn() {
 }
 
 #[test]
-fn a_chain_without_unordered_transactions_is_served_with_sequences() {
+fn chain_without_unordered_transactions_is_supported() {
     let mut stage = Stage::new("ordered", true);
     stage.start_node_with(SLOWER, |config| config.takes_unordered = false);
     let file = stage.path("provider.yaml");
     std::fs::write(&file, FILE).unwrap();
     let update = ["tx", "provider", "update", file.to_str().unwrap(), "--yes"];
-    // With a trial, which gives no code, and without one.
+    // With a simulation, which returns no code, and without one.
     let sequence = || {
         let account = ADDRESS.parse().unwrap();
         stage
@@ -196,7 +196,7 @@ fn a_chain_without_unordered_transactions_is_served_with_sequences() {
         assert!(err.contains("takes no unordered transactions"), "{err}");
         assert_eq!(sequence(), Some(before + 1));
     }
-    // What it would refuse in any order is refused once, and with its own reason.
+    // A transaction that the chain always refuses is refused once, with its own reason.
     let create = ["tx", "provider", "create", file.to_str().unwrap(), "--yes"];
     let (code, _, err) = stage.ran(&create);
     assert!(
@@ -206,14 +206,14 @@ fn a_chain_without_unordered_transactions_is_served_with_sequences() {
 }
 
 #[test]
-fn what_is_shown_for_consent_says_whether_it_is_ordered() {
+fn printed_transaction_shows_whether_it_is_ordered() {
     let mut stage = Stage::new("consent", true);
     stage.start_node(FAST);
     let file = stage.path("provider.yaml");
     std::fs::write(&file, FILE).unwrap();
     let update = ["tx", "provider", "update", file.to_str().unwrap()];
     for (more, is_unordered) in [(&[][..], true), (&["--timeout-height=1000000"], false)] {
-        // Nobody is there to say yes.
+        // Standard input gives no confirmation.
         let (code, _, err) = stage.ran(&[&update[..], more].concat());
         assert!(code == 1 && err.contains("nothing was sent"), "{err}");
         let shown = err.contains(&format!("\"unordered\": {is_unordered}"));
@@ -222,7 +222,7 @@ fn what_is_shown_for_consent_says_whether_it_is_ordered() {
 }
 
 #[test]
-fn a_note_and_a_last_height_are_in_the_transaction() {
+fn memo_and_timeout_height_are_in_the_transaction() {
     let mut stage = Stage::new("note", true);
     stage.start_node(FAST);
     let file = stage.path("provider.yaml");
@@ -254,6 +254,6 @@ fn a_note_and_a_last_height_are_in_the_transaction() {
     let (code, out, err) = of(&["--timeout-height=1"]);
     assert!(
         code == 1 && format!("{out}{err}").contains("timeout height"),
-        "it is past: {out}{err}"
+        "the height has passed: {out}{err}"
     );
 }

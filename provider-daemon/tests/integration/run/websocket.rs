@@ -1,4 +1,4 @@
-//! A websocket to a gateway.
+//! A websocket client for the gateway.
 
 use crate::any_certificate::AnyCertificate;
 use futures::StreamExt;
@@ -15,7 +15,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-/// However slow the machine is.
+/// Maximum wait for data, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 pub(crate) struct Websocket {
@@ -23,16 +23,16 @@ pub(crate) struct Websocket {
     io: WebSocketStream<TlsStream<TcpStream>>,
 }
 
-/// What came until the end.
+/// Received messages, and the end of the connection.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct Transcript {
     pub(crate) data: Vec<Vec<u8>>,
-    /// Of the close frame, where there was one.
+    /// Code and reason of the close frame, if any.
     pub(crate) close: Option<(u16, String)>,
 }
 
 impl Websocket {
-    /// Opens one; the status of the answer where it is refused.
+    /// Opens a websocket. Returns the HTTP status if the gateway refuses it.
     pub(crate) fn open(url: &str, path: &str, token: &str) -> Result<Self, u16> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -64,11 +64,11 @@ impl Websocket {
         }
     }
 
-    /// All that comes.
-    pub(crate) fn heard(self) -> Heard {
+    /// Reads all messages until the end.
+    pub(crate) fn heard(self) -> Transcript {
         let Self { runtime, mut io } = self;
         let listening = async {
-            let mut heard = Heard::default();
+            let mut heard = Transcript::default();
             while let Some(Ok(message)) = io.next().await {
                 match message {
                     Message::Close(frame) => {

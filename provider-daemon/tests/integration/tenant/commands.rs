@@ -1,12 +1,12 @@
-//! A tenant's way with a lease, by token and by certificate.
+//! Lease commands of a tenant, with token and certificate.
 
-use crate::tenant::stage::{Serving, Stage, TENANT, read, sample, until};
+use crate::tenant::stage::{RunningProvider, Stage, TENANT, read, sample, until};
 use akash_provider_core::types::LeaseId;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-/// A group for each of two providers.
+/// One group for each of two providers.
 const TWO_GROUPS: &str = r#"
 version: "2.0"
 services:
@@ -32,7 +32,7 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn a_lease_is_looked_after_by_token_and_by_certificate() {
+fn lease_commands_work_with_token_and_certificate() {
     let stage = Stage::new("life");
     let provider = stage.provider(31);
     let sdl = sample("web.yaml");
@@ -83,7 +83,7 @@ fn a_lease_is_looked_after_by_token_and_by_certificate() {
 }
 
 #[test]
-fn hostnames_move_from_one_deployment_to_another() {
+fn hostnames_move_between_deployments() {
     let stage = Stage::new("move");
     let provider = stage.provider(32);
     let sdl = std::fs::read_to_string(sample("web.yaml")).unwrap();
@@ -108,7 +108,7 @@ fn hostnames_move_from_one_deployment_to_another() {
         holder("a.example.com").is_some() && holder("b.example.com").is_some()
     });
     let to = ["--dseq", "2", "--provider", provider.address.as_str()];
-    // The second one does not ask for it.
+    // The second deployment does not list this hostname.
     let refused = stage.ran(&[&["migrate-hostnames", "a.example.com"], &to[..]].concat());
     refused.failed(&["answers 400", "is not used by this deployment"]);
     assert_eq!(holder("a.example.com").as_ref(), Some(&leases[0]));
@@ -119,25 +119,25 @@ fn hostnames_move_from_one_deployment_to_another() {
         moved.err
     );
     assert_eq!(moved.good(), "");
-    // Both ask for this one, and the first had it first.
+    // Both deployments list this hostname, and the first one has it.
     let is_at = |lease: &LeaseId| holder("shared.example.com").as_ref() == Some(lease);
     assert!(is_at(&leases[0]));
     let moved = stage.ran(&[&["migrate-hostnames", "shared.example.com"], &to[..]].concat());
     moved.good();
-    until("the name at the other deployment", || is_at(&leases[1]));
+    until("the hostname is at the other deployment", || is_at(&leases[1]));
     assert_eq!(
         holder("a.example.com").as_ref(),
         Some(&leases[0]),
-        "and no other name"
+        "no other hostname moves"
     );
-    // And back.
+    // Move the hostname back.
     let back = ["--dseq", "1", "--provider", provider.address.as_str()];
     let moved = stage.ran(&[&["migrate-hostnames", "shared.example.com"], &back[..]].concat());
     moved.good();
-    until("the name where it was", || is_at(&leases[0]));
+    until("the hostname is back", || is_at(&leases[0]));
 }
 
-/// A service with two addresses of its own.
+/// A service with two leased IP addresses.
 const TWO_ADDRESSES: &str = r#"
 version: "2.1"
 endpoints: {ep: {kind: ip}, other: {kind: ip}}
@@ -157,7 +157,7 @@ deployment:
 "#;
 
 #[test]
-fn endpoints_move_from_one_deployment_to_another() {
+fn endpoints_move_between_deployments() {
     let stage = Stage::new("move-ip");
     let provider = stage.provider(36);
     let sdl = stage.file("ip.yaml", TWO_ADDRESSES);
@@ -170,7 +170,7 @@ fn endpoints_move_from_one_deployment_to_another() {
     };
     stage.ran(&["send-manifest", &sdl, "--dseq", "1"]).good();
     until("the addresses", || names(&leases[0]).len() == 2);
-    // The second one is declared while the first has the names.
+    // The second deployment is declared while the first one has the endpoints.
     stage.ran(&["send-manifest", &sdl, "--dseq", "2"]).good();
     provider.runs(&leases[1]);
     let to = ["--dseq", "2", "--provider", provider.address.as_str()];
@@ -193,8 +193,9 @@ fn endpoints_move_from_one_deployment_to_another() {
     refused.failed(&["answers 400", "destination deployment does not exist"]);
 }
 
-/// Deployment 3, a group of it at each of two providers, with its manifest sent to both; and the SDL's file.
-fn at_two_providers(stage: &Stage) -> (Serving, Serving, Vec<LeaseId>, String) {
+/// Creates deployment 3 with one group at each of two providers and the manifest sent to both. Returns the
+/// leases and the path of the SDL.
+fn at_two_providers(stage: &Stage) -> (RunningProvider, RunningProvider, Vec<LeaseId>, String) {
     let (first, second) = (stage.provider(33), stage.provider(34));
     let sdl = stage.file("two.yaml", TWO_GROUPS);
     let leases = stage.lease(3, &sdl, &[&first, &second]);
@@ -209,7 +210,7 @@ fn at_two_providers(stage: &Stage) -> (Serving, Serving, Vec<LeaseId>, String) {
 }
 
 #[test]
-fn every_provider_of_a_deployment_is_asked_and_one_that_is_away_is_told() {
+fn every_provider_of_a_deployment_is_queried_and_unavailable_one_reported() {
     let stage = Stage::new("several");
     let (first, mut second, leases, sdl) = at_two_providers(&stage);
     let ran = |words: &[&str]| stage.ran(&[words, &["--dseq", "3"]].concat());
@@ -276,13 +277,13 @@ fn every_provider_of_a_deployment_is_asked_and_one_that_is_away_is_told() {
     );
 }
 
-fn service_of(provider: &Serving, lease: &LeaseId) -> String {
+fn service_of(provider: &RunningProvider, lease: &LeaseId) -> String {
     let running = provider.cluster.contents().running;
     running[lease].group.services[0].name.clone()
 }
 
 #[test]
-fn logs_and_events_are_shown_and_followed() {
+fn logs_and_events_are_printed_and_followed() {
     let stage = Stage::new("streams");
     let provider = stage.provider(35);
     let sdl = sample("web.yaml");

@@ -1,6 +1,6 @@
-//! Who is let in, and who is believed: certificates and tokens that are not right, on either side.
+//! Authentication on both sides: invalid certificates and tokens.
 
-use crate::tenant::stage::{Serving, Stage, certificate, ran, sample};
+use crate::tenant::stage::{RunningProvider, Stage, certificate, ran, sample};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_gateway::CertificateFiles;
 use akash_provider_gateway::auth::Clock;
@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const OF: [&str; 4] = ["--dseq", "7", "--auth-type", "mtls"];
 
 #[test]
-fn a_certificate_that_is_not_made_not_published_or_revoked_is_told_before_anybody_is_asked() {
+fn missing_unpublished_or_revoked_certificate_is_reported_before_a_request() {
     let stage = Stage::new("certificate");
     let provider = stage.provider(41);
     let sdl = sample("web.yaml");
@@ -30,7 +30,7 @@ fn a_certificate_that_is_not_made_not_published_or_revoked_is_told_before_anybod
     let home = stage.path("elsewhere");
     std::fs::create_dir_all(&home).unwrap();
     ran(&["lease-status", "--home", &home]).failed(&["there is no certificate", "tx cert generate client"]);
-    // Going around the chain for the address does not go around it for certificates.
+    // Skipping the chain for the address does not skip it for certificates.
     let unasked = [
         "--provider",
         provider.address.as_str(),
@@ -39,12 +39,12 @@ fn a_certificate_that_is_not_made_not_published_or_revoked_is_told_before_anybod
     ];
     let refused = ran(&[&["lease-status"], &unasked[..]].concat());
     refused.failed(&["is not on the chain"]);
-    // A token still does.
+    // A token works with the skipped chain.
     stage.ran(&["lease-status", "--dseq", "7"]).good();
 }
 
 #[test]
-fn somebody_else_s_lease_is_not_shown() {
+fn lease_of_another_tenant_is_refused() {
     let stage = Stage::new("stranger");
     let provider = stage.provider(42);
     let sdl = sample("web.yaml");
@@ -57,7 +57,7 @@ fn somebody_else_s_lease_is_not_shown() {
     stage
         .ran(&[&["lease-status"], &of[..]].concat())
         .failed(&["no such lease"]);
-    // Going around the chain does not help: to the provider this account is nobody.
+    // Skipping the chain does not help, because the provider does not know this account.
     let around = [
         "--provider",
         provider.address.as_str(),
@@ -72,13 +72,13 @@ fn somebody_else_s_lease_is_not_shown() {
 }
 
 #[test]
-fn a_provider_is_believed_only_with_its_own_certificate_from_the_chain() {
+fn provider_is_trusted_only_with_its_certificate_from_the_chain() {
     let stage = Stage::new("believed");
     let (honest, other) = (stage.provider(43), stage.provider(44));
     let address = honest.address.as_str();
     stage.settle();
     stage.ran(&["status", address]).good();
-    // Somebody else answers at its address, with a certificate that is on the chain too.
+    // Another provider responds at this address, with its own certificate from the chain.
     let at_other = stage.ran(&["status", address, "--provider-url", &other.url]);
     at_other.failed(&["does not show that it is the provider", other.address.as_str()]);
     let offline = stage.ran(&["status", address, "--provider-url", &honest.url, "--offline"]);
@@ -91,21 +91,21 @@ fn a_provider_is_believed_only_with_its_own_certificate_from_the_chain() {
         .market(|market| market.execute(&honest.own.revoke()).unwrap());
     stage.settle();
     stage.ran(&["status", address]).failed(&["is revoked"]);
-    // A newer one that it does not show changes nothing.
+    // A newer certificate that the provider does not present changes nothing.
     certificate(&stage.chain, &honest.address);
     stage.settle();
     stage.ran(&["status", address]).failed(&["is revoked"]);
 }
 
 #[test]
-fn a_token_that_is_over_or_not_yet_good_is_told_with_the_clock() {
+fn expired_or_future_token_suggests_a_clock_problem() {
     let stage = Stage::new("clocks");
     let now = || UNIX_EPOCH.elapsed().unwrap();
     let hour = Duration::from_secs(3600);
     let later = stage.provider_with(47, |settings| settings.clock = Clock::new(move || now() + hour));
     let earlier = stage.provider_with(48, |settings| settings.clock = Clock::new(move || now() - hour));
     stage.settle();
-    let asked = |provider: &Serving| {
+    let asked = |provider: &RunningProvider| {
         let at = [
             "--provider",
             provider.address.as_str(),
@@ -119,7 +119,7 @@ fn a_token_that_is_over_or_not_yet_good_is_told_with_the_clock() {
 }
 
 #[test]
-fn a_public_authority_vouches_for_a_name_and_the_chain_for_the_rest() {
+fn public_authority_or_chain_verifies_the_provider() {
     let stage = Stage::new("public");
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -151,20 +151,21 @@ fn a_public_authority_vouches_for_a_name_and_the_chain_for_the_rest() {
         let mut command = stage.command(&[words, &at].concat());
         ran(command.env("SSL_CERT_FILE", &roots))
     };
-    // No node is asked: the name is enough.
+    // No node is queried, because the name is sufficient.
     trusting(&["send-manifest", &sdl, "--offline"]).good();
     provider.runs(&lease);
     trusting(&["lease-status", "--offline"]).good();
-    // With a certificate of one's own another name is asked for, and the provider shows its own.
+    // With a client certificate the client requests another server name, and the provider presents its own
+    // certificate.
     trusting(&["lease-status", "--auth-type", "mtls"]).good();
     trusting(&["lease-status", "--auth-type", "mtls", "--offline"]).failed(&["the chain alone vouches"]);
-    // An authority that nobody here trusts is none.
+    // A certificate authority that is not trusted locally is not accepted.
     let stranger = stage.ran(&[&["lease-status"], &at[..]].concat());
     stranger.failed(&["does not show that it is the provider", "no public authority"]);
 }
 
 #[test]
-fn what_is_not_there_is_told_with_the_mend() {
+fn missing_objects_are_reported_with_remedy() {
     let stage = Stage::new("absent");
     let nobody = PrivateKey::from_bytes(&[45; 32]).unwrap().address().to_string();
     stage
@@ -176,7 +177,7 @@ fn what_is_not_there_is_told_with_the_mend() {
     stage
         .ran(&["status", &nobody, "--provider-url", "http://localhost:8443"])
         .failed(&["is not https"]);
-    // The right words for the wrong port, in both directions.
+    // Valid URL paths with the wrong port, in both directions.
     let node = stage.node();
     let plain = node.replace("http://", "https://");
     stage
@@ -222,7 +223,7 @@ fn what_is_not_there_is_told_with_the_mend() {
 }
 
 #[test]
-fn a_node_that_is_away_is_told() {
+fn unavailable_node_is_reported() {
     let stage = Stage::new("no-node");
     let begun = std::time::Instant::now();
     let asked = stage.ran(&["lease-status", "--dseq", "7", "--node", "http://127.0.0.1:1"]);

@@ -1,4 +1,4 @@
-//! What `dev` prints for tenants works when it is pasted.
+//! The commands that `dev` prints for tenants work unchanged.
 
 use crate::clients::Client;
 use crate::tenant::shell::{Pty, ended};
@@ -61,7 +61,7 @@ impl Dev {
         lines.find(|line| line.starts_with(begin)).map(str::to_owned)
     }
 
-    /// What it prints for a tenant to set.
+    /// Environment variables that `dev` prints for a tenant.
     fn environment(&self) -> Vec<(String, String)> {
         let line = self.line("export ").unwrap();
         let pairs = line.trim_start_matches("export ").split(' ');
@@ -71,7 +71,7 @@ impl Dev {
             .collect()
     }
 
-    /// A command of its tenant: whether it went well, its output and its errors.
+    /// Runs a command of the tenant. Returns success, stdout and stderr.
     pub(crate) fn ran(&self, words: &[&str]) -> (bool, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
         let output = command
@@ -84,7 +84,7 @@ impl Dev {
         (output.status.success(), text(output.stdout), text(output.stderr))
     }
 
-    /// Told to stop, it stops by itself.
+    /// Sends a signal and waits for the end.
     pub(crate) fn stops(&self) {
         let mut child = self.child.lock().unwrap();
         kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
@@ -100,7 +100,7 @@ impl Drop for Dev {
     }
 }
 
-fn the_printed_commands_work(words: &[&str]) {
+fn assert_printed_commands_work(words: &[&str]) {
     let dev = Dev::start(words);
     until("the commands", || dev.line("curl").is_some());
     let ran = |line: &str| {
@@ -128,7 +128,7 @@ fn the_printed_commands_work(words: &[&str]) {
             .args(["lease-shell", "web", "sh", "--tty"])
             .envs(dev.environment());
         let mut child = pty.spawns(shell);
-        until("every key is the command's", || !pty.is_as_before());
+        until("the terminal is in raw mode", || !pty.is_canonical());
         pty.types(keys);
         assert_eq!(ended(&mut child), Some(code), "{keys:?}");
     }
@@ -154,16 +154,16 @@ fn the_printed_commands_work(words: &[&str]) {
 }
 
 #[test]
-fn what_dev_prints_for_a_tenant_works() {
-    the_printed_commands_work(&[]);
+fn printed_commands_of_dev_work() {
+    assert_printed_commands_work(&[]);
 }
 
 #[test]
-fn what_dev_prints_for_a_tenant_works_over_the_wire_too() {
-    the_printed_commands_work(&["--wire"]);
+fn printed_commands_of_dev_work_with_wire_chain() {
+    assert_printed_commands_work(&["--wire"]);
 }
 
-/// Where the node is, at a start of `dev` in a network of its own.
+/// Address of the node at a start of `dev` in its own network namespace.
 fn node_of(more: &str) -> Option<(String, String)> {
     let line = format!(
         "ip link set lo up && {more} exec {} dev --block-time 200ms",
@@ -190,16 +190,16 @@ fn node_of(more: &str) -> Option<(String, String)> {
 }
 
 #[test]
-fn the_node_of_dev_is_where_it_was_at_the_last_start() {
+fn node_of_dev_keeps_its_port() {
     let Some((first, said)) = node_of("") else {
-        println!("skipped: `unshare` and `ip` give no network of one's own here");
+        println!("skipped: `unshare` and `ip` cannot create a network namespace here");
         return;
     };
     assert!(!said.contains("is taken"), "{said}");
     for more in ["", "true;"] {
         assert_eq!(node_of(more).unwrap().0, first);
     }
-    // A port that another program has is told, and another one taken.
+    // A port in use is reported, and another port is used.
     let other = format!(
         "{} dev --block-time 200ms > /dev/null & sleep 2;",
         env!("CARGO_BIN_EXE_provider-daemon")
@@ -214,7 +214,7 @@ fn the_node_of_dev_is_where_it_was_at_the_last_start() {
 }
 
 #[tokio::test]
-async fn the_first_request_works_out_of_the_box() {
+async fn first_request_of_the_sdk_works() {
     let address = ["--gateway-listen-address", "127.0.0.1:0"];
     let line = [&["x", "dev", "--block-time", "10ms"][..], &address].concat();
     let args::Command::Dev(args) = Cli::parse_from(line).command else {

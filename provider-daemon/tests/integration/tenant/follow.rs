@@ -1,7 +1,7 @@
-//! Streams that are followed: they outlive a provider that goes away and a token that ends, and nothing is lost or shown
-//! twice.
+//! Followed streams survive a restart of the provider and the expiry of a token, without lost or repeated
+//! lines.
 
-use crate::tenant::stage::{Serving, Stage, sample, until};
+use crate::tenant::stage::{RunningProvider, Stage, sample, until};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::LeaseId;
 use akash_provider_gateway::auth::Clock;
@@ -11,10 +11,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-/// However slow the machine is.
+/// Maximum wait for a line, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A command that follows; it ends when this is dropped.
+/// A following command, stopped when dropped.
 struct Follower {
     child: Child,
     lines: Receiver<String>,
@@ -54,14 +54,14 @@ impl Follower {
         self.told.lock().unwrap().clone()
     }
 
-    /// The next line ends like this.
+    /// Asserts that the next line has this end.
     #[track_caller]
     fn shows(&self, end: &str) {
         let line = self.lines.recv_timeout(PATIENCE);
-        let line = line.unwrap_or_else(|e| panic!("`{end}` does not come: {e}\n{}", self.told()));
+        let line = line.unwrap_or_else(|e| panic!("no line with the end `{end}`: {e}\n{}", self.told()));
         assert!(
             line.ends_with(end),
-            "`{end}` should come, and not `{line}`\n{}",
+            "expected `{end}`, got `{line}`\n{}",
             self.told()
         );
     }
@@ -84,7 +84,7 @@ impl Drop for Follower {
     }
 }
 
-fn running(stage: &Stage, provider: &Serving, dseq: u64) -> LeaseId {
+fn running(stage: &Stage, provider: &RunningProvider, dseq: u64) -> LeaseId {
     let sdl = sample("web.yaml");
     let lease = stage.lease(dseq, &sdl, &[provider]).remove(0);
     let sent = stage.ran(&["send-manifest", &sdl, "--dseq", &dseq.to_string()]);
@@ -94,19 +94,20 @@ fn running(stage: &Stage, provider: &Serving, dseq: u64) -> LeaseId {
 }
 
 #[test]
-fn what_is_followed_goes_on_when_the_provider_comes_back_and_ends_with_the_lease() {
+fn followed_stream_continues_after_provider_restart_and_ends_with_lease() {
     let stage = Stage::new("follow");
     let mut provider = stage.provider(61);
     let lease = running(&stage, &provider, 4);
-    let says = |provider: &Serving, line: &str| assert!(provider.cluster.log(&lease, "web", 0, line));
-    let happens =
-        |provider: &Serving, note: &str| assert!(provider.cluster.event(&lease, "web", "Pulled", note));
+    let says = |provider: &RunningProvider, line: &str| assert!(provider.cluster.log(&lease, "web", 0, line));
+    let happens = |provider: &RunningProvider, note: &str| {
+        assert!(provider.cluster.event(&lease, "web", "Pulled", note))
+    };
     says(&provider, "one");
     says(&provider, "two");
     let mut logs = Follower::start(&stage, &["lease-logs", "--dseq", "4", "-f"]);
     logs.shows("] one");
     logs.shows("] two");
-    // The same line once more, so that lines are counted and not only compared.
+    // A repeated line, so that lines are counted and not only compared.
     says(&provider, "two");
     logs.shows("] two");
     let mut events = Follower::start(&stage, &["lease-events", "--dseq", "4", "-f"]);
@@ -120,17 +121,19 @@ fn what_is_followed_goes_on_when_the_provider_comes_back_and_ends_with_the_lease
     says(&provider, "meanwhile");
     happens(&provider, "meanwhile");
     for follower in [&logs, &events] {
-        until("the outage is told", || follower.told().contains("trying again"));
+        until("the outage is reported", || {
+            follower.told().contains("trying again")
+        });
     }
     provider.start_gateway(&stage);
     logs.shows("] meanwhile");
     says(&provider, "later");
     logs.shows("] later");
-    until("the return is told", || {
+    until("the reconnect is reported", || {
         logs.told().contains("the stream goes on")
     });
     assert_eq!(logs.told().matches("trying again").count(), 1, "{}", logs.told());
-    // Whatever is shown from here on is not what was shown before.
+    // Lines after the reconnect are not repetitions.
     happens(&provider, "later");
     let mut seen = Vec::new();
     while !seen
@@ -148,9 +151,10 @@ fn what_is_followed_goes_on_when_the_provider_comes_back_and_ends_with_the_lease
     }
 }
 
-/// The provider's clock goes before the tenant's, so that a token of a quarter of an hour holds for some seconds there.
+/// The provider's clock is ahead of the tenant's, so that a token of a quarter of an hour is valid for some
+/// seconds only.
 #[test]
-fn a_new_token_is_made_when_the_old_one_ends_and_nobody_notices() {
+fn expired_token_is_replaced_without_interruption() {
     const AHEAD: Duration = Duration::from_secs(15 * 60 - 30 - 8);
     let stage = Stage::new("token");
     let provider = stage.provider_with(62, |settings| {
@@ -160,7 +164,7 @@ fn a_new_token_is_made_when_the_old_one_ends_and_nobody_notices() {
     let lease = running(&stage, &provider, 5);
     let logs = Follower::start(&stage, &["lease-logs", "--dseq", "5", "-f"]);
     let begun = Instant::now();
-    // Two tokens at least come to their end meanwhile.
+    // At least two tokens expire meanwhile.
     for number in 0_u32.. {
         let line = format!("line {number}");
         assert!(provider.cluster.log(&lease, "web", 0, &line));
@@ -174,7 +178,7 @@ fn a_new_token_is_made_when_the_old_one_ends_and_nobody_notices() {
 }
 
 #[test]
-fn what_is_not_followed_is_shown_once_and_not_asked_for_again() {
+fn unfollowed_stream_is_read_once() {
     let stage = Stage::new("once");
     let mut provider = stage.provider(63);
     let lease = running(&stage, &provider, 6);
@@ -186,7 +190,7 @@ fn what_is_not_followed_is_shown_once_and_not_asked_for_again() {
         &["lease-logs", "--dseq", "6"][..],
         &["lease-logs", "--dseq", "6", "-f"],
     ] {
-        // Who cannot be reached at the beginning is told at once.
+        // A provider that is unreachable at the start is reported at once.
         stage.ran(words).failed(&["cannot be reached"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The manifest that a provider is sent.
+//! Manifests sent to a provider.
 
 use crate::tenant::stage::{Stage, ran, read, sample};
 use std::process::Command;
@@ -9,7 +9,7 @@ fn converted(words: &[&str]) -> String {
 }
 
 #[test]
-fn an_sdl_becomes_the_manifest_that_today_s_tool_prints_byte_for_byte() {
+fn sdl_becomes_the_manifest_of_the_go_tool_byte_for_byte() {
     let folder = testbed::recordings::folder("peer/sdl");
     let mut compared = 0;
     for entry in std::fs::read_dir(&folder).unwrap() {
@@ -29,7 +29,7 @@ fn an_sdl_becomes_the_manifest_that_today_s_tool_prints_byte_for_byte() {
 }
 
 #[test]
-fn a_manifest_is_the_same_in_both_formats() {
+fn manifest_is_the_same_in_both_formats() {
     let sdl = sample("shop.yaml");
     let json: serde_json::Value = serde_json::from_str(&converted(&[&sdl, "-o", "json"])).unwrap();
     let yaml: serde_json::Value = serde_saphyr::from_str(&converted(&[&sdl, "-o", "yaml"])).unwrap();
@@ -37,14 +37,14 @@ fn a_manifest_is_the_same_in_both_formats() {
 }
 
 #[test]
-fn a_refusal_that_names_a_service_points_at_its_line_of_the_sdl() {
+fn refusal_of_a_service_shows_its_line_in_the_sdl() {
     let stage = Stage::new("lines");
     let provider = stage.provider(61);
     let text = std::fs::read_to_string(sample("web.yaml")).unwrap();
     let larger = text.replace("size: 512Mi", "size: 256Mi");
     assert_ne!(larger, text);
     let sdl = stage.file("larger.yaml", &larger);
-    // The chain has the hash of the one, and the groups of the other.
+    // The chain has the hash of one SDL and the groups of another.
     let mut mixed = read(&sample("web.yaml"));
     mixed.hash = read(&sdl).hash;
     stage.lease_of(7, mixed, &[&provider]);
@@ -56,7 +56,7 @@ fn a_refusal_that_names_a_service_points_at_its_line_of_the_sdl() {
         told.contains("cross-validation error") && told.ends_with(&place),
         "{told}"
     );
-    // The shape for scripts stays as it is.
+    // The JSON output for scripts is unchanged.
     let told = ran(&[&sdl, "-o", "json"]).failed(&[]);
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();
     let fields: Vec<&String> = told[0].as_object().unwrap().keys().collect();
@@ -64,7 +64,7 @@ fn a_refusal_that_names_a_service_points_at_its_line_of_the_sdl() {
 }
 
 #[test]
-fn the_hashes_of_a_refusal_are_short_for_people_and_whole_for_scripts() {
+fn hashes_in_errors_are_short_in_text_and_complete_in_json() {
     let stage = Stage::new("hashes");
     let provider = stage.provider(62);
     let first = sample("web.yaml");

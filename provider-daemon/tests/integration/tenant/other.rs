@@ -1,7 +1,7 @@
-//! The answers of the Go provider, as recorded: what a tenant of another provider sees.
+//! Recorded responses of the Go provider, as seen by its tenants.
 
 use crate::tenant::replay::Replay;
-use crate::tenant::stage::{Ran, Stage, TENANT, certificate, sample};
+use crate::tenant::stage::{RunOutput, Stage, TENANT, certificate, sample};
 use akash_provider_core::types::Address;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -35,8 +35,8 @@ impl Other {
         testbed::recordings::json(&self.folder.join(format!("{name}.json")))
     }
 
-    /// Plays a recording to a command about the recorded lease.
-    fn ran(&self, name: &str, words: &[&str]) -> Ran {
+    /// Replays a recording to a command for the recorded lease.
+    fn ran(&self, name: &str, words: &[&str]) -> RunOutput {
         self.replay.play(&self.recording(name));
         let url = self.replay.url();
         let of = ["--dseq", "2194", "--provider", PROVIDER, "--provider-url", &url];
@@ -44,7 +44,7 @@ impl Other {
     }
 
     fn request(&self) -> String {
-        String::from_utf8_lossy(&self.replay.heard())
+        String::from_utf8_lossy(&self.replay.received())
             .lines()
             .next()
             .unwrap_or_default()
@@ -57,7 +57,7 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn answers_of_another_provider_are_understood() {
+fn responses_of_the_go_provider_are_decoded() {
     let other = Other::start("other-rest");
     let body = |name: &str| other.recording(name)["response"]["json"].clone();
     let statuses = ["jwt", "ports", "storage", "gpu"].map(|kind| format!("rest/lease-status-{kind}"));
@@ -70,7 +70,7 @@ fn answers_of_another_provider_are_understood() {
         let name = format!("rest/get-manifest-{kind}");
         let out = other.ran(&name, &["get-manifest", "-o", "json"]).good();
         assert_eq!(json(&out), body(&name), "{name}");
-        // The text is the recorded one too: fields in their order, escaped as there.
+        // The text is the recorded one: fields in the same order and with the same escapes.
         let text = other.recording(&name)["response"]["body"]
             .as_str()
             .unwrap()
@@ -100,7 +100,7 @@ fn answers_of_another_provider_are_understood() {
 }
 
 #[test]
-fn refusals_of_another_provider_are_told_with_its_words() {
+fn errors_of_the_go_provider_are_printed_unchanged() {
     let other = Other::start("other-refusals");
     let refused = |name: &str, words: &[&str]| {
         let told = other.ran(&format!("rest/{name}"), &["lease-status"]);
@@ -116,7 +116,7 @@ fn refusals_of_another_provider_are_told_with_its_words() {
     );
     refused("err-unknown-lease", &["answers 404", "no such lease"]);
     refused("apidown-lease-status", &["answers 503", "in trouble itself"]);
-    // Not a status at all.
+    // Not an HTTP status.
     refused("migrate-same-lease", &["answers what no provider says"]);
     let sdl = sample("web.yaml");
     let out = other
@@ -142,10 +142,10 @@ fn refusals_of_another_provider_are_told_with_its_words() {
 }
 
 #[test]
-fn streams_of_another_provider_are_shown_and_end_as_they_do_there() {
+fn streams_of_the_go_provider_are_printed_and_end_as_recorded() {
     let other = Other::start("other-streams");
     let lease = format!("{TENANT}/2194/1/1/{PROVIDER}");
-    // It ends logs by closing the connection, which is no error.
+    // The Go provider ends logs by closing the connection, which is not an error.
     let logs = other.ran("ws/logs", &["lease-logs"]).good();
     assert_eq!(logs, format!("[{lease}][web-577b94d8fb-6tsbv] started\n"));
     assert_eq!(other.request(), "GET /lease/2194/1/1/logs?follow=false HTTP/1.1");
@@ -177,7 +177,7 @@ fn streams_of_another_provider_are_shown_and_end_as_they_do_there() {
 }
 
 #[test]
-fn commands_at_another_provider_end_with_their_exit_code_and_never_well_with_a_reason() {
+fn commands_at_the_go_provider_return_exit_code_and_errors_never_succeed() {
     let other = Other::start("other-shell");
     let shell = |name: &str, words: &[&str]| {
         let words = [&["lease-shell", "web"], words].concat();
@@ -212,7 +212,7 @@ pub(crate) fn answer(status: &str, body: &str) -> Value {
 }
 
 #[test]
-fn a_manifest_is_sent_again_while_the_provider_does_not_know_of_the_lease() {
+fn manifest_is_sent_again_while_lease_is_unknown() {
     let stage = Stage::new("again");
     let provider: Address = PROVIDER.parse().unwrap();
     let replay = Replay::start(&certificate(&stage.chain, &provider));
@@ -224,7 +224,7 @@ fn a_manifest_is_sent_again_while_the_provider_does_not_know_of_the_lease() {
     let mut command = sending();
     let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let tries = || {
-        let heard = replay.heard();
+        let heard = replay.received();
         let line = b"PUT /deployment/2194/manifest ";
         heard.windows(line.len()).filter(|part| part == line).count()
     };
@@ -233,7 +233,7 @@ fn a_manifest_is_sent_again_while_the_provider_does_not_know_of_the_lease() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && said.contains("PASS"), "{said}");
-    // Whoever is never known is told so in the end; anything but that is told at once.
+    // A lease that stays unknown is reported in the end. All other errors are reported at once.
     replay.play(&answer("404 Not Found", "no lease for deployment\n"));
     let never = crate::tenant::stage::ran(&mut sending());
     assert!(

@@ -1,4 +1,4 @@
-//! `dev --processes`: what runs is a program of this machine, and its tenant reaches it.
+//! `dev --processes`: services run as programs on this machine, and the tenant connects to them.
 
 use crate::tenant::dev::Dev;
 use crate::tenant::stage::until;
@@ -21,7 +21,7 @@ fn refused(words: &[&str]) -> String {
 }
 
 #[test]
-fn a_service_of_dev_runs_as_a_process_and_its_tenant_reaches_it() {
+fn service_of_dev_runs_as_reachable_process() {
     let place = tempfile::tempdir().unwrap();
     let sdl = place.path().join("own.yaml");
     write(
@@ -35,7 +35,7 @@ fn a_service_of_dev_runs_as_a_process_and_its_tenant_reaches_it() {
     until("the commands", || dev.line("curl").is_some());
     assert!(dev.line("services run as processes of this machine").is_some());
     let mut port = Value::Null;
-    until("a process that lives", || {
+    until("the process runs", || {
         let (_, out, _) = dev.ran(&["lease-status", "--output", "json"]);
         let status: Value = serde_json::from_str(&out).unwrap_or_default();
         let status = &status[0]["status"];
@@ -44,7 +44,7 @@ fn a_service_of_dev_runs_as_a_process_and_its_tenant_reaches_it() {
     });
     let greeting = format!("hello from port {port}");
     let mut said = String::new();
-    until("what it says", || {
+    until("the output of the process", || {
         said = dev.ran(&["lease-logs"]).1;
         said.contains(&greeting) && said.contains("I am ")
     });
@@ -71,7 +71,7 @@ fn a_service_of_dev_runs_as_a_process_and_its_tenant_reaches_it() {
 }
 
 #[test]
-fn what_cannot_run_as_processes_is_refused_with_the_mend() {
+fn sdl_unsuitable_for_processes_is_refused_with_remedy() {
     let web = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let said = refused(&[web]);
     assert!(
@@ -90,7 +90,7 @@ fn what_cannot_run_as_processes_is_refused_with_the_mend() {
 }
 
 #[test]
-fn what_processes_have_not_is_declined_with_the_mend() {
+fn order_with_unsupported_features_is_declined_with_remedy() {
     let place = tempfile::tempdir().unwrap();
     let played = |sdl: String| {
         let file = place.path().join("own.yaml");

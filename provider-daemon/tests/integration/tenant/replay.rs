@@ -1,4 +1,4 @@
-//! A server that gives recorded answers, with a certificate of its own that is on the chain.
+//! A server with recorded responses and its own certificate on the chain.
 
 use akash_provider_chain::cert::OwnCertificate;
 use data_encoding::{BASE64, HEXLOWER};
@@ -14,16 +14,16 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-/// However slow the machine is.
+/// Maximum wait for data, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
 
-/// Serves the recording it was given last, connection after connection.
+/// Serves the most recent recording on each connection.
 pub(crate) struct Replay {
     address: SocketAddr,
     recording: Arc<Mutex<Value>>,
-    heard: Arc<Mutex<Vec<u8>>>,
+    received: Arc<Mutex<Vec<u8>>>,
     serving: Option<JoinHandle<()>>,
 }
 
@@ -43,8 +43,8 @@ impl Replay {
         let config = Arc::new(config);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (recording, heard) = (Arc::new(Mutex::new(Value::Null)), Arc::default());
-        let (played, said) = (Arc::clone(&recording), Arc::clone(&heard));
+        let (recording, received) = (Arc::new(Mutex::new(Value::Null)), Arc::default());
+        let (played, said) = (Arc::clone(&recording), Arc::clone(&received));
         let serving = std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let recording = played.lock().unwrap().clone();
@@ -55,14 +55,14 @@ impl Replay {
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 let tls = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
                 if let Err(error) = serve(tls, &recording, &said) {
-                    println!("a client of the replay: {error}");
+                    println!("replay client failed: {error}");
                 }
             }
         });
         Self {
             address,
             recording,
-            heard,
+            received,
             serving: Some(serving),
         }
     }
@@ -71,22 +71,22 @@ impl Replay {
         format!("https://{}", self.address)
     }
 
-    /// What the next connections get.
+    /// Sets the recording for the next connections.
     pub(crate) fn play(&self, recording: &Value) {
         *self.recording.lock().unwrap() = recording.clone();
-        self.heard.lock().unwrap().clear();
+        self.received.lock().unwrap().clear();
     }
 
-    /// All bytes the client said since then.
-    pub(crate) fn heard(&self) -> Vec<u8> {
-        self.heard.lock().unwrap().clone()
+    /// All bytes received from the client since the last call of `play`.
+    pub(crate) fn received(&self) -> Vec<u8> {
+        self.received.lock().unwrap().clone()
     }
 }
 
 impl Drop for Replay {
     fn drop(&mut self) {
         *self.recording.lock().unwrap() = Value::from("stop");
-        // The listener looks at it with the next connection.
+        // The listener checks the flag at the next connection.
         drop(TcpStream::connect(self.address));
         if let Some(serving) = self.serving.take() {
             drop(serving.join());
@@ -94,7 +94,7 @@ impl Drop for Replay {
     }
 }
 
-fn serve(mut tls: Tls, recording: &Value, heard: &Mutex<Vec<u8>>) -> std::io::Result<()> {
+fn serve(mut tls: Tls, recording: &Value, received: &Mutex<Vec<u8>>) -> std::io::Result<()> {
     let mut said = Vec::new();
     while !said.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -112,18 +112,18 @@ fn serve(mut tls: Tls, recording: &Value, heard: &Mutex<Vec<u8>>) -> std::io::Re
     tls.read_exact(&mut body)?;
     let mut all = said.clone();
     all.extend_from_slice(&body);
-    heard.lock().unwrap().extend_from_slice(&all);
+    received.lock().unwrap().extend_from_slice(&all);
     match recording.get("response").and_then(|r| r["raw_b64"].as_str()) {
         Some(raw) => tls.write_all(&BASE64.decode(raw.as_bytes()).unwrap())?,
-        None => websocket(&mut tls, recording, &String::from_utf8_lossy(&said), heard)?,
+        None => websocket(&mut tls, recording, &String::from_utf8_lossy(&said), received)?,
     }
     tls.conn.send_close_notify();
     tls.flush()
 }
 
-/// The recorded head with the proof that this client needs, and then the frames in their order; a frame of the
-/// client is waited for where one was recorded.
-fn websocket(tls: &mut Tls, recording: &Value, said: &str, heard: &Mutex<Vec<u8>>) -> std::io::Result<()> {
+/// Sends the recorded head with the accept key of this client, then the frames in order. Waits for a client
+/// frame at each recorded one.
+fn websocket(tls: &mut Tls, recording: &Value, said: &str, received: &Mutex<Vec<u8>>) -> std::io::Result<()> {
     let key = said
         .lines()
         .find_map(|line| {
@@ -154,13 +154,13 @@ fn websocket(tls: &mut Tls, recording: &Value, said: &str, heard: &Mutex<Vec<u8>
         } else if frame["op"] == 2 {
             let recorded = frame["hex"].as_str().unwrap().len() / 2;
             let payload = client_frame(tls, recorded)?;
-            heard.lock().unwrap().extend_from_slice(&payload);
+            received.lock().unwrap().extend_from_slice(&payload);
         }
     }
     Ok(())
 }
 
-/// What the client says next, as long as what was recorded; input may come in several pieces.
+/// Reads client frames up to the recorded length, because input may be split differently.
 fn client_frame(tls: &mut Tls, recorded: usize) -> std::io::Result<Vec<u8>> {
     let mut all = binary_frame(tls)?;
     while all.len() < recorded {
@@ -171,7 +171,7 @@ fn client_frame(tls: &mut Tls, recorded: usize) -> std::io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// The payload of the client's next frame that is binary; all of ours are short and masked.
+/// Payload of the client's next binary frame. All client frames are short and masked.
 fn binary_frame(tls: &mut Tls) -> std::io::Result<Vec<u8>> {
     loop {
         let mut head = [0; 2];

@@ -1,7 +1,7 @@
-//! Commands in a service: input, exit codes, and the terminal that is given back whatever happens.
+//! Commands in a service: input, exit codes, and a terminal that is restored in any case.
 
 use crate::pty;
-use crate::tenant::stage::{Serving, Stage, ran, sample, until};
+use crate::tenant::stage::{RunningProvider, Stage, ran, sample, until};
 use akash_provider_core::cluster::ExecResult;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -12,8 +12,8 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-/// A lease whose service runs.
-fn running(stage: &Stage, seed: u8) -> Serving {
+/// Creates a lease with a running service.
+fn running(stage: &Stage, seed: u8) -> RunningProvider {
     let provider = stage.provider(seed);
     let sdl = sample("web.yaml");
     let lease = stage.lease(6, &sdl, &[&provider]).remove(0);
@@ -23,10 +23,10 @@ fn running(stage: &Stage, seed: u8) -> Serving {
 }
 
 #[test]
-fn a_command_gets_its_words_and_its_input_and_its_exit_code_is_ours() {
+fn command_gets_arguments_and_input_and_returns_exit_code() {
     let stage = Stage::new("shell");
     let provider = running(&stage, 51);
-    // More than any buffer on the way holds, so both directions must go on side by side.
+    // More than all buffers on the path hold, so both directions must proceed concurrently.
     let input = vec![b'x'; 3_000_000];
     let words = ["lease-shell", "web", "cat", "--dseq", "6", "--stdin"];
     let mut child = stage
@@ -80,7 +80,7 @@ fn a_command_gets_its_words_and_its_input_and_its_exit_code_is_ours() {
         .failed(&["--tty needs a terminal"]);
 }
 
-/// A terminal: our end and the program's.
+/// A pseudo-terminal: the controlling end and the program's end.
 pub(crate) struct Pty {
     ours: OwnedFd,
     theirs: File,
@@ -92,8 +92,9 @@ impl Pty {
         Self { ours, theirs }
     }
 
-    /// True while a line can be edited before it is read, as before a program takes every key.
-    pub(crate) fn is_as_before(&self) -> bool {
+    /// Returns `true` in canonical mode, in which lines can be edited, as before a program switches to raw
+    /// mode.
+    pub(crate) fn is_canonical(&self) -> bool {
         let modes = tcgetattr(&self.theirs).unwrap().local_modes;
         modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG)
     }
@@ -114,7 +115,7 @@ impl Pty {
     }
 }
 
-/// A command that is told so much, and then ends.
+/// Records a command that ends after this number of input frames.
 fn waits_for(count: usize) -> serde_json::Value {
     let result = b"f{\"exit_code\":3}\n";
     let mut frame = vec![0x82, u8::try_from(result.len()).unwrap()];
@@ -130,7 +131,7 @@ fn waits_for(count: usize) -> serde_json::Value {
 }
 
 #[test]
-fn a_change_of_the_terminals_size_is_told_while_the_command_runs() {
+fn change_of_terminal_size_is_sent_to_running_command() {
     use crate::tenant::replay::Replay;
     let stage = Stage::new("resize");
     let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
@@ -141,7 +142,7 @@ fn a_change_of_the_terminals_size_is_told_while_the_command_runs() {
     let of = ["--tty", "--dseq", "1", "--provider", name, "--provider-url", &url];
     let pty = Pty::open();
     let mut child = pty.spawn(&stage, &[&["lease-shell", "web", "/bin/sh"], &of[..]].concat());
-    let has_heard = |part: &[u8]| replay.heard().windows(part.len()).any(|w| w == part);
+    let has_heard = |part: &[u8]| replay.received().windows(part.len()).any(|w| w == part);
     until("the first size", || has_heard(&[105, 0, 100, 0, 40]));
     let size = Winsize {
         ws_row: 50,
@@ -150,7 +151,7 @@ fn a_change_of_the_terminals_size_is_told_while_the_command_runs() {
         ws_ypixel: 0,
     };
     tcsetwinsize(&pty.theirs, size).unwrap();
-    // The terminal tells the program in its foreground, which a test's child is not.
+    // The terminal notifies its foreground process, which a child of a test is not.
     kill(
         Pid::from_raw(i32::try_from(child.id()).unwrap()),
         Signal::SIGWINCH,
@@ -158,7 +159,7 @@ fn a_change_of_the_terminals_size_is_told_while_the_command_runs() {
     .unwrap();
     until("the second size", || has_heard(&[105, 0, 120, 0, 50]));
     assert_eq!(ended(&mut child), Some(3));
-    assert!(pty.is_as_before());
+    assert!(pty.is_canonical());
 }
 
 pub(crate) fn ended(child: &mut Child) -> Option<i32> {
@@ -171,59 +172,59 @@ pub(crate) fn ended(child: &mut Child) -> Option<i32> {
 }
 
 #[test]
-fn a_terminal_that_was_given_away_is_given_back_on_every_way_out() {
+fn terminal_mode_is_restored_on_every_exit() {
     let stage = Stage::new("terminal");
     let mut provider = running(&stage, 52);
     let words = ["lease-shell", "web", "sh", "--dseq", "6", "--tty", "--stdin"];
     for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
         let pty = Pty::open();
-        assert!(pty.is_as_before());
+        assert!(pty.is_canonical());
         let mut child = pty.spawn(&stage, &words);
-        until("every key is the command's", || !pty.is_as_before());
+        until("the terminal is in raw mode", || !pty.is_canonical());
         kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
         assert_eq!(ended(&mut child), Some(code));
-        assert!(pty.is_as_before(), "{signal}");
+        assert!(pty.is_canonical(), "{signal}");
     }
-    // The provider goes away in the middle.
+    // The provider disappears in the middle of a session.
     let pty = Pty::open();
     let mut child = pty.spawn(&stage, &words);
-    until("every key is the command's", || !pty.is_as_before());
+    until("the terminal is in raw mode", || !pty.is_canonical());
     pty.types("typed");
     provider.stop_gateway(&stage);
     assert_eq!(ended(&mut child), Some(1));
-    assert!(pty.is_as_before());
-    // One that does not get that far leaves it alone.
+    assert!(pty.is_canonical());
+    // A session that fails early does not change the terminal.
     let pty = Pty::open();
     let mut child = pty.spawn(&stage, &words);
     assert_eq!(ended(&mut child), Some(1));
-    assert!(pty.is_as_before());
+    assert!(pty.is_canonical());
 }
 
 #[test]
-fn a_session_is_left_with_a_sign_whatever_runs_there() {
+fn escape_sequence_leaves_any_session() {
     use crate::tenant::replay::Replay;
     let stage = Stage::new("left");
     let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
     let replay = Replay::start(&crate::tenant::stage::certificate(&stage.chain, &provider));
-    // More than is typed: it does not end by itself.
+    // More frames than the test types, so the command does not end on its own.
     replay.play(&waits_for(1000));
     stage.settle();
     let (name, url) = (provider.as_str(), replay.url());
     let of = ["--tty", "--dseq", "1", "--provider", name, "--provider-url", &url];
     let pty = Pty::open();
     let mut child = pty.spawn(&stage, &[&["lease-shell", "web", "/bin/sh"], &of[..]].concat());
-    until("every key is the command's", || !pty.is_as_before());
-    let has_heard = |part: &[u8]| replay.heard().windows(part.len()).any(|w| w == part);
+    until("the terminal is in raw mode", || !pty.is_canonical());
+    let has_heard = |part: &[u8]| replay.received().windows(part.len()).any(|w| w == part);
     pty.types("\x03cd ~.\r");
     until("what is typed", || has_heard(b"h\x03cd ~.\r"));
     pty.types("~.");
     assert_eq!(ended(&mut child), Some(255));
-    assert!(pty.is_as_before());
+    assert!(pty.is_canonical());
     assert!(!has_heard(b"\r~"));
 }
 
 #[test]
-fn a_session_with_a_terminal_tells_its_size_and_ends_with_the_command() {
+fn terminal_session_sends_its_size_and_ends_with_the_command() {
     use crate::tenant::replay::Replay;
     let folder = testbed::recordings::folder("peer/ws");
     let stage = Stage::new("session");
@@ -248,16 +249,16 @@ fn a_session_with_a_terminal_tells_its_size_and_ends_with_the_command() {
     ];
     let pty = Pty::open();
     let mut child = pty.spawn(&stage, &words);
-    until("every key is the command's", || !pty.is_as_before());
-    // The recorded session waits for the size, and then for two lines.
-    let has_heard = |part: &[u8]| replay.heard().windows(part.len()).any(|w| w == part);
+    until("the terminal is in raw mode", || !pty.is_canonical());
+    // The recorded session waits for the size, then for two lines.
+    let has_heard = |part: &[u8]| replay.received().windows(part.len()).any(|w| w == part);
     until("the size", || has_heard(&[105, 0, 100, 0, 40]));
     pty.types("busybox stty size\r");
     until("the first line", || has_heard(b"hbusybox stty size\r"));
     pty.types("exit\r");
     assert_eq!(ended(&mut child), Some(0));
-    assert!(pty.is_as_before());
-    // What the terminal shows is what was recorded.
+    assert!(pty.is_canonical());
+    // The terminal shows the recorded output.
     let mut shown = vec![0; 64 * 1024];
     let read = rustix::io::read(&pty.ours, &mut shown).unwrap();
     let shown = String::from_utf8_lossy(&shown[..read]).into_owned();

@@ -1,4 +1,5 @@
-//! A network, providers with gateways, and a tenant's home folder; the tenant's commands are the real binary.
+//! Fixture: a network, providers with gateways, and a tenant's home folder. The tenant commands run the real
+//! program.
 
 use crate::environment::without_settings;
 use akash_provider_chain::cert::{OwnCertificate, Usage};
@@ -30,9 +31,9 @@ use tokio_util::sync::CancellationToken;
 
 const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
-/// The tenant, whose key those words are.
+/// Address of the tenant with the mnemonic above.
 pub(crate) const TENANT: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
-/// However slow the machine is.
+/// Maximum wait for a condition, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BLOCK: Duration = Duration::from_millis(200);
 
@@ -46,22 +47,22 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What a run of the binary gave.
+/// Result of a run of the program.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct RunOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Ran {
+impl RunOutput {
     #[track_caller]
     pub(crate) fn good(self) -> String {
         assert_eq!(self.code, Some(0), "{}\n{}", self.out, self.err);
         self.out
     }
 
-    /// It failed with exit code 1 and an error that says all of this.
+    /// Asserts exit code 1 and an error message with all these parts. Returns stdout.
     #[track_caller]
     pub(crate) fn failed(self, words: &[&str]) -> String {
         assert_eq!(self.code, Some(1), "{}\n{}", self.out, self.err);
@@ -73,7 +74,7 @@ impl Ran {
     }
 }
 
-/// A chain and a tenant on it.
+/// A chain with a tenant.
 pub(crate) struct Stage {
     pub(crate) chain: MemoryChain,
     pub(crate) runtime: Runtime,
@@ -82,7 +83,7 @@ pub(crate) struct Stage {
 }
 
 /// A provider with a gateway.
-pub(crate) struct Serving {
+pub(crate) struct RunningProvider {
     pub(crate) address: Address,
     pub(crate) cluster: MemoryCluster,
     pub(crate) url: String,
@@ -100,7 +101,7 @@ fn coin() -> Coin {
     }
 }
 
-/// The provider's own, a minute old, and published.
+/// Creates and publishes a certificate of the provider, valid since a minute ago.
 pub(crate) fn certificate(chain: &MemoryChain, account: &Address) -> OwnCertificate {
     let domains = vec!["localhost".to_owned()];
     let now = UNIX_EPOCH.elapsed().unwrap() - Duration::from_secs(60);
@@ -144,7 +145,7 @@ impl Stage {
         stage
     }
 
-    /// The chain knows the tenant's key, as it does since an account's first transaction.
+    /// Stores the tenant's public key on the chain, as its first transaction would.
     fn make_key_known(&self) {
         let made = self.ran(&["tx", "cert", "generate", "client"]);
         made.good();
@@ -152,7 +153,7 @@ impl Stage {
         published.good();
     }
 
-    /// Whatever was done to the chain is in a block that its node shows.
+    /// Waits until the node serves a block with all changes of the chain.
     pub(crate) fn settle(&self) {
         let height = || self.chain.market(|market| market.height());
         let before = height();
@@ -178,13 +179,13 @@ impl Stage {
         });
     }
 
-    /// A provider that bids, with its gateway.
-    pub(crate) fn provider(&self, seed: u8) -> Serving {
+    /// Starts a bidding provider with its gateway.
+    pub(crate) fn provider(&self, seed: u8) -> RunningProvider {
         self.provider_with(seed, |_| {})
     }
 
-    /// One whose gateway is set up like this.
-    pub(crate) fn provider_with(&self, seed: u8, change: impl FnOnce(&mut Settings)) -> Serving {
+    /// Same as [`Self::provider`], with changed gateway settings.
+    pub(crate) fn provider_with(&self, seed: u8, change: impl FnOnce(&mut Settings)) -> RunningProvider {
         let address = PrivateKey::from_bytes(&[seed; 32]).unwrap().address().clone();
         self.register(&address, "https://localhost:1");
         let own = certificate(&self.chain, &address);
@@ -194,7 +195,7 @@ impl Stage {
         let started = self.start(&address, &cluster, &own, settings);
         let (url, handle, stop_gateway, stop, gateway) = self.runtime.block_on(started);
         self.register(&address, &url);
-        Serving {
+        RunningProvider {
             address,
             cluster,
             url,
@@ -250,13 +251,13 @@ impl Stage {
         (url, handle, stop_gateway, stop, serving)
     }
 
-    /// A deployment with leases of these providers, group by group; its manifest is still to come.
-    pub(crate) fn lease(&self, dseq: u64, sdl: &str, providers: &[&Serving]) -> Vec<LeaseId> {
+    /// Creates a deployment with one lease per group at these providers, without a manifest.
+    pub(crate) fn lease(&self, dseq: u64, sdl: &str, providers: &[&RunningProvider]) -> Vec<LeaseId> {
         self.lease_of(dseq, read(sdl), providers)
     }
 
-    /// The same for an SDL that is read, whose parts need not go together.
-    pub(crate) fn lease_of(&self, dseq: u64, sdl: Sdl, providers: &[&Serving]) -> Vec<LeaseId> {
+    /// Same as [`Self::lease`], for a parsed SDL that need not be consistent.
+    pub(crate) fn lease_of(&self, dseq: u64, sdl: Sdl, providers: &[&RunningProvider]) -> Vec<LeaseId> {
         let id = DeploymentId {
             owner: TENANT.parse().unwrap(),
             dseq,
@@ -274,7 +275,7 @@ impl Stage {
                 reclamation_min_window: None,
             })
             .unwrap();
-        let bid = |gseq: u32, provider: &Serving| -> Option<BidId> {
+        let bid = |gseq: u32, provider: &RunningProvider| -> Option<BidId> {
             self.chain.market(|market| {
                 let is_meant = |bid: &BidId| {
                     let group = &bid.order.group;
@@ -305,7 +306,7 @@ impl Stage {
         leases
     }
 
-    /// Where the node of the chain is.
+    /// URL of the chain's node.
     pub(crate) fn node(&self) -> String {
         self.devnet.as_ref().unwrap().rpc_url().to_string()
     }
@@ -333,23 +334,23 @@ impl Stage {
     }
 
     /// Runs a command to its end.
-    pub(crate) fn ran(&self, words: &[&str]) -> Ran {
+    pub(crate) fn ran(&self, words: &[&str]) -> RunOutput {
         ran(&mut self.command(words))
     }
 }
 
 /// Runs a command to its end.
-pub(crate) fn ran(command: &mut Command) -> Ran {
+pub(crate) fn ran(command: &mut Command) -> RunOutput {
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ran {
+    RunOutput {
         code: output.status.code(),
         out: text(output.stdout),
         err: text(output.stderr),
     }
 }
 
-/// An SDL of this package.
+/// Path of a sample SDL of this package.
 pub(crate) fn sample(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("samples")
@@ -375,7 +376,7 @@ fn hardware() -> InventoryUpdate {
     }
 }
 
-/// Far below what tenants pay.
+/// Prices well below those of the tenants.
 fn prices() -> Scale {
     let config = ScaleConfig {
         cpu: "0.001".parse().unwrap(),
@@ -386,7 +387,7 @@ fn prices() -> Scale {
     Scale::new(config).unwrap()
 }
 
-impl Serving {
+impl RunningProvider {
     /// Waits until the cluster runs the lease.
     pub(crate) fn runs(&self, lease: &LeaseId) {
         until("the workload", || {
@@ -394,7 +395,7 @@ impl Serving {
         });
     }
 
-    /// Its gateway comes back, at another address, which it registers.
+    /// Starts the gateway again at another address and registers the address.
     pub(crate) fn start_gateway(&mut self, stage: &Stage) {
         let ports = Ports {
             handle: self.handle.clone(),
@@ -412,7 +413,7 @@ impl Serving {
         stage.register(&self.address, &self.url);
     }
 
-    /// Its gateway goes away.
+    /// Stops the gateway.
     pub(crate) fn stop_gateway(&mut self, stage: &Stage) {
         self.stop_gateway.cancel();
         if let Some(gateway) = self.gateway.take() {
@@ -421,7 +422,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for RunningProvider {
     fn drop(&mut self) {
         self.stop_gateway.cancel();
         self.stop.cancel();

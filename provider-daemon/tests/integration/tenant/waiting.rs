@@ -1,16 +1,16 @@
-//! `lease-status` for people, and waiting for a lease's services.
+//! Text output of `lease-status`, and waiting for the services of a lease.
 
 use crate::pty;
 use crate::tenant::other::{PROVIDER, answer};
 use crate::tenant::replay::Replay;
-use crate::tenant::stage::{Ran, Serving, Stage, certificate, read, sample};
+use crate::tenant::stage::{RunOutput, RunningProvider, Stage, certificate, read, sample};
 use akash_provider_core::cluster::Operation;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, DeploymentId, LeaseId};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// A command that waits, and what it says meanwhile.
+/// A waiting command and its output.
 struct Waiting {
     child: Child,
     said: BufReader<ChildStderr>,
@@ -24,7 +24,7 @@ impl Waiting {
         Self { child, said }
     }
 
-    /// Sooner or later.
+    /// Waits until the output contains this text.
     #[track_caller]
     fn says(&mut self, words: &str) {
         let mut all = String::new();
@@ -36,11 +36,11 @@ impl Waiting {
         panic!("`{words}` is not in: {all}");
     }
 
-    fn ended(mut self) -> Ran {
+    fn ended(mut self) -> RunOutput {
         let mut err = String::new();
         self.said.read_to_string(&mut err).unwrap();
         let output = self.child.wait_with_output().unwrap();
-        Ran {
+        RunOutput {
             code: output.status.code(),
             out: String::from_utf8(output.stdout).unwrap(),
             err,
@@ -48,8 +48,8 @@ impl Waiting {
     }
 }
 
-/// A lease whose services begin once the cluster ticks.
-fn starting(stage: &Stage, seed: u8, dseq: u64) -> (Serving, LeaseId) {
+/// Creates a lease with services that start at the next tick of the cluster.
+fn starting(stage: &Stage, seed: u8, dseq: u64) -> (RunningProvider, LeaseId) {
     let provider = stage.provider(seed);
     provider.cluster.set_start_ticks(1);
     let lease = stage.lease(dseq, &sample("web.yaml"), &[&provider]).remove(0);
@@ -57,7 +57,7 @@ fn starting(stage: &Stage, seed: u8, dseq: u64) -> (Serving, LeaseId) {
 }
 
 #[test]
-fn a_lease_is_waited_for_and_shown_with_its_url_first() {
+fn waiting_ends_when_services_are_available_and_prints_url_first() {
     let stage = Stage::new("wait");
     let (provider, lease) = starting(&stage, 51, 7);
     let asking = |wait: &str| stage.command(&["lease-status", "--dseq", "7", wait, "-o", "text"]);
@@ -72,7 +72,7 @@ fn a_lease_is_waited_for_and_shown_with_its_url_first() {
     provider.cluster.tick();
     waiting.says("every service is available");
     let out = waiting.ended().good();
-    // A script reads what it always read.
+    // The output for scripts is unchanged.
     let host = stage.ran(&["lease-status", "--dseq", "7"]).good();
     let host: serde_json::Value = serde_json::from_str(&host).unwrap();
     let host = host[0]["status"]["services"]["web"]["uris"][0].as_str().unwrap();
@@ -93,7 +93,7 @@ fn a_lease_is_waited_for_and_shown_with_its_url_first() {
 }
 
 #[test]
-fn an_update_is_waited_for_and_not_the_version_before() {
+fn waiting_after_update_ignores_the_previous_version() {
     let stage = Stage::new("wait-update");
     let (provider, lease) = starting(&stage, 53, 10);
     let web = std::fs::read_to_string(sample("web.yaml")).unwrap();
@@ -119,21 +119,21 @@ fn an_update_is_waited_for_and_not_the_version_before() {
     waiting.ended().good();
 }
 
-/// What a command that ends well shows on a terminal.
+/// Runs a successful command at a terminal and returns the shown text.
 fn on_a_terminal(mut command: Command) -> String {
     let (ours, theirs) = pty::open();
     let mut child = command.stdout(theirs).spawn().unwrap();
-    // The command's end of the terminal must close with the command, for the reading to end.
+    // The command's end of the terminal must be closed, so that the read ends.
     drop(command);
     let mut shown = Vec::new();
-    // A terminal that nobody writes to any more ends with an error.
+    // A terminal without a writer ends with an error.
     drop(std::fs::File::from(ours).read_to_end(&mut shown));
     assert!(child.wait().unwrap().success());
     String::from_utf8(shown).unwrap().replace("\r\n", "\n")
 }
 
 #[test]
-fn waiting_ends_with_the_lease_and_with_a_no_that_stays_one() {
+fn waiting_ends_with_the_lease_or_a_permanent_error() {
     let stage = Stage::new("wait-over");
     let (_provider, lease) = starting(&stage, 52, 8);
     let mut waiting = Waiting::start(stage.command(&["lease-status", "--dseq", "8", "--wait"]));
@@ -150,7 +150,7 @@ fn waiting_ends_with_the_lease_and_with_a_no_that_stays_one() {
     let asking = |wait: &str| stage.command(&[&["lease-status", wait], &of[..]].concat());
     replay.play(&answer("401 Unauthorized", "no\n"));
     Waiting::start(asking("--wait")).ended().failed(&["answers 401"]);
-    // Trouble of the provider passes, and what changes is told once.
+    // Temporary errors of the provider are retried, and each change is reported once.
     replay.play(&answer("503 Service Unavailable", "no\n"));
     let mut waiting = Waiting::start(asking("--wait"));
     waiting.says("answers 503");

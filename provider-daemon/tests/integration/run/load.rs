@@ -1,4 +1,4 @@
-//! Tenants of one provider that come and go: orders, leases, manifests over the gateway, and ends.
+//! Tenants of one provider: orders, leases, manifests over the gateway, and closes.
 
 use crate::http::curl;
 use crate::run::served::Served;
@@ -11,20 +11,20 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Before the number of their first deployment.
+/// Number before the first deployment.
 const FIRST: u64 = 1_000;
 
-/// An order on its way.
+/// A pending order.
 struct Order {
     id: DeploymentId,
     bid: BidId,
     closes_at: Instant,
 }
 
-/// Tenants that come and go.
+/// Tenants that create and close leases.
 pub(crate) struct Crowd<'a> {
     served: &'a Served,
-    /// How long a lease lives.
+    /// Duration of a lease.
     life: Duration,
     next: u64,
     ordered: VecDeque<Order>,
@@ -66,7 +66,7 @@ impl<'a> Crowd<'a> {
         self.ordered.push_back(Order { id, bid, closes_at });
     }
 
-    /// Leases what was bid on, and sends the manifests.
+    /// Takes bids and submits the manifests.
     pub(crate) fn lease(&mut self) {
         let chain = &self.served.stage.chain;
         for _ in 0..self.ordered.len() {
@@ -92,7 +92,7 @@ impl<'a> Crowd<'a> {
                     data.as_str(),
                     put.as_str(),
                 ];
-                // The provider hears of the lease a block later.
+                // The provider learns of the lease one block later.
                 (0..40).any(|_| {
                     std::thread::sleep(Duration::from_millis(500));
                     curl(&words).is_some_and(|(status, _)| status == 200)
@@ -111,7 +111,7 @@ impl<'a> Crowd<'a> {
             let Some(order) = self.leased.pop_front() else {
                 return;
             };
-            // The provider may have ended it before.
+            // The provider may have closed the lease before.
             let _ = self
                 .served
                 .stage
@@ -134,7 +134,8 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Orders at this pace, leases, sends and closes for so long; `look` is called all the while.
+    /// Creates orders at this interval, takes bids, submits manifests and closes leases for a duration. Calls
+    /// `look` continuously.
     pub(crate) fn lives(
         &mut self,
         began: Instant,
@@ -145,7 +146,7 @@ impl<'a> Crowd<'a> {
         let mut next_order = began;
         while began.elapsed() < long {
             if next_order <= Instant::now() {
-                // From the planned time, so that a slow turn does not lower the rate.
+                // Relative to the planned time, so that a slow iteration does not lower the rate.
                 next_order += pause;
                 self.order();
             }
@@ -161,12 +162,12 @@ impl<'a> Crowd<'a> {
         self.next - FIRST
     }
 
-    /// Nothing that was ordered waits for a bid.
+    /// Returns whether no order waits for a bid.
     pub(crate) fn is_leased(&self) -> bool {
         self.ordered.is_empty()
     }
 
-    /// How many were taken, and how many were not.
+    /// Number of accepted and of refused manifests.
     pub(crate) const fn manifests(&self) -> (usize, usize) {
         (self.sent, self.failed)
     }

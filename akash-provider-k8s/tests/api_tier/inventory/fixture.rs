@@ -1,6 +1,6 @@
-//! One test's corner of a shared cluster: nodes, namespaces and classes with names of its own.
+//! Objects of one test in a shared cluster: nodes, namespaces and classes with unique names.
 
-use crate::place::{Place, block_on};
+use crate::test_cluster::{TestCluster, block_on};
 use akash_provider_core::error::Error;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, NodeMetrics};
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
@@ -23,29 +23,29 @@ use std::time::Duration;
 use testbed::Tier;
 
 pub(crate) const GIB: u64 = 1 << 30;
-/// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Maximum wait for a condition.
+const WAIT_LIMIT: Duration = Duration::from_secs(40);
 const MANAGER: &str = "api-tier";
 
-/// What one test has.
-pub(crate) struct Corner {
+/// Objects of one test.
+pub(crate) struct Fixture {
     client: Client,
     settings: Settings,
-    /// What was made, in order.
+    /// Created objects, in order.
     made: Mutex<Vec<(ApiResource, Option<String>, String)>>,
     suffix: String,
 }
 
-/// Runs a test in a corner of its own and clears it away afterwards, whatever happened.
-pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a Corner) -> BoxFuture<'a, ()>) {
-    let Some(place) = Place::find(Tier::Api) else {
+/// Runs a test with its own objects, and deletes them afterwards in any case.
+pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a Fixture) -> BoxFuture<'a, ()>) {
+    let Some(cluster) = TestCluster::find(Tier::Api) else {
         return;
     };
-    let _shared = place.shared();
+    let _shared = cluster.shared();
     block_on(async {
-        let corner = Corner::open(&place.kubeconfig, name).await;
-        let outcome = AssertUnwindSafe(test(&corner)).catch_unwind().await;
-        corner.close().await;
+        let fixture = Fixture::open(&cluster.kubeconfig, name).await;
+        let outcome = AssertUnwindSafe(test(&fixture)).catch_unwind().await;
+        fixture.close().await;
         if let Err(panic) = outcome {
             resume_unwind(panic);
         }
@@ -61,7 +61,7 @@ fn resource(version: &str, kind: &str) -> ApiResource {
     }
 }
 
-impl Corner {
+impl Fixture {
     async fn open(path: &Path, name: &str) -> Self {
         let kubeconfig = Kubeconfig::read_from(path).unwrap();
         let options = KubeConfigOptions::default();
@@ -72,21 +72,21 @@ impl Corner {
         bytes[..8].copy_from_slice(&number.to_be_bytes());
         let mut settings = Settings::new(Address::from_bytes(&bytes).unwrap());
         settings.manifest_namespace = format!("inv-{name}-{:08x}", number as u32);
-        let corner = Self {
+        let fixture = Self {
             client,
             suffix: format!("{name}-{:08x}", number as u32),
             settings,
             made: Mutex::default(),
         };
-        corner.define().await;
-        let namespace = &corner.settings.manifest_namespace;
-        corner
+        fixture.define().await;
+        let namespace = &fixture.settings.manifest_namespace;
+        fixture
             .put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}))
             .await;
-        corner
+        fixture
     }
 
-    /// The kinds of the network; they stay, since others use them too.
+    /// Installs the kinds of the network. They stay, because other tests use them.
     async fn define(&self) {
         for kind in ["manifests", "providerhosts", "providerleasedips"] {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../deploy/crds/{kind}.yaml"));
@@ -101,10 +101,10 @@ impl Corner {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, served).await.unwrap();
+        tokio::time::timeout(WAIT_LIMIT, served).await.unwrap();
     }
 
-    /// Removes what was made, the last first.
+    /// Deletes the created objects in reverse order.
     async fn close(&self) {
         let made = std::mem::take(&mut *self.made.lock().unwrap());
         for (resource, namespace, name) in made.into_iter().rev() {
@@ -129,7 +129,7 @@ impl Corner {
         let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name").unwrap());
         let api = self.api(&resource, namespace.as_deref());
         let params = PatchParams::apply(MANAGER).force();
-        // A namespace has its account a moment later.
+        // The service account of a namespace is created a moment later.
         let mut tries = 0;
         while let Err(error) = api.patch(&name, &params, &Patch::Apply(object)).await {
             tries += 1;
@@ -152,7 +152,7 @@ impl Corner {
             .unwrap();
     }
 
-    /// A name that no other test has.
+    /// Returns a name that is unique to this test.
     pub(crate) fn named(&self, name: &str) -> String {
         format!("{name}-{}", self.suffix)
     }
@@ -217,7 +217,7 @@ impl Corner {
             .await;
     }
 
-    /// As a tenant's update does it: it is being ended, and no kubelet says that it is over.
+    /// Deletes a pod as a tenant's update does. No kubelet confirms the end, so the pod keeps terminating.
     pub(crate) async fn delete_slowly(&self, space: &str, name: &str) {
         let api = self.api(&resource("v1", "Pod"), Some(&self.named(space)));
         api.delete(name, &DeleteParams::default().grace_period(300))
@@ -232,7 +232,7 @@ impl Corner {
             .unwrap();
     }
 
-    /// A lease of ours with one service `web` of this resource id, its record and its namespace.
+    /// Creates a lease with one service `web` of this resource id, its record and its namespace.
     pub(crate) async fn lease(&self, unit: u32) -> (LeaseId, String) {
         let owner = Address::from_bytes(&[1; 20]).unwrap();
         let deployment = DeploymentId { owner, dseq: 1 };
@@ -275,8 +275,8 @@ impl Corner {
         })
     }
 
-    /// Removes the record of a lease.
-    pub(crate) async fn forget(&self, space: &str) {
+    /// Deletes the record of a lease.
+    pub(crate) async fn delete_record(&self, space: &str) {
         let manifests = resource("akash.network/v2beta2", "Manifest");
         let api = self.api(&manifests, Some(&self.settings.manifest_namespace));
         api.delete(space, &DeleteParams::default()).await.unwrap();
@@ -311,13 +311,13 @@ impl Corner {
         .await;
     }
 
-    /// Follows capacity.
+    /// Subscribes to the capacity.
     pub(crate) fn follow(&self) -> Capacity {
         self.follow_with(&self.client)
     }
 
-    /// Follows a cluster that is not there.
-    pub(crate) fn follow_nobody(&self) -> Capacity {
+    /// Subscribes to the capacity of an unavailable cluster.
+    pub(crate) fn follow_unavailable(&self) -> Capacity {
         let nobody = Config::new("http://127.0.0.1:1".parse().unwrap());
         self.follow_with(&Client::try_from(nobody).unwrap())
     }
@@ -333,7 +333,7 @@ impl Corner {
     }
 }
 
-/// Capacity as it is told.
+/// Reported capacity.
 pub(crate) struct Capacity {
     updates: BoxStream<'static, Result<InventoryUpdate, Error>>,
     _source: KubeInventory,
@@ -352,7 +352,7 @@ impl Capacity {
         nodes.into_iter().find(|n| n.name == name)
     }
 
-    /// Unit, node and replicas of a lease's pods.
+    /// Unit, node and number of replicas of a lease's pods.
     pub(crate) fn places(&self, lease: &LeaseId) -> Vec<(u32, String, u32)> {
         let placements = self.update().map_or(&[][..], |u| &u.placements);
         let ours = placements.iter().filter(|p| p.lease == *lease);
@@ -360,9 +360,9 @@ impl Capacity {
         places.map(|p| (p.unit, p.node.to_string(), p.replicas)).collect()
     }
 
-    /// What is told first.
+    /// Waits for the first report.
     pub(crate) async fn first(&mut self) -> Result<(), String> {
-        let told = tokio::time::timeout(PATIENCE, self.updates.next()).await;
+        let told = tokio::time::timeout(WAIT_LIMIT, self.updates.next()).await;
         told.unwrap().unwrap().map(drop).map_err(|e| e.to_string())
     }
 
@@ -374,7 +374,7 @@ impl Capacity {
                 }
             }
         };
-        let in_time = tokio::time::timeout(PATIENCE, told).await;
+        let in_time = tokio::time::timeout(WAIT_LIMIT, told).await;
         let told = self.last.as_ref();
         let told = told.map(|u| {
             (
@@ -383,6 +383,6 @@ impl Capacity {
                 &u.placements,
             )
         });
-        assert!(in_time.is_ok(), "it never is: {what}; {told:?}");
+        assert!(in_time.is_ok(), "never reached: {what}; {told:?}");
     }
 }

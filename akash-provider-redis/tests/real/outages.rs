@@ -1,4 +1,4 @@
-//! Connections that break, servers that forget, hang or are not there.
+//! Broken connections, and servers that lose data, hang or are down.
 
 use crate::server::Server;
 use crate::{fact, next, publish, told};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use testbed::free_port;
 
 #[tokio::test]
-async fn after_a_connection_that_broke_a_reader_goes_on_where_it_was() {
+async fn reader_resumes_at_its_position_after_broken_connection() {
     let Some(server) = Server::start() else { return };
     let bus = RedisBus::new(server.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
@@ -17,11 +17,11 @@ async fn after_a_connection_that_broke_a_reader_goes_on_where_it_was() {
         publish(&bus, Topic::Facts, number).await;
         if number % 10 == 5 {
             let _: i64 = server
-                .say(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+                .command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
                 .await;
         }
         if number % 7 == 0 {
-            // Some are read before the cut, some after it.
+            // Some events are read before the cut, some after it.
             assert_eq!(next(&mut facts).await, told(Topic::Facts, number / 7));
         }
     }
@@ -31,7 +31,7 @@ async fn after_a_connection_that_broke_a_reader_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn events_that_are_sent_together_come_each_by_itself_and_once() {
+async fn pipelined_events_are_delivered_individually_and_once() {
     let Some(server) = Server::start() else { return };
     let bus = RedisBus::new(server.location());
     let mut all = bus
@@ -59,13 +59,13 @@ async fn events_that_are_sent_together_come_each_by_itself_and_once() {
     }
     assert_eq!(bus.last(Topic::ClusterStatus).await.unwrap(), Some(fact(899)));
     let length: i64 = server
-        .say(&["XLEN", "{akash-provider}:stream:akash.provider.facts"])
+        .command(&["XLEN", "{akash-provider}:stream:akash.provider.facts"])
         .await;
     assert_eq!(length, 810);
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_empty_is_told_and_what_follows_is_read() {
+async fn emptied_server_is_reported_as_loss_and_later_events_are_read() {
     let Some(mut server) = Server::start() else { return };
     let bus = RedisBus::new(server.location());
     let mut all = bus
@@ -83,7 +83,7 @@ async fn a_server_that_comes_back_empty_is_told_and_what_follows_is_read() {
     };
     publish(&bus, Topic::ClusterStatus, 6).await;
     assert_eq!(next(&mut all).await, Delivery::Lagged(None));
-    // As what is retained, and as what is new.
+    // Once for retained events, and once for new events.
     for _ in 0..2 {
         assert_eq!(next(&mut all).await, told(Topic::ClusterStatus, 6));
     }
@@ -93,21 +93,21 @@ async fn a_server_that_comes_back_empty_is_told_and_what_follows_is_read() {
 }
 
 #[tokio::test]
-async fn keys_that_are_deleted_while_a_reader_waits_are_told() {
+async fn keys_deleted_during_a_read_are_reported_as_loss() {
     let Some(server) = Server::start() else { return };
     let bus = RedisBus::new(server.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
-    let _: String = server.say(&["FLUSHALL"]).await;
+    let _: String = server.command(&["FLUSHALL"]).await;
     assert_eq!(next(&mut facts).await, Delivery::Lagged(None));
     publish(&bus, Topic::Facts, 2).await;
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 2));
 }
 
-/// Also where the reader never found the server idle: the publisher knows how far it was.
+/// Also if the reader never found the server idle, because the publisher stores the last position.
 #[tokio::test]
-async fn a_server_that_lost_the_end_is_seen_by_who_publishes() {
+async fn publisher_detects_truncated_stream() {
     let Some(server) = Server::start() else { return };
     let bus = RedisBus::new(server.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
@@ -118,17 +118,17 @@ async fn a_server_that_lost_the_end_is_seen_by_who_publishes() {
     for number in 3..6 {
         publish(&bus, Topic::Facts, number).await;
     }
-    // As after a fail-over to a server that had not heard of the last three.
+    // Same as a fail-over to a server without the last three events.
     let keys = [
         "{akash-provider}:stream:akash.provider.facts",
         "4-4",
         "5-5",
         "6-6",
     ];
-    let _: i64 = server.say(&[&["XDEL"], &keys[..]].concat()).await;
-    let _: String = server.say(&["SET", "{akash-provider}:sequence", "3"]).await;
+    let _: i64 = server.command(&[&["XDEL"], &keys[..]].concat()).await;
+    let _: String = server.command(&["SET", "{akash-provider}:sequence", "3"]).await;
     let _: i64 = server
-        .say(&["HSET", "{akash-provider}:counts", "akash.provider.facts", "3"])
+        .command(&["HSET", "{akash-provider}:counts", "akash.provider.facts", "3"])
         .await;
     publish(&bus, Topic::Facts, 7).await;
     publish(&bus, Topic::Facts, 8).await;
@@ -138,7 +138,7 @@ async fn a_server_that_lost_the_end_is_seen_by_who_publishes() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_costs_seconds_and_not_the_bus() {
+async fn hanging_server_delays_bus_by_seconds_only() {
     let Some(server) = Server::start() else { return };
     let bus = RedisBus::new(server.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
@@ -150,7 +150,7 @@ async fn a_server_that_hangs_costs_seconds_and_not_the_bus() {
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     server.redis.go_on().unwrap();
     publish(&bus, Topic::Facts, 3).await;
-    // Whether the second was taken when it went on is nobody's promise.
+    // It is undefined whether the second event was stored when the server continued.
     loop {
         match next(&mut facts).await {
             delivery if delivery == told(Topic::Facts, 3) => break,
@@ -160,7 +160,7 @@ async fn a_server_that_hangs_costs_seconds_and_not_the_bus() {
 }
 
 #[tokio::test]
-async fn without_a_server_everything_says_so_and_where_it_looked() {
+async fn unavailable_server_is_an_error_with_its_address() {
     let port = free_port().unwrap();
     let place = format!("redis://user:secret@127.0.0.1:{port}");
     let bus = RedisBus::new(place.parse().unwrap());
@@ -177,14 +177,14 @@ async fn without_a_server_everything_says_so_and_where_it_looked() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_more_says_why_and_goes_on_later() {
+async fn read_only_server_is_reported_and_publishing_resumes() {
     let Some(server) = Server::start() else { return };
     let bus = RedisBus::new(server.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
-    let _: String = server.say(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let _: String = server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let error = bus.publish(Topic::Facts, fact(1)).await.unwrap_err().to_string();
     assert!(error.contains("OOM") || error.contains("maxmemory"), "{error}");
-    let _: String = server.say(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    let _: String = server.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
     publish(&bus, Topic::Facts, 2).await;
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 2));
 }

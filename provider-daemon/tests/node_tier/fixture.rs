@@ -1,4 +1,4 @@
-//! The cluster and the market of one test.
+//! Cluster and market of a test.
 
 use crate::network::CHAIN;
 use akash_provider_core::types::{BidState, CloseReason};
@@ -19,12 +19,12 @@ use testbed::{Cluster, Hold, Tier};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
-/// Longest wait for anything: what an outage has stopped takes a while to come back.
-pub(crate) fn patience() -> Duration {
+/// Maximum wait for a condition, including the recovery from an outage.
+pub(crate) fn wait_limit() -> Duration {
     Duration::from_secs(90) + outage() * 2
 }
 
-/// What leases are made of, the namespace first.
+/// Kinds of objects of a lease, the namespace first.
 const CHAIN_KINDS: [&str; 4] = [
     "namespaces",
     "providerhosts.akash.network",
@@ -33,21 +33,21 @@ const CHAIN_KINDS: [&str; 4] = [
 ];
 const LABELLED: [&str; 3] = ["get", "namespaces", "--selector=akash.network=true"];
 
-/// A cluster that nobody else uses.
+/// A cluster with exclusive access.
 pub(crate) struct Stage {
     pub(crate) testbed: Cluster,
     _alone: Hold,
 }
 
-/// The market on it.
-pub(crate) struct Corner {
+/// The market on the cluster.
+pub(crate) struct MarketFixture {
     pub(crate) testbed: Cluster,
     pub(crate) world: Arc<World>,
     shutdown: CancellationToken,
     _alone: Hold,
 }
 
-/// A number the environment may give, or the one of the small form.
+/// Returns a number from the environment, or the default of the short form.
 pub(crate) fn number(name: &str, small: u64) -> u64 {
     std::env::var(name).map_or(small, |text| {
         text.parse()
@@ -55,13 +55,13 @@ pub(crate) fn number(name: &str, small: u64) -> u64 {
     })
 }
 
-/// How long outages last.
+/// Duration of outages.
 pub(crate) fn outage() -> Duration {
     Duration::from_secs(number("K8S_OUTAGE_S", 10))
 }
 
 impl Stage {
-    /// The cluster, without any lease on it; `None` where none runs.
+    /// Takes the cluster without any lease, or returns `None` if none runs.
     pub(crate) fn take() -> Option<Self> {
         let (testbed, alone) = Cluster::exclusive_from_env(Tier::Node).unwrap()?;
         let stage = Self {
@@ -77,13 +77,13 @@ impl Stage {
         Some(stage)
     }
 
-    /// The namespaces that carry the network's label.
+    /// Namespaces with the label of the network.
     pub(crate) fn labelled(&self) -> String {
         let names = ["--output", "jsonpath={.items[*].metadata.name}"];
         self.testbed.kubectl(&[&LABELLED[..], &names].concat()).unwrap()
     }
 
-    /// What a test that failed left behind goes; what others remove is waited for.
+    /// Deletes objects of failed tests, and waits for the deletion by others.
     fn clear(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -101,14 +101,14 @@ impl Stage {
         }
         self.clear_chain(CHAIN);
         until("no lease of others", || self.labelled().is_empty());
-        // After an outage of the API server the node counts as away for a while.
+        // After an outage of the API server the node counts as unreachable for a while.
         let taints = ["get", "nodes", "--output", "jsonpath={.items[*].spec.taints}"];
-        until("the node takes pods", || {
+        until("the node accepts pods", || {
             self.testbed.kubectl(&taints).unwrap().trim().is_empty()
         });
     }
 
-    /// The chains that leases on it are of.
+    /// Chain ids of the leases in the cluster.
     fn chains(&self) -> BTreeSet<String> {
         let path = "jsonpath={range .items[*]}{.metadata.annotations.provider\\.akash\\.network/chain-id}{\"\\n\"}{end}";
         let chains = self
@@ -117,7 +117,7 @@ impl Stage {
         chains.unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Deletes what was made for a chain that only tests have. The cluster is the testbed's, and ours alone.
+    /// Deletes the objects of a test chain. The cluster belongs to the testbed and is used exclusively.
     fn clear_chain(&self, chain: &str) {
         let path = format!(
             "jsonpath={{.items[?(@.metadata.annotations.provider\\.akash\\.network/chain-id==\"{chain}\")].metadata.name}}"
@@ -140,7 +140,7 @@ impl Stage {
         }
     }
 
-    /// The settings of `dev` on this cluster.
+    /// Settings of `dev` on this cluster.
     pub(crate) fn args(&self, more: &[&str]) -> DevArgs {
         let kubeconfig = self.testbed.kubeconfig();
         let fixed = [
@@ -159,17 +159,17 @@ impl Stage {
     }
 }
 
-/// Runs a test in the market of a provider that sells what the SDLs ask for; then nothing may be left, and nothing
-/// may have been closed but by tenants.
-pub(crate) fn run(sdls: &[&str], test: impl for<'a> FnOnce(&'a Corner) -> BoxFuture<'a, ()>) {
+/// Runs a test in the market of a provider that offers the resources of the SDLs. Asserts that nothing is
+/// left afterwards, and that only tenants closed leases.
+pub(crate) fn run(sdls: &[&str], test: impl for<'a> FnOnce(&'a MarketFixture) -> BoxFuture<'a, ()>) {
     run_with(&[], sdls, test);
 }
 
-/// As [`run`], with more flags of `dev`.
+/// Same as [`run`], with additional flags of `dev`.
 pub(crate) fn run_with(
     flags: &[&str],
     sdls: &[&str],
-    test: impl for<'a> FnOnce(&'a Corner) -> BoxFuture<'a, ()>,
+    test: impl for<'a> FnOnce(&'a MarketFixture) -> BoxFuture<'a, ()>,
 ) {
     let Some(stage) = Stage::take() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -177,19 +177,19 @@ pub(crate) fn run_with(
         .enable_all()
         .build();
     runtime.unwrap().block_on(async {
-        let corner = Corner::open(stage, flags, sdls).await;
-        let outcome = AssertUnwindSafe(test(&corner)).catch_unwind().await;
+        let fixture = MarketFixture::open(stage, flags, sdls).await;
+        let outcome = AssertUnwindSafe(test(&fixture)).catch_unwind().await;
         match outcome {
-            Ok(()) => corner.close().await,
+            Ok(()) => fixture.close().await,
             Err(panic) => {
-                corner.shutdown.cancel();
+                fixture.shutdown.cancel();
                 resume_unwind(panic)
             }
         }
     });
 }
 
-impl Corner {
+impl MarketFixture {
     async fn open(stage: Stage, flags: &[&str], sdls: &[&str]) -> Self {
         let args = stage.args(flags);
         let sdls: Vec<_> = sdls
@@ -211,7 +211,7 @@ impl Corner {
     async fn close(self) {
         let began = Instant::now();
         let mut left = self.world.leftovers().await;
-        while !left.is_empty() && began.elapsed() < patience() {
+        while !left.is_empty() && began.elapsed() < wait_limit() {
             tokio::time::sleep(Duration::from_millis(100)).await;
             left = self.world.leftovers().await;
         }
@@ -222,7 +222,7 @@ impl Corner {
         world.stop().await.unwrap();
     }
 
-    /// The capacity without our leases, and where they are, as text that shows every byte of it.
+    /// Available capacity and placements as text, for exact comparison.
     pub(crate) async fn capacity(&self) -> String {
         let first = self.world.inventory().watch().next().await;
         let update = first.unwrap().unwrap();
@@ -235,7 +235,7 @@ impl Corner {
 }
 
 #[test]
-fn what_a_killed_test_left_behind_goes() {
+fn leftovers_of_a_killed_test_are_deleted() {
     let Some(stage) = Stage::take() else { return };
     let left = json!({
         "apiVersion": "v1", "kind": "Namespace",
@@ -253,7 +253,7 @@ fn what_a_killed_test_left_behind_goes() {
     assert_eq!(stage.labelled(), "");
 }
 
-/// Every lease that is over was ended by its tenant, and no bid was taken back.
+/// Asserts that every ended lease was closed by its tenant, and that no bid was closed.
 pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
     let mut leases = 0;
     for record in market.leases() {
@@ -268,32 +268,32 @@ pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
     let unsold = |id| !market.leases().any(|l| l.lease.id == id);
     let closed = market.bids().filter(|b| b.state == BidState::Closed);
     let ours: Vec<_> = closed.filter(|b| unsold(b.id.clone())).map(|b| &b.id).collect();
-    assert!(ours.is_empty(), "bids that were taken back: {ours:?}");
-    println!("{leases} lease(s), closed by us: 0, bids taken back: 0");
+    assert!(ours.is_empty(), "closed bids: {ours:?}");
+    println!("{leases} lease(s), closed by the provider: 0, closed bids: 0");
 }
 
-/// Waits on a thread that may block.
+/// Waits for a condition on a thread that may block.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < patience(), "it never is: {what}");
+        assert!(began.elapsed() < wait_limit(), "never reached: {what}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
-/// Waits for something that is asked about asynchronously.
+/// Waits for an asynchronous condition.
 pub(crate) async fn eventually<F>(what: &str, mut is_so: impl FnMut() -> F)
 where
     F: Future<Output = bool>,
 {
     let began = Instant::now();
     while !is_so().await {
-        assert!(began.elapsed() < patience(), "it never is: {what}");
+        assert!(began.elapsed() < wait_limit(), "never reached: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// The body a web server sends.
+/// Response body of a web server.
 pub(crate) fn get(address: &str, port: u16) -> std::io::Result<String> {
     let to: SocketAddr = format!("{address}:{port}").parse().unwrap();
     let limit = Duration::from_secs(3);

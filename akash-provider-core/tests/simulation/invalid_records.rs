@@ -1,7 +1,7 @@
-//! Records that make no sense, or as much of it as the limits allow, among good ones: nobody else's record stops ours.
+//! Invalid and oversized records among valid ones. The records of third parties must not stop the provider.
 
-use crate::ids::{self, OURS, RIVAL, STRANGER, Shape};
-use crate::invariants::Deed;
+use crate::ids::{self, COMPETITOR, PROVIDER, Shape, THIRD_PARTY};
+use crate::invariants::CallCheck;
 use crate::money::coin;
 use crate::oracle::{Checked, ensure};
 use crate::world::World;
@@ -15,12 +15,12 @@ use akash_provider_core::types::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Orders without sense in a history.
-const FORGED_MAX: usize = 4;
-/// Deployments of the stranger.
-const STRANGERS_MAX: u64 = 2;
-/// Ways in which an order makes no sense.
-const WAYS: usize = 18;
+/// Maximum number of invalid orders in a history.
+const INVALID_ORDERS_MAX: usize = 4;
+/// Maximum number of deployments of the third party.
+const THIRD_PARTY_DEPLOYMENTS_MAX: u64 = 2;
+/// Number of kinds of invalid orders.
+const INVALID_GROUPS: usize = 18;
 
 fn sane() -> GroupSpec {
     ids::spec(
@@ -33,8 +33,8 @@ fn sane() -> GroupSpec {
     )
 }
 
-/// A group without sense.
-fn nonsense(way: usize) -> GroupSpec {
+/// Returns an invalid group.
+fn invalid_group(way: usize) -> GroupSpec {
     let mut spec = sane();
     let unit = &mut spec.resources[0];
     match way {
@@ -74,7 +74,7 @@ fn nonsense(way: usize) -> GroupSpec {
     spec
 }
 
-/// A group as large as the limits allow.
+/// Returns a group at the size limits.
 fn large(in_many_units: bool) -> GroupSpec {
     let mut spec = sane();
     let unit = &mut spec.resources[0];
@@ -97,66 +97,66 @@ fn large(in_many_units: bool) -> GroupSpec {
 }
 
 impl World {
-    /// Somebody does something without sense.
-    pub(crate) fn hostility(&mut self) {
-        match self.spice.below(20) {
-            0..6 => self.forge(),
+    /// Adds an invalid or oversized record.
+    pub(crate) fn add_invalid_record(&mut self) {
+        match self.feature_random.below(20) {
+            0..6 => self.add_invalid_order(),
             6..9 => self.unreadable_order(),
-            9..16 => self.senseless_events(),
-            16..18 => self.sign_nonsense(),
-            18 => self.rival_bids_nonsense(),
-            _ => self.large_wish(),
+            9..16 => self.send_unknown_events(),
+            16..18 => self.sign_invalid_attributes(),
+            18 => self.place_invalid_bid(),
+            _ => self.order_large_group(),
         }
     }
 
-    fn strange_id(&mut self) -> OrderId {
+    fn third_party_order(&mut self) -> OrderId {
         let deployment = DeploymentId {
-            owner: STRANGER.clone(),
-            dseq: u64::MAX - self.spice.below(1_000_000),
+            owner: THIRD_PARTY.clone(),
+            dseq: u64::MAX - self.feature_random.below(1_000_000),
         };
-        let gseq = [0, 1, u32::MAX][self.spice.index(3)];
-        let oseq = [0, 1, u32::MAX][self.spice.index(3)];
+        let gseq = [0, 1, u32::MAX][self.feature_random.index(3)];
+        let oseq = [0, 1, u32::MAX][self.feature_random.index(3)];
         OrderId {
             group: GroupId { deployment, gseq },
             oseq,
         }
     }
 
-    /// An order that no chain should have let in, in snapshots and by itself.
-    fn forge(&mut self) {
-        if self.chain.forged.len() >= FORGED_MAX {
+    /// Adds an order that no chain would accept, to snapshots and events.
+    fn add_invalid_order(&mut self) {
+        if self.chain.invalid_orders.len() >= INVALID_ORDERS_MAX {
             return;
         }
-        let id = self.strange_id();
-        let spec = Arc::new(nonsense(self.spice.index(WAYS)));
+        let id = self.third_party_order();
+        let spec = Arc::new(invalid_group(self.feature_random.index(INVALID_GROUPS)));
         let order = Order {
             id: id.clone(),
             state: OrderState::Open,
             spec,
-            created_at: [0, 1, u64::MAX][self.spice.index(3)],
-            reclamation_min_window: [None, Some(Duration::MAX)][self.spice.index(2)],
+            created_at: [0, 1, u64::MAX][self.feature_random.index(3)],
+            reclamation_min_window: [None, Some(Duration::MAX)][self.feature_random.index(2)],
         };
-        self.chain.forge(order);
+        self.chain.add_invalid_order(order);
     }
 
-    /// An order that is announced, and whose record cannot be read.
+    /// Announces an order with an unreadable record.
     fn unreadable_order(&mut self) {
-        let id = self.strange_id();
+        let id = self.third_party_order();
         self.chain.unreadable.insert(id.clone());
-        self.chain.happened(vec![ChainEvent::OrderCreated { id }]);
+        self.chain.push_events(vec![ChainEvent::OrderCreated { id }]);
     }
 
-    /// Facts about what nobody knows.
-    fn senseless_events(&mut self) {
-        let order = self.strange_id();
+    /// Sends events about unknown objects.
+    fn send_unknown_events(&mut self) {
+        let order = self.third_party_order();
         let (group, deployment) = (order.group.clone(), order.group.deployment.clone());
         let id = BidId {
             order: order.clone(),
-            provider: RIVAL.clone(),
+            provider: COMPETITOR.clone(),
         };
         let price = DecCoin::new(&"".into(), Dec::from_scaled(i128::MIN));
         let reason = CloseReason::Other(u32::MAX);
-        let event = match self.spice.below(10) {
+        let event = match self.feature_random.below(10) {
             0 => ChainEvent::LeaseCreated { id, price },
             1 => ChainEvent::LeaseClosed { id, reason },
             2 => ChainEvent::BidClosed { id },
@@ -169,8 +169,8 @@ impl World {
                 hash: [0xff; 32],
             },
             8 => ChainEvent::AuditChanged {
-                auditor: STRANGER.clone(),
-                owner: OURS.clone(),
+                auditor: THIRD_PARTY.clone(),
+                owner: PROVIDER.clone(),
             },
             _ => ChainEvent::LeaseReclaimStarted {
                 id,
@@ -178,48 +178,48 @@ impl World {
                 deadline: BlockTime(i64::MIN),
             },
         };
-        self.chain.happened(vec![event]);
+        self.chain.push_events(vec![event]);
     }
 
-    /// Somebody signs anything of us.
-    fn sign_nonsense(&mut self) {
+    /// Makes an auditor sign arbitrary attributes of the provider.
+    fn sign_invalid_attributes(&mut self) {
         let attribute = |n: usize| Attribute::new("*/".repeat(n), "\u{0}".repeat(n));
         let msg = TenantMsg::SignProvider {
-            auditor: STRANGER.clone(),
-            owner: OURS.clone(),
+            auditor: THIRD_PARTY.clone(),
+            owner: PROVIDER.clone(),
             attributes: (0..40).map(attribute).collect(),
         };
         drop(self.chain.tenant(msg));
     }
 
-    fn rival_bids_nonsense(&mut self) {
-        let snapshot = self.chain.market.snapshot(&RIVAL);
-        let Some(order) = self.spice.pick(&snapshot.orders) else {
+    fn place_invalid_bid(&mut self) {
+        let snapshot = self.chain.market.snapshot(&COMPETITOR);
+        let Some(order) = self.feature_random.pick(&snapshot.orders) else {
             return;
         };
         let msg = Msg::CreateBid {
             id: BidId {
                 order: order.id.clone(),
-                provider: RIVAL.clone(),
+                provider: COMPETITOR.clone(),
             },
             price: DecCoin::new(&"uact".into(), Dec::from_scaled(1)),
             deposit: self.config.bid_deposit.clone(),
             resources_offer: order.spec.resources.clone(),
             reclamation_window: Some(Duration::from_secs(3600)),
         };
-        drop(self.chain.rival(&msg));
+        drop(self.chain.competitor(&msg));
     }
 
-    /// The stranger asks for as much as can be asked for, and never sends a manifest.
-    fn large_wish(&mut self) {
-        if self.strangers >= STRANGERS_MAX {
+    /// Orders the largest possible group for the third party, which never submits a manifest.
+    fn order_large_group(&mut self) {
+        if self.third_party_deployments >= THIRD_PARTY_DEPLOYMENTS_MAX {
             return;
         }
-        self.strangers += 1;
-        let id = self.stranger(self.strangers);
+        self.third_party_deployments += 1;
+        let id = self.third_party_deployment(self.third_party_deployments);
         let msg = TenantMsg::CreateDeployment {
             id,
-            groups: vec![large(self.spice.percent(3))],
+            groups: vec![large(self.feature_random.percent(3))],
             hash: [0; 32],
             deposit: coin("uact", 500_000),
             reclamation_min_window: None,
@@ -227,23 +227,23 @@ impl World {
         self.chain.tenant(msg).unwrap();
     }
 
-    fn stranger(&self, dseq: u64) -> DeploymentId {
+    fn third_party_deployment(&self, dseq: u64) -> DeploymentId {
         DeploymentId {
-            owner: STRANGER.clone(),
+            owner: THIRD_PARTY.clone(),
             dseq,
         }
     }
 
-    pub(crate) fn close_strangers(&mut self) {
-        for dseq in 1..=self.strangers {
-            let id = self.stranger(dseq);
+    pub(crate) fn close_third_party_deployments(&mut self) {
+        for dseq in 1..=self.third_party_deployments {
+            let id = self.third_party_deployment(dseq);
             drop(self.chain.tenant(TenantMsg::CloseDeployment { id }));
         }
     }
 }
 
-impl Deed<'_> {
-    /// What makes no sense is left alone.
+impl CallCheck<'_> {
+    /// Checks that invalid orders get no bid.
     pub(crate) fn nonsense_is_not_bid_for(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, .. }) = self.call else {
             return Ok(());

@@ -1,4 +1,5 @@
-//! An answer that is lost: nobody knows whether the event was taken, so it is sent again, and is there once.
+//! Lost responses. The publisher does not know whether the server stored the event, sends it again, and the
+//! event is stored once.
 
 use crate::server::Server;
 use crate::{fact, next, told};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Passes everything on; told to, it keeps the next answer to an event back and ends the connection.
+/// Forwards all data. On request, holds back the response to the next event and closes the connection.
 async fn proxy(to: u16, keeps_back: Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -52,7 +53,7 @@ async fn pass(near: TcpStream, far: TcpStream, keeps_back: Arc<AtomicBool>) {
 }
 
 #[tokio::test]
-async fn an_event_whose_answer_was_lost_is_there_once() {
+async fn event_with_lost_response_is_stored_once() {
     let Some(server) = Server::start() else { return };
     let keeps_back = Arc::new(AtomicBool::new(false));
     let port = proxy(server.port, Arc::clone(&keeps_back)).await;
@@ -62,13 +63,13 @@ async fn an_event_whose_answer_was_lost_is_there_once() {
     for number in 0..10 {
         keeps_back.store(number % 2 == 1, Ordering::SeqCst);
         bus.publish(Topic::Facts, fact(number)).await.unwrap();
-        assert!(!keeps_back.load(Ordering::SeqCst), "no answer was kept back");
+        assert!(!keeps_back.load(Ordering::SeqCst), "no response was held back");
     }
     for number in 0..10 {
         assert_eq!(next(&mut facts).await, told(Topic::Facts, number));
     }
     let length: u32 = server
-        .say(&["XLEN", "{akash-provider}:stream:akash.provider.facts"])
+        .command(&["XLEN", "{akash-provider}:stream:akash.provider.facts"])
         .await;
     assert_eq!(length, 10);
 }

@@ -1,9 +1,10 @@
-//! The inventory operator looks at a real machine: our own program, in a pod that a kubelet runs, by way of the API server.
+//! Hardware discovery of the inventory operator on a real machine: this program runs in a pod, and its API is
+//! reached through the API server.
 //!
-//! The image is made here of the program that is tested and the libraries that it is linked with. The machine may have no
-//! cards; it always has processors.
+//! The image is built here from the tested program and its shared libraries. The machine may have no GPUs,
+//! but always has CPUs.
 
-use crate::corner::{Stage, until};
+use crate::fixture::{Stage, until};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +19,7 @@ const SPACE: &str = "akash-discovery";
 const RIGHTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/operators/discovery.yaml");
 
 #[test]
-fn a_real_machine_says_what_it_has_by_our_own_program_in_a_pod() {
+fn machine_is_discovered_by_program_in_a_pod() {
     let Some(stage) = Stage::take() else { return };
     let testbed = &stage.testbed;
     let folder = tempfile::tempdir().unwrap();
@@ -29,14 +30,14 @@ fn a_real_machine_says_what_it_has_by_our_own_program_in_a_pod() {
         let found = testbed.kubectl(&["get", "serviceaccount", account, "--namespace", SPACE]);
         found.is_ok()
     });
-    // Devices of which nobody says the model: without them there is no need to look.
+    // Devices without a model. Without them no discovery is needed.
     let node = testbed
         .kubectl(&["get", "nodes", "--output", "jsonpath={.items[0].metadata.name}"])
         .unwrap();
     devices(testbed, &node, &json!("2"));
     let mut operator = Operator::start(testbed, folder.path());
     let mut shown = Value::Null;
-    until("the machine says its processors", || {
+    until("the CPUs of the machine are reported", || {
         shown = operator.get("/v1/inventory")["nodes"][0]["resources"]["cpu"]["info"][0].clone();
         shown["model"].as_str().is_some_and(|model| !model.is_empty())
     });
@@ -59,7 +60,7 @@ fn a_real_machine_says_what_it_has_by_our_own_program_in_a_pod() {
         (&Value::Null, &json!(0)),
         "{look}"
     );
-    until("its pod is gone", || {
+    until("the discovery pod is deleted", || {
         let pods = ["get", "pods", "--namespace", SPACE, "--output", "name"];
         testbed.kubectl(&pods).unwrap().trim().is_empty()
     });
@@ -85,14 +86,14 @@ fn devices(testbed: &Cluster, node: &str, count: &Value) {
     testbed.kubectl(&words).unwrap();
 }
 
-/// Gives the node an image with our program, in the layout of `docker save`.
+/// Loads an image with this program into the node, in the format of `docker save`.
 fn load(testbed: &Cluster, folder: &Path) {
     let (root, save) = (folder.join("root"), folder.join("save"));
     std::fs::create_dir_all(root.join("usr/bin")).unwrap();
     std::fs::create_dir_all(root.join("tmp")).unwrap();
     std::fs::create_dir_all(&save).unwrap();
     let program = root.join("usr/bin/provider-daemon");
-    // Its tables of lines are most of it.
+    // Debug information is most of the size.
     run(Command::new("strip").arg("-o").arg(&program).arg(PROGRAM));
     let linked = run(Command::new("ldd").arg(&program));
     for library in linked.split_whitespace().filter(|word| word.starts_with('/')) {
@@ -129,7 +130,7 @@ fn load(testbed: &Cluster, folder: &Path) {
         .arg("-cf")
         .arg(&archive)
         .arg("."));
-    // The testbed puts the socket of its containerd below a folder that is named as its network is.
+    // The testbed puts the socket of containerd below a folder with the name of the network.
     let network = testbed.network();
     let socket = Path::new("/run")
         .join(network.file_name().unwrap())
@@ -149,7 +150,7 @@ fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The operator as a process of its own.
+/// The operator as a separate process.
 struct Operator {
     child: Child,
     at: String,

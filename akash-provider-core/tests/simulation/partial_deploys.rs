@@ -1,8 +1,8 @@
-//! Deploys that leave a part behind, and parts that go by themselves: names and services.
+//! Incomplete deploys, and hostnames and services that disappear without a command.
 
-use crate::invariants::{Moment, Rest};
-use crate::oracle::{Broken, Checked, Told, ensure};
-use crate::rack::Rack;
+use crate::cluster_state::ClusterState;
+use crate::invariants::{SettledCheck, StateCheck};
+use crate::oracle::{Checked, EngineModel, Violation, ensure};
 use crate::world::World;
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::engine::LeasePhase;
@@ -11,8 +11,8 @@ use akash_provider_core::types::{Event, LeaseId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-impl Rack {
-    /// A deploy that breaks off: everything is recorded, and some services and names are there.
+impl ClusterState {
+    /// Applies a deploy in part: the record, and some services and hostnames.
     pub(crate) fn deploy_half(
         &mut self,
         deployment: &Arc<WorkloadSpec>,
@@ -31,32 +31,32 @@ impl Rack {
 }
 
 impl World {
-    /// A name, or a service of a lease, is gone behind the provider's back.
-    pub(crate) fn part_goes(&mut self) {
-        if self.spice.percent(60) {
-            let names: Vec<String> = self.rack.hostnames.keys().cloned().collect();
-            if let Some(name) = self.spice.pick(&names) {
-                self.rack.hostnames.remove(name);
-                self.trace.line(|| format!("name {name} is gone"));
+    /// Deletes a hostname or a service of a lease without the provider's knowledge.
+    pub(crate) fn lose_part(&mut self) {
+        if self.feature_random.percent(60) {
+            let names: Vec<String> = self.cluster_state.hostnames.keys().cloned().collect();
+            if let Some(name) = self.feature_random.pick(&names) {
+                self.cluster_state.hostnames.remove(name);
+                self.trace.line(|| format!("name {name} was deleted"));
             }
             return;
         }
-        let deployed = self.rack.runs.iter_mut().filter(|(_, r)| r.deployed);
+        let deployed = self.cluster_state.runs.iter_mut().filter(|(_, r)| r.deployed);
         let mut deployed: Vec<_> = deployed.collect();
         if deployed.is_empty() {
             return;
         }
-        let at = self.spice.index(deployed.len());
+        let at = self.feature_random.index(deployed.len());
         if let Some((lease, run)) = deployed.get_mut(at) {
             run.whole = false;
-            self.trace.line(|| format!("a service of {lease} is gone"));
+            self.trace.line(|| format!("a service of {lease} was deleted"));
         }
     }
 }
 
-impl Told {
-    /// Nothing is told to be deployed of which the last deploy failed.
-    pub(crate) fn deployed_is_whole(&self, event: &Event) -> Result<(), Broken> {
+impl EngineModel {
+    /// Checks that no lease is reported as deployed after a failed deploy.
+    pub(crate) fn deployed_is_whole(&self, event: &Event) -> Result<(), Violation> {
         let Event::Deployed { lease, .. } = event else {
             return Ok(());
         };
@@ -70,27 +70,28 @@ impl Told {
     }
 }
 
-impl Moment<'_> {
+impl StateCheck<'_> {
     pub(crate) fn running_is_whole(&self) -> Checked {
         let mut running = self
             .status
             .leases
             .iter()
             .filter(|l| l.phase == LeasePhase::Running);
-        running.try_for_each(|l| self.told.ready_only_when_whole(&l.lease))
+        running.try_for_each(|l| self.model.ready_only_when_whole(&l.lease))
     }
 }
 
-impl Rest<'_> {
-    /// Every name that a lease was deployed with leads to it, also those that follow from the lease.
+impl SettledCheck<'_> {
+    /// Checks that every hostname of a deployed lease routes to the lease, including hostnames derived from
+    /// the lease id.
     pub(crate) fn names_lead_to_their_lease(&self, live: &BTreeSet<LeaseId>) -> Checked {
-        let deployed = self.rack.runs.iter().filter(|(_, run)| run.deployed);
+        let deployed = self.cluster_state.runs.iter().filter(|(_, run)| run.deployed);
         for (lease, run) in deployed.filter(|(lease, _)| live.contains(lease)) {
-            let leads = |name: &String| self.rack.hostnames.get(name) == Some(lease);
+            let leads = |name: &String| self.cluster_state.hostnames.get(name) == Some(lease);
             let mut names = run.deployment.hostnames.iter().map(|h| &h.hostname);
             let astray = names.find(|name| !leads(name));
             ensure("names_lead_to_their_lease", astray.is_none(), || {
-                format!("{lease}: {astray:?} does not lead to it")
+                format!("{lease}: {astray:?} routes to another lease")
             })?;
         }
         Ok(())

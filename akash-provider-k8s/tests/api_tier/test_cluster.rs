@@ -1,13 +1,13 @@
-//! Where the tests run: the cluster that `AKASH_TEST_KUBECONFIG` names, or one of the testbed.
+//! The cluster of the tests: the one of `AKASH_TEST_KUBECONFIG`, or one of the testbed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use testbed::{Cluster, Hold, Tier};
 
-/// The variable that names a cluster by its kubeconfig.
+/// Environment variable with the kubeconfig of a cluster.
 pub(crate) const NAMED: &str = "AKASH_TEST_KUBECONFIG";
 
-/// Runs the work of a test on a runtime of its own.
+/// Runs a test on its own runtime.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -16,15 +16,15 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     runtime.unwrap().block_on(work)
 }
 
-/// A cluster.
-pub(crate) struct Place {
+/// Location of a cluster.
+pub(crate) struct TestCluster {
     pub(crate) kubeconfig: PathBuf,
-    /// `None` for a cluster that is not the testbed's.
+    /// The cluster of the testbed, or `None` for another cluster.
     pub(crate) testbed: Option<Arc<Cluster>>,
 }
 
-impl Place {
-    /// `None` where there is none with all that a tier has, which is said.
+impl TestCluster {
+    /// Finds a cluster with all parts of the tier. Prints a message and returns `None` if no such cluster runs.
     pub(crate) fn find(tier: Tier) -> Option<Self> {
         if let Some(named) = std::env::var_os(NAMED) {
             return Some(Self {
@@ -39,7 +39,7 @@ impl Place {
         })
     }
 
-    /// As long as the answer lives nobody breaks parts of the cluster.
+    /// Holds the shared lock of the cluster, so that no test breaks parts of it meanwhile.
     pub(crate) fn shared(&self) -> Option<Hold> {
         let testbed = self.testbed.as_ref()?;
         Some(testbed.shared().unwrap())

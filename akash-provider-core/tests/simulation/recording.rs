@@ -1,4 +1,5 @@
-//! An engine whose inputs are written down, and another one that is given what was written and has to do the same.
+//! An engine with recorded inputs, and a second engine that replays the recording and must produce the same
+//! effects.
 
 use crate::ids::SECRET;
 use crate::oracle::{Checked, ensure};
@@ -9,67 +10,73 @@ use akash_provider_core::types::Now;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::ops::Deref;
 
-/// Steps between two states that are written down.
+/// Number of steps between two recorded states.
 const STATES: u64 = 37;
 
-/// The engine of a history, on demand with one beside it that knows it from what was written alone.
+/// The engine of a history, optionally with a second engine that replays its recording.
 #[derive(Debug)]
-pub(crate) struct Taped {
+pub(crate) struct RecordedEngine {
     engine: Engine,
-    beside: Option<Beside>,
+    replay_engine: Option<ReplayEngine>,
 }
 
 #[derive(Debug)]
-struct Beside {
+struct ReplayEngine {
     engine: Engine,
     steps: u64,
     fault: Option<String>,
 }
 
-impl Taped {
+impl RecordedEngine {
     pub(crate) fn new(config: Config, is_taped: bool) -> Self {
         let engine = Engine::new(config).unwrap();
-        let beside = is_taped.then(|| Beside {
+        let replay_engine = is_taped.then(|| ReplayEngine {
             engine: engine.clone(),
             steps: 0,
             fault: None,
         });
-        Self { engine, beside }
+        Self {
+            engine,
+            replay_engine,
+        }
     }
 
     pub(crate) fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
-        let Some(beside) = &mut self.beside else {
+        let Some(replay_engine) = &mut self.replay_engine else {
             return self.engine.step(now, input);
         };
-        if beside.steps.is_multiple_of(STATES) {
-            beside.starts_from(&self.engine, now);
+        if replay_engine.steps.is_multiple_of(STATES) {
+            replay_engine.starts_from(&self.engine, now);
         }
-        let written = beside.written(&input);
+        let written = replay_engine.written(&input);
         let effects = self.engine.step(now, input);
-        let again = beside.engine.step(now, written);
-        beside.compare(&effects, &again);
+        let again = replay_engine.engine.step(now, written);
+        replay_engine.compare(&effects, &again);
         effects
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Now) -> Vec<Effect> {
         let effects = self.engine.handle_timeout(now);
-        if let Some(beside) = &mut self.beside {
-            let again = beside.engine.handle_timeout(now);
-            beside.compare(&effects, &again);
+        if let Some(replay_engine) = &mut self.replay_engine {
+            let again = replay_engine.engine.handle_timeout(now);
+            replay_engine.compare(&effects, &again);
         }
         effects
     }
 
-    /// What was written leads to the same.
+    /// Checks that the replay produced the same effects.
     pub(crate) fn check(&self) -> Checked {
-        let fault = self.beside.as_ref().and_then(|beside| beside.fault.as_deref());
+        let fault = self
+            .replay_engine
+            .as_ref()
+            .and_then(|replay_engine| replay_engine.fault.as_deref());
         ensure("what_was_recorded_is_done_again", fault.is_none(), || {
             fault.unwrap_or_default().to_owned()
         })
     }
 }
 
-impl Deref for Taped {
+impl Deref for RecordedEngine {
     type Target = Engine;
 
     fn deref(&self) -> &Engine {
@@ -77,14 +84,14 @@ impl Deref for Taped {
     }
 }
 
-impl Beside {
-    /// Goes on from the state of the other, read from what was written of it.
+impl ReplayEngine {
+    /// Loads the recorded state of the other engine.
     fn starts_from(&mut self, engine: &Engine, now: Now) {
         let mut state = engine.clone();
         record::hide_in_engine(&mut state, &cover);
         let bytes = self.bytes(&state);
         let read: Engine = rmp_serde::from_slice(&bytes).unwrap();
-        // The one that went on knows no more and no less than the one that starts here.
+        // Both engines must have the same status.
         if self.engine.status(now) != read.status(now) {
             self.fault = Some(format!("{:?}\n{:?}", self.engine.status(now), read.status(now)));
         }
@@ -101,7 +108,7 @@ impl Beside {
     fn bytes(&mut self, what: &impl serde::Serialize) -> Vec<u8> {
         let bytes = rmp_serde::to_vec_named(what).unwrap();
         if bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes()) {
-            self.fault = Some("a secret was written".to_owned());
+            self.fault = Some("a recording contains a secret".to_owned());
         }
         bytes
     }

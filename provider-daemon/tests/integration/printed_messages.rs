@@ -1,4 +1,4 @@
-//! Messages are shown as the recorded tools show them.
+//! Messages are printed like those of the recorded Go tool.
 
 use akash_provider_chain::proto::DESCRIPTORS;
 use data_encoding::BASE64;
@@ -7,9 +7,9 @@ use provider_daemon::shown::decoded;
 use serde_json::Value;
 use testbed::recordings::{self, files};
 
-/// The Go tool's own decoding of every recorded transaction is ours, text for text.
+/// The decoded text of every recorded transaction equals that of the Go tool.
 #[test]
-fn transactions_are_shown_as_the_go_tool_shows_them() {
+fn transactions_are_printed_like_the_go_tool() {
     let folder = recordings::folder("chain/tx");
     let mut compared = 0;
     for path in files(&folder, ".decoded.json") {
@@ -25,7 +25,7 @@ fn transactions_are_shown_as_the_go_tool_shows_them() {
         let bytes = BASE64.decode(packed.trim().as_bytes()).unwrap();
         let ours = decoded("cosmos.tx.v1beta1.Tx", &bytes).unwrap();
         let ours = serde_json::to_string(&ours).unwrap();
-        // Messages that no provider sends are not known here.
+        // This program does not include messages that no provider sends.
         let is_known = |m: &Value| {
             let ours = m["@type"].as_str().unwrap();
             ours.starts_with("/akash.")
@@ -49,10 +49,10 @@ fn transactions_are_shown_as_the_go_tool_shows_them() {
     assert!(compared >= 40, "{compared}");
 }
 
-/// Every recorded answer to a query is shown whole. The recorder does not know that some texts are decimals and
-/// some bytes digits, and leaves out what is empty.
+/// Every recorded query response is printed completely. The recorder does not mark decimals and bytes, and
+/// omits empty values.
 #[test]
-fn answers_are_shown_with_all_that_was_recorded() {
+fn query_responses_are_printed_completely() {
     let folder = recordings::folder("chain/grpc/active-lease");
     let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
     let mut compared = 0;
@@ -63,7 +63,7 @@ fn answers_are_shown_with_all_that_was_recorded() {
         };
         let method = recorded["path"].as_str().unwrap();
         if method.starts_with("/cosmos.base.tendermint.") {
-            // Only parts of what a node says of itself are known here.
+            // The program decodes only some fields of a node's own status.
             continue;
         }
         let (service, method) = method[1..].split_once('/').unwrap();

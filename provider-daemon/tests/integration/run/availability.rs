@@ -1,5 +1,5 @@
-//! Requests while the provider starts and while it stops: each gets a clear answer, none hangs, and streams end with
-//! a word.
+//! Requests during start and stop of the provider: each gets a clear response, none hangs, and streams end
+//! with a close reason.
 
 use crate::http::curl;
 use crate::run::served::Served;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
-/// Method, path, body, and what comes of it: a status, and a part of the text.
+/// Method, path, body, expected status, and part of the expected text.
 type Row<'a> = (&'a str, &'a str, &'a str, u16, &'a str);
 
 const MOVE_HOSTNAMES: &str =
@@ -24,7 +24,7 @@ const LOGS: &str = "/lease/9/1/1/logs?follow=true";
 const EVENTS: &str = "/lease/9/1/1/kubeevents?follow=true";
 const SHELL: &str = "/lease/9/1/1/shell?cmd0=cat&tty=0&stdin=0&service=web&podIndex=0";
 
-/// What answers whatever happens.
+/// Requests with the same response in every phase.
 const ALWAYS: [Row<'_>; 5] = [
     ("GET", "/healthz", "", 200, "ok"),
     ("GET", "/status", "", 200, "\"address\""),
@@ -33,7 +33,7 @@ const ALWAYS: [Row<'_>; 5] = [
     ("GET", "/openapi.json", "", 200, "\"paths\""),
 ];
 
-/// Asks everything. `false`, and a word about it, where there is no curl.
+/// Sends all requests. Returns `false` and prints a line if curl is missing.
 fn answered(served: &Served, rows: &[Row<'_>]) -> bool {
     let bearer = format!("Authorization: Bearer {}", served.token());
     for (method, path, body, status, words) in ALWAYS.iter().chain(rows) {
@@ -60,7 +60,7 @@ fn answered(served: &Served, rows: &[Row<'_>]) -> bool {
     true
 }
 
-/// The manifest of the lease, as it is sent.
+/// The manifest of the lease, as sent to the gateway.
 fn manifest(served: &Served) -> String {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let (code, manifest, err) = served.stage.ran(&["sdl", "manifest", sample]);
@@ -69,8 +69,8 @@ fn manifest(served: &Served) -> String {
 }
 
 #[test]
-fn while_it_drains_every_request_is_answered_and_streams_end_with_a_word() {
-    // The bid waits in the node for a block that does not come, and the provider for the bid's outcome.
+fn every_request_gets_a_response_during_drain_and_streams_get_a_close_reason() {
+    // The bid waits in the node for a block that does not come, and the provider waits for the bid's outcome.
     let flags = [
         "--shutdown-grace=1h",
         "--log-level=warn,akash_provider_chain::tx=debug",
@@ -98,7 +98,7 @@ fn while_it_drains_every_request_is_answered_and_streams_end_with_a_word() {
             503,
             "the provider is stopping",
         ),
-        // What runs goes on running, and can be seen.
+        // A running workload continues and its status is available.
         ("GET", "/lease/9/1/1/status", "", 200, "\"web\""),
         ("GET", "/lease/9/1/1/service/web/status", "", 200, "\"web\""),
         ("GET", "/lease/9/1/1/manifest", "", 200, "nginx"),
@@ -138,17 +138,21 @@ fn while_it_drains_every_request_is_answered_and_streams_end_with_a_word() {
 }
 
 #[test]
-fn before_the_chain_is_known_every_request_is_answered_with_what_is_awaited() {
+fn requests_before_first_snapshot_report_the_awaited_part() {
     let limited = ["--gateway-token-lifetime-max=2h"];
     let mut served = Served::start("begin", FAST, &limited);
     let manifest = manifest(&served);
     let too_long = served.token_for(Duration::from_secs(3 * 3600));
     let refused = Websocket::open(&served.url, LOGS, &too_long).err();
-    assert_eq!(refused, Some(400), "a token for three hours");
+    assert_eq!(
+        refused,
+        Some(400),
+        "the gateway accepted a token valid for three hours"
+    );
     served.provider.signal(Signal::SIGTERM);
     assert_eq!(served.provider.ended(), Some(0), "{}", served.provider.told());
     served.stage.stop_node();
-    // The tenant's key is known from before, so that it is let in.
+    // The tenant's key is stored from before the restart, so the token is accepted.
     served.replace(&limited);
     let why = "the chain is not known yet";
     let rows: [Row<'_>; 7] = [
@@ -181,7 +185,7 @@ fn before_the_chain_is_known_every_request_is_answered_with_what_is_awaited() {
         result.contains(why) && result.contains("\"exit_code\":1"),
         "{result}"
     );
-    // Who is not known cannot be told yes or no.
+    // Requests of unknown accounts get no decision.
     let (code, _, err) = served.stage.ran(&[
         "lease-status",
         "--dseq",
@@ -194,8 +198,8 @@ fn before_the_chain_is_known_every_request_is_answered_with_what_is_awaited() {
     assert!(code == 1 && !err.contains("401"), "{err}");
     served.stage.start_node(FAST);
     let is_ready = || curl(&[&format!("{}/readyz", served.url)]).is_some_and(|(status, _)| status == 200);
-    until("it is ready", || served.provider.told(), is_ready);
-    // From here on "no such workload" is an answer: the cluster in memory has forgotten it.
+    until("the provider is ready", || served.provider.told(), is_ready);
+    // From now on "no such workload" is a valid response, because the memory cluster lost it.
     let rows: [Row<'_>; 2] = [
         ("GET", "/lease/9/1/1/manifest", "", 404, "lease not found"),
         ("PUT", "/deployment/9/manifest", &manifest, 200, ""),
@@ -208,7 +212,7 @@ fn before_the_chain_is_known_every_request_is_answered_with_what_is_awaited() {
     );
 }
 
-/// Status and body of a request without TLS, and the time until its end.
+/// Status and body of a plain HTTP request, and the time until its end.
 fn probe(address: SocketAddr, path: &str) -> (String, Duration) {
     let began = Instant::now();
     let mut stream = TcpStream::connect(address).unwrap();
@@ -222,7 +226,7 @@ fn probe(address: SocketAddr, path: &str) -> (String, Duration) {
 }
 
 #[test]
-fn probes_are_answered_at_their_own_port_while_clients_hold_all_others() {
+fn probe_port_responds_while_clients_hold_all_other_connections() {
     descriptors::raise().unwrap();
     let served = Served::start("probes", None, &["--gateway-health-listen-address=127.0.0.1:0"]);
     let told = served.provider.output();
@@ -238,7 +242,7 @@ fn probes_are_answered_at_their_own_port_while_clients_hold_all_others() {
         .parse()
         .unwrap();
     let gateway: SocketAddr = served.url.trim_start_matches("https://").parse().unwrap();
-    // More than there are places at either port; those of the probes' own are slow, too.
+    // More connections than either port accepts. The connections to the probe port are slow, too.
     let open = |address, count: usize| (0..count).map(move |_| TcpStream::connect(address).unwrap());
     let mut held: Vec<_> = open(gateway, 1_000).chain(open(health, 200)).collect();
     for slow in &mut held[1_000..] {

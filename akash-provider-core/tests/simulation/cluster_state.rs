@@ -1,6 +1,6 @@
-//! The cluster: what was recorded, what runs, who has which hostname, and how well it does.
+//! The simulated cluster: records, workloads, hostnames and health.
 
-use crate::ids::{RIVAL, STRANGER};
+use crate::ids::{COMPETITOR, THIRD_PARTY};
 use akash_provider_core::cluster::{
     DeclaredHostname, Health, Listing, Remains, Teardown, Unusable, WorkloadSpec,
 };
@@ -10,54 +10,54 @@ use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What became of a record behind the provider's back.
+/// State of a record after changes by other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Record {
+pub(crate) enum RecordState {
     Good,
     Spoiled,
     Lost,
 }
 
-/// Where the provider looks for records.
+/// Namespace and cluster that the provider reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Place {
+pub(crate) enum ReadLocation {
     #[default]
     Right,
-    /// Another namespace: what runs is seen, and no record of it.
+    /// Another namespace: workloads are visible, records are not.
     WrongNamespace,
-    /// Another cluster: nothing of what was before is seen.
+    /// Another cluster: no earlier object is visible.
     WrongCluster,
 }
 
-/// One lease's workload.
+/// Workload of one lease.
 #[derive(Debug, Clone)]
-pub(crate) struct Run {
+pub(crate) struct Workload {
     pub(crate) deployment: Arc<WorkloadSpec>,
-    /// Accepted to run, and not only recorded.
+    /// Deployed, and not only recorded.
     pub(crate) deployed: bool,
-    /// Nothing that a deploy makes is missing.
+    /// No object of the deploy is missing.
     pub(crate) whole: bool,
     pub(crate) health: Health,
-    /// Teardown answers that are still "in progress".
+    /// Remaining number of teardown calls that return "in progress".
     pub(crate) going: Option<u64>,
-    pub(crate) record: Record,
-    /// It is from before the provider looked in a wrong place.
+    pub(crate) record: RecordState,
+    /// The workload was created before the provider started to read from a wrong namespace or cluster.
     pub(crate) elsewhere: bool,
 }
 
-/// The cluster.
+/// State of the simulated cluster.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Rack {
-    pub(crate) runs: BTreeMap<LeaseId, Run>,
+pub(crate) struct ClusterState {
+    pub(crate) runs: BTreeMap<LeaseId, Workload>,
     pub(crate) hostnames: BTreeMap<String, LeaseId>,
-    /// Sharing keys of leased addresses.
+    /// Sharing keys of leased IP addresses.
     pub(crate) ips: BTreeMap<LeaseId, BTreeSet<String>>,
-    place: Place,
-    /// There are things of others in it, of which some cannot be read.
+    place: ReadLocation,
+    /// The cluster contains objects of other owners, some of them unreadable.
     foreign: bool,
 }
 
-impl Rack {
+impl ClusterState {
     pub(crate) fn new(foreign: bool) -> Self {
         Self {
             foreign,
@@ -65,28 +65,28 @@ impl Rack {
         }
     }
 
-    /// An older epoch writes nothing any more.
+    /// Stores a record. A write with an older epoch fails.
     pub(crate) fn record(&mut self, deployment: &Arc<WorkloadSpec>) -> Result<(), Failure> {
         let there = self.runs.get(&deployment.lease);
         if there.is_some_and(|r| r.deployment.epoch > deployment.epoch) {
             return Err(Failure {
                 kind: ErrorKind::Conflict,
                 transient: false,
-                message: "a later epoch has written".to_owned(),
+                message: "a later epoch exists".to_owned(),
             });
         }
-        let run = Run {
+        let run = Workload {
             deployment: Arc::clone(deployment),
             deployed: false,
             whole: false,
             health: Health::Unknown,
             going: None,
-            record: Record::Good,
+            record: RecordState::Good,
             elsewhere: false,
         };
         let there = self.runs.entry(deployment.lease.clone()).or_insert(run);
         there.deployment = Arc::clone(deployment);
-        there.record = Record::Good;
+        there.record = RecordState::Good;
         there.elsewhere = false;
         Ok(())
     }
@@ -111,16 +111,16 @@ impl Rack {
         Ok(())
     }
 
-    /// Tears down; a workload that runs takes `patience` more questions.
-    pub(crate) fn teardown(&mut self, lease: &LeaseId, patience: u64) -> Teardown {
+    /// Tears a lease down. A running workload needs `remaining_calls` more calls.
+    pub(crate) fn teardown(&mut self, lease: &LeaseId, remaining_calls: u64) -> Teardown {
         self.hostnames.retain(|_, holder| holder != lease);
         self.ips.remove(lease);
-        let hidden = self.place == Place::WrongCluster;
+        let hidden = self.place == ReadLocation::WrongCluster;
         if self.runs.get(lease).is_some_and(|r| hidden && r.elsewhere) {
             return Teardown::Done;
         }
         if let Some(run) = self.runs.get_mut(lease) {
-            let left = run.going.get_or_insert(patience);
+            let left = run.going.get_or_insert(remaining_calls);
             if *left > 0 {
                 *left -= 1;
                 return Teardown::InProgress;
@@ -130,12 +130,12 @@ impl Rack {
         Teardown::Done
     }
 
-    /// Things in the cluster that are nobody's business here.
+    /// Adds objects of other owners.
     fn foreign_things(&self, listing: &mut Listing) -> DeclaredHostname {
         let order = OrderId {
             group: GroupId {
                 deployment: DeploymentId {
-                    owner: STRANGER.clone(),
+                    owner: THIRD_PARTY.clone(),
                     dseq: 0,
                 },
                 gseq: 0,
@@ -144,7 +144,7 @@ impl Rack {
         };
         let lease = LeaseId {
             order,
-            provider: RIVAL.clone(),
+            provider: COMPETITOR.clone(),
         };
         if let Some(run) = self.runs.values().next() {
             let mut theirs = WorkloadSpec::clone(&run.deployment);
@@ -159,7 +159,7 @@ impl Rack {
                 lease: whose,
                 name,
                 remains: Remains::Unreadable,
-                problem: "it cannot be read".to_owned(),
+                problem: "unreadable".to_owned(),
             });
         }
         listing.incomplete.push(lease.clone());
@@ -169,7 +169,7 @@ impl Rack {
         }
     }
 
-    /// What the provider sees; `left_out` says of each lease whether the list lacks it.
+    /// Lists the cluster as the provider sees it. `left_out` selects leases that are missing in the list.
     pub(crate) fn list(&self, left_out: &dyn Fn(&LeaseId) -> bool) -> Workloads {
         let names = self.hostnames.iter();
         let declared = |(hostname, lease): (&String, &LeaseId)| DeclaredHostname {
@@ -181,13 +181,13 @@ impl Rack {
             ..Listing::default()
         };
         for (lease, run) in self.runs.iter().filter(|(lease, _)| !left_out(lease)) {
-            let away = run.elsewhere && self.place != Place::Right;
+            let away = run.elsewhere && self.place != ReadLocation::Right;
             let remains = match run.record {
-                _ if away && self.place == Place::WrongCluster => continue,
-                Record::Good | Record::Spoiled if away => Remains::Unrecorded,
-                Record::Spoiled => Remains::Unreadable,
-                Record::Lost => Remains::Unrecorded,
-                Record::Good => {
+                _ if away && self.place == ReadLocation::WrongCluster => continue,
+                RecordState::Good | RecordState::Spoiled if away => Remains::Unrecorded,
+                RecordState::Spoiled => Remains::Unreadable,
+                RecordState::Lost => Remains::Unrecorded,
+                RecordState::Good => {
                     if !run.deployed || !run.whole {
                         listing.incomplete.push(lease.clone());
                     }
@@ -195,10 +195,10 @@ impl Rack {
                     continue;
                 }
             };
-            // A record alone leaves nothing behind.
+            // A record without a workload leaves no other object.
             if remains == Remains::Unreadable || run.deployed {
                 listing.unusable.push(Unusable {
-                    // Whose it is cannot always be read.
+                    // The owner is not always readable.
                     lease: (lease.deployment().dseq % 2 == 0).then(|| lease.clone()),
                     name: lease.namespace(),
                     remains,
@@ -217,41 +217,41 @@ impl Rack {
         }
     }
 
-    /// Leases with anything in the cluster, and those of them that a look in a wrong place does not show.
+    /// Leases with any object in the cluster, and leases hidden by a lookup in a wrong namespace or cluster.
     pub(crate) fn there(&self) -> (BTreeSet<LeaseId>, BTreeSet<LeaseId>) {
-        let away = |r: &Run| r.elsewhere && self.place != Place::Right;
+        let away = |r: &Workload| r.elsewhere && self.place != ReadLocation::Right;
         let hidden = self.runs.iter().filter(|(_, r)| away(r));
         let shown = self.runs.iter().filter(|(_, r)| !away(r));
-        // Of a lost record without a workload nothing is left.
-        let shown = shown.filter(|(_, r)| r.deployed || r.record != Record::Lost);
+        // A lost record without a workload leaves nothing.
+        let shown = shown.filter(|(_, r)| r.deployed || r.record != RecordState::Lost);
         (
             shown.map(|(id, _)| id.clone()).collect(),
             hidden.map(|(id, _)| id.clone()).collect(),
         )
     }
 
-    /// The provider looks elsewhere from its next start on.
-    pub(crate) fn look_in(&mut self, place: Place) {
+    /// Selects the namespace and cluster that the provider reads after its next start.
+    pub(crate) fn look_in(&mut self, place: ReadLocation) {
         self.place = place;
         for run in self.runs.values_mut() {
-            run.elsewhere = place != Place::Right;
+            run.elsewhere = place != ReadLocation::Right;
         }
     }
 
     pub(crate) fn looks_in_the_right_place(&self) -> bool {
-        self.place == Place::Right
+        self.place == ReadLocation::Right
     }
 
-    /// Somebody puts right what became of the records.
-    pub(crate) fn mend(&mut self) {
-        self.look_in(Place::Right);
+    /// Restores all damaged records.
+    pub(crate) fn restore_records(&mut self) {
+        self.look_in(ReadLocation::Right);
         for run in self.runs.values_mut() {
-            run.record = Record::Good;
+            run.record = RecordState::Good;
         }
     }
 
     pub(crate) fn health(&self) -> BTreeMap<LeaseId, Health> {
-        let hidden = |r: &Run| r.elsewhere && self.place == Place::WrongCluster;
+        let hidden = |r: &Workload| r.elsewhere && self.place == ReadLocation::WrongCluster;
         let deployed = self.runs.iter().filter(|(_, r)| r.deployed && !hidden(r));
         deployed.map(|(id, r)| (id.clone(), r.health)).collect()
     }

@@ -1,34 +1,34 @@
-//! Two instances of the provider, of which one leads at a time. The one that stands by, or was deposed, still has
-//! calls under way.
+//! Two instances of the provider with one leader at a time. The standby or deposed instance may still have
+//! calls in flight.
 
 use crate::calls::Pending;
 use crate::chain::Stream;
-use crate::oracle::{Checked, Told};
-use crate::tape::Taped;
+use crate::oracle::{Checked, EngineModel};
+use crate::recording::RecordedEngine;
 use crate::world::World;
 use akash_provider_core::engine::{Input, Leadership};
 use std::mem::swap;
 
-/// An instance that does not act now.
+/// The inactive instance.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    pub(crate) engine: Taped,
+pub(crate) struct Instance {
+    pub(crate) engine: RecordedEngine,
     pub(crate) life: u64,
     pub(crate) pending: Vec<Pending>,
-    pub(crate) told: Told,
+    pub(crate) model: EngineModel,
     pub(crate) watched: bool,
     pub(crate) stream: Stream,
 }
 
 impl World {
-    /// Another instance starts and stands by.
+    /// Starts another instance as standby.
     pub(crate) fn second_instance(&mut self) -> Checked {
         self.lives += 1;
-        self.other = Some(Seat {
-            engine: Taped::new(self.config.clone(), self.trace.is_taped),
+        self.other = Some(Instance {
+            engine: RecordedEngine::new(self.config.clone(), self.trace.is_taped),
             life: self.lives,
             pending: Vec::new(),
-            told: Told::new(),
+            model: EngineModel::new(),
             watched: false,
             stream: Stream::default(),
         });
@@ -38,21 +38,21 @@ impl World {
         Ok(())
     }
 
-    /// The other instance acts from now on.
+    /// Switches the active instance.
     fn swap(&mut self) {
         let Some(other) = &mut self.other else { return };
         swap(&mut self.engine, &mut other.engine);
         swap(&mut self.life, &mut other.life);
         swap(&mut self.pending, &mut other.pending);
-        swap(&mut self.told, &mut other.told);
+        swap(&mut self.model, &mut other.model);
         swap(&mut self.watched, &mut other.watched);
         swap(&mut self.chain.stream, &mut other.stream);
         let life = self.life;
         self.trace.line(|| format!("instance {life}"));
     }
 
-    /// The other instance acts for a while.
-    pub(crate) fn visit(&mut self) -> Checked {
+    /// Switches the active instance for a while.
+    pub(crate) fn switch_instance(&mut self) -> Checked {
         self.swap();
         if self.random.percent(20) {
             return self.inventory();
@@ -62,16 +62,16 @@ impl World {
 
     pub(crate) fn other_leads(&self) -> bool {
         let other = self.other.as_ref();
-        other.is_some_and(|o| o.told.leadership != Leadership::Standby)
+        other.is_some_and(|o| o.model.leadership != Leadership::Standby)
     }
 
-    /// Leadership is lost, or found again, here or at the other instance. Nobody becomes the leader before the one
-    /// before knows that it is no longer; what it has asked for goes on all the same.
+    /// Ends or restores the leadership of either instance. No instance becomes leader before the previous
+    /// leader has received its deposition. Calls of the previous leader continue.
     pub(crate) fn leadership_changes(&mut self) -> Checked {
         if self.other_leads() {
             self.swap();
         }
-        if self.told.leadership != Leadership::Standby {
+        if self.model.leadership != Leadership::Standby {
             self.feed(Input::Leadership(Leadership::Standby))?;
             if self.other.is_none() || self.random.percent(30) {
                 return Ok(());
@@ -83,14 +83,14 @@ impl World {
         self.lead()
     }
 
-    /// This instance leads, and knows it.
+    /// Makes the active instance the leader.
     pub(crate) fn lead(&mut self) -> Checked {
         self.epoch += 1;
         self.feed(Input::Leadership(Leadership::Leader { epoch: self.epoch }))
     }
 
-    /// One of two instances ends; of what it has asked for anything may have happened.
-    pub(crate) fn one_instance(&mut self) -> Checked {
+    /// Stops one of two instances. Its calls in flight may or may not take effect.
+    pub(crate) fn stop_other_instance(&mut self) -> Checked {
         if self.other_leads() {
             self.swap();
         }

@@ -1,4 +1,4 @@
-//! A provider whose network is away, wrong, or silent.
+//! A provider with an unavailable, wrong or silent network, and refused settings.
 
 use crate::stage::{Stage, until};
 use nix::sys::signal::Signal;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
 #[test]
-fn it_starts_before_its_node_and_recovers_alone() {
+fn provider_starts_before_its_node_and_recovers_automatically() {
     let mut stage = Stage::new("down", true);
     let mut provider = stage.provider("provider", &[]);
     provider.says("waiting for the chain: http://127.0.0.1");
@@ -20,10 +20,10 @@ fn it_starts_before_its_node_and_recovers_alone() {
     provider.says("ready: bidding");
     let first = stage.order(1);
     stage.bid(&first, &provider);
-    // And again, in the middle of its life.
+    // The node stops again while the provider runs.
     stage.stop_node();
     let waits = || provider.output().matches("waiting for the chain").count();
-    until("it notices", || provider.told(), || waits() >= 2);
+    until("the outage is reported", || provider.told(), || waits() >= 2);
     let second = stage.order(2);
     stage.start_node(FAST);
     stage.bid(&second, &provider);
@@ -31,7 +31,7 @@ fn it_starts_before_its_node_and_recovers_alone() {
 }
 
 #[test]
-fn a_node_of_another_chain_is_named_and_not_believed() {
+fn node_of_another_chain_is_reported_and_not_used() {
     let mut stage = Stage::new("foreign", true);
     stage.start_node(FAST);
     let mut provider = stage.provider("provider", &["--chain-id=akashnet-2"]);
@@ -43,7 +43,7 @@ fn a_node_of_another_chain_is_named_and_not_believed() {
 
 /// The bid waits in the node for a block that does not come.
 #[test]
-fn a_second_signal_aborts() {
+fn second_signal_aborts() {
     let mut stage = Stage::new("abort", true);
     stage.start_node(None);
     let mut provider = stage.provider(
@@ -64,7 +64,7 @@ fn a_second_signal_aborts() {
     std::thread::sleep(Duration::from_secs(1));
     assert!(
         provider.has_ended().is_none(),
-        "it waits for the bid's outcome\n{}",
+        "the provider does not wait for the outcome of the bid\n{}",
         provider.told()
     );
     let begun = Instant::now();
@@ -74,7 +74,7 @@ fn a_second_signal_aborts() {
     assert!(provider.told().contains("aborting"), "{}", provider.told());
 }
 
-/// Settings, and what is said of them.
+/// Invalid settings and their error messages.
 const REFUSED: &[(&[&str], &str)] = &[
     (&[], "at least one bid price"),
     (
@@ -170,27 +170,27 @@ const REFUSED: &[(&[&str], &str)] = &[
 ];
 
 #[test]
-fn settings_that_make_no_sense_are_refused_at_once() {
+fn invalid_settings_are_refused_at_start() {
     let stage = Stage::new("settings", false);
-    for (words, expected) in REFUSED {
-        let (code, _, err) = stage.ran(&[&["run"], *words].concat());
+    for (args, expected) in REFUSED {
+        let (code, _, err) = stage.ran(&[&["run"], *args].concat());
         assert!(
             code == 1 && err.contains("error: ") && err.contains(expected),
-            "{words:?}: {err}"
+            "{args:?}: {err}"
         );
-        // The same without a start. This file is read with the settings.
-        if words.contains(&"--provider-config=/nowhere.yaml") {
+        // `config check` reports the same without a start. This file is read with the settings.
+        if args.contains(&"--provider-config=/nowhere.yaml") {
             continue;
         }
-        let (code, out, err) = stage.ran(&[&["config", "check"], *words].concat());
-        assert!(code == 1 && out.contains(expected), "{words:?}: {out}{err}");
+        let (code, out, err) = stage.ran(&[&["config", "check"], *args].concat());
+        assert!(code == 1 && out.contains(expected), "{args:?}: {out}{err}");
     }
 }
 
 #[test]
-fn all_that_is_missing_is_reported_at_once() {
+fn all_missing_settings_are_reported_together() {
     let stage = Stage::new("missing-settings", false);
-    let words = ["--chain-id=", "--node=", "--gas-prices=abc", "--ha=redis"];
+    let args = ["--chain-id=", "--node=", "--gas-prices=abc", "--ha=redis"];
     let expected = [
         "--chain-id is missing",
         "--node names no node",
@@ -198,9 +198,9 @@ fn all_that_is_missing_is_reported_at_once() {
         "--gas-prices abc",
         "--ha redis needs the Redis",
     ];
-    let (code, _, run) = stage.ran(&[&["run"], &words[..]].concat());
+    let (code, _, run) = stage.ran(&[&["run"], &args[..]].concat());
     assert_eq!(code, 1);
-    let (code, check, _) = stage.ran(&[&["config", "check"], &words[..]].concat());
+    let (code, check, _) = stage.ran(&[&["config", "check"], &args[..]].concat());
     assert_eq!(code, 1);
     for fault in expected {
         assert!(run.contains(fault), "{fault}: {run}");
@@ -208,9 +208,9 @@ fn all_that_is_missing_is_reported_at_once() {
     }
 }
 
-/// What keeps it from bidding is named with its mend, and put right while it runs.
+/// The reason for not bidding is reported with its remedy, and fixed while the provider runs.
 #[test]
-fn a_price_script_that_cannot_run_is_waited_for() {
+fn broken_price_script_is_reported_and_awaited() {
     let mut stage = Stage::new("script", true);
     stage.start_node(Some(Duration::from_millis(250)));
     let script = stage.path("price.sh");
@@ -230,7 +230,7 @@ fn a_price_script_that_cannot_run_is_waited_for() {
 }
 
 #[test]
-fn money_for_a_deposit_is_waited_for() {
+fn missing_deposit_money_is_reported_and_awaited() {
     let mut stage = Stage::new("money", true);
     stage.start_node(Some(Duration::from_millis(250)));
     let much = "--bid-deposit=9000000000000000000uact";
@@ -243,9 +243,9 @@ fn money_for_a_deposit_is_waited_for() {
     );
 }
 
-/// Tenants could not send their manifests.
+/// Without the gateway tenants could not send their manifests.
 #[test]
-fn no_bid_leaves_before_the_gateway_has_its_port() {
+fn no_bid_is_sent_before_gateway_listens() {
     let mut stage = Stage::new("port", true);
     stage.start_node(Some(Duration::from_millis(250)));
     let (code, _, err) = stage.ran(&["tx", "cert", "generate", "server", "localhost"]);

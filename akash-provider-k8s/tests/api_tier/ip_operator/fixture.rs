@@ -1,4 +1,4 @@
-//! What the tests of the IP operator have: its account, pools, records, and who gives addresses in MetalLB's place.
+//! Objects of the IP operator tests: account, pools and records, and the addresses that MetalLB would assign.
 
 use crate::world::{World, deployment, put, service};
 use akash_provider_core::cluster::WorkloadSpec;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// Name of MetalLB's definition of pools.
+/// Name of MetalLB's definition of address pools.
 pub(crate) const POOLS: &str = "ipaddresspools.metallb.io";
 
-/// An account with the rights of the operator, and a client that is it.
+/// Creates an account with the rights of the operator, and returns its client.
 pub(crate) async fn account(world: &World) -> Client {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/ip.yaml");
@@ -56,7 +56,7 @@ pub(crate) fn pools(world: &World) -> Api<DynamicObject> {
     Api::namespaced_with(world.admin.clone(), namespace, &ApiResource::from_gvk(&kind))
 }
 
-/// Has the server take pools.
+/// Defines the kind of address pools.
 pub(crate) async fn define_pools(world: &World) {
     let spec = json!({"type": "object", "properties": {
         "addresses": {"type": "array", "items": {"type": "string"}},
@@ -89,7 +89,7 @@ pub(crate) async fn pool(world: &World, name: &str, addresses: &[&str]) {
     put(&world.admin, &pool, "operator").await;
 }
 
-/// The namespace of a lease, and its Manifest.
+/// Creates the namespace of a lease, and its Manifest.
 pub(crate) async fn record(world: &World, lease: &LeaseId) {
     let mut all = labels::lease(lease);
     all.extend(labels::selector(&lease.namespace()));
@@ -101,7 +101,7 @@ pub(crate) async fn record(world: &World, lease: &LeaseId) {
     record_as(world, &deployment(lease, vec![service("web")])).await;
 }
 
-/// The Manifest alone.
+/// Creates the Manifest only.
 pub(crate) async fn record_as(world: &World, deployment: &WorkloadSpec) {
     let manifest = to_manifest(deployment, &world.settings).unwrap();
     put(&world.admin, &serde_json::to_value(manifest).unwrap(), "provider").await;
@@ -139,7 +139,7 @@ pub(crate) async fn undeclare(world: &World, lease: &LeaseId, endpoint: &str, po
         .await;
 }
 
-/// What MetalLB does once it comes to it.
+/// Assigns addresses, as MetalLB would.
 pub(crate) async fn give(world: &World, lease: &LeaseId, port: u16, addresses: &[&str]) {
     let api: Api<Service> = Api::namespaced(world.admin.clone(), &lease.namespace());
     let ingress: Vec<_> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
@@ -193,7 +193,7 @@ pub(crate) fn is_written(operator: &IpOperator, lease: &LeaseId, port: u16) -> b
     state(operator, lease, port).is_some_and(|state| state.is_written)
 }
 
-/// Writes since the last time: method, and the last part of the path.
+/// Writes since the last call: method, and last segment of the path.
 pub(crate) fn writes(world: &World) -> Vec<String> {
     let calls = world.take_writes().into_iter();
     let short = calls.map(|call| {

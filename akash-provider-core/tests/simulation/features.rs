@@ -1,0 +1,64 @@
+//! Uncommon features of a history, chosen by a separate random source.
+//!
+//! A new feature does not change the histories of existing seeds.
+
+use crate::money::Wallet;
+use crate::random::Random;
+use akash_provider_core::Config;
+
+/// Rates of the uncommon features. Most histories use few of them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Features {
+    /// Groups that request large amounts of memory and storage, in percent.
+    pub(crate) bulky: u64,
+    /// Steps with an invalid or oversized record of a third party, in percent.
+    pub(crate) invalid_records: u64,
+    /// The cluster has persistent storage, and groups request volumes.
+    pub(crate) classes: bool,
+    /// External ports are scarce, and groups request them.
+    pub(crate) ports: bool,
+    /// Failed deploys that were applied in part, in percent of those that had an effect.
+    pub(crate) half: u64,
+    /// Steps in which a hostname or a service disappears, per thousand.
+    pub(crate) losses: u64,
+    /// Balances of the accounts and their denominations.
+    pub(crate) wallet: Wallet,
+    /// Steps in which the market parameters change, per thousand.
+    pub(crate) votes: u64,
+}
+
+impl Features {
+    pub(crate) fn of_seed(random: &mut Random) -> Self {
+        let mut features = Self {
+            bulky: if random.percent(30) { 60 } else { 0 },
+            votes: if random.percent(30) { 20 } else { 0 },
+            invalid_records: if random.percent(20) { 6 } else { 0 },
+            ..Self::default()
+        };
+        if random.percent(30) {
+            features.wallet = Wallet::any(random);
+        }
+        features.classes = random.percent(30);
+        features.ports = random.percent(30);
+        if random.percent(40) {
+            (features.half, features.losses) = (70, 20);
+        }
+        features
+    }
+
+    /// Applies the features to the settings of the provider.
+    pub(crate) fn settings(self, random: &mut Random, config: &mut Config) {
+        self.wallet.settings(random, config);
+        if self.ports {
+            config.external_ports = u32::try_from(random.between(0, 8)).unwrap();
+            config.leased_ips = random.percent(90);
+        }
+        if self.classes {
+            config.overcommit_storage_percent = [0, 100][random.index(2)];
+        }
+        if self.bulky > 0 {
+            config.overcommit_memory_percent = [0, 0, 50][random.index(3)];
+            config.overcommit_storage_percent = [0, 0, 100][random.index(3)];
+        }
+    }
+}
