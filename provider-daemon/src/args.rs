@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line: commands, flags and their help.
 
 pub mod bus;
 pub mod cluster;
@@ -6,6 +6,7 @@ pub mod compared;
 pub mod config;
 pub mod devnet;
 pub mod environment;
+pub mod go_flags;
 pub mod ha;
 pub mod help;
 pub mod keys;
@@ -23,7 +24,6 @@ pub mod settings;
 pub mod show;
 pub mod state;
 pub mod tenant;
-pub mod today;
 pub mod tools;
 pub mod tx;
 pub mod values;
@@ -55,14 +55,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What goes to the log where nobody says it.
+/// Default of `--log-level`.
 pub(crate) const DEFAULT_LEVEL: &str = "warn";
 
 /// An Akash compute provider.
 #[derive(Debug, Parser)]
 #[command(name = "provider-daemon", version, about, max_term_width = 110)]
 pub struct Cli {
-    /// What goes to the log on stderr: error, warn, info, debug, trace, or a filter by module.
+    /// Log level or filter: error, warn, info, debug, trace, off, or MODULE=LEVEL
     #[arg(
         long,
         global = true,
@@ -71,7 +71,7 @@ pub struct Cli {
         alias = "log_level"
     )]
     pub log_level: String,
-    /// How lines of the log are written.
+    /// Format of log lines on stderr
     #[arg(
         long,
         global = true,
@@ -80,86 +80,84 @@ pub struct Cli {
         alias = "log_format"
     )]
     pub log_format: LogFormat,
-    /// Whether lines of the log have colours; without it they do on a terminal.
+    /// Color log lines [default: true on a terminal]
     #[arg(long, global = true, alias = "log_color", value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = values::go_bool)]
     pub log_color: Option<bool>,
-    /// Folder of keys, certificates and state; without it `.akash` in the home directory.
+    /// Directory of keys, certificates and state [default: ~/.akash]
     #[arg(long, global = true, value_name = "DIR")]
     pub home: Option<PathBuf>,
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// Commands of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a provider with an embedded market, tenants and an in-memory cluster, and watch it work.
+    /// Run a provider with an embedded market, simulated tenants and an in-memory cluster
     Dev(Box<DevArgs>),
-    /// Serve a development network: the embedded market behind the protocols of a node; or act on one as a tenant.
+    /// Serve an embedded market over the protocols of a node, or act as a tenant on such a network
     Devnet(Box<DevnetArgs>),
-    /// Read an SDL file: its manifest, its groups, its hash, or whether it is valid.
+    /// Validate an SDL file, or print its manifest, groups or hash
     Sdl(SdlArgs),
-    /// Say whether an SDL or an order would get a bid, at what price, and node by node why not: of a provider that flags
-    /// make, with --from of a real one, or with --provider of one that runs, in its own words.
+    /// Explain whether an SDL or an order gets a bid: the price, or the reasons for the refusal, per node
     Explain(Box<ExplainArgs>),
-    /// Make, show, import and export the keys that sign transactions.
+    /// Create, show, import and export signing keys
     Keys(Box<KeysArgs>),
-    /// Ask the chain about providers, orders, leases, money and more.
+    /// Query the chain: providers, orders, leases, balances and more
     #[command(visible_alias = "q")]
     Query(Box<QueryArgs>),
     /// Sign and send transactions.
     Tx(Box<TxArgs>),
-    /// Run the provider: follow a chain, bid on its orders, run the leases on a cluster.
+    /// Run the provider: follow the chain, bid on orders, run leases on a cluster
     Run(Box<RunArgs>),
-    /// Print or check the settings that `run` would have.
+    /// Print or check the settings of `run`
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// What an operator asks of it while it runs.
+    /// Commands that control a running provider.
     #[command(flatten)]
     Operator(OperatorCommand),
-    /// Run what makes objects of the provider's records in the cluster, beside the provider.
+    /// Run an operator that creates cluster objects from the provider's records
     #[command(subcommand, name = "operator")]
     Operators(OperatorsCommand),
-    /// Do what changes with a version of the provider, or say what was done.
+    /// List or run the migrations of a new provider version
     #[command(subcommand)]
     Migrate(MigrateCommand),
-    /// Make the decisions of a recorded provider again, and say whether they are the same; with --order or --lease also
-    /// what was decided of it and why.
+    /// Replay a recording and compare the decisions; --order and --lease explain one of them
     Replay(ReplayArgs),
-    /// Show or reset what a provider stores about the chain, while it is stopped.
+    /// Show or reset the chain state of a stopped provider
     #[command(subcommand)]
     State(StateAction),
-    /// Pack a recording, or part of it, for somebody who is to look at it.
+    /// Pack a recording, or a part of it, into an archive for a bug report
     Bundle(BundleArgs),
-    /// Read what a provider publishes, from another process.
+    /// Read the events that a provider publishes
     #[command(subcommand)]
     Bus(BusCommand),
-    /// Look at a price policy before it counts.
+    /// Check a price policy before it is used
     #[command(subcommand)]
     Price(PriceCommand),
-    /// Say what the machine has that this runs on.
+    /// Report the hardware of this machine
     #[command(subcommand)]
     Tools(ToolsCommand),
-    /// What a tenant asks of providers.
+    /// Commands of tenants.
     #[command(flatten)]
     Tenant(TenantCommand),
-    /// Print the version and the commit it was built from.
+    /// Print the version and the commit of the build
     Version,
-    /// Print a completion script for a shell.
+    /// Print a completion script for a shell
     Completions {
-        /// The shell that is to complete.
+        /// Shell to generate the script for
         shell: clap_complete::Shell,
     },
 }
 
 impl Cli {
-    /// The command line of this process, with the environment's settings where it says nothing.
+    /// Parses the command line of this process; unset flags take their values from the environment and files.
     ///
-    /// It ends the process where the command line is wrong, or asks for help.
+    /// Exits the process if the command line is invalid, or after printing the requested help.
     #[must_use]
-    pub fn of_process() -> Self {
+    pub fn from_process() -> Self {
         let look = |name: &str| std::env::var(name).ok();
         let command = help::with_examples(run::for_a_real_chain(Self::command()));
         let command = environment::read_in(command, is_of_a_real_provider(), look);
@@ -169,27 +167,29 @@ impl Cli {
             if error.kind() != ErrorKind::Io {
                 error.exit()
             }
-            // The command line makes sense; a file that it names does not.
+            // The command line is valid, but a file that it names is not.
             drop(error.print());
             std::process::exit(1)
         })
     }
 
-    /// The home folder.
+    /// Returns the home directory of the provider.
     ///
     /// # Errors
-    /// When neither it nor the user's home directory is known.
+    /// Returns an error if neither `--home` nor the home directory of the user is set.
     pub fn home(&self) -> anyhow::Result<PathBuf> {
         if let Some(home) = &self.home {
             return Ok(home.clone());
         }
         let user = std::env::home_dir().filter(|dir| !dir.as_os_str().is_empty());
-        let user = user.context("there is no home directory: say with --home where keys and state are")?;
+        let user =
+            user.context("the user has no home directory; set --home to the directory of keys and state")?;
         Ok(user.join(".akash"))
     }
 }
 
-/// A real provider is named where it is typed, not where it is set for something else.
+/// Returns whether `explain` names a real provider by `--from` or `--provider`. Only typed flags count: an environment
+/// variable is set for other commands.
 fn is_of_a_real_provider() -> bool {
     let mut words = std::env::args_os();
     words.any(|word| {
@@ -200,122 +200,119 @@ fn is_of_a_real_provider() -> bool {
     })
 }
 
-/// How lines of the log are written.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Human-readable text.
     #[value(alias = "text")]
     Plain,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// How a command prints.
+/// Output format of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Settings of `dev`.
+/// Arguments of `dev`.
 #[derive(Debug, Clone, Args)]
 pub struct DevArgs {
-    /// SDL files to play; without any, a built-in one.
+    /// SDL files to deploy [default: a built-in SDL]
     pub sdl: Vec<PathBuf>,
-    /// Play every SDL to its end (bid, lease, manifest, running, update, close), print a summary and stop; the
-    /// exit code is 0 only if every one was served and nothing is left over.
+    /// Deploy, update and close each SDL once, print a summary and exit: code 0 if all succeeded
     #[arg(long)]
     pub once: bool,
-    /// The provider has whatever attributes, signatures and hardware the SDLs ask for.
+    /// Give the provider all attributes, signatures and hardware that the SDLs require
     #[arg(long)]
     pub accept_any: bool,
-    /// How much time passes between blocks.
+    /// Time between two blocks
     #[arg(long, default_value = "1s", value_parser = values::duration)]
     pub block_time: Duration,
-    /// Tenants with generated orders, on top of the SDL files.
+    /// Number of generated orders, in addition to the SDL files
     #[arg(long, default_value_t = 0)]
     pub orders: u32,
-    /// How many of them come in a second.
+    /// Number of generated orders per second
     #[arg(long, default_value_t = 5.0, value_parser = values::rate)]
     pub rate: f64,
-    /// Makes generated orders repeatable.
+    /// Seed of the generated orders
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Domain of automatic hostnames; empty for none.
+    /// Domain of automatic hostnames; empty disables them
     #[arg(long, default_value = "ingress.localhost")]
     pub deployment_ingress_domain: String,
-    /// Unhealthy time after which a lease is closed, as in `run`; 0 for never.
+    /// Close a lease after this time in an unhealthy state; 0 disables the limit
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::go_duration)]
     pub unhealthy_limit: Duration,
-    /// Keep the market in this file and go on from it: chain, tenants, leases, the circuit breaker.
+    /// File that stores the market between runs: chain, tenants, leases, circuit breaker
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
-    /// Run services as processes of this machine instead of in memory: a service's command and args, with its env.
-    /// Images are not run, and nothing is isolated: for programs you trust.
+    /// Run services as local processes without isolation, from their command, args and env; images are not used
     #[arg(long, conflicts_with_all = ["kubeconfig", "orders"])]
     pub processes: bool,
-    /// Between provider and market stands a development network: the provider asks, hears and signs over the wire.
+    /// Connect the provider to the market through a development network, over the protocols of a node
     #[arg(long)]
     pub wire: bool,
-    /// Remove from the cluster what the embedded chain of this id left there, and stop.
+    /// Delete the objects of the embedded chain with this ID from the cluster, then exit
     #[arg(long, value_name = "CHAIN_ID", requires = "kubeconfig")]
     pub remove_leftovers_of: Option<String>,
-    /// Where tenants reach the provider; port 0 takes a free one. Without it 127.0.0.1:8443, or a free port when that
-    /// is taken, and with --once nowhere.
+    /// Listen address of the gateway; port 0 chooses a port [default: 127.0.0.1:8443; none with --once]
     #[arg(long, value_name = "ADDRESS")]
     pub gateway_listen_address: Option<SocketAddr>,
-    /// Where gRPC is served, with the gateway; without it at the next port.
+    /// Listen address of the gRPC gateway [default: the port after the gateway's]
     #[arg(long, value_name = "ADDRESS")]
     pub gateway_grpc_listen_address: Option<SocketAddr>,
-    /// How to print what happens.
+    /// Output format of events
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
-    /// Attributes of the provider besides its hardware: key=value; may be given several times.
+    /// Attribute of the provider in addition to its hardware, as key=value; repeatable
     #[arg(long, help_heading = "Cluster", value_parser = values::attribute)]
     pub attribute: Vec<Attribute>,
-    /// The cluster.
+    /// In-memory cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// A real cluster.
+    /// Kubernetes cluster.
     #[command(flatten)]
     pub kubernetes: KubernetesArgs,
-    /// The prices.
+    /// Prices.
     #[command(flatten)]
     pub pricing: PricingArgs,
 }
 
-/// Settings of `sdl`.
+/// Arguments of `sdl`.
 #[derive(Debug, Args)]
 pub struct SdlArgs {
-    /// Which part of it to print.
+    /// Part of the SDL to print
     #[arg(value_enum)]
     pub what: SdlPart,
-    /// The file; `-` reads standard input.
+    /// SDL file; `-` reads standard input
     pub file: PathBuf,
-    /// How to print it: the manifest and the groups as JSON unless said otherwise, what is wrong as lines of text.
+    /// Output format [default: json for manifest and groups, text for validate]
     #[arg(long, short, value_enum)]
     pub output: Option<Format>,
-    /// Refuse what is accepted with a warning, such as an unknown field.
+    /// Treat warnings as errors, such as an unknown field
     #[arg(long)]
     pub strict: bool,
 }
 
-/// What `sdl` prints.
+/// Output of `sdl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SdlPart {
-    /// The manifest a tenant sends to the provider.
+    /// Manifest that a tenant sends to the provider
     Manifest,
-    /// The groups a tenant puts on the chain.
+    /// Groups that a tenant puts on the chain
     Groups,
-    /// The hash of the manifest, as the chain stores it.
+    /// Hash of the manifest, as the chain stores it
     Hash,
-    /// Whether it is valid: all its errors and warnings, each with its line.
+    /// Errors and warnings of the SDL, with line numbers
     Validate,
 }
 
-/// A data format.
+/// Data format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// JSON.
@@ -324,35 +321,35 @@ pub enum Format {
     Yaml,
 }
 
-/// Settings of `explain`.
+/// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// The SDL file; `-` reads standard input.
+    /// SDL file; `-` reads standard input
     #[arg(required_unless_present = "order")]
     pub file: Option<PathBuf>,
-    /// An open order of the chain instead of an SDL: OWNER/DSEQ/GSEQ/OSEQ.
+    /// Open order on the chain instead of an SDL, as OWNER/DSEQ/GSEQ/OSEQ
     #[arg(long, conflicts_with = "file")]
     pub order: Option<OrderId>,
-    /// Account of a provider that runs: its gateway is asked what it would do, and --from is not looked at.
+    /// Account of a running provider: its gateway is queried and --from is ignored
     #[arg(long, value_name = "ADDRESS")]
     pub provider: Option<Address>,
-    /// Where its gateway is, as https://host:port; without it where it is registered.
+    /// URL of that provider, as https://host:port [default: the registered URL]
     #[arg(long, value_name = "URL", requires = "provider")]
     pub provider_url: Option<String>,
-    /// The provider has whatever attributes and signatures the SDL asks for; its hardware stays as given.
+    /// Give the provider all attributes and signatures that the SDL requires, but no additional hardware
     #[arg(long, conflicts_with_all = ["from", "provider"])]
     pub accept_any: bool,
-    /// Attributes of the provider besides its hardware: key=value; may be given several times.
+    /// Attribute of the provider in addition to its hardware, as key=value; repeatable
     #[arg(long, help_heading = "Cluster", value_parser = values::attribute)]
     pub attribute: Vec<Attribute>,
-    /// The provider. With --from it is a real one: its record, leases and bids are read from the chain, and its capacity
-    /// from the cluster of --kubeconfig.
+    /// Provider to explain. With `--from` its record, leases and bids are read from the chain, and its capacity from
+    /// the cluster of `--kubeconfig`.
     #[command(flatten)]
     pub run: RunArgs,
 }
 
 impl ExplainArgs {
-    /// Chain and cluster are asked; else nothing is.
+    /// Returns whether chain and cluster are queried.
     #[must_use]
     pub const fn is_of_a_real_provider(&self) -> bool {
         self.run.signer.from.is_some()

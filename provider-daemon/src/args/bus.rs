@@ -1,4 +1,4 @@
-//! Flags of the bus: where events go besides this process, and how they are read there.
+//! Flags of the event bus: its Redis servers and their credentials.
 
 use super::Output;
 use crate::files;
@@ -8,68 +8,67 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 
-/// A file with a password or a certificate above this many bytes is none.
+/// Maximum size of a password or certificate file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Where the bus is.
+/// Location of the event bus.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Bus")]
 pub struct BusArgs {
-    /// Publish events on this Redis too: redis://HOST:6379/0, or redis-sentinel://HOST:26379,HOST:26379/MASTER/0 for the
-    /// server that sentinels name; with rediss for redis through TLS.
+    /// Redis for events: redis://HOST:6379/0 or redis-sentinel://HOST,HOST/MASTER/0; rediss for TLS
     #[arg(long, value_name = "URL", value_parser = location)]
     pub bus: Option<Location>,
-    /// A file with the password for --bus, so that it is not seen in the list of processes.
+    /// File with the password for --bus
     #[arg(long, value_name = "FILE", requires = "bus")]
     pub bus_password_file: Option<PathBuf>,
-    /// A file with the password of the sentinels.
+    /// File with the password of the sentinels
     #[arg(long, value_name = "FILE", requires = "bus")]
     pub bus_sentinel_password_file: Option<PathBuf>,
-    /// The authorities (PEM) that certificates of the servers are from; without it those of the machine.
+    /// CA certificates (PEM) of the servers [default: those of the system]
     #[arg(long, value_name = "FILE", requires = "bus")]
     pub bus_ca: Option<PathBuf>,
-    /// Our certificate for the servers (PEM).
+    /// Client certificate (PEM) for the servers
     #[arg(long, value_name = "FILE", requires_all = ["bus", "bus_key"])]
     pub bus_cert: Option<PathBuf>,
-    /// Key of that certificate (PEM).
+    /// Private key (PEM) of the client certificate
     #[arg(long, value_name = "FILE", requires_all = ["bus", "bus_cert"])]
     pub bus_key: Option<PathBuf>,
-    /// Begin keys with this; two providers on one Redis need two. Without it `{akash-provider}`.
+    /// Prefix of all keys, unique per provider [default: {akash-provider}]
     #[arg(long, value_name = "TEXT", requires = "bus", value_parser = prefix)]
     pub bus_prefix: Option<String>,
 }
 
-/// What is done with a bus.
+/// Actions of `bus`.
 #[derive(Debug, Subcommand)]
 pub enum BusCommand {
-    /// Print events as they come, until it is stopped.
+    /// Print events as they arrive, until the command is stopped
     Tail(Box<TailArgs>),
-    /// Print the JSON Schema of events, for readers in other languages.
+    /// Print the JSON Schema of events
     Schema,
 }
 
-/// Settings of `bus tail`.
+/// Arguments of `bus tail`.
 #[derive(Debug, Args)]
 pub struct TailArgs {
-    /// The topics; without any all of them.
+    /// Topics to read [default: all]
     #[arg(value_name = "TOPIC", value_parser = topic)]
     pub topics: Vec<Topic>,
-    /// Print first what is retained of these topics.
+    /// Print the retained events of these topics first
     #[arg(long)]
     pub last: bool,
-    /// How to print what happens; json is an object a line.
+    /// Output format; json prints one object per line
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
-    /// The bus.
+    /// Event bus.
     #[command(flatten)]
     pub bus: BusArgs,
 }
 
 impl BusArgs {
-    /// The place with all that files say of it; `None` where there is none.
+    /// Returns the location with its credentials, or `None` without `--bus`.
     ///
     /// # Errors
-    /// A file cannot be read, is too large or is no text.
+    /// Returns an error if a credential file cannot be read, is too large or is not UTF-8.
     pub fn location(&self) -> anyhow::Result<Option<Location>> {
         let Some(location) = self.bus.clone() else {
             return Ok(None);
@@ -86,10 +85,10 @@ impl BusArgs {
     }
 }
 
-/// What flags say of a Redis besides where it is.
+/// Credential files of a Redis.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Files<'a> {
-    /// What the flags begin with.
+    /// Prefix of the flag names, for error messages.
     pub(super) of: &'static str,
     pub(super) password: Option<&'a Path>,
     pub(super) sentinel_password: Option<&'a Path>,
@@ -100,7 +99,7 @@ pub(super) struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// The place with all that they say of it.
+    /// Returns `location` with the content of the credential files.
     pub(super) fn given_to(self, mut location: Location) -> anyhow::Result<Location> {
         let flag = |name: &str| format!("--{}-{name}", self.of);
         if let Some(file) = self.password {
@@ -131,10 +130,10 @@ fn bytes(file: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
 
 fn text(file: &Path, flag: &str) -> anyhow::Result<String> {
     let read = String::from_utf8(bytes(file, flag)?);
-    read.map_err(|_| anyhow::anyhow!("{flag}: {} is no text", file.display()))
+    read.map_err(|_| anyhow::anyhow!("{flag}: {} is not valid UTF-8", file.display()))
 }
 
-/// The first line, which editors end with a newline.
+/// Returns the first line of a file without its line break.
 fn line(file: &Path, flag: &str) -> anyhow::Result<String> {
     let text = text(file, flag)?;
     let line = text.lines().next().unwrap_or_default();
@@ -154,7 +153,9 @@ pub(super) fn prefix(text: &str) -> Result<String, String> {
     let is_fine = (1..=LENGTH_MAX).contains(&text.len()) && text.chars().all(|sign| sign.is_ascii_graphic());
     match is_fine {
         true => Ok(text.to_owned()),
-        false => Err(format!("write 1 to {LENGTH_MAX} signs of ASCII without spaces")),
+        false => Err(format!(
+            "expected 1 to {LENGTH_MAX} ASCII characters without spaces"
+        )),
     }
 }
 
@@ -162,6 +163,6 @@ fn topic(text: &str) -> Result<Topic, String> {
     let found = Topic::ALL.into_iter().find(|topic| topic.name() == text);
     found.ok_or_else(|| {
         let names = Topic::ALL.map(Topic::name).join(", ");
-        format!("the topics are {names}")
+        format!("expected one of {names}")
     })
 }

@@ -1,4 +1,4 @@
-//! Flags that make an in-memory cluster, and what a provider with it declares.
+//! Flags of the in-memory cluster, and the attributes of a provider with such a cluster.
 
 use super::values;
 use akash_provider_core::inventory::{ClusterSpec, GpuSpec, NodeSpec};
@@ -7,39 +7,38 @@ use akash_provider_k8s::inventory::{Options, StorageOptions};
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The in-memory cluster.
+/// In-memory cluster.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
-    /// How many nodes the cluster has.
+    /// Number of nodes of the in-memory cluster
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub nodes: u32,
-    /// Cores of each node, for example 16 or 500m.
+    /// CPU cores of each node, for example 16 or 500m
     #[arg(long, default_value = "16", value_parser = values::cores)]
     pub node_cpu: i64,
-    /// Memory of each node.
+    /// Memory of each node, for example 64Gi
     #[arg(long, default_value = "64Gi", value_parser = values::bytes)]
     pub node_memory: i64,
-    /// Ephemeral storage of each node.
+    /// Ephemeral storage of each node, for example 512Gi
     #[arg(long, default_value = "512Gi", value_parser = values::bytes)]
     pub node_storage: i64,
-    /// GPUs of each node: vendor/model[/memory[/interface]]=count; may be given several times.
+    /// GPUs of each node, as vendor/model[/memory[/interface]]=count; repeatable
     #[arg(long, value_parser = values::gpus)]
     pub node_gpus: Vec<GpuSpec>,
-    /// Persistent storage: class=size; may be given several times. With --kubeconfig for classes of which the
-    /// cluster does not say how much they hold.
+    /// Persistent storage as class=size, for classes without a reported capacity on a real cluster; repeatable
     #[arg(long, value_parser = values::storage_class)]
     pub storage_class: Vec<(String, i64)>,
-    /// Addresses that can be leased.
+    /// Number of IP addresses for leases
     #[arg(long, default_value_t = 8)]
     pub leased_ips: u32,
-    /// Ports for services on random ports.
+    /// Number of node ports for services on random ports
     #[arg(long, default_value_t = 2768)]
     pub cluster_node_port_quantity: u32,
 }
 
 impl ClusterArgs {
-    /// How the capacity of a real cluster is read.
+    /// Returns the options for the inventory of a real cluster.
     #[must_use]
     pub fn inventory_options(&self) -> Options {
         let storage = StorageOptions {
@@ -52,7 +51,7 @@ impl ClusterArgs {
         }
     }
 
-    /// The cluster as data.
+    /// Returns the description of the in-memory cluster.
     #[must_use]
     pub fn spec(&self) -> ClusterSpec {
         let node = |n: u32| {
@@ -77,7 +76,7 @@ impl ClusterArgs {
         spec
     }
 
-    /// Attributes of a provider with this cluster: the given ones and the capabilities of the hardware.
+    /// Returns `given` and the attributes that follow from the hardware.
     #[must_use]
     pub fn attributes(&self, given: &[Attribute]) -> Vec<Attribute> {
         let mut all: BTreeSet<Attribute> = given.iter().cloned().collect();
@@ -110,8 +109,8 @@ impl ClusterArgs {
         all.into_iter().collect()
     }
 
-    /// Grows the hardware until these groups have room at the same time: every GPU model, storage class and
-    /// address they ask for, and nodes large enough for each of them.
+    /// Increases the hardware so that `groups` fit at the same time: adds GPU models, storage classes and addresses,
+    /// and enlarges the nodes.
     pub fn grow_for(&mut self, groups: &[GroupSpec]) {
         let (mut gpus, mut classes) = (BTreeMap::<String, u64>::new(), BTreeMap::<String, u64>::new());
         let (mut cpu, mut memory, mut storage, mut ips) = (0u64, 0u64, 0u64, 0u32);
@@ -155,7 +154,7 @@ fn class_of(volume: &Storage) -> Option<&str> {
     volume.class().filter(|_| volume.is_persistent())
 }
 
-/// A GPU that an attribute such as `vendor/nvidia/model/a100/ram/80Gi` accepts.
+/// Returns the GPU that matches an attribute such as `vendor/nvidia/model/a100/ram/80Gi`.
 fn gpu_of(key: &str, count: u64) -> Option<GpuSpec> {
     let parts: Vec<&str> = key.split('/').collect();
     let value = |name: &str| {

@@ -1,5 +1,4 @@
-//! Settings of `run` that all instances of a provider must share, in one declaration. A test fails for a flag that is
-//! not in one of the lists.
+//! Settings of `run` that all instances of a provider must share. A test requires every flag to be in one of the lists.
 
 use akash_provider_core::types::Address;
 use bigdecimal::BigDecimal;
@@ -8,100 +7,100 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What is compared of a setting.
+/// Compared part of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum ComparedPart {
     Value,
-    /// The content of the file at the path. Instances may have different paths.
+    /// Content of the file. The paths may differ between instances.
     Content,
-    /// The content of the file, or the value where it is not the path of a file.
+    /// Content of the file, or the value if it is not the path of a file.
     ContentOrValue,
 }
 
-/// Flags that change a decision: whether and at what price to bid, how a lease is deployed, served and paid out, and when
-/// it ends.
-const COMPARED: [(&str, By); 74] = [
-    ("bid-deposit", By::Value),
-    ("bid-price-cpu-scale", By::Value),
-    ("bid-price-endpoint-scale", By::Value),
-    ("bid-price-gpu-scale", By::Value),
-    ("bid-price-ip-scale", By::Value),
-    ("bid-price-memory-scale", By::Value),
-    ("bid-price-policy", By::Content),
-    ("bid-price-script-path", By::Content),
-    ("bid-price-script-process-limit", By::Value),
-    ("bid-price-script-process-timeout", By::Value),
-    ("bid-price-storage-scale", By::Value),
-    ("bid-price-strategy", By::Value),
-    ("bid-timeout", By::Value),
-    ("breaker-ceiling", By::Value),
-    ("breaker-floor", By::Value),
-    ("breaker-percent", By::Value),
-    ("breaker-warmup", By::Value),
-    ("breaker-window", By::Value),
-    ("closed-networks", By::Value),
-    ("cluster-domain", By::Value),
-    ("cluster-k8s", By::Value),
-    ("cluster-node-port-quantity", By::Value),
-    ("cluster-public-hostname", By::Value),
-    ("deployment-blocked-hostnames", By::Value),
-    ("deployment-ingress-domain", By::Value),
-    ("deployment-ingress-static-hosts", By::Value),
-    ("deployment-network-policies-enabled", By::Value),
-    ("deployment-runtime-class", By::Value),
-    ("docker-image-pull-secrets-name", By::Value),
-    ("drift", By::Value),
-    ("fee-ceiling", By::Value),
-    ("fee-granter", By::Value),
-    ("gas-adjustment", By::Value),
-    ("gas-ceiling", By::Value),
-    ("gas-prices", By::Value),
-    ("gateway-implementation", By::Value),
-    ("gateway-name", By::Value),
-    ("gateway-namespace", By::Value),
-    ("gateway-provider", By::Value),
-    ("gateway-token-lifetime-max", By::Value),
-    ("ingress-class", By::Value),
-    ("ingress-controller", By::Value),
-    ("ingress-mode", By::Value),
-    ("ingress-proxy-labels", By::Value),
-    ("ingress-proxy-namespace", By::Value),
-    ("inventory-config", By::ContentOrValue),
-    ("ip-operator", By::Value),
-    ("ip-pool-size", By::Value),
-    ("isolation", By::Value),
-    ("k8s-manifest-ns", By::Value),
-    ("lease-funds-monitor-interval", By::Value),
-    ("lease-quota", By::Value),
-    ("leased-ips", By::Value),
-    ("manifest-timeout", By::Value),
-    ("metal-lb-namespace", By::Value),
-    ("metal-lb-pool", By::Value),
-    ("node-cpu", By::Value),
-    ("node-gpus", By::Value),
-    ("node-memory", By::Value),
-    ("node-storage", By::Value),
-    ("nodes", By::Value),
-    ("overcommit-pct-cpu", By::Value),
-    ("overcommit-pct-mem", By::Value),
-    ("overcommit-pct-storage", By::Value),
-    ("plain-registry-passwords", By::Value),
-    ("proxy-buffer-size", By::Value),
-    ("reclamation-window", By::Value),
-    ("resolver-networks", By::Value),
-    ("resolver-pods", By::Value),
-    ("storage-class", By::Value),
-    ("unhealthy-limit", By::Value),
-    ("withdrawal-period", By::Value),
-    ("hostname-proof", By::Value),
-    ("gpu-list", By::Content),
+/// Flags that affect a decision: whether and at what price to bid, how a lease is deployed, served and paid out, and
+/// when it ends.
+const COMPARED: [(&str, ComparedPart); 74] = [
+    ("bid-deposit", ComparedPart::Value),
+    ("bid-price-cpu-scale", ComparedPart::Value),
+    ("bid-price-endpoint-scale", ComparedPart::Value),
+    ("bid-price-gpu-scale", ComparedPart::Value),
+    ("bid-price-ip-scale", ComparedPart::Value),
+    ("bid-price-memory-scale", ComparedPart::Value),
+    ("bid-price-policy", ComparedPart::Content),
+    ("bid-price-script-path", ComparedPart::Content),
+    ("bid-price-script-process-limit", ComparedPart::Value),
+    ("bid-price-script-process-timeout", ComparedPart::Value),
+    ("bid-price-storage-scale", ComparedPart::Value),
+    ("bid-price-strategy", ComparedPart::Value),
+    ("bid-timeout", ComparedPart::Value),
+    ("breaker-ceiling", ComparedPart::Value),
+    ("breaker-floor", ComparedPart::Value),
+    ("breaker-percent", ComparedPart::Value),
+    ("breaker-warmup", ComparedPart::Value),
+    ("breaker-window", ComparedPart::Value),
+    ("closed-networks", ComparedPart::Value),
+    ("cluster-domain", ComparedPart::Value),
+    ("cluster-k8s", ComparedPart::Value),
+    ("cluster-node-port-quantity", ComparedPart::Value),
+    ("cluster-public-hostname", ComparedPart::Value),
+    ("deployment-blocked-hostnames", ComparedPart::Value),
+    ("deployment-ingress-domain", ComparedPart::Value),
+    ("deployment-ingress-static-hosts", ComparedPart::Value),
+    ("deployment-network-policies-enabled", ComparedPart::Value),
+    ("deployment-runtime-class", ComparedPart::Value),
+    ("docker-image-pull-secrets-name", ComparedPart::Value),
+    ("drift", ComparedPart::Value),
+    ("fee-ceiling", ComparedPart::Value),
+    ("fee-granter", ComparedPart::Value),
+    ("gas-adjustment", ComparedPart::Value),
+    ("gas-ceiling", ComparedPart::Value),
+    ("gas-prices", ComparedPart::Value),
+    ("gateway-implementation", ComparedPart::Value),
+    ("gateway-name", ComparedPart::Value),
+    ("gateway-namespace", ComparedPart::Value),
+    ("gateway-provider", ComparedPart::Value),
+    ("gateway-token-lifetime-max", ComparedPart::Value),
+    ("ingress-class", ComparedPart::Value),
+    ("ingress-controller", ComparedPart::Value),
+    ("ingress-mode", ComparedPart::Value),
+    ("ingress-proxy-labels", ComparedPart::Value),
+    ("ingress-proxy-namespace", ComparedPart::Value),
+    ("inventory-config", ComparedPart::ContentOrValue),
+    ("ip-operator", ComparedPart::Value),
+    ("ip-pool-size", ComparedPart::Value),
+    ("isolation", ComparedPart::Value),
+    ("k8s-manifest-ns", ComparedPart::Value),
+    ("lease-funds-monitor-interval", ComparedPart::Value),
+    ("lease-quota", ComparedPart::Value),
+    ("leased-ips", ComparedPart::Value),
+    ("manifest-timeout", ComparedPart::Value),
+    ("metal-lb-namespace", ComparedPart::Value),
+    ("metal-lb-pool", ComparedPart::Value),
+    ("node-cpu", ComparedPart::Value),
+    ("node-gpus", ComparedPart::Value),
+    ("node-memory", ComparedPart::Value),
+    ("node-storage", ComparedPart::Value),
+    ("nodes", ComparedPart::Value),
+    ("overcommit-pct-cpu", ComparedPart::Value),
+    ("overcommit-pct-mem", ComparedPart::Value),
+    ("overcommit-pct-storage", ComparedPart::Value),
+    ("plain-registry-passwords", ComparedPart::Value),
+    ("proxy-buffer-size", ComparedPart::Value),
+    ("reclamation-window", ComparedPart::Value),
+    ("resolver-networks", ComparedPart::Value),
+    ("resolver-pods", ComparedPart::Value),
+    ("storage-class", ComparedPart::Value),
+    ("unhealthy-limit", ComparedPart::Value),
+    ("withdrawal-period", ComparedPart::Value),
+    ("hostname-proof", ComparedPart::Value),
+    ("gpu-list", ComparedPart::Content),
 ];
 
-/// Flags that each instance may have in its own way, by the reason.
+/// Flags that may differ between instances, with the reason.
 #[cfg(test)]
 const OWN: [(&str, &[&str]); 8] = [
     (
-        "where the instance is, and how it is reached",
+        "location and addresses of the instance",
         &[
             "certificate-domain",
             "gateway-grpc-listen-address",
@@ -128,9 +127,9 @@ const OWN: [(&str, &[&str]); 8] = [
             "provider-config",
         ],
     ),
-    ("the settings in it are compared one by one", &["config"]),
+    ("its settings are compared individually", &["config"]),
     (
-        "what is printed and recorded",
+        "output and recording",
         &[
             "event-history",
             "log-color",
@@ -142,7 +141,7 @@ const OWN: [(&str, &[&str]); 8] = [
         ],
     ),
     (
-        "limits of calls and of load, which follow from the machine and its network",
+        "limits of calls and load, which depend on the machine and its network",
         &[
             "cluster-timeout",
             "full-scan-interval",
@@ -163,7 +162,7 @@ const OWN: [(&str, &[&str]); 8] = [
         ],
     ),
     (
-        "operators in the process have elections of their own",
+        "embedded operators have separate elections",
         &[
             "discovery-image",
             "discovery-namespace",
@@ -180,7 +179,7 @@ const OWN: [(&str, &[&str]); 8] = [
         ],
     ),
     (
-        "where events and the election are",
+        "location of events and of the election",
         &[
             "bus",
             "bus-ca",
@@ -205,15 +204,15 @@ const OWN: [(&str, &[&str]); 8] = [
             "ha-url",
         ],
     ),
-    ("without an effect on the leases", &["fees", "gas"]),
+    ("no effect on leases", &["fees", "gas"]),
 ];
 
-/// The compared settings of a command line, its files and its environment.
+/// Compared settings of a command line, its files and its environment.
 #[derive(Debug, Clone, Default)]
 pub struct ComparedArgs {
-    /// Texts by the names of the flags; empty for a flag without a value.
+    /// Values by flag name; empty for a flag without a value.
     pub(crate) values: BTreeMap<&'static str, String>,
-    /// Files by the names of their flags.
+    /// Paths by flag name, for flags that name a file.
     pub(crate) files: BTreeMap<&'static str, PathBuf>,
 }
 
@@ -223,9 +222,9 @@ impl ComparedArgs {
         for (flag, by) in COMPARED {
             let text = text(matches, flag);
             let is_file = match by {
-                By::Value => false,
-                By::Content => !text.is_empty(),
-                By::ContentOrValue => Path::new(&text).is_file(),
+                ComparedPart::Value => false,
+                ComparedPart::Content => !text.is_empty(),
+                ComparedPart::ContentOrValue => Path::new(&text).is_file(),
             };
             if is_file {
                 read.files.insert(flag, PathBuf::from(text));
@@ -258,7 +257,7 @@ impl FromArgMatches for ComparedArgs {
     }
 }
 
-/// Returns the values of a flag in a form that does not depend on their spelling: `5m` and `300s` are equal.
+/// Returns the values of a flag independent of their spelling: `5m` and `300s` are equal.
 fn text(matches: &ArgMatches, flag: &str) -> String {
     let id = flag.replace('-', "_");
     let parsed = typed(matches, &id, |value: &Duration| format!("{value:?}"))
@@ -282,7 +281,7 @@ fn text(matches: &ArgMatches, flag: &str) -> String {
     parsed.unwrap_or_else(raw).join(",")
 }
 
-/// Returns the texts of a flag's values if they have this type.
+/// Returns the values of a flag as text if they have the type `T`.
 fn typed<T: Clone + Send + Sync + 'static>(
     matches: &ArgMatches,
     id: &str,
@@ -295,7 +294,7 @@ fn typed<T: Clone + Send + Sync + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::today::without_effect;
+    use crate::args::go_flags::without_effect;
     use crate::args::{Cli, run};
     use clap::CommandFactory;
     use std::collections::BTreeSet;
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_run_is_compared_or_exempt_by_a_reason() {
+    fn declares_every_flag_of_run_as_compared_or_exempt() {
         let exempt = OWN.iter().flat_map(|(_, flags)| flags.iter().copied());
         let declared: Vec<&str> = COMPARED.iter().map(|(flag, _)| *flag).chain(exempt).collect();
         let unique: BTreeSet<&str> = declared.iter().copied().collect();
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compared_flag_is_found_by_its_name_in_the_parsed_command_line() {
+    fn finds_compared_flags_by_name() {
         let command = command();
         for (flag, _) in COMPARED {
             let arg = command
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn another_spelling_of_a_value_is_no_other_value() {
+    fn compares_values_independent_of_their_spelling() {
         for (one, other) in [
             ("--bid-timeout=5m", "--bid-timeout=300s"),
             ("--drift=heal", "--drift=heal"),
@@ -363,7 +362,7 @@ mod tests {
         assert_eq!(
             unset.values.len(),
             COMPARED.len(),
-            "a flag without a value is compared too"
+            "a flag without a value must be compared"
         );
     }
 }

@@ -1,36 +1,36 @@
 //! Flags of `config`.
 
 use super::RunArgs;
-use super::show::Shown;
+use super::show::Setting;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
-/// What `run` would go by.
+/// Actions of `config`.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Print every setting of `run` with its value, and whether a flag, a variable or a file set it; secrets are hidden.
+    /// Print each setting of `run` with its value and source (flag, variable or file); secrets are hidden
     Show(Box<ShowArgs>),
-    /// Say what is wrong with the settings that `run` would have, or with those of a file; nothing is started.
+    /// Check the settings of `run`, or those of a file, without starting the provider
     Check(Box<CheckArgs>),
 }
 
-/// Settings of `config show`.
+/// Arguments of `config show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// The flags of `run`.
+    /// Flags of `run`.
     #[command(flatten)]
     pub run: RunArgs,
-    /// What they come to.
+    /// Resulting settings.
     #[arg(skip)]
-    pub shown: Vec<Shown>,
+    pub shown: Vec<Setting>,
 }
 
-/// Settings of `config check`.
+/// Arguments of `config check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// A provider.yaml or a file of settings to look at, as --config names one.
+    /// provider.yaml or settings file to check
     pub file: Option<PathBuf>,
-    /// The flags of `run`.
+    /// Flags of `run`.
     #[command(flatten)]
     pub run: RunArgs,
 }

@@ -1,18 +1,18 @@
-//! Settings from the environment: every flag of the commands that operators' and tenants' scripts use can be set as
-//! `AP_FLAG` or `AKASH_FLAG`, the former first, with `-` written `_`. A flag on the command line goes before both.
+//! Settings from the environment. The variable `AP_FLAG`, or else `AKASH_FLAG`, sets a flag, with `_` for each `-`. A
+//! flag on the command line takes precedence.
 //!
-//! `dev` and its like are left out: what is set for a real provider must not lead a trial to a real cluster. `explain`
-//! is one of them until a real provider is named. Who acts on a network with `devnet tenant` is none of them: every
-//! command that asks a node asks the same one.
+//! The commands for trials (`dev`, `devnet`) do not read the environment, because the settings of a real provider
+//! must not lead a trial to a real cluster. `explain` reads the environment only if its command line names a real
+//! provider. `devnet tenant` reads the environment, as all commands that query a node do.
 
 use super::settings::nearest;
 use clap::builder::Resettable;
 use clap::{Arg, Command};
 use std::collections::BTreeSet;
 
-/// In the order in which they are looked for.
+/// Prefixes of variables, in order of precedence.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
-/// The commands whose flags can be set.
+/// Commands that read their flags from the environment.
 pub(crate) const COMMANDS: [&str; 21] = [
     "keys",
     "query",
@@ -37,11 +37,11 @@ pub(crate) const COMMANDS: [&str; 21] = [
     "show-cluster-ns",
 ];
 
-/// Flags of `explain` that are typed: they say who is asked, and what is set for tenants' commands must not.
+/// Flags of `explain` that the environment does not set: tenant commands use the same variables for another purpose.
 const TYPED: [&str; 2] = ["provider", "provider-url"];
 
-/// Lets the flags of a command line be set by an environment; `look` says what is set. `is_real` is when what is explained
-/// is a real provider.
+/// Sets flags from an environment; `look` returns the value of a variable. `is_real` states whether `explain` names a
+/// real provider.
 #[must_use]
 pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<String>) -> Command {
     let root = root.mut_args(|arg| settable(arg, &look));
@@ -55,7 +55,7 @@ pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<Strin
                 _ => settable(arg, &look),
             })
         } else if name == "devnet" {
-            // Serving one is a trial; what stands below it acts on one.
+            // `devnet` serves a trial network; its subcommands act on a network.
             command.mut_subcommands(|below| all(below, &look))
         } else {
             command
@@ -73,12 +73,12 @@ fn settable(arg: Arg, look: &impl Fn(&str) -> Option<String>) -> Arg {
         return arg;
     };
     let (set, [first, _]) = (variable(long, look), names(long));
-    // The help says which variable it is, and never what is in it: some hold secrets.
+    // The help shows the name of the variable but not its value, which may be a secret.
     let arg = arg.hide_env_values(true);
     match set {
         Some(name) => arg.env(name),
         None if look(&first).is_none() => arg.env(first),
-        // A variable that is there and empty would set the flag to nothing.
+        // An empty variable does not set the flag.
         None => arg.env(Resettable::Reset),
     }
 }
@@ -88,7 +88,7 @@ fn names(flag: &str) -> [String; 2] {
     PREFIXES.map(|prefix| format!("{prefix}{suffix}"))
 }
 
-/// The variable that sets a flag. One that is set to nothing sets nothing: charts write such.
+/// Returns the value that the environment sets for a flag. Empty variables are ignored: charts write such variables.
 #[must_use]
 pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<String> {
     names(flag)
@@ -96,7 +96,7 @@ pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<Str
         .find(|name| look(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// What is read of the environment and is no flag, or is for the shell scripts of a chart.
+/// Variables that do not set a flag, or that the shell scripts of a chart read.
 const OTHERS: [&str; 6] = [
     "KEY_MNEMONIC",
     "KEYRING_PASSPHRASE",
@@ -106,7 +106,7 @@ const OTHERS: [&str; 6] = [
     "VERSION",
 ];
 
-/// Variables of ours that nothing reads, one line each, with the nearest that something does.
+/// Returns one line for each variable with a known prefix that has no effect, with the most similar effective name.
 pub(super) fn unread(root: &Command, variables: impl Iterator<Item = String>) -> Vec<String> {
     fn longs(command: &Command, into: &mut BTreeSet<String>) {
         let args = command.get_arguments().filter_map(Arg::get_long);
@@ -125,16 +125,16 @@ pub(super) fn unread(root: &Command, variables: impl Iterator<Item = String>) ->
             }
             let near = nearest(name, known.iter().map(String::as_str));
             let near = near
-                .map(|near| format!("; the nearest is {prefix}{near}"))
+                .map(|near| format!("; did you mean {prefix}{near}?"))
                 .unwrap_or_default();
-            Some(format!("{variable} is set and nothing reads it{near}"))
+            Some(format!("unknown variable {variable}, ignored{near}"))
         })
         .collect();
     unread.sort();
     unread
 }
 
-/// Kubernetes tells each pod of the services around it, such as `akash-provider`.
+/// Returns whether Kubernetes sets this variable for a service in the namespace, such as `akash-provider`.
 fn is_of_a_service(name: &str) -> bool {
     name.ends_with("_SERVICE_HOST")
         || name.contains("_SERVICE_PORT")
@@ -149,7 +149,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn the_shorter_prefix_goes_first_and_nothing_is_nothing() {
+    fn prefers_the_short_prefix_and_ignores_empty_variables() {
         let set = BTreeMap::from([
             ("AP_NODE", "one"),
             ("AKASH_NODE", "two"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_nothing_reads_is_told_with_the_nearest() {
+    fn reports_unknown_variables_with_a_suggestion() {
         use clap::CommandFactory;
         let set = [
             "AP_NODE",
@@ -181,14 +181,14 @@ mod tests {
         assert_eq!(
             told,
             [
-                "AKASH_BID_PRICE_CPU_SCAL is set and nothing reads it; the nearest is AKASH_BID_PRICE_CPU_SCALE",
-                "AP_ZZZ is set and nothing reads it",
+                "unknown variable AKASH_BID_PRICE_CPU_SCAL, ignored; did you mean AKASH_BID_PRICE_CPU_SCALE?",
+                "unknown variable AP_ZZZ, ignored",
             ]
         );
     }
 
     #[test]
-    fn a_trial_is_not_led_by_what_is_set_for_the_real_thing() {
+    fn ignores_the_environment_in_trials() {
         use clap::CommandFactory;
         let with = |is_real| read_in(crate::args::Cli::command(), is_real, |_| Some("x".to_owned()));
         let (command, real) = (with(false), with(true));
@@ -207,12 +207,12 @@ mod tests {
         assert_eq!(env_in(&real, "dev", "kubeconfig"), None);
         let explained = env_in(&real, "explain", "kubeconfig");
         assert_eq!(explained.as_deref(), Some("AP_KUBECONFIG"));
-        // Who is asked is typed: a tenant's provider is none of an operator's business.
+        // `explain` takes its provider from the command line only: `AP_PROVIDER` is set for tenant commands.
         assert_eq!(env_in(&real, "explain", "provider"), None);
     }
 
     #[test]
-    fn every_command_with_a_node_asks_the_one_that_is_set() {
+    fn reads_the_node_of_every_command_from_the_environment() {
         use clap::CommandFactory;
         let root = read_in(crate::args::Cli::command(), true, |name| {
             name.starts_with("AKASH_").then(|| "x".to_owned())
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_keys_has_one_name_everywhere() {
+    fn uses_one_name_for_the_keyring_directory() {
         use clap::{CommandFactory, Parser};
         fn look(command: &Command, names: &mut Vec<String>) {
             let shown = command.get_arguments().filter_map(Arg::get_long);

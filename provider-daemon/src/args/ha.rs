@@ -1,4 +1,4 @@
-//! Flags of high availability: several instances of one provider, of which one leads.
+//! Flags of high availability: several instances of one provider with an elected leader.
 
 use super::bus::{Files, location, prefix};
 use super::{BusArgs, values};
@@ -8,82 +8,79 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the instances agree who leads.
+/// Backend of the leader election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum HaStore {
-    /// This is the only instance.
+    /// No election: a single instance.
     Off,
-    /// By a Lease of the cluster.
+    /// Lease object in the cluster.
     Kubernetes,
-    /// By a key of a Redis.
+    /// Key in Redis.
     Redis,
 }
 
-/// Several instances of one provider.
+/// High availability.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "High availability")]
 pub struct HaArgs {
-    /// Where several instances of this provider, with the same key and each with a home of its own, agree which one
-    /// works: off for one instance, kubernetes for a Lease, redis for a key of a Redis.
+    /// Leader election among instances with the same key: off, kubernetes (a Lease object) or redis (a key)
     #[arg(long, value_enum, default_value = "off")]
     pub ha: HaStore,
-    /// Name of the leadership; without it `akash-provider` for a Lease, which is the one that deploy/rbac gives rights to,
-    /// and for a Redis one that follows from account and chain, so that two providers never meet.
+    /// Name of the election [default: akash-provider for a Lease, derived from account and chain for Redis]
     #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
     pub ha_name: Option<String>,
-    /// Namespace of the Lease; without it that of --k8s-manifest-ns.
+    /// Namespace of the Lease [default: that of --k8s-manifest-ns]
     #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
     pub ha_namespace: Option<String>,
-    /// Name of this instance in the record of the leadership, before something random; without it that of the host.
+    /// Name of this instance in the election record, before a random suffix [default: the host name]
     #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
     pub ha_identity: Option<String>,
-    /// Where tenants reach the gateway of this very instance, as HOST:PORT: a standby sends them there while it leads.
+    /// Address of this instance's gateway as HOST:PORT, to which standbys redirect tenants
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub ha_address: Option<String>,
-    /// How long others wait after the last sign of life of the leader; it stops by itself after two thirds of it.
+    /// Lease duration: standbys take over after this time without a renewal; the leader stops after two thirds
     #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = lease)]
     pub ha_lease: Duration,
-    /// Lead with other settings than the leader before at once, and not only when nobody with the same came.
+    /// Take over at once even if the previous leader had other settings
     #[arg(long)]
     pub ha_takeover_settings: bool,
-    /// The Redis, in the words of --bus; without it that of --bus.
+    /// Redis of the election, as for --bus [default: that of --bus]
     #[arg(long, value_name = "URL", value_parser = location)]
     pub ha_url: Option<Location>,
-    /// A file with the password for --ha-url.
+    /// File with the password for --ha-url
     #[arg(long, value_name = "FILE", requires = "ha_url")]
     pub ha_password_file: Option<PathBuf>,
-    /// A file with the password of the sentinels.
+    /// File with the password of the sentinels
     #[arg(long, value_name = "FILE", requires = "ha_url")]
     pub ha_sentinel_password_file: Option<PathBuf>,
-    /// The authorities (PEM) that certificates of the servers are from; without it those of the machine.
+    /// CA certificates (PEM) of the servers [default: those of the system]
     #[arg(long, value_name = "FILE", requires = "ha_url")]
     pub ha_ca: Option<PathBuf>,
-    /// Our certificate for the servers (PEM).
+    /// Client certificate (PEM) for the servers
     #[arg(long, value_name = "FILE", requires_all = ["ha_url", "ha_key"])]
     pub ha_cert: Option<PathBuf>,
-    /// Key of that certificate (PEM).
+    /// Private key (PEM) of the client certificate
     #[arg(long, value_name = "FILE", requires_all = ["ha_url", "ha_cert"])]
     pub ha_key: Option<PathBuf>,
-    /// Begin the keys with this; without it `{akash-provider}`.
+    /// Prefix of the election keys [default: {akash-provider}]
     #[arg(long, value_name = "TEXT", requires = "ha_url", value_parser = prefix)]
     pub ha_prefix: Option<String>,
 }
 
 impl HaArgs {
-    /// How long a leadership lasts.
+    /// Returns the timing of the election.
     #[must_use]
     pub fn timing(&self) -> Timing {
         Timing::of(self.ha_lease)
     }
 
-    /// The Redis of the leadership, or else that of the bus.
+    /// Returns the Redis of the election: that of `--ha-url`, or else that of `--bus`.
     ///
     /// # Errors
-    /// There is neither, or a file that a flag names cannot be used.
+    /// Returns an error if neither flag is set, or if a credential file cannot be used.
     pub fn redis(&self, bus: &BusArgs) -> anyhow::Result<Location> {
         let Some(location) = self.ha_url.clone() else {
-            let missing =
-                || anyhow::anyhow!("--ha redis needs the Redis: give it with --ha-url, or with --bus");
+            let missing = || anyhow::anyhow!("--ha redis requires --ha-url or --bus");
             return bus.location()?.ok_or_else(missing);
         };
         let files = Files {
@@ -106,7 +103,7 @@ fn address(text: &str) -> Result<String, String> {
     });
     match is_fine && text.len() <= LENGTH_MAX {
         true => Ok(text.to_owned()),
-        false => Err("write it as provider-1.example.com:8443".to_owned()),
+        false => Err("expected HOST:PORT, such as provider-1.example.com:8443".to_owned()),
     }
 }
 
@@ -115,7 +112,7 @@ fn lease(text: &str) -> Result<Duration, String> {
     let lease = values::go_duration(text).map_err(|error| error.to_string())?;
     match (least..=most).contains(&lease) {
         true => Ok(lease),
-        false => Err(format!("it is from {least:?} to {most:?}")),
+        false => Err(format!("expected a duration from {least:?} to {most:?}")),
     }
 }
 
@@ -137,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_redis_of_its_own_the_leadership_lies_on_that_of_the_bus() {
+    fn uses_the_redis_of_the_bus_for_the_election() {
         let redis = |words: &[&str]| {
             let both = parsed(words).unwrap();
             both.ha.redis(&both.bus).map(|location| location.to_string())
@@ -165,11 +162,14 @@ mod tests {
                 .to_string()
                 .starts_with("--ha-password-file")
         );
-        assert!(parsed(&["--ha-password-file=/x"]).is_err(), "of which Redis?");
+        assert!(
+            parsed(&["--ha-password-file=/x"]).is_err(),
+            "a password without a Redis"
+        );
     }
 
     #[test]
-    fn times_and_addresses_that_make_no_sense_are_refused() {
+    fn rejects_invalid_durations_and_addresses() {
         for words in [
             "--ha-lease=1s",
             "--ha-lease=1h",

@@ -1,4 +1,4 @@
-//! What the help says beyond the words of each flag: examples, and which variables set it.
+//! Additions to the help of commands: examples, environment variables and exit codes.
 
 mod examples;
 
@@ -7,7 +7,7 @@ use clap::Command;
 use clap::builder::StyledStr;
 use std::fmt::Write as _;
 
-/// Gives every command its examples.
+/// Adds examples to the help of every command.
 #[must_use]
 pub fn with_examples(root: Command) -> Command {
     let root = root.after_help(EVERYWHERE);
@@ -17,7 +17,7 @@ pub fn with_examples(root: Command) -> Command {
     })
 }
 
-/// Below the list of commands, which clap cannot divide.
+/// Groups of commands, shown below the list of commands because clap cannot group subcommands.
 const EVERYWHERE: &str = "\
 For providers:  keys, tx, query, run, config, operator, migrate, bus, price, tools, explain, replay, bundle, state, breaker, reconcile, leases, harden, end-lease
 For tenants:    sdl, send-manifest, get-manifest, lease-status, service-status, lease-logs, lease-events, lease-shell, \
@@ -27,12 +27,12 @@ For trials:     dev, devnet
 Flags are set in the environment too: --chain-id is AP_CHAIN_ID or AKASH_CHAIN_ID. The help of a command says which, and \
 has examples: provider-daemon query leases --help";
 
-/// Whose parts have exit codes.
+/// Command with its exit codes in the help.
 const RUN: &str = "run";
 
 fn exit_codes() -> String {
-    let mut text = "\n   0  drained in order\n   1  a setting, a file or the home folder cannot be used; or stopped by a second \
-                    signal\n   2  the command line makes no sense"
+    let mut text = "\n   0  shut down in order\n   1  invalid setting, unusable file or home directory, or stopped by a second \
+                    signal\n   2  invalid command line"
         .to_owned();
     for part in Part::ALL {
         let _ = write!(text, "\n  {}  failed: {}", part.code(), part.name());
@@ -41,12 +41,12 @@ fn exit_codes() -> String {
 }
 
 fn exemplified(command: Command, path: &str) -> Command {
-    let command = match examples::of(path) {
+    let command = match examples::examples(path) {
         [] => command,
         lines => {
             let mut text = StyledStr::new();
             let style = clap::builder::Styles::styled().get_header().to_owned();
-            // Writing into a text does not fail.
+            // Writing into a `String` does not fail.
             let _ = write!(text, "{style}Examples:{style:#}");
             for line in lines {
                 let _ = write!(text, "\n  provider-daemon {line}");

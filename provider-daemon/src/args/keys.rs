@@ -1,58 +1,57 @@
-//! Flags of `keys`, and where the key that signs is.
+//! Flags of `keys`, and of the key that signs transactions.
 
 use super::values;
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Where keys are kept.
+/// Keyring.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Keyring")]
 pub struct KeyringArgs {
-    /// How keys are kept: `file` (with a passphrase) or `test` (without one).
+    /// Keyring backend: `file` (with a passphrase) or `test` (without a passphrase)
     #[arg(long, default_value = "file", global = true)]
     pub keyring_backend: String,
-    /// Folder that holds the keyring; without it the home folder.
+    /// Directory of the keyring [default: the home directory of --home]
     #[arg(long, value_name = "DIR", global = true)]
     pub keyring_dir: Option<PathBuf>,
-    /// File with the keyring's passphrase; without it AP_KEYRING_PASSPHRASE is looked at, and then it is asked for.
+    /// File with the passphrase of the keyring [default: AP_KEYRING_PASSPHRASE, else a prompt]
     #[arg(long, value_name = "FILE", global = true)]
     pub keyring_passphrase_file: Option<PathBuf>,
 }
 
-/// The key that signs.
+/// Key that signs transactions.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Key")]
 pub struct SignerArgs {
-    /// The key: its name in the keyring, or its address.
+    /// Name of the key in the keyring, or its address
     #[arg(long, value_name = "KEY", global = true)]
     pub from: Option<String>,
-    /// A file that holds the key instead of a keyring: an exported key, or a mnemonic. A mnemonic may also be in
-    /// AP_KEY_MNEMONIC.
+    /// File with an exported key or a mnemonic, instead of a keyring; AP_KEY_MNEMONIC may hold a mnemonic
     #[arg(long, value_name = "FILE", global = true)]
     pub key_file: Option<PathBuf>,
-    /// File with the passphrase of an exported key.
+    /// File with the passphrase of the exported key
     #[arg(long, value_name = "FILE", global = true, requires = "key_file")]
     pub key_passphrase_file: Option<PathBuf>,
-    /// The keyring.
+    /// Keyring.
     #[command(flatten)]
     pub keyring: KeyringArgs,
 }
 
-/// Settings of `keys`.
+/// Arguments of `keys`.
 #[derive(Debug, Args)]
 pub struct KeysArgs {
-    /// How to print keys and addresses.
+    /// Output format of keys and addresses
     #[arg(long, short, value_enum, default_value = "text", global = true)]
     pub output: KeysOutput,
-    /// The keyring.
+    /// Keyring.
     #[command(flatten)]
     pub keyring: KeyringArgs,
-    /// What to do.
+    /// Action on the keyring.
     #[command(subcommand)]
     pub command: KeysCommand,
 }
 
-/// How keys are printed.
+/// Output format of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum KeysOutput {
     /// YAML.
@@ -62,80 +61,80 @@ pub enum KeysOutput {
     Json,
 }
 
-/// What to do with keys.
+/// Actions of `keys`.
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
-    /// Make a key, or take one back from its mnemonic.
+    /// Create a key, or recover one from its mnemonic
     Add(AddArgs),
-    /// List all keys of the keyring.
+    /// List all keys of the keyring
     List {
-        /// Print only the names of the keys.
+        /// Print only the names of the keys
         #[arg(long, short = 'n')]
         list_names: bool,
     },
-    /// Show one key of the keyring.
+    /// Show one key of the keyring
     Show(ShowArgs),
-    /// Take a key from a file that `keys export` wrote.
+    /// Import a key from a file of `keys export`
     Import {
-        /// The name it gets.
+        /// Name for the imported key
         name: String,
-        /// The file; `-` reads standard input, whose lines after the key are the passphrases.
+        /// File of the key; `-` reads the key and then the passphrases from standard input
         file: PathBuf,
     },
-    /// Print a key, encrypted with a passphrase that is asked for.
+    /// Print a key, encrypted with a passphrase
     Export {
-        /// Its name or address.
+        /// Name or address of the key
         name: String,
     },
-    /// Remove keys from the keyring, for good.
+    /// Permanently remove keys from the keyring
     Delete {
-        /// Their names or addresses.
+        /// Names or addresses of the keys
         #[arg(required = true)]
         names: Vec<String>,
-        /// Remove them without asking first.
+        /// Remove the keys without confirmation
         #[arg(long, short, num_args = 0..=1, require_equals = true, default_missing_value = "true",
               default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
         yes: bool,
     },
 }
 
-/// Settings of `keys add`.
+/// Arguments of `keys add`.
 #[derive(Debug, Args)]
 pub struct AddArgs {
-    /// The name it gets.
+    /// Name for the new key
     pub name: String,
-    /// From a mnemonic that is asked for, instead of a new one.
+    /// Recover the key from a mnemonic, which is prompted for
     #[arg(long)]
     pub recover: bool,
-    /// From the mnemonic in this file.
+    /// Recover the key from the mnemonic in this file
     #[arg(long, value_name = "FILE")]
     pub source: Option<PathBuf>,
-    /// Account of the derivation path.
+    /// Account number in the derivation path
     #[arg(long, default_value_t = 0)]
     pub account: u32,
-    /// Address of the derivation path.
+    /// Address index in the derivation path
     #[arg(long, default_value_t = 0)]
     pub index: u32,
-    /// The whole derivation path.
+    /// Complete derivation path of the key
     #[arg(long, value_name = "PATH", conflicts_with_all = ["account", "index"])]
     pub hd_path: Option<String>,
-    /// Do not print the mnemonic.
+    /// Do not print the mnemonic
     #[arg(long)]
     pub no_backup: bool,
-    /// Print the key and keep nothing.
+    /// Print the key without storing it
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// Settings of `keys show`.
+/// Arguments of `keys show`.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// Its name or address.
+    /// Name or address of the key
     pub name: String,
-    /// Print only the address of the key.
+    /// Print only the address of the key
     #[arg(long, short, conflicts_with = "pubkey")]
     pub address: bool,
-    /// Print only its public key.
+    /// Print only the public key
     #[arg(long, short)]
     pub pubkey: bool,
 }

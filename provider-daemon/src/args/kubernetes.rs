@@ -1,6 +1,6 @@
 //! Flags of the Kubernetes backend.
 
-use super::operators::{DiscoveryArgs, GpuListArgs, InsideArg, NamesArgs, PoolArgs};
+use super::operators::{DiscoveryArgs, EmbeddedOperatorArg, GpuListArgs, NamesArgs, PoolArgs};
 use super::routes::{ControllerArg, RoutesArgs};
 use super::values;
 use akash_provider_core::types::Address;
@@ -10,7 +10,7 @@ use akash_provider_k8s::settings::{
 use clap::{ArgAction, Args, ValueEnum};
 use std::path::PathBuf;
 
-/// Returns the domain of a search list as Kubernetes writes it: `NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`.
+/// Returns the cluster domain of a `resolv.conf` with the search list `NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`.
 fn searched_domain(resolv_conf: &str) -> Option<String> {
     let lists = resolv_conf
         .lines()
@@ -20,17 +20,16 @@ fn searched_domain(resolv_conf: &str) -> Option<String> {
     Some(domain.trim_end_matches('.').to_lowercase()).filter(|domain| !domain.is_empty())
 }
 
-/// Domain of the cluster, of `run` and of the hostname operator.
+/// Domain of the cluster, for `run` and the hostname operator.
 #[derive(Debug, Clone, Args)]
 pub struct ClusterDomainArgs {
-    /// Domain of Services in the cluster; tenants get no names below it [default: that of the search list in
-    /// /etc/resolv.conf, else cluster.local]
+    /// Domain of Services in the cluster, not available to tenants [default: from /etc/resolv.conf, else cluster.local]
     #[arg(long, value_name = "DOMAIN")]
     cluster_domain: Option<String>,
 }
 
 impl ClusterDomainArgs {
-    /// Returns the domain of the flag, or the one that a pod of the cluster searches.
+    /// Returns the domain of the flag, or else the domain in the search list of this pod.
     #[must_use]
     pub fn get(&self) -> Option<String> {
         let searched = || searched_domain(&std::fs::read_to_string("/etc/resolv.conf").ok()?);
@@ -38,8 +37,8 @@ impl ClusterDomainArgs {
     }
 }
 
-/// Returns entries of a block list that cover each name and all names below it. Names below a name without a dot, as
-/// `localhost`, are not covered.
+/// Returns block list entries that cover each name and all names below it. For a name without a dot, such as
+/// `localhost`, only the name itself is covered.
 pub fn blocked_with_names_below<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let names = names.into_iter().map(|name| name.trim().trim_matches('.'));
     let entry = |name: &str| {
@@ -49,66 +48,64 @@ pub fn blocked_with_names_below<'a>(names: impl IntoIterator<Item = &'a str>) ->
     names.filter(|name| !name.is_empty()).map(entry).collect()
 }
 
-/// A real cluster.
+/// Kubernetes cluster.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Kubernetes")]
 pub struct KubernetesArgs {
-    /// Run leases on the cluster of this kubeconfig instead of in memory.
+    /// Run leases on the cluster of this kubeconfig instead of in memory
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Namespace of the Manifest, ProviderHost and ProviderLeasedIP objects; it must exist.
+    /// Existing namespace of the Manifest, ProviderHost and ProviderLeasedIP objects
     #[arg(long, default_value = "lease", env = "AP_K8S_MANIFEST_NS")]
     pub k8s_manifest_ns: String,
-    /// Host under which tenants reach node ports.
+    /// Public host name of the cluster, under which tenants reach node ports
     #[arg(long, default_value = "localhost", env = "AP_CLUSTER_PUBLIC_HOSTNAME")]
     pub cluster_public_hostname: String,
-    /// Names that are the cluster's own.
+    /// Domain of the cluster.
     #[command(flatten)]
     pub domain: ClusterDomainArgs,
-    /// Isolate leases by network policies.
+    /// Isolate leases with network policies
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "true", value_parser = values::go_bool, action = ArgAction::Set)]
     pub deployment_network_policies_enabled: bool,
-    /// Runtime class of pods, for example gvisor; none leaves it to the cluster.
+    /// Runtime class of pods, for example gvisor; none uses the default of the cluster
     #[arg(long, default_value = "none")]
     pub deployment_runtime_class: String,
-    /// Pull secret that every pod names.
+    /// Name of the image pull secret of every pod
     #[arg(long, default_value = "")]
     pub docker_image_pull_secrets_name: String,
-    /// By how many percent more processor is promised than there is.
+    /// CPU overcommitment, in percent
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub overcommit_pct_cpu: u32,
-    /// By how many percent more memory is promised than there is.
+    /// Memory overcommitment, in percent
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub overcommit_pct_mem: u32,
-    /// By how many percent more ephemeral storage is promised than there is.
+    /// Ephemeral storage overcommitment, in percent
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub overcommit_pct_storage: u32,
-    /// What pods of new leases may do.
+    /// Isolation level of the pods of new leases
     #[arg(long, value_enum, default_value = "baseline")]
     pub isolation: IsolationArg,
-    /// A ResourceQuota for every lease that is not `legacy`.
+    /// Create a ResourceQuota for every lease with an isolation level other than legacy
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "true", value_parser = values::go_bool, action = ArgAction::Set)]
     pub lease_quota: bool,
-    /// What becomes of workloads and Services of leases that others change or delete; policies are put right at once in
-    /// any case.
+    /// Handling of externally changed workloads and Services of leases; network policies are always repaired
     #[arg(long, value_enum, default_value = "heal")]
     pub drift: DriftArg,
-    /// Write registry passwords in clear into the records too, as today's provider has them: it needs them there
-    /// when the cluster is handed back to it.
+    /// Store registry passwords in clear text in the records too, for a return to the Go provider
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub plain_registry_passwords: bool,
-    /// Networks that pods may not connect to, in place of these; nodes and API servers are closed besides.
+    /// Networks that pods must not connect to, in addition to nodes and API servers
     #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = values::network,
           default_values_t = Egress::default().closed)]
     pub closed_networks: Vec<String>,
-    /// Networks of resolvers that pods reach on port 53 whatever is closed, in place of the node's own.
+    /// Networks of DNS resolvers that pods reach on port 53, even in closed networks
     #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = values::network,
           default_values_t = Egress::default().resolvers)]
     pub resolver_networks: Vec<String>,
-    /// Labels of the resolver's pods in `kube-system`, which pods reach on port 53 too.
+    /// Labels of the resolver pods in kube-system, which pods reach on port 53
     #[arg(
         long,
         value_name = "LABEL=VALUE",
@@ -117,86 +114,84 @@ pub struct KubernetesArgs {
         default_value = "k8s-app=kube-dns"
     )]
     pub resolver_pods: Vec<(String, String)>,
-    /// How hostnames become routes.
+    /// Routing of HTTP.
     #[command(flatten)]
     pub routes: RoutesArgs,
-    /// Namespace of the proxy that reaches the pods of leases [default: by --ingress-controller]
+    /// Namespace of the proxy that connects to pods of leases [default: by --ingress-controller]
     #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
     pub ingress_proxy_namespace: Option<String>,
     /// Labels of the pods of that proxy [default: by --ingress-controller]
     #[arg(long, value_name = "LABEL=VALUE", value_delimiter = ',', value_parser = values::label)]
     pub ingress_proxy_labels: Vec<(String, String)>,
-    /// Operators to run in this process instead of in pods of their own; `none` for none.
+    /// Operators to run in this process instead of in separate pods; `none` disables them
     #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',')]
-    pub with_operators: Option<Vec<InsideArg>>,
-    /// With --with-operators hostname: what is found out about hostnames.
+    pub with_operators: Option<Vec<EmbeddedOperatorArg>>,
+    /// Checks of hostnames by the embedded hostname operator.
     #[command(flatten)]
     pub names: NamesArgs,
-    /// With --with-operators inventory: which nodes and storage classes are offered, as a file whose name ends in yaml or as
-    /// the YAML itself. Without it every node is offered, and no persistent storage.
+    /// For the embedded inventory operator: YAML of the offered nodes and classes, or its file [default: all nodes]
     #[arg(long, value_name = "FILE|YAML")]
     pub inventory_config: Option<String>,
-    /// With --with-operators inventory: where the list of GPUs is.
+    /// GPU list of the embedded inventory operator.
     #[command(flatten)]
     pub gpus: GpuListArgs,
-    /// With --with-operators inventory: how machines are looked at.
+    /// Hardware discovery of the embedded inventory operator.
     #[command(flatten)]
     pub discovery: DiscoveryArgs,
-    /// The cluster runs an operator that gives addresses to ProviderLeasedIP objects: leased addresses are offered.
+    /// Offer leased IP addresses: an IP operator runs in the cluster
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub ip_operator: bool,
-    /// Most addresses that leases may have; 0 for as many as MetalLB's IPAddressPools have. Without those it is how many
-    /// there are.
+    /// Maximum number of leased IP addresses; 0 counts those of MetalLB's IPAddressPools
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub ip_pool_size: u32,
-    /// Where MetalLB's addresses are.
+    /// MetalLB address pool.
     #[command(flatten)]
     pub pool: PoolArgs,
-    /// Limit of one call to the API server.
+    /// Timeout of one call to the API server
     #[arg(long, default_value = "4s", value_parser = values::duration)]
     pub kube_call_timeout: std::time::Duration,
-    /// Events of a lease are remembered so long, beyond the hour for which the API server keeps them.
+    /// Retention of lease events, beyond the one hour of the API server
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = values::go_duration)]
     pub event_history: std::time::Duration,
 }
 
-/// What pods may do.
+/// Isolation level of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IsolationArg {
-    /// As the Go provider makes them.
+    /// As in the Go provider
     Legacy,
-    /// Pod Security `baseline`, seccomp, fewer capabilities.
+    /// Pod Security `baseline`, seccomp and reduced capabilities
     Baseline,
 }
 
-/// What becomes of objects that others change.
+/// Handling of objects that were changed externally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DriftArg {
-    /// They are put right at once.
+    /// Repair the object immediately
     Heal,
-    /// They are told, and put right by the next deploy.
+    /// Report the change, and repair the object with the next deploy
     Report,
 }
 
-/// How HTTP reaches services.
+/// Kind of HTTP routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IngressArg {
-    /// Ingress objects.
+    /// Ingress objects
     Ingress,
-    /// HTTPRoutes of the Gateway API.
+    /// HTTPRoutes of the Gateway API
     GatewayApi,
 }
 
 impl KubernetesArgs {
-    /// Whether an operator runs in this process because a flag says so.
+    /// Returns whether `--with-operators` names this operator.
     #[must_use]
-    pub fn runs(&self, operator: InsideArg) -> bool {
+    pub fn runs(&self, operator: EmbeddedOperatorArg) -> bool {
         let wanted = self.with_operators.as_deref().unwrap_or_default();
         wanted.contains(&operator)
     }
 
-    /// Pods of the proxy that the flags name, or those of the usual charts of the controller.
+    /// Returns the proxy pods of the flags, or those of the controller's common charts.
     fn proxies(&self) -> Vec<ProxyPods> {
         let namespace = self.ingress_proxy_namespace.iter();
         let namespace: Vec<_> = namespace
@@ -215,7 +210,7 @@ impl KubernetesArgs {
         }
     }
 
-    /// The settings of the backend.
+    /// Returns the settings of the Kubernetes backend.
     #[must_use]
     pub fn settings(&self, provider: Address, chain_id: &str) -> Settings {
         let level = |percent: u32| 1.0 + f64::from(percent) / 100.0;
@@ -287,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_flag_the_backend_has_its_own_defaults() {
+    fn has_the_defaults_of_the_backend() {
         let provider = Address::from_bytes(&[1; 20]).unwrap();
         let (given, own) = (settings(&[]), Settings::new(provider));
         assert_eq!((&given.egress, given.quota), (&own.egress, own.quota));
@@ -299,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_of_a_lease_has_its_flag() {
+    fn has_a_flag_for_every_lease_setting() {
         let given = settings(&[
             "--lease-quota=false",
             "--plain-registry-passwords",
@@ -335,18 +330,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cluster_would_not_take_is_refused_at_once_with_the_mend() {
+    fn rejects_values_that_kubernetes_would_reject() {
         for (flag, mend) in [
-            ("--closed-networks=10.0.0.0/33", "write it as `10.0.0.0/8`"),
-            ("--closed-networks=", "write it as `10.0.0.0/8`"),
-            ("--resolver-networks=dns.example", "write it as `10.0.0.0/8`"),
-            ("--resolver-pods=coredns", "write it as k8s-app=kube-dns"),
-            ("--resolver-pods==x", "write it as k8s-app=kube-dns"),
-            ("--resolver-pods=app=a b", "write it as k8s-app=kube-dns"),
-            ("--gateway-name=Edge", "small letters"),
-            ("--gateway-namespace=", "small letters"),
-            ("--proxy-buffer-size=16k;", "write it as 16k"),
-            ("--proxy-buffer-size=0k", "write it as 16k"),
+            ("--closed-networks=10.0.0.0/33", "`10.0.0.0/8`"),
+            ("--closed-networks=", "`10.0.0.0/8`"),
+            ("--resolver-networks=dns.example", "`10.0.0.0/8`"),
+            ("--resolver-pods=coredns", "such as k8s-app=kube-dns"),
+            ("--resolver-pods==x", "such as k8s-app=kube-dns"),
+            ("--resolver-pods=app=a b", "such as k8s-app=kube-dns"),
+            ("--gateway-name=Edge", "lowercase letters"),
+            ("--gateway-namespace=", "lowercase letters"),
+            ("--proxy-buffer-size=16k;", "such as 16k"),
+            ("--proxy-buffer-size=0k", "such as 16k"),
         ] {
             let error = Flags::try_parse_from(["test", flag]).err().unwrap().to_string();
             assert!(error.contains(mend), "{flag}: {error}");
@@ -354,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proxy_of_the_controller_or_of_the_flags_reaches_leases() {
+    fn admits_the_proxy_of_the_controller_or_of_the_flags() {
         let label = |key: &str, value: &str| vec![(key.to_owned(), value.to_owned())];
         let edge = label("kubernetes.io/metadata.name", "edge");
         for (words, wanted) in [
@@ -393,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_domain_of_a_cluster_is_read_from_its_search_list() {
+    fn reads_the_cluster_domain_from_the_search_list() {
         for (text, domain) in [
             (
                 "nameserver 10.96.0.10\nsearch lease.svc.corp.internal svc.corp.internal corp.internal lan\noptions ndots:5",

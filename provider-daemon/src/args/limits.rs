@@ -1,41 +1,37 @@
-//! How much of the gateway those may take who have not shown who they are. A network is an address of version 4, or 64
-//! bits of version 6.
+//! Limits of the gateway for unauthenticated clients. A network is one IPv4 address or one /64 prefix of IPv6.
 
 use akash_provider_gateway::Limits;
 use clap::{Args, value_parser};
 
-/// What strangers may take.
+/// Limits for unauthenticated clients.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Gateway: what strangers may take")]
 pub struct LimitArgs {
-    /// Connections at once on each port, those of tenants included, from 16 to 100000; fewer where the process may open
-    /// too few files.
+    /// Maximum connections per port, from 16 to 100000; reduced if the limit of open files is too low
     #[arg(long, value_name = "COUNT", default_value_t = 12_000, value_parser = value_parser!(u32).range(16..=100_000))]
     pub gateway_connections: u32,
-    /// Connections at once of one network without a live lease, from 1 to 100000; the least recently used makes room for
-    /// the next.
+    /// Maximum connections per network without a live lease, from 1 to 100000; the least recently used one is closed
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = value_parser!(u32).range(1..=100_000))]
     pub gateway_strangers: u32,
-    /// Requests a minute of one network without a token or certificate, from 1 to 1000000; then 429.
+    /// Maximum requests per minute and network without credentials, from 1 to 1000000; more get status 429
     #[arg(long, value_name = "PER_MINUTE", default_value_t = 3_000, value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub gateway_anonymous_requests: u32,
-    /// Accounts and certificates a minute of one network that the chain is asked about in vain, from 1 to 10000; then
-    /// 429.
+    /// Maximum failed account and certificate lookups per minute and network, from 1 to 10000; more get status 429
     #[arg(long, value_name = "PER_MINUTE", default_value_t = 60, value_parser = value_parser!(u32).range(1..=10_000))]
     pub gateway_unknown_accounts: u32,
-    /// Groups screened a minute for one network, from 1 to 10000; then 429.
+    /// Maximum groups screened per minute and network, from 1 to 10000; more get status 429
     #[arg(long, value_name = "PER_MINUTE", default_value_t = 60, value_parser = value_parser!(u32).range(1..=10_000))]
     pub gateway_screenings: u32,
-    /// Groups screened at once for all, from 1 to 64: each may take a core.
+    /// Maximum groups screened at the same time, from 1 to 64: each may use one CPU core
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = value_parser!(u32).range(1..=64))]
     pub gateway_screenings_at_once: u32,
-    /// Streams of the gRPC status at once of one network, from 1 to 1024.
+    /// Maximum concurrent gRPC status streams per network, from 1 to 1024
     #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = value_parser!(u32).range(1..=1024))]
     pub gateway_status_streams: u32,
 }
 
 impl LimitArgs {
-    /// The gateway's limits: those of the flags, and the usual ones for all others.
+    /// Returns the limits of the gateway: those of the flags, and the defaults for all others.
     #[must_use]
     pub fn limits(&self) -> Limits {
         let count = |flag: u32| usize::try_from(flag).unwrap_or(usize::MAX);
@@ -67,7 +63,7 @@ mod tests {
         Flags::try_parse_from(words).map(|flags| flags.limits.limits())
     }
 
-    /// Name, default and bounds of each.
+    /// Name, default, minimum and maximum of each flag.
     const FLAGS: [(&str, u32, u32, u32); 7] = [
         ("--gateway-connections", 12_000, 16, 100_000),
         ("--gateway-strangers", 256, 1, 100_000),
@@ -79,7 +75,7 @@ mod tests {
     ];
 
     #[test]
-    fn unset_they_are_the_usual_ones_and_each_sets_its_own() {
+    fn sets_each_limit_or_its_default() {
         let usual = parsed(&[]).unwrap();
         assert_eq!(usual, Limits::default());
         let counts = |limits: &Limits| {
@@ -104,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_bounds_and_stands_in_the_guide_and_the_help_with_them() {
+    fn documents_the_bounds_of_each_limit() {
         let guide = include_str!("../../../docs/gateway.md");
         let command = Flags::command();
         for (flag, usually, least, most) in FLAGS {

@@ -1,47 +1,46 @@
-//! Flags of the commands with which an operator speaks to a provider that runs.
+//! Flags of the commands that control a running provider.
 
 use super::Output;
 use akash_provider_core::types::{Address, CloseReason, LeaseId};
 use clap::{Args, Subcommand, ValueEnum};
 
-/// What an operator asks of the provider that runs with the home folder.
+/// Commands for the running provider of the home directory.
 #[derive(Debug, Subcommand)]
 pub enum OperatorCommand {
-    /// The circuit breaker of the provider that runs: show it, or release it.
+    /// Show or release the circuit breaker of the running provider
     Breaker(BreakerArgs),
-    /// Let the provider that runs compare chain, cluster and its own books now, and mend what differs.
+    /// Let the running provider compare chain, cluster and ledger now, and repair the differences
     #[command(alias = "scan")]
     Reconcile(ReconcileArgs),
-    /// The leases of the provider that runs: how each is, and what keeps it from going on.
-    Leases(Printed),
-    /// Give the pods of running leases the isolation of the provider's settings; they are replaced where that
-    /// changes them.
+    /// List the leases of the running provider, with their states and problems
+    Leases(OutputArgs),
+    /// Apply the isolation settings of the provider to running leases; changed pods are replaced
     Harden(HardenArgs),
-    /// End a lease of the provider that runs: its bid is closed on the chain, and its workload is removed.
+    /// Close a lease of the running provider on the chain, and remove its workload
     EndLease(EndLeaseArgs),
 }
 
-/// Settings of `end-lease`.
+/// Arguments of `end-lease`.
 #[derive(Debug, Args)]
 pub struct EndLeaseArgs {
-    /// The lease, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER.
+    /// Lease to close, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER
     pub lease: LeaseId,
-    /// Reason that the chain records.
+    /// Reason that the chain records
     #[arg(long, value_enum, default_value = "unspecified")]
     pub reason: EndReason,
-    /// How to print.
+    /// Output options.
     #[command(flatten)]
-    pub printed: Printed,
+    pub printed: OutputArgs,
 }
 
-/// Reasons that a provider may give by command.
+/// Reason of a close by the operator of the provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EndReason {
-    /// The workload is not healthy.
+    /// The workload is not healthy
     Unstable,
-    /// The capacity is taken away.
+    /// The capacity is decommissioned
     Decommission,
-    /// None is given.
+    /// No reason is given
     Unspecified,
 }
 
@@ -57,67 +56,66 @@ impl EndReason {
     }
 }
 
-/// Settings of `breaker`.
+/// Arguments of `breaker`.
 #[derive(Debug, Args)]
 pub struct BreakerArgs {
-    /// What to do with it.
+    /// Action on the circuit breaker.
     #[command(subcommand)]
     pub action: BreakerAction,
 }
 
-/// What to do with the circuit breaker.
+/// Actions of `breaker`.
 #[derive(Debug, Subcommand)]
 pub enum BreakerAction {
-    /// Say whether it has tripped, for all or for which owners, and which leases wait.
-    Show(Printed),
-    /// Release it: the leases that wait are closed, and where no record of any lease was found, their time for a
-    /// manifest begins.
+    /// Show whether the breaker has tripped, for which owners, and which leases wait
+    Show(OutputArgs),
+    /// Release the breaker: close the leases that wait, and start manifest timeouts that it had suspended
     Release(ReleaseArgs),
 }
 
-/// Settings of `breaker release`.
+/// Arguments of `breaker release`.
 #[derive(Debug, Args)]
 pub struct ReleaseArgs {
-    /// Release it for this owner of leases alone, for whom alone it has tripped.
+    /// Release the breaker for the leases of this owner only
     #[arg(long)]
     pub owner: Option<Address>,
-    /// How to print.
+    /// Output options.
     #[command(flatten)]
-    pub printed: Printed,
+    pub printed: OutputArgs,
 }
 
-/// How a command prints.
+/// Output options of a command.
 #[derive(Debug, Clone, Copy, Args)]
-pub struct Printed {
-    /// How to print the answer.
+pub struct OutputArgs {
+    /// Output format of the result
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
 }
 
-/// Settings of `reconcile`.
+/// Arguments of `reconcile`.
 #[derive(Debug, Args)]
 pub struct ReconcileArgs {
-    /// Only say what differs.
+    /// Report differences without repairing them
     #[arg(long)]
     pub dry_run: bool,
-    /// Confirm the deletions that the operators in the process of the provider hold because many records went missing.
+    /// Confirm the deletions that embedded operators withhold because many records disappeared
     #[arg(long, conflicts_with = "dry_run")]
     pub confirm: bool,
-    /// How to print.
+    /// Output options.
     #[command(flatten)]
-    pub printed: Printed,
+    pub printed: OutputArgs,
 }
 
-/// Settings of `harden`.
+/// Arguments of `harden`.
 #[derive(Debug, Args)]
 pub struct HardenArgs {
-    /// The leases, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER.
+    /// Leases to harden, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     pub lease: Vec<LeaseId>,
-    /// Every lease of the provider, one after the other.
+    /// Harden all leases of the provider, one after the other
     #[arg(long)]
     pub all: bool,
-    /// How to print.
+    /// Output options.
     #[command(flatten)]
-    pub printed: Printed,
+    pub printed: OutputArgs,
 }

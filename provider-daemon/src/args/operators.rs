@@ -1,10 +1,10 @@
-//! Flags of the operators that run in the cluster beside the provider. Names and defaults are those of today's.
+//! Flags of the operators that run in the cluster beside the provider, with the names and defaults of the Go operators.
 
 pub mod common;
 mod ip;
 mod names;
 
-pub use ip::{IpAction, IpArgs, PoolArgs, WordsArg};
+pub use ip::{AnnotationPrefixArg, IpAction, IpArgs, PoolArgs};
 mod inventory;
 
 pub use inventory::{DiscoveryArgs, GpuListArgs, InventoryArgs};
@@ -12,7 +12,7 @@ pub use names::{NamesArgs, ProofArg};
 
 use super::Output;
 use super::kubernetes::{ClusterDomainArgs, IngressArg, blocked_with_names_below};
-use super::operator::Printed;
+use super::operator::OutputArgs;
 use super::routes::RoutesArgs;
 use super::values;
 use akash_provider_core::engine::hostnames::HostnameLedger;
@@ -22,90 +22,89 @@ use akash_provider_k8s::operators::hostname::certificate::{Issuer, IssuerKind};
 use akash_provider_k8s::operators::hostname::index::Plan;
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
-use common::{CommonArgs, PatienceArgs};
+use common::{CommonArgs, RetryArgs};
 use std::time::Duration;
 
-/// What runs in the cluster beside the provider.
+/// Operators that run in the cluster beside the provider.
 #[derive(Debug, Subcommand)]
 pub enum OperatorsCommand {
-    /// Make a route of every hostname that the provider declares: Ingresses, or HTTPRoutes of the Gateway API.
+    /// Create routes for declared hostnames: Ingresses, or HTTPRoutes of the Gateway API
     Hostname(Box<HostnameArgs>),
-    /// Make a load balancer of every address that the provider leases, which MetalLB gives an address to.
+    /// Create load balancers for leased IP addresses, assigned by MetalLB
     Ip(Box<IpArgs>),
-    /// Say how the operators are that run in the process of the provider that runs with the home folder.
-    Status(Printed),
-    /// Show what the cluster has, over REST and gRPC, and label its nodes with it.
+    /// Show the status of the operators that are embedded in the running provider
+    Status(OutputArgs),
+    /// Serve the inventory of the cluster over REST and gRPC, and label its nodes
     Inventory(Box<InventoryArgs>),
 }
 
-/// Settings of `operator hostname`.
+/// Arguments of `operator hostname`.
 #[derive(Debug, Args)]
 pub struct HostnameArgs {
-    /// Ask one that runs instead of running one.
+    /// Action on a running operator.
     #[command(subcommand)]
     pub action: Option<HostnameAction>,
-    /// How hostnames become routes.
+    /// Routing of HTTP.
     #[command(flatten)]
     pub routes: RoutesArgs,
-    /// Hostnames that get no route, whoever declared them; a leading dot stands for a domain and all below it.
+    /// Hostnames that never get a route; a leading dot includes all names below the domain
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub deployment_blocked_hostnames: Vec<String>,
-    /// Host of the provider, as `run` has it; it and all names below it get no route, automatic hostnames excepted.
+    /// Public host name of the provider; this name and all below it get no route, except automatic hostnames
     #[arg(long, value_name = "NAME")]
     pub cluster_public_hostname: Option<String>,
-    /// Names of the cluster, which get no route either.
+    /// Domain of the cluster, whose names get no route.
     #[command(flatten)]
     pub domain: ClusterDomainArgs,
-    /// Ask cert-manager for a certificate of every hostname, signed by this issuer; with --ingress-mode ingress.
+    /// Issuer from which cert-manager requests a certificate for each hostname (Ingress mode only)
     #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
     pub tls_issuer: Option<String>,
-    /// What kind of issuer that is; of an Issuer every lease's namespace needs one.
+    /// Kind of the issuer; an Issuer must exist in the namespace of each lease
     #[arg(long, value_enum, default_value = "ClusterIssuer")]
     pub tls_issuer_kind: IssuerKindArg,
-    /// How long an Ingress is there before the HTTPRoute of its name goes, where its controller does not say that it
-    /// serves it. An HTTPRoute is waited for until its Gateway has accepted it.
+    /// Age of an Ingress without reported status before the HTTPRoute of the same hostname is deleted
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = values::go_duration)]
     pub handover_wait: Duration,
-    /// Leave the routes of the other --ingress-mode where they are.
+    /// Do not delete the routes of the other --ingress-mode
     #[arg(long)]
     pub keep_other_routes: bool,
-    /// What is found out about hostnames.
+    /// Checks of hostnames.
     #[command(flatten)]
     pub names: NamesArgs,
-    /// The domain of automatic hostnames, as `run` has it; these need no proof.
+    /// Domain of automatic hostnames, as for `run`; they need no proof
     #[arg(long, value_name = "DOMAIN")]
     pub deployment_ingress_domain: Option<String>,
-    /// Where it works and is asked.
+    /// Options common to all operators.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// How failures are answered.
+    /// Retries.
     #[command(flatten)]
-    pub patience: PatienceArgs,
+    pub retry: RetryArgs,
 }
 
-/// What an operator that runs is asked.
+/// Actions on a running hostname operator.
 #[derive(Debug, Subcommand)]
 pub enum HostnameAction {
-    /// Have the hostnames of a lease that failed, or are ignored, tried again now; ask it where the operator runs.
+    /// Retry the failed or ignored hostnames of a lease now; run this where the operator runs
     Forget(ForgetArgs),
-    /// Confirm the deletion of routes that are held because many records went missing; ask it where the operator runs.
+    /// Confirm withheld route deletions, after many records disappeared; run this where the operator runs
     Confirm(ConfirmArgs),
 }
 
-/// Settings of `operator … forget`.
+/// Arguments of `operator … forget`.
 #[derive(Debug, Args)]
 pub struct ForgetArgs {
-    /// The lease, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER.
+    /// Lease to retry, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER
     pub lease: LeaseId,
-    /// The port of the operator on this machine.
+    /// Port of the operator on this machine
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     pub rest_port: u16,
-    /// How to print the answer.
+    /// Output format of the response
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
 }
 
-/// Settings of `operator … confirm`.
+/// Arguments of `operator … confirm`.
 #[derive(Debug, Args)]
 pub struct ConfirmArgs {
     /// Port of the operator on this machine.
@@ -116,34 +115,34 @@ pub struct ConfirmArgs {
     pub output: Output,
 }
 
-/// Operators that a provider may run in its own process.
+/// Operators that a provider can embed in its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum InsideArg {
-    /// None of them: they run in pods of their own, or not at all.
+pub enum EmbeddedOperatorArg {
+    /// No embedded operators
     None,
-    /// Routes of hostnames.
+    /// Routes of hostnames
     Hostname,
-    /// Load balancers of leased addresses.
+    /// Load balancers of leased addresses
     Ip,
-    /// Labels of nodes.
+    /// Inventory and labels of nodes
     Inventory,
 }
 
-/// Where an issuer of certificates is.
+/// Scope of a certificate issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 pub enum IssuerKindArg {
-    /// One for the whole cluster.
+    /// One issuer for the whole cluster
     ClusterIssuer,
-    /// One in each namespace.
+    /// One issuer in each namespace
     Issuer,
 }
 
 impl HostnameArgs {
-    /// The operator's settings.
+    /// Returns the options of the operator.
     ///
     /// # Errors
-    /// Flags that contradict each other.
+    /// Returns an error if flags contradict each other.
     pub fn options(&self) -> anyhow::Result<Options> {
         Ok(Options {
             manifest_namespace: self.common.k8s_manifest_ns.clone(),
@@ -155,14 +154,15 @@ impl HostnameArgs {
                 proof: self.names.rule(self.deployment_ingress_domain.as_deref())?,
             },
             handover: self.handover_wait,
-            patience: self.patience.patience(),
-            prune_interval: self.patience.prune_interval,
+            patience: self.retry.policy(),
+            prune_interval: self.retry.prune_interval,
             call_timeout: self.common.kube_call_timeout,
             ..Options::default()
         })
     }
 
-    /// Hostnames that get no route: those of the flag, and the provider's and the cluster's own with all names below.
+    /// Returns the hostnames that get no route: those of the flag, and the names of provider and cluster with all
+    /// below.
     fn blocked(&self) -> HostnameLedger {
         let cluster = self.domain.get();
         let own = [&self.cluster_public_hostname, &cluster].into_iter().flatten();
@@ -177,8 +177,8 @@ impl HostnameArgs {
         };
         if self.routes.ingress_mode == IngressArg::GatewayApi {
             bail!(
-                "--tls-issuer is for --ingress-mode ingress: with the Gateway API certificates belong to the listeners of \
-                 the Gateway; give them there, or annotate the Gateway for cert-manager"
+                "--tls-issuer requires --ingress-mode ingress: with the Gateway API the listeners of the Gateway have the \
+                 certificates; set them there, or annotate the Gateway for cert-manager"
             );
         }
         let kind = match self.tls_issuer_kind {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_flag_it_is_as_todays_operator() {
+    fn has_the_defaults_of_the_go_operator() {
         let (given, own) = (options(&[], None), Options::default());
         assert_eq!((given.plan, given.handover), (own.plan, own.handover));
         assert_eq!(
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn who_implements_the_gateway_is_said_by_the_flag_or_by_a_chart() {
+    fn reads_the_gateway_implementation_from_flag_or_chart() {
         for (words, chart, wanted) in [
             (&["--ingress-mode=gateway-api"][..], None, GatewayProvider::Nginx),
             (
@@ -243,14 +243,14 @@ mod tests {
             ),
         ] {
             let Mode::GatewayApi { provider, .. } = options(words, chart).plan.mode else {
-                panic!("{words:?} is no gateway");
+                panic!("{words:?}: not a gateway");
             };
             assert_eq!(provider, wanted, "{words:?} {chart:?}");
         }
     }
 
     #[test]
-    fn names_of_the_cluster_and_of_the_provider_get_no_route() {
+    fn creates_no_route_for_names_of_cluster_and_provider() {
         let words = [
             "--cluster-domain=corp.internal.",
             "--cluster-public-hostname=provider.example.com",
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_for_ingresses_alone() {
+    fn requires_ingress_mode_for_certificates() {
         let asked = |words: &[&str]| {
             let words = [&["test", "--tls-issuer=letsencrypt"], words].concat();
             let flags = Flags::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cluster_would_not_take_is_refused_at_once() {
+    fn rejects_values_that_kubernetes_would_reject() {
         for flag in [
             "--ingress-class=Edge",
             "--gateway-name=",

@@ -1,7 +1,7 @@
-//! Flags that make a pricing strategy; named as in today's provider.
+//! Flags of the pricing strategy, with the names of the Go provider.
 
 use super::{Output, values};
-use crate::prices::PolicyOfFile;
+use crate::prices::FilePolicy;
 use akash_provider_core::pricing::scale::{ScaleConfig, parse_gpu_prices, parse_storage_scales};
 use akash_provider_core::pricing::{PricingStrategy, RandomRange, Scale, ShellScript, ShellScriptConfig};
 use anyhow::Context;
@@ -12,87 +12,87 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How prices are made.
+/// Pricing strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Strategy {
-    /// Quantities times factors.
+    /// Resource quantities multiplied by factors
     #[value(name = "scale")]
     Scale,
-    /// Any price within a range, for tests.
+    /// Random price within a range, for tests
     #[value(name = "randomRange")]
     RandomRange,
-    /// A program of the operator's.
+    /// Output of a program of the operator
     #[value(name = "shellScript")]
     ShellScript,
-    /// A file of prices and rules, which may change while the provider runs.
+    /// File of prices and rules, reloaded when it changes
     #[value(name = "policy")]
     Policy,
 }
 
-/// What is asked of a price policy.
+/// Actions of `price`.
 #[derive(Debug, Subcommand)]
 pub enum PriceCommand {
-    /// Say whether a price policy can be used, where it is wrong, and what it leaves without a price.
+    /// Check a price policy: errors with their positions, and resources without a price
     Check(PriceCheckArgs),
 }
 
-/// Settings of `price check`.
+/// Arguments of `price check`.
 #[derive(Debug, Args)]
 pub struct PriceCheckArgs {
-    /// The policy, in YAML or JSON.
+    /// File of the policy, in YAML or JSON
     pub file: PathBuf,
-    /// How it is said.
+    /// Output format of the result
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
 }
 
-/// The prices. The defaults are for development: low enough for most SDLs.
+/// Prices. The defaults are for development: low enough for most SDLs.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Prices")]
 pub struct PricingArgs {
-    /// How prices are made.
+    /// Strategy that calculates bid prices
     #[arg(long, value_enum, default_value = "scale")]
     pub bid_price_strategy: Strategy,
-    /// Price of a thousandth of a core, per block.
+    /// Price of one millicore of CPU, per block
     #[arg(long, default_value = "0.001")]
     pub bid_price_cpu_scale: BigDecimal,
-    /// Price of a MiB of memory, per block.
+    /// Price of one MiB of memory, per block
     #[arg(long, default_value = "0.0002")]
     pub bid_price_memory_scale: BigDecimal,
-    /// Price of a MiB of storage, per block; by class: 0.0001,beta2=0.0002.
+    /// Price of one MiB of storage, per block; by class: 0.0001,beta2=0.0002
     #[arg(
         long,
         default_value = "0.00001,beta1=0.00001,beta2=0.00001,beta3=0.00002,default=0.00001,ram=0.00005"
     )]
     pub bid_price_storage_scale: String,
-    /// Price of an endpoint, per block.
+    /// Price of one endpoint, per block
     #[arg(long, default_value = "0.01")]
     pub bid_price_endpoint_scale: BigDecimal,
-    /// Price of a leased IP, per block.
+    /// Price of one leased IP address, per block
     #[arg(long, default_value = "1")]
     pub bid_price_ip_scale: BigDecimal,
-    /// Price of a GPU by model, per block: vendor/model=price, comma-separated; empty leaves GPUs unpriced.
+    /// Prices of GPUs by model, per block: vendor/model=price, comma-separated; empty means no price
     #[arg(long, default_value = "")]
     pub bid_price_gpu_scale: String,
-    /// The file of the strategy policy, in YAML or JSON; a change of it counts within a second.
+    /// Policy file of the strategy policy, in YAML or JSON; changes apply within one second
     #[arg(long)]
     pub bid_price_policy: Option<PathBuf>,
-    /// The program of the strategy shellScript.
+    /// Program of the strategy shellScript
     #[arg(long)]
     pub bid_price_script_path: Option<PathBuf>,
-    /// How many of these programs run at once.
+    /// Maximum number of concurrent price programs
     #[arg(long, default_value_t = 32)]
     pub bid_price_script_process_limit: usize,
-    /// How long a program may take.
+    /// Timeout of one price program
     #[arg(long, default_value = "10s", value_parser = values::go_duration)]
     pub bid_price_script_process_timeout: Duration,
 }
 
 impl PricingArgs {
-    /// The strategy.
+    /// Returns the pricing strategy.
     ///
     /// # Errors
-    /// Which setting makes no sense.
+    /// Returns an error if a setting of the strategy is missing or invalid.
     pub fn strategy(&self, seed: u64) -> anyhow::Result<Arc<dyn PricingStrategy>> {
         Ok(match self.bid_price_strategy {
             Strategy::Scale => Arc::new(self.scale()?),
@@ -102,9 +102,8 @@ impl PricingArgs {
                 let path = self.bid_price_script_path.clone();
                 let path = path.filter(|path| !path.as_os_str().is_empty());
                 Arc::new(ShellScript::new(ShellScriptConfig {
-                    path: path.context(
-                        "--bid-price-strategy shellScript needs the program: name it with --bid-price-script-path",
-                    )?,
+                    path: path
+                        .context("--bid-price-strategy shellScript requires --bid-price-script-path")?,
                     process_limit: self.bid_price_script_process_limit,
                     timeout: self.bid_price_script_process_timeout,
                     supervisor: crate::script_supervisor::command(),
@@ -116,17 +115,18 @@ impl PricingArgs {
     /// Returns the price policy of the strategy `policy`.
     ///
     /// # Errors
-    /// The file and what is wrong with it.
-    pub(crate) fn policy(&self) -> anyhow::Result<PolicyOfFile> {
+    /// Returns an error with the file and the position of the mistake.
+    pub(crate) fn policy(&self) -> anyhow::Result<FilePolicy> {
         let path = self.bid_price_policy.as_deref();
         let path = path
             .filter(|path| !path.as_os_str().is_empty())
-            .context("--bid-price-strategy policy needs the file: name it with --bid-price-policy")?;
-        let policy = PolicyOfFile::open(path).map_err(anyhow::Error::msg);
+            .context("--bid-price-strategy policy requires --bid-price-policy")?;
+        let policy = FilePolicy::open(path).map_err(anyhow::Error::msg);
         policy.context("--bid-price-policy")
     }
 
-    /// What is wrong with the price script, and the mend; it may be put right while the provider runs.
+    /// Returns the problem with the price script and its remedy. The operator may fix the script while the provider
+    /// runs.
     #[must_use]
     pub fn script_trouble(&self) -> Option<String> {
         let path = self.bid_price_script_path.as_ref()?;
@@ -136,13 +136,13 @@ impl PricingArgs {
         let shown = path.display();
         let problem = match std::fs::metadata(path) {
             Err(error) => format!("{shown}: {error}"),
-            Ok(about) if !about.is_file() => format!("{shown} is no file"),
+            Ok(about) if !about.is_file() => format!("{shown} is not a regular file"),
             Ok(about) if about.permissions().mode() & 0o111 == 0 => {
-                format!("{shown} is not executable: `chmod +x {shown}`")
+                format!("{shown} is not executable; run `chmod +x {shown}`")
             }
             Ok(_) => return None,
         };
-        Some(format!("the price script, --bid-price-script-path {problem}"))
+        Some(format!("cannot use --bid-price-script-path {problem}"))
     }
 
     fn scale(&self) -> anyhow::Result<Scale> {

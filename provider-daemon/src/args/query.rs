@@ -6,11 +6,11 @@ use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The nodes that are asked.
+/// Nodes of the chain.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Chain")]
 pub struct NodeArgs {
-    /// Nodes: http://, https://, tcp:// (JSON-RPC) or grpc://, grpcs://; several, with commas, stand in for each other.
+    /// Node URLs, comma-separated for fail-over: http://, https:// or tcp:// (JSON-RPC), grpc:// or grpcs://
     #[arg(
         long,
         value_name = "URL",
@@ -19,158 +19,157 @@ pub struct NodeArgs {
         global = true
     )]
     pub node: Vec<String>,
-    /// The chain that the nodes must belong to.
+    /// Chain ID that the nodes must report
     #[arg(long, value_name = "ID", global = true)]
     pub chain_id: Option<String>,
-    /// Certificates of an authority of one's own, as a PEM file: whoever they vouch for is believed besides those whom
-    /// the system trusts.
+    /// Additional CA certificates (PEM) for node connections
     #[arg(long, value_name = "FILE", global = true)]
     pub node_ca: Option<PathBuf>,
-    /// Limit of one answer of a node.
+    /// Timeout of one response of a node
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = values::duration, global = true)]
     pub node_timeout: Duration,
 }
 
-/// Settings of `query`.
+/// Arguments of `query`.
 #[derive(Debug, Args)]
 pub struct QueryArgs {
-    /// How to print the answer.
+    /// Output format of the response
     #[arg(long, short, value_enum, default_value = "text", global = true)]
     pub output: QueryOutput,
-    /// Ask about the state after this block instead of the newest one.
+    /// Height of the queried state; 0 queries the latest block
     #[arg(long, value_name = "HEIGHT", default_value_t = 0, global = true)]
     pub height: u64,
-    /// Nodes.
+    /// Nodes of the chain.
     #[command(flatten)]
     pub node: NodeArgs,
-    /// What to ask.
+    /// Query to send.
     #[command(subcommand)]
     pub command: QueryCommand,
 }
 
-/// How an answer is printed.
+/// Output format of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum QueryOutput {
-    /// YAML too, as today's tool calls it.
+    /// YAML, under the name that the Go provider uses
     Text,
-    /// YAML.
+    /// YAML
     Yaml,
-    /// JSON.
+    /// JSON
     Json,
 }
 
-/// Which page of a listing.
+/// Page of a list.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Pages")]
 pub struct PageArgs {
-    /// Most records that one page has.
+    /// Maximum number of records per page
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub limit: u64,
-    /// The page by its number, from 1.
+    /// Number of the page, from 1
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["offset", "page_key"])]
     pub page: u64,
-    /// Records to pass over from the beginning.
+    /// Number of records to skip
     #[arg(long, default_value_t = 0, conflicts_with = "page_key")]
     pub offset: u64,
-    /// The page after the one that said this as its `next_key`.
+    /// Key of the page: `next_key` of the previous response
     #[arg(long, value_name = "BASE64")]
     pub page_key: Option<String>,
-    /// Count all records, and say how many.
+    /// Count all records and print the total
     #[arg(long)]
     pub count_total: bool,
-    /// Begin with the last record.
+    /// Start with the last record
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false",
           value_parser = values::go_bool, action = ArgAction::Set)]
     pub reverse: bool,
 }
 
-/// Which orders, bids or leases.
+/// Filter for orders, bids or leases.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Filters")]
 pub struct MarketFilterArgs {
-    /// Only those of this tenant.
+    /// Only records of this tenant
     #[arg(long)]
     pub owner: Option<Address>,
-    /// Only those of this deployment; 0 for any.
+    /// Only records of this deployment; 0 for any
     #[arg(long, default_value_t = 0)]
     pub dseq: u64,
-    /// Only those of this group; 0 for any.
+    /// Only records of this group; 0 for any
     #[arg(long, default_value_t = 0)]
     pub gseq: u32,
-    /// Only those of this order of the group; 0 for any.
+    /// Only records of this order of the group; 0 for any
     #[arg(long, default_value_t = 0)]
     pub oseq: u32,
-    /// Only those of this provider.
+    /// Only records of this provider
     #[arg(long)]
     pub provider: Option<Address>,
-    /// Only those in this state, such as `open`, `active` or `closed`.
+    /// Only records in this state, such as `open`, `active` or `closed`
     #[arg(long)]
     pub state: Option<String>,
 }
 
-/// One order, bid or lease.
+/// ID of one order, bid or lease.
 #[derive(Debug, Clone, Args)]
 pub struct MarketIdArgs {
-    /// Account of the deployment's tenant.
+    /// Account of the tenant that owns the deployment
     #[arg(long)]
     pub owner: Address,
-    /// Number of the tenant's deployment.
+    /// Sequence number of the deployment (dseq)
     #[arg(long)]
     pub dseq: u64,
-    /// Number of the deployment's group.
+    /// Sequence number of the group (gseq)
     #[arg(long, default_value_t = 1)]
     pub gseq: u32,
-    /// Number of the group's order.
+    /// Sequence number of the order (oseq)
     #[arg(long, default_value_t = 1)]
     pub oseq: u32,
 }
 
-/// What to ask.
+/// Queries.
 #[derive(Debug, Subcommand)]
 pub enum QueryCommand {
-    /// Ask about providers and their records.
+    /// Query providers and their records
     #[command(subcommand)]
     Provider(ProviderQuery),
-    /// Ask about certificates of tenants and providers.
+    /// Query certificates of tenants and providers
     #[command(subcommand)]
     Cert(CertQuery),
-    /// Ask about orders, bids and leases.
+    /// Query orders, bids and leases
     #[command(subcommand, visible_alias = "m")]
     Market(MarketQuery),
-    /// List orders, as `market order list` does.
+    /// List orders, like `market order list`
     Orders(OrdersArgs),
-    /// List bids, as `market bid list` does.
+    /// List bids, like `market bid list`
     Bids(MarketListArgs),
-    /// List leases, as `market lease list` does.
+    /// List leases, like `market lease list`
     Leases(MarketListArgs),
-    /// Ask about deployments and their groups.
+    /// Query deployments and their groups
     #[command(subcommand)]
     Deployment(DeploymentQuery),
-    /// Ask about the money that is held for deployments and bids.
+    /// Query the escrow accounts of deployments and bids
     #[command(subcommand)]
     Escrow(EscrowQuery),
-    /// Ask what auditors have signed about providers.
+    /// Query provider attributes signed by auditors
     #[command(subcommand)]
     Audit(AuditQuery),
-    /// Ask how much money accounts have.
+    /// Query the balances of accounts
     #[command(subcommand)]
     Bank(BankQuery),
-    /// Ask about accounts and their keys.
+    /// Query accounts and their keys
     #[command(subcommand)]
     Auth(AuthQuery),
-    /// Show the parameters of the market and of deployments.
+    /// Show the parameters of the market and of deployments
     Params,
-    /// Look a transaction up by its hash.
+    /// Look up a transaction by its hash
     Tx {
-        /// The hash of the transaction, in hexadecimal.
+        /// Hash of the transaction, in hexadecimal
         hash: String,
     },
 }
 
-/// Orders.
+/// Arguments of `query orders`.
 #[derive(Debug, Args)]
 pub struct OrdersArgs {
-    /// Which.
+    /// Filter.
     #[command(flatten)]
     pub filter: MarketFilterArgs,
     /// Page.
@@ -178,10 +177,10 @@ pub struct OrdersArgs {
     pub page: PageArgs,
 }
 
-/// Bids or leases.
+/// Arguments of `query bids` and `query leases`.
 #[derive(Debug, Args)]
 pub struct MarketListArgs {
-    /// Which.
+    /// Filter.
     #[command(flatten)]
     pub filter: MarketFilterArgs,
     /// Page.
@@ -189,30 +188,30 @@ pub struct MarketListArgs {
     pub page: PageArgs,
 }
 
-/// About providers.
+/// Queries about providers.
 #[derive(Debug, Subcommand)]
 pub enum ProviderQuery {
-    /// Show the record of one provider.
+    /// Show the record of one provider
     Get {
-        /// Account of the provider.
+        /// Account of the provider
         address: Address,
     },
-    /// List the records of all providers.
+    /// List the records of all providers
     List(PageArgs),
 }
 
-/// About certificates.
+/// Queries about certificates.
 #[derive(Debug, Subcommand)]
 pub enum CertQuery {
-    /// List the certificates of everybody, or of one account.
+    /// List all certificates, or those of one account
     List {
-        /// Only certificates of this account.
+        /// Only certificates of this account
         #[arg(long)]
         owner: Option<Address>,
-        /// Only the certificate with this serial, in decimal.
+        /// Only the certificate with this serial, in decimal
         #[arg(long, requires = "owner")]
         serial: Option<String>,
-        /// Only those in this state: `valid` or `revoked`.
+        /// Only certificates in this state: `valid` or `revoked`
         #[arg(long)]
         state: Option<String>,
         /// Page.
@@ -221,155 +220,155 @@ pub enum CertQuery {
     },
 }
 
-/// About the market.
+/// Queries about the market.
 #[derive(Debug, Subcommand)]
 pub enum MarketQuery {
-    /// Ask about the orders of tenants.
+    /// Query the orders of tenants
     #[command(subcommand)]
     Order(OrderQuery),
-    /// Ask about the bids of providers.
+    /// Query the bids of providers
     #[command(subcommand)]
     Bid(BidQuery),
-    /// Ask about leases between tenants and providers.
+    /// Query leases between tenants and providers
     #[command(subcommand)]
     Lease(LeaseQuery),
-    /// Show the parameters of the market.
+    /// Show the parameters of the market
     Params,
 }
 
-/// About orders.
+/// Queries about orders.
 #[derive(Debug, Subcommand)]
 pub enum OrderQuery {
-    /// Show one order by its numbers.
+    /// Show one order by its ID
     Get(MarketIdArgs),
-    /// List orders, those of a tenant or in a state alone if wanted.
+    /// List all orders, or filter them by tenant or state
     List(OrdersArgs),
 }
 
-/// About bids.
+/// Queries about bids.
 #[derive(Debug, Subcommand)]
 pub enum BidQuery {
-    /// Show one bid and its deposit.
+    /// Show one bid and its deposit
     Get {
-        /// The order.
+        /// ID of the order.
         #[command(flatten)]
         id: MarketIdArgs,
-        /// Account of the provider.
+        /// Account of the provider
         #[arg(long)]
         provider: Address,
     },
-    /// List bids, those of an order or a provider alone if wanted.
+    /// List all bids, or filter them by order or provider
     List(MarketListArgs),
 }
 
-/// About leases.
+/// Queries about leases.
 #[derive(Debug, Subcommand)]
 pub enum LeaseQuery {
-    /// Show one lease and its payments.
+    /// Show one lease and its payments
     Get {
-        /// The order.
+        /// ID of the order.
         #[command(flatten)]
         id: MarketIdArgs,
-        /// Account of the provider.
+        /// Account of the provider
         #[arg(long)]
         provider: Address,
     },
-    /// List leases, those of a tenant or a provider alone if wanted.
+    /// List all leases, or filter them by tenant or provider
     List(MarketListArgs),
 }
 
-/// About deployments.
+/// Queries about deployments.
 #[derive(Debug, Subcommand)]
 pub enum DeploymentQuery {
-    /// Show one deployment, with its groups and its money.
+    /// Show one deployment with its groups and escrow account
     Get {
-        /// Account of the deployment's tenant.
+        /// Account of the tenant that owns the deployment
         #[arg(long)]
         owner: Address,
-        /// Number of the tenant's deployment.
+        /// Sequence number of the deployment (dseq)
         #[arg(long)]
         dseq: u64,
     },
-    /// List deployments, those of a tenant alone if wanted.
+    /// List all deployments, or those of one tenant
     List {
-        /// Only those of this tenant.
+        /// Only deployments of this tenant
         #[arg(long)]
         owner: Option<Address>,
-        /// Only the one with this number; 0 for any.
+        /// Only the deployment with this number; 0 for any
         #[arg(long, default_value_t = 0)]
         dseq: u64,
-        /// Only those in this state: `active` or `closed`.
+        /// Only deployments in this state: `active` or `closed`
         #[arg(long)]
         state: Option<String>,
         /// Page.
         #[command(flatten)]
         page: PageArgs,
     },
-    /// Ask about one group of a deployment.
+    /// Query one group of a deployment
     #[command(subcommand)]
     Group(GroupQuery),
-    /// Show the parameters of deployments.
+    /// Show the parameters of deployments
     Params,
 }
 
-/// About groups.
+/// Queries about groups.
 #[derive(Debug, Subcommand)]
 pub enum GroupQuery {
-    /// Show one group with its resources.
+    /// Show one group with its resources
     Get {
-        /// Account of the deployment's tenant.
+        /// Account of the tenant that owns the deployment
         #[arg(long)]
         owner: Address,
-        /// Number of the tenant's deployment.
+        /// Sequence number of the deployment (dseq)
         #[arg(long)]
         dseq: u64,
-        /// Number of the deployment's group.
+        /// Sequence number of the group (gseq)
         #[arg(long, default_value_t = 1)]
         gseq: u32,
     },
 }
 
-/// About money in escrow.
+/// Queries about escrow accounts.
 #[derive(Debug, Subcommand)]
 pub enum EscrowQuery {
-    /// List escrow accounts and what they hold.
+    /// List escrow accounts and their balances
     Accounts(EscrowArgs),
-    /// List the payments that leases make from escrow.
+    /// List the payments from escrow accounts to leases
     Payments(EscrowArgs),
 }
 
-/// Which escrow accounts or payments.
+/// Filter for escrow accounts or payments.
 #[derive(Debug, Args)]
 pub struct EscrowArgs {
-    /// Only those in this state: `open`, `closed` or `overdrawn`.
+    /// Only records in this state: `open`, `closed` or `overdrawn`
     pub state: Option<String>,
-    /// Only the one of this id, such as `deployment/OWNER/DSEQ`.
+    /// Only the record with this ID, such as `deployment/OWNER/DSEQ`
     pub xid: Option<String>,
     /// Page.
     #[command(flatten)]
     pub page: PageArgs,
 }
 
-/// About signed attributes.
+/// Queries about signed attributes.
 #[derive(Debug, Subcommand)]
 pub enum AuditQuery {
-    /// Show what auditors signed about one provider.
+    /// Show the attributes of one provider that auditors signed
     Get {
-        /// Account of the provider.
+        /// Account of the provider
         provider: Address,
-        /// Only what this auditor signed.
+        /// Only attributes that this auditor signed
         auditor: Option<Address>,
     },
-    /// List what auditors signed about all providers.
+    /// List the signed attributes of all providers
     List(PageArgs),
 }
 
-/// About balances.
+/// Queries about balances.
 #[derive(Debug, Subcommand)]
 pub enum BankQuery {
-    /// Show how much money an account has.
+    /// Show the balances of an account
     Balances {
-        /// Address of the account that is asked about.
+        /// Address of the account to query
         address: Address,
         /// Page.
         #[command(flatten)]
@@ -377,12 +376,12 @@ pub enum BankQuery {
     },
 }
 
-/// About accounts.
+/// Queries about accounts.
 #[derive(Debug, Subcommand)]
 pub enum AuthQuery {
-    /// Show an account, its key and its sequence.
+    /// Show an account, its public key and its sequence
     Account {
-        /// Address of the account that is asked about.
+        /// Address of the account to query
         address: Address,
     },
 }

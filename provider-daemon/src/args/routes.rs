@@ -1,4 +1,4 @@
-//! Flags of how hostnames become routes: of the provider, and of the operator that makes them.
+//! Flags of HTTP routing, for the provider and for the hostname operator.
 
 use super::kubernetes::IngressArg;
 use super::values;
@@ -6,49 +6,48 @@ use akash_provider_k8s::objects::INGRESS_CLASS;
 use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
 use clap::{Args, ValueEnum};
 
-/// How HTTP reaches services.
+/// Routing of HTTP to services.
 #[derive(Debug, Clone, Args)]
 pub struct RoutesArgs {
-    /// How HTTP reaches services.
+    /// Kind of HTTP routes to services
     #[arg(long, value_enum, default_value = "ingress")]
     pub ingress_mode: IngressArg,
-    /// The class that Ingresses name, with --ingress-mode ingress.
+    /// Class name in Ingresses, with --ingress-mode ingress
     #[arg(long, value_name = "NAME", default_value = INGRESS_CLASS, value_parser = values::dns_name)]
     pub ingress_class: String,
-    /// Whose annotations Ingresses have: who serves that class.
+    /// Controller of that class; decides the annotations of Ingresses
     #[arg(long, value_enum, default_value = "nginx")]
     pub ingress_controller: ControllerArg,
-    /// The Gateway that HTTPRoutes name, with --ingress-mode gateway-api.
+    /// Gateway that HTTPRoutes refer to, with --ingress-mode gateway-api
     #[arg(long, value_name = "NAME", default_value = "akash-gateway", value_parser = values::dns_name)]
     pub gateway_name: String,
-    /// Namespace of that Gateway.
+    /// Namespace of that Gateway
     #[arg(long, value_name = "NAMESPACE", default_value = "akash-gateway", value_parser = values::dns_name)]
     pub gateway_namespace: String,
-    /// Who implements that Gateway: nginx, or any other for the standard's own fields alone. Without it
-    /// AP_GATEWAY_IMPLEMENTATION, as charts set it, else nginx.
+    /// Implementation of the Gateway: nginx, or any other name for standard fields only [default: nginx]
     #[arg(long, value_name = "NAME")]
     pub gateway_provider: Option<String>,
-    /// The same, as charts call it.
+    /// Alias of --gateway-provider, as charts set it
     #[arg(long, value_name = "NAME", hide = true)]
     pub gateway_implementation: Option<String>,
-    /// Size of the Gateway's proxy buffer, with the unit k or m.
+    /// Proxy buffer size of the Gateway, with the unit k or m
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = values::buffer_size)]
     pub proxy_buffer_size: String,
 }
 
-/// Who serves a class of Ingresses.
+/// Controller of an Ingress class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ControllerArg {
-    /// Ingress-nginx, or who reads its annotations.
+    /// Ingress-nginx, or a controller that reads its annotations
     Nginx,
-    /// Traefik.
+    /// Traefik
     Traefik,
-    /// HAProxy.
+    /// HAProxy
     Haproxy,
 }
 
 impl RoutesArgs {
-    /// The same for the operator.
+    /// Returns the routing mode.
     #[must_use]
     pub fn mode(&self) -> Mode {
         let names = [&self.gateway_provider, &self.gateway_implementation];

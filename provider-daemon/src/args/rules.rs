@@ -1,46 +1,46 @@
-//! Flags of what the engine goes by and today's provider has no flags for: when a lease is given up, when a wave of ends
-//! is held back, how often everything is compared, and how long each kind of call may take.
+//! Flags of the engine without counterpart in the Go provider: the unhealthy limit, the circuit breaker, the full scan
+//! and the timeouts of calls.
 
 use super::values;
 use akash_provider_core::Config;
 use clap::Args;
 use std::time::Duration;
 
-/// What the engine goes by.
+/// Engine rules.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Rules")]
 pub struct RuleArgs {
-    /// Close a lease that is known to be unhealthy for so long; 0 for never. Time in which nobody knows does not count.
+    /// Close a lease after this time in an unhealthy state; unknown health does not count; 0 disables the limit
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::go_duration)]
     pub unhealthy_limit: Duration,
-    /// Compare chain, cluster and ledger so often.
+    /// Interval of the full comparison of chain, cluster and ledger
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
     pub full_scan_interval: Duration,
-    /// The circuit breaker counts our own ends of leases over so long.
+    /// Time window in which the circuit breaker counts leases closed by the provider
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
     pub breaker_window: Duration,
-    /// So many ends within the window are always let through.
+    /// Number of closes within the window that is always allowed
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub breaker_floor: u32,
-    /// Beyond that, so many of a hundred leases.
+    /// Additional closes within the window, in percent of the leases
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub breaker_percent: u32,
-    /// Never more than so many within the window, but for those that are always let through.
+    /// Maximum number of closes within the window, unless --breaker-floor is higher
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub breaker_ceiling: u32,
-    /// Nothing is ended by our own decision for so long after a start.
+    /// Time after a start without closes by the provider's decision
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
     pub breaker_warmup: Duration,
-    /// Limit of one call to the cluster, which may be many of its API server.
+    /// Timeout of one cluster operation, which may be many API calls
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = positive)]
     pub cluster_timeout: Duration,
-    /// Limit of one price, waiting for a free process included.
+    /// Timeout of one price calculation, including the wait for a free process
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = positive)]
     pub pricing_timeout: Duration,
-    /// Limit of one transaction until it is known whether it landed.
+    /// Timeout of one transaction until its result is known
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = positive)]
     pub tx_timeout: Duration,
-    /// Limit of a tenant's request with a manifest.
+    /// Timeout of a manifest request of a tenant
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = positive)]
     pub manifest_request_timeout: Duration,
 }
@@ -48,13 +48,13 @@ pub struct RuleArgs {
 fn positive(text: &str) -> Result<Duration, String> {
     let duration = values::go_duration(text)?;
     if duration.is_zero() {
-        return Err("must be above zero".to_owned());
+        return Err("must be greater than zero".to_owned());
     }
     Ok(duration)
 }
 
 impl RuleArgs {
-    /// Puts them in place.
+    /// Copies the rules into `config`.
     pub fn apply(&self, config: &mut Config) {
         config.unhealthy_limit = (!self.unhealthy_limit.is_zero()).then_some(self.unhealthy_limit);
         config.scan_interval = self.full_scan_interval;
@@ -90,13 +90,13 @@ mod tests {
     }
 
     #[test]
-    fn without_a_flag_the_engine_has_its_own_defaults() {
+    fn has_the_defaults_of_the_engine() {
         let own = Config::new(Address::from_bytes(&[1; 20]).unwrap(), "chain-1");
         assert_eq!(applied(&[]), own);
     }
 
     #[test]
-    fn every_rule_has_its_flag() {
+    fn has_a_flag_for_every_engine_rule() {
         let config = applied(&[
             "--unhealthy-limit=0",
             "--full-scan-interval=1m",

@@ -1,14 +1,14 @@
-//! Flags of `run`, named as in today's provider where it has them.
+//! Flags of `run`, with the names of the Go provider where it has the same flag.
 
 use super::compared::ComparedArgs;
+use super::go_flags::GoFlagArgs;
 use super::ha::HaStore;
 use super::kubernetes::IngressArg;
 use super::limits::LimitArgs;
-use super::operators::InsideArg;
+use super::operators::EmbeddedOperatorArg;
 use super::query::NodeArgs;
 use super::rules::RuleArgs;
 use super::settings::Remarks;
-use super::today::TodayArgs;
 use super::tx::{Gas, GasArgs};
 use super::{BusArgs, ClusterArgs, HaArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
 use crate::flight::RecordArgs;
@@ -18,31 +18,30 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Settings of `run`.
+/// Arguments of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    // The first field: clap takes a value out of what it has parsed when it gives the value to a field.
-    /// Settings that all instances must have alike.
+    // Must be the first field: clap removes a value from the parsed arguments when it moves the value into a field.
+    /// Settings that all instances must share.
     #[command(flatten)]
     pub compared: ComparedArgs,
-    /// How to print what happens.
+    /// Output format of events
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
-    /// Run leases on a real cluster: that of --kubeconfig, of KUBECONFIG, or the one this runs in. Without it, and
-    /// without --kubeconfig, they run in memory.
+    /// Run leases on the cluster of --kubeconfig, KUBECONFIG or this pod; otherwise leases run in memory
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub cluster_k8s: bool,
-    /// A provider.yaml: only orders that ask for all its attributes are bid on, and its other lines are settings.
+    /// provider.yaml: its attributes select the orders to bid on, its other lines are settings
     #[arg(long, value_name = "FILE")]
     pub provider_config: Option<PathBuf>,
-    /// A YAML file of settings: flags by their names. It goes before the provider.yaml.
+    /// YAML file of settings by flag name; takes precedence over the provider.yaml
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Stop when what is owed is not done so long after the first signal.
+    /// Maximum time to finish pending work after the first signal
     #[arg(long, default_value = "30s", value_parser = values::go_duration)]
     pub shutdown_grace: Duration,
-    /// The flight recorder.
+    /// Flight recorder.
     #[command(flatten)]
     pub record: RecordArgs,
     /// Bids.
@@ -51,49 +50,49 @@ pub struct RunArgs {
     /// Leases.
     #[command(flatten)]
     pub leases: LeaseArgs,
-    /// The gateway.
+    /// Gateway.
     #[command(flatten)]
     pub gateway: GatewayArgs,
-    /// Nodes.
+    /// Nodes of the chain.
     #[command(flatten)]
     pub node: NodeArgs,
-    /// The key.
+    /// Signing key.
     #[command(flatten)]
     pub signer: SignerArgs,
-    /// The fee.
+    /// Fees.
     #[command(flatten)]
     pub gas: GasArgs,
-    /// The cluster.
+    /// In-memory cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
-    /// A real cluster.
+    /// Kubernetes cluster.
     #[command(flatten)]
     pub kubernetes: KubernetesArgs,
-    /// The prices.
+    /// Prices.
     #[command(flatten)]
     pub pricing: PricingArgs,
-    /// Where events go besides.
+    /// Event bus.
     #[command(flatten)]
     pub bus: BusArgs,
-    /// Several instances.
+    /// High availability.
     #[command(flatten)]
     pub ha: HaArgs,
-    /// What the engine goes by.
+    /// Engine rules.
     #[command(flatten)]
     pub rules: RuleArgs,
-    /// What today's provider takes besides.
+    /// Flags of the Go provider without effect.
     #[command(flatten)]
-    pub today: TodayArgs,
-    /// What is to be said of files and variables.
+    pub go_flags: GoFlagArgs,
+    /// Notes about files and variables, to be logged.
     #[arg(skip)]
     pub remarks: Remarks,
 }
 
-/// How the provider bids.
+/// Bids.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Bids")]
 pub struct BidArgs {
-    /// Deposit of every bid; several, with commas, in the order in which they are tried.
+    /// Deposit of a bid; comma-separated alternatives are tried in this order
     #[arg(
         long,
         value_name = "COIN",
@@ -101,111 +100,109 @@ pub struct BidArgs {
         value_delimiter = ','
     )]
     pub bid_deposit: Vec<String>,
-    /// Close a bid that got no lease for so long; 0 for never.
+    /// Close a bid without a lease after this time; 0 disables the limit
     #[arg(long, default_value = "5m", value_parser = values::go_duration)]
     pub bid_timeout: Duration,
-    /// Warn tenants so long before a lease is taken back; 0 for no such promise.
+    /// Notice period before the provider takes a lease back; 0 offers no reclamation
     #[arg(long, default_value = "0", value_parser = values::go_duration)]
     pub reclamation_window: Duration,
 }
 
-/// How leases are kept.
+/// Leases.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Leases")]
 pub struct LeaseArgs {
-    /// Close a lease whose manifest has not come for so long; 0 for never.
+    /// Close a lease without a manifest after this time; 0 disables the limit
     #[arg(long, default_value = "5m", value_parser = values::go_duration)]
     pub manifest_timeout: Duration,
-    /// Take earned money out of escrow so often; 0 for only when it runs out.
+    /// Interval of escrow withdrawals; 0 withdraws only when the account runs out
     #[arg(long, default_value = "24h", value_parser = values::go_duration)]
     pub withdrawal_period: Duration,
-    /// Look so often at how much money a deployment has, from 1m to 24h.
+    /// Interval of escrow balance checks, from 1m to 24h
     #[arg(long, default_value = "10m", value_parser = values::go_duration)]
     pub lease_funds_monitor_interval: Duration,
-    /// Give every HTTP service a hostname under --deployment-ingress-domain.
+    /// Give every HTTP service a hostname under --deployment-ingress-domain
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub deployment_ingress_static_hosts: bool,
-    /// Domain of the hostnames that services get.
+    /// Domain of automatic hostnames of services
     #[arg(long, default_value = "")]
     pub deployment_ingress_domain: String,
-    /// Hostnames that no tenant gets; a leading dot stands for a domain and all below it.
+    /// Hostnames denied to tenants; a leading dot includes all names below the domain
     #[arg(long, value_delimiter = ',')]
     pub deployment_blocked_hostnames: Vec<String>,
-    /// Limit of one question to the chain, other nodes and repetitions included.
+    /// Timeout of one chain query, including retries and other nodes
     #[arg(long, default_value = "1m", value_parser = values::go_duration)]
     pub rpc_query_timeout: Duration,
 }
 
-/// How tenants reach the provider.
+/// Gateway for tenants.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Gateway")]
 pub struct GatewayArgs {
-    /// Where manifests, status, logs and shells are served; `none` for nowhere.
+    /// Listen address for manifests, status, logs and shells; `none` disables it
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443", value_parser = listen)]
-    pub gateway_listen_address: Listen,
-    /// Where gRPC is served; `none` for nowhere.
+    pub gateway_listen_address: ListenAddress,
+    /// Listen address of the gRPC gateway; `none` disables it
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8444", value_parser = listen)]
-    pub gateway_grpc_listen_address: Listen,
-    /// Address of a port without TLS for probes, with `/healthz` and `/readyz`; `none` for none.
+    pub gateway_grpc_listen_address: ListenAddress,
+    /// Listen address of `/healthz` and `/readyz` without TLS; `none` disables it
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = listen)]
-    pub gateway_health_listen_address: Listen,
-    /// A certificate of a public authority for --cluster-public-hostname, as a PEM file.
+    pub gateway_health_listen_address: ListenAddress,
+    /// Certificate (PEM) of a public CA for --cluster-public-hostname
     #[arg(long, value_name = "FILE", requires = "gateway_tls_key")]
     pub gateway_tls_cert: Option<PathBuf>,
-    /// Private key of that certificate, as a PEM file.
+    /// Private key (PEM) of that certificate
     #[arg(long, value_name = "FILE", requires = "gateway_tls_cert")]
     pub gateway_tls_key: Option<PathBuf>,
-    /// Refuse tokens of tenants that are good for longer than this, from their beginning to their end.
+    /// Maximum lifetime of tenant tokens; tokens with a longer lifetime are rejected
     #[arg(long, value_name = "DURATION", value_parser = values::go_duration)]
     pub gateway_token_lifetime_max: Option<Duration>,
-    /// Keep a certificate for these host names in the home folder and on the chain: make it where there is none,
-    /// renew it before it ends. Without this it is made with `tx cert`.
+    /// Create and renew a certificate for these host names, on the chain and in the home directory
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub certificate_domain: Vec<String>,
-    /// What strangers may take.
+    /// Limits for unauthenticated clients.
     #[command(flatten)]
     pub limits: LimitArgs,
 }
 
-/// An address to listen at, or none.
+/// Listen address, or `None` if disabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listen(pub Option<SocketAddr>);
+pub struct ListenAddress(pub Option<SocketAddr>);
 
-fn listen(text: &str) -> Result<Listen, String> {
+fn listen(text: &str) -> Result<ListenAddress, String> {
     if text == "none" {
-        return Ok(Listen(None));
+        return Ok(ListenAddress(None));
     }
     let address = text
         .parse()
-        .map_err(|e| format!("{e}; write it as 0.0.0.0:8443, or none"))?;
-    Ok(Listen(Some(address)))
+        .map_err(|e| format!("{e}; expected ADDRESS:PORT such as 0.0.0.0:8443, or none"))?;
+    Ok(ListenAddress(Some(address)))
 }
 
 impl RunArgs {
-    /// What was set and has no effect, one line each.
+    /// Returns one line for each flag that is set but has no effect.
     #[must_use]
     pub fn notices(&self, look: impl Fn(&str) -> Option<String>) -> Vec<String> {
-        let of_one =
-            "is for a single transaction: what is paid follows from --gas-prices and --gas-adjustment";
+        let of_one = "applies to single transactions: `run` uses --gas-prices and --gas-adjustment";
         let gas = match self.gas.gas {
             Gas::Auto => None,
             Gas::Limit(_) => Some(format!("--gas {of_one}")),
         };
         let kubernetes = &self.kubernetes;
         let pool = (kubernetes.ip_operator && kubernetes.ip_pool_size == 0).then(|| {
-            "--ip-operator without --ip-pool-size: addresses are counted from MetalLB's IPAddressPools; where those cannot \
-             be read, leases keep their addresses, and no order for one is bid on"
+            "--ip-operator without --ip-pool-size: addresses are counted from MetalLB's IPAddressPools; if these cannot be \
+             read, leases keep their addresses, and orders with addresses are declined"
                 .to_owned()
         });
         let fees = self.gas.fees.as_ref().filter(|fees| !fees.is_empty());
         let fees = fees.map(|_| format!("--fees {of_one}"));
-        let today = self.today.notices(look);
+        let today = self.go_flags.notices(look);
         let files = self.remarks.unknown.iter().chain(&self.remarks.notes).cloned();
         files.chain(today).chain(gas).chain(fees).chain(pool).collect()
     }
 
-    /// What leases need of a real cluster that this program does not do yet, one line each.
+    /// Returns one line for each cluster component that must run besides this process.
     #[must_use]
     pub fn left_to_others(&self) -> Vec<String> {
         let routes = match self.kubernetes.routes.ingress_mode {
@@ -213,16 +210,16 @@ impl RunArgs {
             IngressArg::GatewayApi => "HTTPRoutes",
         };
         let names = format!(
-            "hostnames of leases are declared as ProviderHost objects and lead nowhere by themselves: the hostname \
+            "hostnames of leases are declared as ProviderHost objects, which need an operator to take effect: the hostname \
              operator must run in the cluster (`provider-daemon operator hostname`), or in this process with \
              --with-operators hostname, which makes {routes} of them"
         );
-        let addresses = "leased addresses are declared as ProviderLeasedIP objects and lead nowhere by themselves: the IP \
+        let addresses = "leased addresses are declared as ProviderLeasedIP objects, which need an operator to take effect: the IP \
                          operator must run in the cluster (`provider-daemon operator ip`), or in this process with \
                          --with-operators ip, and MetalLB";
         let inside = |one| self.kubernetes.runs(one);
-        let names = (!inside(InsideArg::Hostname)).then_some(names);
-        let needs_addresses = self.kubernetes.ip_operator && !inside(InsideArg::Ip);
+        let names = (!inside(EmbeddedOperatorArg::Hostname)).then_some(names);
+        let needs_addresses = self.kubernetes.ip_operator && !inside(EmbeddedOperatorArg::Ip);
         let addresses = needs_addresses.then(|| addresses.to_owned());
         if !self.is_real() {
             return Vec::new();
@@ -234,25 +231,25 @@ impl RunArgs {
         self.cluster_k8s || self.kubernetes.kubeconfig.is_some()
     }
 
-    /// Domain of Services in the real cluster that leases run on.
+    /// Returns the domain of Services in the cluster of the leases.
     #[must_use]
     pub fn cluster_domain(&self) -> Option<String> {
         self.is_real().then(|| self.kubernetes.domain.get())?
     }
 
-    /// What works, and not as most expect, one line each.
+    /// Returns one line for each setting with a surprising consequence.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let real = self.is_real();
         let cluster = (!real).then_some(
-            "without --cluster-k8s workloads are simulated in memory: nothing runs, and a restart forgets them",
+            "without --cluster-k8s workloads are simulated in memory: nothing runs, and a restart loses them",
         );
         let names = (!self.leases.deployment_ingress_static_hosts).then_some(
-            "without --deployment-ingress-static-hosts a service gets no name of its own: manifests whose SDL lists \
-             none under `accept:` are refused",
+            "without --deployment-ingress-static-hosts services get no automatic hostname: manifests with no names \
+             under `accept:` are rejected",
         );
         let shared = (!real && self.ha.ha != HaStore::Off)
-            .then_some("--ha without --cluster-k8s: each instance simulates workloads of its own, so that this is for trials");
+            .then_some("--ha without --cluster-k8s: each instance simulates separate workloads; use this for trials only");
         let all = cluster.into_iter().chain(names).chain(shared).map(str::to_owned);
         all.chain(self.left_to_others()).collect()
     }
@@ -266,7 +263,7 @@ const PRICES: [&str; 5] = [
     "bid-price-ip-scale",
 ];
 
-/// Of the flags of `run` whose headings change no bid those that do.
+/// Flags that affect bids, although the other flags under their headings do not.
 const CHANGE_BIDS: [&str; 9] = [
     "bid-deposit",
     "reclamation-window",
@@ -279,8 +276,8 @@ const CHANGE_BIDS: [&str; 9] = [
     "kube-call-timeout",
 ];
 
-/// What is convenient in a trial is no default on a real chain: there the operator sets prices and public host. With
-/// `explain` the flags of `run` that change no bid can be given and are not shown.
+/// Replaces the trial defaults of `run` and `explain`: on a real chain the operator must set prices and the public host
+/// name. Also hides the flags of `explain` that do not affect bids.
 #[must_use]
 pub fn for_a_real_chain(root: Command) -> Command {
     let root = root.mut_subcommand("run", with_its_defaults);
@@ -290,9 +287,8 @@ pub fn for_a_real_chain(root: Command) -> Command {
             Some(price) if PRICES.contains(&price) => {
                 arg.default_value_if("from", ArgPredicate::IsPresent, "0")
             }
-            Some("kubeconfig") => arg.help("The cluster of a real provider"),
-            Some("cluster-k8s") => arg
-                .help("It has a real cluster: that of --kubeconfig, of KUBECONFIG, or the one this runs in"),
+            Some("kubeconfig") => arg.help("Kubeconfig of the cluster of the provider"),
+            Some("cluster-k8s") => arg.help("Use the cluster of --kubeconfig, KUBECONFIG or this pod"),
             Some(flag) if CHANGE_BIDS.contains(&flag) => arg,
             Some("shutdown-grace") => arg.hide(true),
             _ => match arg.get_help_heading() {
@@ -344,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_of_today_s_chart_is_understood() {
+    fn accepts_the_command_of_the_go_provider_chart() {
         let args = parsed(&[
             "--cluster-k8s",
             "--node=tcp://a:26657,http://b:26657",
@@ -354,13 +350,13 @@ mod tests {
         assert_eq!(args.node.node, ["tcp://a:26657", "http://b:26657"]);
         assert_eq!(args.bids.bid_timeout, Duration::ZERO);
         assert_eq!(args.pricing.bid_price_cpu_scale.to_string(), "0");
-        assert!(args.pricing.strategy(1).is_err(), "nothing has a price");
+        assert!(args.pricing.strategy(1).is_err(), "prices must have no default");
         assert!(parsed(&["--bid-price-cpu-scale=0.1"]).pricing.strategy(1).is_ok());
         assert!(!parsed(&["--cluster-k8s=false"]).cluster_k8s);
     }
 
     #[test]
-    fn what_is_not_as_most_expect_is_said() {
+    fn warns_about_surprising_settings() {
         let told = |words: &[&str]| parsed(words).warnings().join("\n");
         let both = told(&[]);
         assert!(
@@ -369,7 +365,7 @@ mod tests {
         );
         assert!(
             !both.contains("hostname operator"),
-            "nothing is reached in memory: {both}"
+            "no operator is needed in memory: {both}"
         );
         let real = ["--cluster-k8s", "--deployment-ingress-static-hosts"];
         let one = told(&real);
@@ -383,28 +379,32 @@ mod tests {
             "{routes}"
         );
         let inside = told(&[&real[..], &["--with-operators=hostname"]].concat());
-        assert_eq!(inside, "", "it makes them itself");
+        assert_eq!(inside, "", "the embedded operator creates the routes");
         let none = told(&[&real[..], &["--with-operators=none"]].concat());
         assert!(none.contains("--with-operators hostname"), "{none}");
     }
 
     #[test]
-    fn who_leases_addresses_of_a_cluster_needs_the_operator_for_them() {
+    fn requires_the_ip_operator_for_leased_addresses() {
         let said = |words: &[&str]| parsed(words).left_to_others().join("\n");
         assert!(!said(&["--cluster-k8s"]).contains("operator ip"));
         assert!(said(&["--cluster-k8s", "--ip-operator"]).contains("`provider-daemon operator ip`"));
         assert!(!said(&["--cluster-k8s", "--ip-operator", "--with-operators=ip"]).contains("operator ip"));
-        assert_eq!(said(&["--ip-operator"]), "", "a cluster in memory gives its own");
+        assert_eq!(
+            said(&["--ip-operator"]),
+            "",
+            "the in-memory cluster assigns addresses"
+        );
     }
 
     #[test]
-    fn what_has_no_effect_is_said() {
+    fn reports_flags_without_effect() {
         let args = parsed(&["--minimum-balance=1000", "--fees=1uakt"]);
         assert_eq!(
             args.notices(|_| None),
             [
                 "--minimum-balance: no effect, as in the Go provider",
-                "--fees is for a single transaction: what is paid follows from --gas-prices and --gas-adjustment",
+                "--fees applies to single transactions: `run` uses --gas-prices and --gas-adjustment",
             ]
         );
         assert!(parsed(&[]).notices(|_| None).is_empty());

@@ -1,9 +1,9 @@
 //! Settings from files: the provider.yaml of `--provider-config`, and the file of `--config`.
 //!
-//! A key is the name of a flag, with dashes, underscores, points and case as its author likes: `bid-price-cpu-scale`,
-//! `bidpricecpuscale`, `BID_PRICE_CPU_SCALE`; or that of a value of today's chart. Flags and variables go before a file, and
-//! a file before the defaults. A file is read as if its lines stood on the command line, so that values are checked the
-//! same way.
+//! A key is the name of a flag or of a value of the Go provider's chart. Case, dashes, underscores and dots do not
+//! matter: `bid-price-cpu-scale`, `bidpricecpuscale` and `BID_PRICE_CPU_SCALE` are equal. Flags and variables take
+//! precedence over files, and files over defaults. The lines of a file are parsed as flags, so that the same checks
+//! apply to their values.
 
 mod keys;
 mod node;
@@ -20,17 +20,17 @@ pub(super) use keys::nearest;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What files say.
+/// Settings and notes of all files.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FileSettings {
     entries: Vec<Entry>,
-    /// What is to be said of them.
+    /// Notes about lines that are not settings, to be logged.
     notes: Vec<String>,
-    /// Lines that are nobody's.
+    /// Unknown lines.
     unknown: Vec<String>,
 }
 
-/// A setting of a file.
+/// Setting of a file.
 #[derive(Debug)]
 struct Entry {
     flag: String,
@@ -39,17 +39,17 @@ struct Entry {
     file: PathBuf,
 }
 
-/// What is to be said of files and variables.
+/// Notes about files and variables, to be logged.
 #[derive(Debug, Default)]
 pub struct Remarks {
-    /// What became of lines that are no settings.
+    /// Notes about lines that are not settings.
     pub notes: Vec<String>,
-    /// What nothing reads, with the nearest name.
+    /// Unknown keys and variables, with suggestions.
     pub unknown: Vec<String>,
 }
 
-impl Found {
-    /// The file that a flag is from.
+impl FileSettings {
+    /// Returns the file that sets a flag.
     #[must_use]
     pub fn file_of(&self, flag: &str) -> Option<&Path> {
         let entry = self.entries.iter().find(|entry| entry.flag == flag)?;
@@ -57,13 +57,13 @@ impl Found {
     }
 
     fn read(files: &[PathBuf], command: &Command, matches: &ArgMatches) -> Result<Self, String> {
-        let keys = Keys::of(command);
+        let keys = Keys::from_command(command);
         let mut found = Self::default();
         for file in files {
             let lines = node::read(file)?;
             keys.sort(lines, file, &mut found)?;
         }
-        // Whoever says more than a file goes before it.
+        // Flags and variables take precedence over files.
         let is_open = |entry: &Entry| {
             let id = keys.id(&entry.flag).unwrap_or_default();
             matches!(matches.value_source(id), None | Some(ValueSource::DefaultValue))
@@ -72,11 +72,11 @@ impl Found {
         Ok(found)
     }
 
-    /// Of a setting that several have said, what the first said.
+    /// Adds a setting, unless an earlier file has already set its flag.
     fn push(&mut self, entry: Entry) -> Result<(), String> {
         match self.entries.iter().find(|known| known.flag == entry.flag) {
             Some(known) if known.file == entry.file => Err(format!(
-                "{}: `{}` and `{}` are the same setting; leave one of them",
+                "{}: `{}` and `{}` are the same setting; remove one of them",
                 entry.file.display(),
                 known.key,
                 entry.key
@@ -89,7 +89,7 @@ impl Found {
         }
     }
 
-    /// An error of the command line in the words of a file, where one of its lines is the cause.
+    /// Returns the error of a command line with the file and key that caused it, or `None` if no file is the cause.
     fn placed(&self, error: &clap::Error) -> Option<String> {
         let text = error.to_string();
         let told = text.strip_prefix("error: ").unwrap_or(&text);
@@ -104,10 +104,10 @@ impl Found {
     }
 }
 
-/// Reads a command line, and the files that it or the environment names.
+/// Parses a command line and the settings files that the command line or the environment names.
 ///
 /// # Errors
-/// What is wrong with either, or a help that was asked for.
+/// Returns the mistake in either, or the requested help.
 pub fn parse(
     mut command: Command,
     mut words: Vec<OsString>,
@@ -116,7 +116,7 @@ pub fn parse(
 ) -> Result<Cli, clap::Error> {
     command.build();
     let first = command.clone().try_get_matches_from(&words)?;
-    let Some((below, matches)) = of_run(&command, &first) else {
+    let Some((below, matches)) = run_command(&command, &first) else {
         return Cli::from_arg_matches(&first);
     };
     let refused = |text: String| command.clone().error(ErrorKind::InvalidValue, text);
@@ -125,13 +125,14 @@ pub fn parse(
         _ => &["config", "provider_config"],
     };
     let unreadable = |text: String| command.clone().error(ErrorKind::Io, text);
-    let found = Found::read(&files(named, matches), below, matches).map_err(unreadable)?;
+    let found = FileSettings::read(&files(named, matches), below, matches).map_err(unreadable)?;
     let lines = found.entries.iter().flat_map(|entry| &entry.words);
     words.extend(lines.map(OsString::from));
     let second = command.clone().try_get_matches_from(&words);
     let second = second.map_err(|error| found.placed(&error).map_or(error, refused))?;
     let mut cli = Cli::from_arg_matches(&second)?;
-    let shown = of_run(&command, &second).map(|(below, matches)| show::all(below, matches, &found, &look));
+    let shown =
+        run_command(&command, &second).map(|(below, matches)| show::all(below, matches, &found, &look));
     if let Chosen::Config(ConfigCommand::Show(args)) = &mut cli.command {
         args.shown = shown.unwrap_or_default();
     }
@@ -156,8 +157,8 @@ fn run_args(command: &mut Chosen) -> Option<&mut RunArgs> {
     }
 }
 
-/// Of the commands that have the settings of `run` the one that was chosen.
-fn of_run<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Command, &'a ArgMatches)> {
+/// Returns the chosen command if it takes the settings of `run`.
+fn run_command<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Command, &'a ArgMatches)> {
     let (name, matches) = matches.subcommand()?;
     let command = root.find_subcommand(name)?;
     match name {
@@ -170,7 +171,7 @@ fn of_run<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Command
     }
 }
 
-/// The files that are named, the first of which goes before the others.
+/// Returns the named files, in order of precedence.
 fn files(names: &[&str], matches: &ArgMatches) -> Vec<PathBuf> {
     let file = |id: &&str| matches.try_get_one::<PathBuf>(id).ok().flatten();
     let files = names.iter().filter_map(file);

@@ -1,41 +1,41 @@
-//! What each setting is, and who said so.
+//! Settings of `run` with their values and sources, for `config show`.
 
 use super::environment::variable;
-use super::settings::Found;
-use super::today::{Here, TABLE};
+use super::go_flags::{Effect, TABLE};
+use super::settings::FileSettings;
 use akash_provider_chain::redact_address;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 use serde::Serialize;
 
-/// Of these nobody is shown the value.
+/// Flags with secret values.
 const SECRET: [&str; 2] = ["cert-issuer-hmac", "cert-issuer-kid"];
 const HIDDEN: &str = "(hidden)";
 
-/// A setting of `run`.
+/// Setting of `run` with its value and source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Shown {
-    /// The flag without its dashes.
+pub struct Setting {
+    /// Name of the flag, without dashes.
     pub name: String,
-    /// What it is; several where it may be given several times.
+    /// Value; several for a repeatable flag.
     pub value: Vec<String>,
-    /// Who said so.
+    /// Source of the value: flag, variable, file or default.
     pub source: &'static str,
-    /// The variable or the file.
+    /// Name of the variable or path of the file.
     pub from: Option<String>,
-    /// What takes its place, where it has no effect here.
+    /// Replacement of a flag that has no effect.
     pub instead: Option<&'static str>,
 }
 
-/// All settings of a command that are set or have a default, by their names.
+/// Returns all settings of a command that are set or have a default, by name.
 pub(super) fn all(
     command: &Command,
     matches: &ArgMatches,
-    found: &Found,
+    found: &FileSettings,
     look: impl Fn(&str) -> Option<String>,
-) -> Vec<Shown> {
+) -> Vec<Setting> {
     let args = command.get_arguments();
-    let mut all: Vec<Shown> = args.filter_map(|arg| one(arg, matches, found, &look)).collect();
+    let mut all: Vec<Setting> = args.filter_map(|arg| one(arg, matches, found, &look)).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
@@ -43,9 +43,9 @@ pub(super) fn all(
 fn one(
     arg: &Arg,
     matches: &ArgMatches,
-    found: &Found,
+    found: &FileSettings,
     look: impl Fn(&str) -> Option<String>,
-) -> Option<Shown> {
+) -> Option<Setting> {
     let name = arg.get_long()?;
     let id = arg.get_id().as_str();
     let raw = matches.try_get_raw(id).ok()??;
@@ -56,12 +56,12 @@ fn one(
         (None, ValueSource::DefaultValue) => ("default", None),
         (None, _) => ("flag", None),
     };
-    let today = TABLE.iter().find(|today| today.name() == name);
-    let instead = today.and_then(|today| match today.here() {
-        Here::Same => None,
-        Here::Instead(what) => Some(what),
+    let flag = TABLE.iter().find(|flag| flag.name() == name);
+    let instead = flag.and_then(|flag| match flag.effect() {
+        Effect::Same => None,
+        Effect::None(what) => Some(what),
     });
-    Some(Shown {
+    Some(Setting {
         name: name.to_owned(),
         value,
         source,
@@ -70,7 +70,7 @@ fn one(
     })
 }
 
-/// A value without what is secret in it.
+/// Returns a value without secrets.
 fn shown(name: &str, value: &str) -> String {
     if SECRET.contains(&name) && !value.is_empty() {
         return HIDDEN.to_owned();
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_secret_in_a_value_is_not_shown() {
+    fn hides_secrets_in_values() {
         assert_eq!(shown("cert-issuer-hmac", "abc"), HIDDEN);
         let nodes = shown("node", "https://user:word@a:1,tcp://b:2?token=word");
         assert!(nodes.contains("a:1") && nodes.contains("b:2"), "{nodes}");

@@ -1,18 +1,18 @@
 //! Flags of `state`.
 
-use super::operator::Printed;
+use super::operator::OutputArgs;
 use clap::{Args, Subcommand};
 
-/// What to do with the state of a provider that is stopped.
+/// Actions on the state of a stopped provider.
 #[derive(Debug, Subcommand)]
 pub enum StateAction {
-    /// Show the last processed block of each chain.
-    Show(Printed),
-    /// Remove the last processed height, so that nodes below it are trusted again.
+    /// Show the last processed block of each chain
+    Show(OutputArgs),
+    /// Remove the last processed height, so that nodes below it are trusted again
     ResetHeight(ResetHeightArgs),
 }
 
-/// Settings of `state reset-height`.
+/// Arguments of `state reset-height`.
 #[derive(Debug, Args)]
 pub struct ResetHeightArgs {
     /// Chain ID to reset [default: all chains]

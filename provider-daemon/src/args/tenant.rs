@@ -1,4 +1,4 @@
-//! Flags of the commands with which tenants deploy and look after leases, named as in today's tool.
+//! Flags of the tenant commands, with the names of the Go provider.
 
 use super::query::NodeArgs;
 use super::{Format, SignerArgs, values};
@@ -7,284 +7,283 @@ use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a tenant asks of providers.
+/// Commands of tenants.
 #[derive(Debug, Subcommand)]
 pub enum TenantCommand {
-    /// Send the manifest of an SDL to every provider that has a lease of the deployment.
+    /// Send the manifest of an SDL to the providers of a deployment's leases
     SendManifest(Box<SendManifestArgs>),
-    /// Read the manifest back from the provider.
+    /// Read the manifest of a lease from its provider
     GetManifest(Box<GetManifestArgs>),
-    /// How the services of a lease are, and where they can be reached.
+    /// Show the services of a lease, with their status and addresses
     LeaseStatus(Box<LeaseStatusArgs>),
-    /// How one service of a lease is.
+    /// Show the status of one service of a lease
     ServiceStatus(Box<ServiceStatusArgs>),
-    /// What the services of a lease write.
+    /// Print the logs of the services of a lease
     LeaseLogs(Box<LogsArgs>),
-    /// What the cluster says about a lease.
+    /// Print the cluster events of a lease
     LeaseEvents(Box<EventsArgs>),
-    /// Run a command in a service.
+    /// Run a command in a service
     LeaseShell(Box<ShellArgs>),
-    /// How a provider is.
+    /// Show the status of a provider
     Status(Box<StatusArgs>),
-    /// Move hostnames from one of your deployments to another one at the same provider.
+    /// Move hostnames to another of your deployments at the same provider
     MigrateHostnames(Box<MigrateArgs>),
-    /// Move leased IP endpoints from one of your deployments to another one at the same provider.
+    /// Move leased IP endpoints to another of your deployments at the same provider
     MigrateEndpoints(Box<MigrateArgs>),
-    /// Print the manifest of an SDL.
+    /// Print the manifest of an SDL
     SdlToManifest(SdlToManifestArgs),
-    /// Print the namespace that a lease has on the provider's cluster.
+    /// Print the namespace of a lease in the cluster of its provider
     #[command(visible_alias = "cluster-ns")]
     ShowClusterNs(ClusterNsArgs),
 }
 
-/// Who is asked, and how one is known there.
+/// Provider to query, and the authentication of the tenant.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Provider")]
 pub struct AccessArgs {
-    /// How the provider knows who asks: by a token signed with the key, or by the certificate in the home folder.
+    /// Authentication: a token signed with the key, or the certificate in the home directory
     #[arg(long, value_enum, default_value = "jwt")]
     pub auth_type: AuthType,
-    /// Where the provider is, as https://host:port; the chain is not asked about provider and lease then.
+    /// URL of the provider as https://host:port; the chain is not queried for provider and lease
     #[arg(long, value_name = "URL", requires = "provider")]
     pub provider_url: Option<String>,
-    /// Ask no node; only with --provider-url, and at a provider with a certificate of a public authority.
+    /// Query no node; requires --provider-url, and a provider certificate of a public CA
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub offline: bool,
-    /// The tenant; nobody but the key's own account can be one.
+    /// Tenant account; only the account of the key is valid
     #[arg(long, hide = true)]
     pub owner: Option<Address>,
-    /// Taken and without effect: nothing is signed that has a mode.
+    /// No effect: the commands sign no transactions
     #[arg(long, hide = true)]
     pub sign_mode: Option<String>,
-    /// The key.
+    /// Signing key.
     #[command(flatten)]
     pub signer: SignerArgs,
-    /// Nodes.
+    /// Nodes of the chain.
     #[command(flatten)]
     pub node: NodeArgs,
 }
 
-/// How one is known to a provider.
+/// Authentication of a tenant at a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum AuthType {
-    /// A token.
+    /// Signed token
     Jwt,
-    /// A certificate that is on the chain.
+    /// Certificate that is published on the chain
     Mtls,
 }
 
-/// Which leases.
+/// Selection of leases.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Lease")]
 pub struct LeaseArgs {
-    /// Number of the deployment.
+    /// Sequence number of the deployment (dseq)
     #[arg(long)]
     pub dseq: u64,
-    /// Number of the group.
+    /// Sequence number of the group (gseq)
     #[arg(long)]
     pub gseq: Option<u32>,
-    /// Number of the group's order.
+    /// Sequence number of the order (oseq)
     #[arg(long)]
     pub oseq: Option<u32>,
-    /// The provider; without it, every provider that has a live lease of the deployment.
+    /// Account of the provider [default: all providers with active leases of the deployment]
     #[arg(long, value_name = "ADDRESS")]
     pub provider: Option<Address>,
-    /// Who is asked.
+    /// Provider to query.
     #[command(flatten)]
     pub access: AccessArgs,
 }
 
-/// Settings of `send-manifest`.
+/// Arguments of `send-manifest`.
 #[derive(Debug, Args)]
 pub struct SendManifestArgs {
-    /// The SDL; `-` reads standard input.
+    /// SDL file; `-` reads standard input
     pub sdl: PathBuf,
-    /// How to print what came of it.
+    /// Output format of the results
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: SentOutput,
-    /// Which leases.
+    /// Leases.
     #[command(flatten)]
     pub lease: LeaseArgs,
 }
 
-/// How `send-manifest` and `lease-status` print.
+/// Output format of `send-manifest` and `lease-status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SentOutput {
-    /// For people.
+    /// Human-readable text
     Text,
-    /// JSON.
+    /// JSON
     Json,
-    /// YAML.
+    /// YAML
     Yaml,
 }
 
-/// Settings of `lease-status`.
+/// Arguments of `lease-status`.
 #[derive(Debug, Args)]
 pub struct LeaseStatusArgs {
-    /// How to print it; without it a table where a terminal shows it, and JSON where a program reads it.
+    /// Output format of the status [default: text on a terminal, else json]
     #[arg(long, short, value_enum)]
     pub output: Option<SentOutput>,
-    /// Wait until every service is available, for so long at most; 10m where no time is given.
+    /// Wait until every service is available, for at most this time; 10m without a value
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10m",
           value_parser = values::duration)]
     pub wait: Option<Duration>,
-    /// Which leases.
+    /// Leases.
     #[command(flatten)]
     pub lease: LeaseArgs,
 }
 
-/// Settings of `get-manifest`.
+/// Arguments of `get-manifest`.
 #[derive(Debug, Args)]
 pub struct GetManifestArgs {
-    /// How to print it.
+    /// Output format of the manifest
     #[arg(long, short, value_enum, default_value = "yaml")]
     pub output: Format,
-    /// Which lease.
+    /// Lease.
     #[command(flatten)]
     pub lease: LeaseArgs,
 }
 
-/// Settings of `service-status`.
+/// Arguments of `service-status`.
 #[derive(Debug, Args)]
 pub struct ServiceStatusArgs {
-    /// Name of the service in the SDL.
+    /// Name of the service in the SDL
     #[arg(long)]
     pub service: String,
-    /// Which lease.
+    /// Lease.
     #[command(flatten)]
     pub lease: LeaseArgs,
 }
 
-/// Settings of `lease-logs`.
+/// Arguments of `lease-logs`.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
-    /// Only these services, with commas between them.
+    /// Only these services, comma-separated
     #[arg(long, default_value = "")]
     pub service: String,
-    /// Go on with what is written from then on.
+    /// Follow the logs: print new lines as they are written
     #[arg(long, short, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub follow: bool,
-    /// Only so many of the last lines; -1 for all.
+    /// Number of last lines to print; -1 for all
     #[arg(long, short, default_value_t = -1, allow_negative_numbers = true,
           value_parser = clap::value_parser!(i32).range(-1..))]
     pub tail: i32,
-    /// How to print lines.
+    /// Output format of log lines
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: super::Output,
-    /// Which leases.
+    /// Leases.
     #[command(flatten)]
     pub lease: LeaseArgs,
 }
 
-/// Settings of `lease-events`.
+/// Arguments of `lease-events`.
 #[derive(Debug, Args)]
 pub struct EventsArgs {
-    /// Only about these services, with commas between them.
+    /// Only events of these services, comma-separated
     #[arg(long, default_value = "")]
     pub service: String,
-    /// Go on with what happens from then on.
+    /// Follow the events: print new events as they occur
     #[arg(long, short, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub follow: bool,
-    /// Taken and without effect: providers show all events they have.
+    /// No effect: providers return all their events
     #[arg(long, short, default_value_t = -1, allow_negative_numbers = true, hide = true)]
     pub tail: i32,
-    /// Which leases.
+    /// Leases.
     #[command(flatten)]
     pub lease: LeaseArgs,
 }
 
-/// Settings of `lease-shell`.
+/// Arguments of `lease-shell`.
 #[derive(Debug, Args)]
 pub struct ShellArgs {
-    /// Name of the service in the SDL.
+    /// Name of the service in the SDL
     pub service: String,
-    /// The command and its words; one word is split at its spaces, but not within double quotes. Words that begin
-    /// with `-` come after `--`.
+    /// Command and arguments, after `--` if one starts with `-`; a single argument is split at spaces outside quotes
     #[arg(required = true)]
     pub command: Vec<String>,
-    /// Give the command this command's input.
+    /// Connect standard input to the command
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub stdin: bool,
-    /// Give the command this terminal, input included.
+    /// Connect this terminal to the command, including its input
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub tty: bool,
-    /// In this replica of the service, from 0.
+    /// Index of the service's replica, from 0
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=0x7fff_ffff))]
     pub replica_index: u32,
-    /// Which lease.
+    /// Lease.
     #[command(flatten)]
     pub lease: LeaseArgs,
 }
 
-/// Settings of `status`.
+/// Arguments of `status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Account of the provider that is asked.
+    /// Account of the provider
     #[arg(value_name = "ADDRESS")]
     pub provider: Address,
-    /// Where it is, as https://host:port; the chain is not asked for that then.
+    /// URL of the provider as https://host:port; the chain is not queried for it
     #[arg(long, value_name = "URL")]
     pub provider_url: Option<String>,
-    /// Ask no node; only with --provider-url, and at a provider with a certificate of a public authority.
+    /// Query no node; requires --provider-url, and a provider certificate of a public CA
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub offline: bool,
-    /// Nodes.
+    /// Nodes of the chain.
     #[command(flatten)]
     pub node: NodeArgs,
 }
 
-/// Settings of `migrate-hostnames` and `migrate-endpoints`.
+/// Arguments of `migrate-hostnames` and `migrate-endpoints`.
 #[derive(Debug, Args)]
 pub struct MigrateArgs {
-    /// Names of what moves.
+    /// Hostnames or endpoints to move
     #[arg(required = true)]
     pub names: Vec<String>,
-    /// Number of the deployment it moves to.
+    /// Number of the target deployment (dseq)
     #[arg(long)]
     pub dseq: u64,
-    /// Number of the group it moves to.
+    /// Number of the target group (gseq)
     #[arg(long, default_value_t = 1)]
     pub gseq: u32,
-    /// The provider of both deployments.
+    /// Account of the provider of both deployments
     #[arg(long, value_name = "ADDRESS")]
     pub provider: Address,
-    /// Who is asked.
+    /// Provider to query.
     #[command(flatten)]
     pub access: AccessArgs,
 }
 
-/// Settings of `sdl-to-manifest`.
+/// Arguments of `sdl-to-manifest`.
 #[derive(Debug, Args)]
 pub struct SdlToManifestArgs {
-    /// The SDL; `-` reads standard input.
+    /// SDL file; `-` reads standard input
     pub sdl: PathBuf,
-    /// How to print it.
+    /// Output format of the manifest
     #[arg(long, short, value_enum, default_value = "json")]
     pub output: Format,
 }
 
-/// Settings of `show-cluster-ns`.
+/// Arguments of `show-cluster-ns`.
 #[derive(Debug, Args)]
 pub struct ClusterNsArgs {
-    /// Account of the deployment's tenant.
+    /// Account of the tenant that owns the deployment
     #[arg(long)]
     pub owner: Address,
-    /// Number of the deployment.
+    /// Sequence number of the deployment (dseq)
     #[arg(long)]
     pub dseq: u64,
-    /// Number of the group.
+    /// Sequence number of the group (gseq)
     #[arg(long, default_value_t = 1)]
     pub gseq: u32,
-    /// Number of the group's order.
+    /// Sequence number of the order (oseq)
     #[arg(long, default_value_t = 1)]
     pub oseq: u32,
-    /// Account of the provider.
+    /// Account of the provider
     #[arg(long)]
     pub provider: Address,
 }

@@ -1,4 +1,4 @@
-//! Flags of `tools`. Names and defaults are those of today's.
+//! Flags of `tools`, with the names and defaults of the Go provider.
 
 use super::values;
 use crate::hardware::Part;
@@ -7,89 +7,88 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use url::Url;
 
-/// Where the PCI id database is had where nobody says it.
+/// Default URL of the PCI ID database.
 const DATABASE: &str = "https://pci-ids.ucw.cz/v2.2/pci.ids";
 
-/// What is asked of the machine that this runs on.
+/// Commands that inspect the local machine.
 #[derive(Debug, Subcommand)]
 pub enum ToolsCommand {
-    /// Say what this machine has: processors, cards, memory, devices on its bus.
+    /// Report processors, GPUs, memory and PCI devices of this machine
     #[command(subcommand)]
     Psutil(PsutilCommand),
 }
 
-/// How it is said.
+/// Actions of `tools psutil`.
 #[derive(Debug, Subcommand)]
 pub enum PsutilCommand {
-    /// Print a part of it as JSON.
+    /// Print one part of the hardware report as JSON
     List(ListArgs),
-    /// Answer what it has over HTTP: GET /, /cpu, /gpu, /memory and /pci.
+    /// Serve the hardware report over HTTP: GET /, /cpu, /gpu, /memory and /pci
     Serve(ServeArgs),
 }
 
-/// Settings of `tools psutil list`.
+/// Arguments of `tools psutil list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// What is printed of this machine.
+    /// Part of the hardware report to print
     #[arg(value_enum)]
     pub part: PartArg,
-    /// Which machine it is.
+    /// Machine.
     #[command(flatten)]
     pub machine: MachineArgs,
 }
 
-/// Settings of `tools psutil serve`.
+/// Arguments of `tools psutil serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// The port on which it is asked.
+    /// Port of the HTTP server
     #[arg(long, value_name = "PORT", default_value_t = 8081)]
     pub api_port: u16,
-    /// The address on which it is asked; whoever reaches it may.
+    /// Listen address of the HTTP server; requests are not authenticated
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
     pub api_address: IpAddr,
-    /// Which machine it is.
+    /// Machine.
     #[command(flatten)]
     pub machine: MachineArgs,
 }
 
-/// Which machine is looked at, and who names what it has.
+/// Machine to inspect, and the source of device names.
 #[derive(Debug, Args)]
 pub struct MachineArgs {
-    /// Look at /proc, /sys and /usr/share below this folder.
+    /// Root directory of /proc, /sys and /usr/share
     #[arg(long, value_name = "FOLDER", default_value = "/")]
     pub root: PathBuf,
-    /// Ask --provider-pcidb-url for names where the machine has no pci.ids; so does PCIDB_ENABLE_NETWORK_FETCH=1. Without
-    /// names there are numbers.
+    /// Fetch device names from --provider-pcidb-url if the machine has no pci.ids; or set PCIDB_ENABLE_NETWORK_FETCH=1
     #[arg(long)]
     pub pcidb_enable_network_fetch: bool,
-    /// Where the database of names is, as plain text.
+    /// URL of the PCI ID database, as plain text
     #[arg(long, value_name = "URL", default_value = DATABASE, value_parser = values::web_url)]
     pub provider_pcidb_url: Url,
 }
 
 impl MachineArgs {
-    /// True where names may be asked for over the network; `look` says what is set in the environment.
+    /// Returns whether names may be fetched over the network; `look` returns a variable of the environment.
     pub fn may_fetch(&self, look: impl Fn(&str) -> Option<String>) -> bool {
         let set = look("PCIDB_ENABLE_NETWORK_FETCH").unwrap_or_default();
         self.pcidb_enable_network_fetch || ["1", "t", "true"].contains(&set.to_ascii_lowercase().as_str())
     }
 }
 
-/// A part of a machine.
+/// Part of the hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PartArg {
-    /// Processors, cores, threads.
+    /// Processors, cores and threads
     Cpu,
-    /// Cards and accelerators.
+    /// Graphics cards and accelerators
     Gpu,
-    /// Memory and sizes of pages.
+    /// Memory and page sizes
     Memory,
-    /// Devices on the bus.
+    /// Devices on the PCI bus
     Pci,
 }
 
 impl PartArg {
-    /// The part that is meant.
+    /// Returns the part of the hardware.
     pub(crate) const fn part(self) -> Part {
         match self {
             Self::Cpu => Part::Cpu,

@@ -12,64 +12,62 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use tenant::{DeploymentTx, EscrowTx, MarketTx};
 
-/// Settings of `tx`.
+/// Arguments of `tx`.
 #[derive(Debug, Args)]
 pub struct TxArgs {
-    /// How to print the outcome.
+    /// Output format of the result
     #[arg(long, short, value_enum, default_value = "json", global = true)]
     pub output: QueryOutput,
-    /// Do not ask before sending.
+    /// Send the transaction without confirmation
     #[arg(long, short, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub yes: bool,
-    /// The fee.
+    /// Fees.
     #[command(flatten)]
     pub gas: GasArgs,
-    /// The transaction.
+    /// Transaction.
     #[command(flatten)]
-    pub how: HowArgs,
-    /// The key.
+    pub how: TransactionArgs,
+    /// Signing key.
     #[command(flatten)]
     pub signer: SignerArgs,
-    /// Nodes.
+    /// Nodes of the chain.
     #[command(flatten)]
     pub node: NodeArgs,
-    /// What to send.
+    /// Transaction to send.
     #[command(subcommand)]
     pub command: TxCommand,
 }
 
-/// What a transaction costs.
+/// Fees of transactions.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Fee")]
 pub struct GasArgs {
-    /// Gas limit; `auto` asks a node what the transaction would use.
+    /// Gas limit; `auto` simulates the transaction on a node
     #[arg(long, default_value = "auto", value_parser = gas, global = true)]
     pub gas: Gas,
-    /// Price of a unit of gas; more is paid where the node asks for more.
+    /// Price of one unit of gas; raised to the minimum of the node
     #[arg(long, value_name = "COIN", default_value = "0.025uakt", global = true)]
     pub gas_prices: String,
-    /// Factor on what a node says that the transaction would use.
+    /// Factor on the simulated gas
     #[arg(long, value_name = "FACTOR", default_value_t = 1.2, value_parser = factor, global = true)]
     pub gas_adjustment: f64,
-    /// The whole fee, instead of a price.
+    /// Total fee, instead of --gas-prices
     #[arg(long, value_name = "COIN", global = true)]
     pub fees: Option<String>,
-    /// Whose allowance pays the fee.
+    /// Account with a fee allowance that pays the fee
     #[arg(long, value_name = "ADDRESS", global = true)]
     pub fee_granter: Option<Address>,
-    /// Most gas, whatever a node says: of a `bid`, `close`, `reclaim`, `withdraw`, `provider`, `certificate`, of a
-    /// whole `transaction`, and of all in an `hour`; `tx` heeds the one of a transaction. The usual ones are ten
-    /// times what is usual.
+    /// Gas limits by kind of message, per transaction and per hour [default: ten times the usual gas]
     #[arg(long, value_name = "KIND=GAS", value_delimiter = ',', value_parser = ceiling::<u64>, global = true)]
     pub gas_ceiling: Vec<(Scope, u64)>,
-    /// Most that is paid for them, in the token of --gas-prices. The usual ones follow from the highest price.
+    /// Fee limits by kind, in the token of --gas-prices [default: the gas limits at the highest price]
     #[arg(long, value_name = "KIND=AMOUNT", value_delimiter = ',', value_parser = ceiling::<u128>, global = true)]
     pub fee_ceiling: Vec<(Scope, u128)>,
 }
 
 impl GasArgs {
-    /// What is never paid, where no more than `price_max` is paid for a unit of gas.
+    /// Returns the upper limits of gas and fees for a maximum price of `price_max` per unit of gas.
     #[must_use]
     pub fn ceilings(&self, price_max: Dec) -> Ceilings {
         let mut ceilings = Ceilings::for_price(price_max);
@@ -86,73 +84,73 @@ impl GasArgs {
 fn ceiling<T: FromStr<Err: Display>>(text: &str) -> Result<(Scope, T), String> {
     let (kind, most) = text
         .split_once('=')
-        .ok_or_else(|| format!("`{text}` names no amount; write it as bid=1000000"))?;
+        .ok_or_else(|| format!("missing amount in `{text}`; expected KIND=AMOUNT, such as bid=1000000"))?;
     let most = most
         .parse()
-        .map_err(|e| format!("`{most}`: {e}; write a whole number"))?;
+        .map_err(|e| format!("invalid amount `{most}`: {e}; expected a whole number"))?;
     Ok((kind.parse()?, most))
 }
 
-/// How a transaction is made and sent.
+/// Creation and broadcast of a transaction.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Transaction")]
-pub struct HowArgs {
-    /// When the command is done: `block` waits for a block, `sync` for the node's check, `async` for neither.
+pub struct TransactionArgs {
+    /// When the command returns: after the block, or after the check of the node (sync, async)
     #[arg(long, short, value_enum, default_value = "block", global = true)]
     pub broadcast_mode: BroadcastMode,
-    /// Count with the account's sequence, and with this one; without it the transaction needs none.
+    /// Sequence of the account; without it an unordered transaction is sent
     #[arg(long, short, value_name = "NUMBER", global = true)]
     pub sequence: Option<u64>,
-    /// The last block that it may be in; it then counts with the account's sequence.
+    /// Last block that may include the transaction; requires a sequence
     #[arg(long, value_name = "HEIGHT", default_value_t = 0, global = true)]
     pub timeout_height: u64,
-    /// A note that everybody can read.
+    /// Public note in the transaction
     #[arg(long, value_name = "TEXT", default_value = "", global = true)]
     pub note: String,
-    /// Number of the account, where no node is to be asked for it.
+    /// Number of the account, if no node is queried for it
     #[arg(long, short, value_name = "NUMBER", global = true)]
     pub account_number: Option<u64>,
-    /// Print the transaction without signing or sending it.
+    /// Print the transaction without signing or sending it
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub generate_only: bool,
-    /// Ask no node; only with --generate-only.
+    /// Query no node; requires --generate-only
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub offline: bool,
-    /// Print the gas that the transaction would use, and send nothing.
+    /// Print the simulated gas without sending the transaction
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", global = true,
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub dry_run: bool,
-    /// How it is signed; there is one way.
+    /// Signing mode; only `direct` is supported
     #[arg(long, value_enum, default_value = "direct", global = true)]
     pub sign_mode: SignMode,
 }
 
-/// When a command is done.
+/// Moment at which a command returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BroadcastMode {
-    /// With the block.
+    /// After the block that includes the transaction
     Block,
-    /// With the node's check.
+    /// After the check of the node
     Sync,
-    /// Likewise: a transaction that a node refuses is never worth a success.
+    /// Like sync, because a transaction that the node rejects must be reported
     Async,
 }
 
-/// How a transaction is signed.
+/// Signing mode of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SignMode {
-    /// Its bytes.
+    /// Sign the encoded bytes
     Direct,
 }
 
-/// A gas limit, or that a node is asked for one.
+/// Gas limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gas {
-    /// As a node says.
+    /// Gas of a simulation on a node.
     Auto,
-    /// So many units of gas; nothing is simulated for it.
+    /// Fixed number of gas units, without a simulation.
     Limit(u64),
 }
 
@@ -160,9 +158,11 @@ fn gas(text: &str) -> Result<Gas, String> {
     if text == "auto" {
         return Ok(Gas::Auto);
     }
-    let limit: u64 = text.parse().map_err(|e| format!("{e}; write auto or a number"))?;
+    let limit: u64 = text
+        .parse()
+        .map_err(|e| format!("{e}; expected auto or a number"))?;
     if limit == 0 {
-        return Err("must be above zero, or auto".to_owned());
+        return Err("must be greater than zero, or auto".to_owned());
     }
     Ok(Gas::Limit(limit))
 }
@@ -170,7 +170,7 @@ fn gas(text: &str) -> Result<Gas, String> {
 fn factor(text: &str) -> Result<f64, String> {
     let factor: f64 = text
         .parse()
-        .map_err(|e| format!("{e}; write a number such as 1.2"))?;
+        .map_err(|e| format!("{e}; expected a number such as 1.2"))?;
     if (1.0..=10.0).contains(&factor) {
         Ok(factor)
     } else {
@@ -178,89 +178,89 @@ fn factor(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What to send.
+/// Transactions.
 #[derive(Debug, Subcommand)]
 pub enum TxCommand {
-    /// Make, publish or revoke the account's certificate.
+    /// Create, publish or revoke the certificate of the account
     #[command(subcommand)]
     Cert(CertTx),
-    /// Register the provider, or change its record.
+    /// Register the provider, or update its record
     #[command(subcommand)]
     Provider(ProviderTx),
-    /// Create, change or close a tenant's deployment.
+    /// Create, update or close a deployment of a tenant
     #[command(subcommand)]
     Deployment(DeploymentTx),
-    /// Take bids on a tenant's orders.
+    /// Accept bids on the orders of a tenant
     #[command(subcommand)]
     Market(MarketTx),
-    /// Add money to a tenant's deployment.
+    /// Deposit money for a deployment of a tenant
     #[command(subcommand)]
     Escrow(EscrowTx),
 }
 
-/// About certificates.
+/// Actions on certificates.
 #[derive(Debug, Subcommand)]
 pub enum CertTx {
-    /// Make a certificate, into the home folder.
+    /// Create a certificate in the home directory
     #[command(subcommand)]
     Generate(GenerateCert),
-    /// Put the certificate on the chain.
+    /// Publish the certificate on the chain
     Publish {
-        /// Whose: both are the same file.
+        /// Owner of the certificate; both owners use the same file
         #[arg(value_enum)]
         role: Role,
     },
-    /// Revoke the certificate on the chain, for good.
+    /// Permanently revoke the certificate on the chain
     Revoke {
-        /// Whose: both are the same file.
+        /// Owner of the certificate; both owners use the same file
         #[arg(value_enum)]
         role: Role,
-        /// Another one than that in the home folder, by its serial in decimal.
+        /// Serial of the certificate, in decimal [default: the certificate in the home directory]
         #[arg(long)]
         serial: Option<String>,
     },
 }
 
-/// What a certificate is for.
+/// Owner of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Role {
-    /// A tenant's.
+    /// Tenant
     Client,
-    /// A provider's.
+    /// Provider
     Server,
 }
 
-/// A new certificate.
+/// Kinds of new certificates.
 #[derive(Debug, Subcommand)]
 pub enum GenerateCert {
-    /// Make the certificate of a tenant.
+    /// Create the certificate of a tenant
     Client {
-        /// Replace the one that is there.
+        /// Replace an existing certificate
         #[arg(long)]
         overwrite: bool,
     },
-    /// Make the certificate of a provider, for its host names.
+    /// Create the certificate of a provider, for its host names
     Server {
-        /// Host names of the provider, without scheme and port.
+        /// Host names of the provider, without scheme and port
         #[arg(required = true)]
         domains: Vec<String>,
-        /// Replace the one that is there.
+        /// Replace an existing certificate
         #[arg(long)]
         overwrite: bool,
     },
 }
 
-/// About the provider's record.
+/// Actions on the record of the provider.
 #[derive(Debug, Subcommand)]
 pub enum ProviderTx {
-    /// Register the provider of this account.
+    /// Register the provider of this account
     Create {
-        /// The `provider.yaml`: host, info and attributes of the provider.
+        /// provider.yaml with the host, info and attributes of the provider
         file: PathBuf,
     },
-    /// Replace the record of the provider by that of the file.
+    /// Replace the record of the provider with that of the file
     Update {
-        /// The `provider.yaml`: host, info and attributes of the provider.
+        /// provider.yaml with the host, info and attributes of the provider
         file: PathBuf,
     },
 }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn ceilings_are_set_one_by_one() {
+    fn sets_single_ceilings() {
         let price_max = Dec::from_scaled(500_000_000_000_000_000);
         let usual = parsed(&[]).unwrap().ceilings(price_max);
         assert_eq!(usual, Ceilings::for_price(price_max));

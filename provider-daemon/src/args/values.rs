@@ -1,44 +1,44 @@
-//! Values of flags: durations, sizes, pairs. Each error says what was given and what is wanted.
+//! Parsers of flag values: durations, sizes, pairs. Each error contains the given text and the expected form.
 
 use akash_provider_core::inventory::GpuSpec;
 use akash_provider_core::types::{Attribute, Coin};
 use std::time::Duration;
 use url::Url;
 
-/// Where something is to be had over HTTP.
+/// Parses an HTTP or HTTPS URL.
 ///
 /// # Errors
-/// The text is no such URL.
+/// Returns an error if the text is not such a URL.
 pub fn web_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("is no URL: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("invalid URL: {error}"))?;
     if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() {
-        return Err("is no URL of http or https".to_owned());
+        return Err("invalid URL: expected http:// or https://".to_owned());
     }
     Ok(url)
 }
 
-/// A duration such as `500ms`, `6s` or `1h30m`; above zero.
+/// Parses a positive duration such as `500ms`, `6s` or `1h30m`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    let duration =
-        humantime::parse_duration(text).map_err(|e| format!("{e}; write it as 500ms, 6s or 1h30m"))?;
+    let duration = humantime::parse_duration(text)
+        .map_err(|e| format!("{e}; expected a duration such as 500ms, 6s or 1h30m"))?;
     if duration.is_zero() {
-        return Err("must be above zero".to_owned());
+        return Err("must be greater than zero".to_owned());
     }
     Ok(duration)
 }
 
-/// A duration as Go programs write it, such as `5m`, `1h30m`, `1.5h` or `0`.
+/// Parses a duration in the notation of Go, such as `5m`, `1h30m`, `1.5h` or `0`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn go_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let wanted = || format!("`{text}` is no duration; write it as 500ms, 5m or 1h30m");
+    let wanted = || format!("invalid duration `{text}`; expected a duration such as 500ms, 5m or 1h30m");
     let mut total = Duration::ZERO;
     let mut rest = text;
     while !rest.is_empty() {
@@ -67,20 +67,20 @@ pub fn go_duration(text: &str) -> Result<Duration, String> {
     if text.is_empty() { Err(wanted()) } else { Ok(total) }
 }
 
-/// Yes or no, as Go programs write it.
+/// Parses a boolean in the notation of Go.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn go_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        other => Err(format!("`{other}` is neither true nor false")),
+        other => Err(format!("invalid boolean `{other}`; expected true or false")),
     }
 }
 
-/// Levels of the log as Go programs write them, in our words: of `state:debug,*:error` what is for all, `fatal` and the
-/// like as the highest there is.
+/// Converts a log level of the Go provider to a filter: of `state:debug,*:error` the general level, and `error` for
+/// `fatal` and `panic`.
 #[must_use]
 pub fn log_levels(text: &str) -> String {
     let is_go = |part: &str| part.contains(':') && !part.contains("::");
@@ -96,15 +96,15 @@ pub fn log_levels(text: &str) -> String {
     }
 }
 
-/// Checks a filter of the log. A term that is not a level would name a module and silence all others.
+/// Checks a log filter. A term that is not a level would name a module and disable the logs of all others.
 ///
 /// # Errors
-/// The term.
+/// Returns an error with the invalid term.
 pub fn check_log_levels(text: &str) -> Result<(), String> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let levels = log_levels(text);
     let words = levels.split(',').map(str::trim);
-    // Spans in brackets and numbers are left to the filter.
+    // The filter itself validates spans in brackets and numbers.
     let is_level = |word: &&str| {
         let number = word.bytes().all(|b| b.is_ascii_digit());
         word.contains(['=', '[']) || number || LEVELS.contains(&word.to_lowercase().as_str())
@@ -112,55 +112,55 @@ pub fn check_log_levels(text: &str) -> Result<(), String> {
     match words.clone().find(|word| !is_level(word)) {
         None => Ok(()),
         Some(word) => Err(format!(
-            "`{word}` is no level: use {}, or MODULE=LEVEL",
+            "invalid log level `{word}`; expected {}, or MODULE=LEVEL",
             LEVELS.join(", ")
         )),
     }
 }
 
-/// An amount of a token such as `5000000uact`; above zero.
+/// Parses a positive amount of a token such as `5000000uact`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn coin(text: &str) -> Result<Coin, String> {
     let coin: Coin = text
         .parse()
-        .map_err(|e| format!("{e}; write it as 5000000uact"))?;
+        .map_err(|e| format!("{e}; expected an amount such as 5000000uact"))?;
     if coin.amount == 0 {
-        return Err("must be above zero; write it as 5000000uact".to_owned());
+        return Err("must be greater than zero, such as 5000000uact".to_owned());
     }
     Ok(coin)
 }
 
-/// A rate per second, above zero and at most 10,000.
+/// Parses a rate per second, above 0 and at most 10,000.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text
         .parse()
-        .map_err(|e| format!("{e}; write a number such as 5 or 0.5"))?;
+        .map_err(|e| format!("{e}; expected a number such as 5 or 0.5"))?;
     if rate > 0.0 && rate <= 10_000.0 {
         Ok(rate)
     } else {
-        Err("must be above 0 and at most 10000".to_owned())
+        Err("must be greater than 0 and at most 10000".to_owned())
     }
 }
 
-/// A network such as `10.0.0.0/8`, or one address; bits beyond its length do not count.
+/// Parses a network such as `10.0.0.0/8`, or a single address; bits beyond the prefix length are cleared.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn network(text: &str) -> Result<String, String> {
     akash_provider_k8s::settings::network(text).map(|network| network.to_string())
 }
 
-/// A label and its value, such as `k8s-app=kube-dns`.
+/// Parses a label with its value, such as `k8s-app=kube-dns`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn label(text: &str) -> Result<(String, String), String> {
-    // As Kubernetes has them: letters, digits, and between those `-`, `_` and `.`; a label may have a prefix.
+    // Rules of Kubernetes: letters and digits, with `-`, `_` and `.` between them; a label may have a prefix.
     let is_plain = |part: &str| {
         let alone = |c: char| c.is_ascii_alphanumeric();
         part.starts_with(alone)
@@ -174,14 +174,16 @@ pub fn label(text: &str) -> Result<(String, String), String> {
     };
     match text.split_once('=') {
         Some((key, value)) if is_key(key) && is_plain(value) => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("`{text}` is no label; write it as k8s-app=kube-dns")),
+        _ => Err(format!(
+            "invalid label `{text}`; expected LABEL=VALUE, such as k8s-app=kube-dns"
+        )),
     }
 }
 
-/// The name of an object of Kubernetes.
+/// Parses the name of a Kubernetes object.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn dns_name(text: &str) -> Result<String, String> {
     let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_label = |part: &str| {
@@ -191,27 +193,29 @@ pub fn dns_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!(
-        "`{text}` is no name of an object: small letters, digits, and `-` and `.` between them"
+        "invalid object name `{text}`; expected lowercase letters and digits, with `-` and `.` between them"
     ))
 }
 
-/// The size of a proxy's buffer, such as `16k`; above zero.
+/// Parses a positive proxy buffer size, such as `16k`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn buffer_size(text: &str) -> Result<String, String> {
     let number = text.strip_suffix(['k', 'K', 'm', 'M']).unwrap_or(text);
     let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
     if is_number && number.parse().is_ok_and(|size: u32| size > 0) {
         return Ok(text.to_owned());
     }
-    Err(format!("`{text}` is no size of a buffer; write it as 16k"))
+    Err(format!(
+        "invalid buffer size `{text}`; expected a size such as 16k"
+    ))
 }
 
-/// A size in bytes such as `64Gi`, `500M` or `1024`.
+/// Parses a size in bytes such as `64Gi`, `500M` or `1024`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn bytes(text: &str) -> Result<i64, String> {
     let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(at);
@@ -227,68 +231,68 @@ pub fn bytes(text: &str) -> Result<i64, String> {
         "Ti" => 1 << 40,
         other => {
             return Err(format!(
-                "unit `{other}` is unknown; use k, M, G, T, Ki, Mi, Gi or Ti"
+                "unknown unit `{other}`; expected k, M, G, T, Ki, Mi, Gi or Ti"
             ));
         }
     };
     let number: i64 = number
         .parse()
-        .map_err(|e| format!("`{number}`: {e}; write it as 64Gi"))?;
+        .map_err(|e| format!("invalid size `{number}`: {e}; expected a size such as 64Gi"))?;
     number
         .checked_mul(factor)
-        .ok_or_else(|| "is too large".to_owned())
+        .ok_or_else(|| "value too large".to_owned())
 }
 
-/// Cores such as `16`, or `500m` for half a core, in thousandths.
+/// Parses CPU cores such as `16`, or `500m` for half a core, in millicores.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn cores(text: &str) -> Result<i64, String> {
     let (number, factor) = text.strip_suffix('m').map_or((text, 1_000), |milli| (milli, 1));
     let number: i64 = number
         .parse()
-        .map_err(|e| format!("{e}; write it as 16 or 500m"))?;
+        .map_err(|e| format!("{e}; expected a number of cores such as 16 or 500m"))?;
     if number < 0 {
         return Err("must not be negative".to_owned());
     }
     number
         .checked_mul(factor)
-        .ok_or_else(|| "is too large".to_owned())
+        .ok_or_else(|| "value too large".to_owned())
 }
 
-/// `key=value`.
+/// Parses an attribute `key=value`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn attribute(text: &str) -> Result<Attribute, String> {
-    let (key, value) = text.split_once('=').ok_or("write it as key=value")?;
+    let (key, value) = text.split_once('=').ok_or("expected key=value")?;
     Ok(Attribute::new(key, value))
 }
 
-/// `class=size`, for example `beta2=1Ti`.
+/// Parses a storage class with its size, for example `beta2=1Ti`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn storage_class(text: &str) -> Result<(String, i64), String> {
     let (class, size) = text
         .split_once('=')
-        .ok_or("write it as class=size, for example beta2=1Ti")?;
+        .ok_or("expected class=size, for example beta2=1Ti")?;
     if class.is_empty() {
-        return Err("the class has no name; write it as beta2=1Ti".to_owned());
+        return Err("missing class name; expected class=size, for example beta2=1Ti".to_owned());
     }
     Ok((class.to_owned(), bytes(size)?))
 }
 
-/// `vendor/model[/memory[/interface]]=count`, for example `nvidia/a100/80Gi/pcie=2`.
+/// Parses GPUs `vendor/model[/memory[/interface]]=count`, for example `nvidia/a100/80Gi/pcie=2`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns the reason if the text is invalid.
 pub fn gpus(text: &str) -> Result<GpuSpec, String> {
-    let wanted = "write it as vendor/model[/memory[/interface]]=count, for example nvidia/a100/80Gi/pcie=2";
+    let wanted = "expected vendor/model[/memory[/interface]]=count, for example nvidia/a100/80Gi/pcie=2";
     let (name, count) = text.split_once('=').ok_or(wanted)?;
     let count: u32 = count
         .parse()
-        .map_err(|e| format!("count `{count}`: {e}; {wanted}"))?;
+        .map_err(|e| format!("invalid count `{count}`: {e}; {wanted}"))?;
     match *name.split('/').collect::<Vec<_>>() {
         [vendor, model] => Ok(GpuSpec::new(vendor, model, "", "", count)),
         [vendor, model, memory] => Ok(GpuSpec::new(vendor, model, memory, "", count)),
@@ -302,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_cores_have_units() {
+    fn parses_sizes_and_cores() {
         assert_eq!(bytes("64Gi"), Ok(64 << 30));
         assert_eq!(bytes("1024"), Ok(1024));
         assert_eq!(cores("16"), Ok(16_000));
@@ -318,12 +322,12 @@ mod tests {
             assert!(bytes(bad).is_err(), "{bad}");
         }
         assert!(cores("-1").is_err());
-        assert!(duration("0s").unwrap_err().contains("above zero"));
+        assert!(duration("0s").unwrap_err().contains("greater than zero"));
         assert!(rate("0").is_err() && rate("NaN").is_err());
     }
 
     #[test]
-    fn durations_and_truth_are_written_as_in_go() {
+    fn parses_durations_and_booleans_of_go() {
         assert_eq!(go_duration("0"), Ok(Duration::ZERO));
         assert_eq!(go_duration("0s"), Ok(Duration::ZERO));
         assert_eq!(go_duration("1h30m"), Ok(Duration::from_secs(5400)));
@@ -346,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_of_go_programs_are_levels_here() {
+    fn converts_log_levels_of_the_go_provider() {
         for (theirs, ours) in [
             ("info", "info"),
             ("fatal", "error"),
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_no_level_of_the_log_is_refused() {
+    fn rejects_an_invalid_log_level() {
         for good in [
             "",
             "info",
@@ -384,14 +388,14 @@ mod tests {
         ] {
             let told = check_log_levels(bad).unwrap_err();
             assert!(
-                told.starts_with(&format!("`{word}` is no level")),
+                told.starts_with(&format!("invalid log level `{word}`")),
                 "{bad}: {told}"
             );
         }
     }
 
     #[test]
-    fn gpus_and_classes_have_counts_and_sizes() {
+    fn parses_gpus_and_storage_classes() {
         assert_eq!(
             gpus("nvidia/a100/80Gi=2"),
             Ok(GpuSpec::new("nvidia", "a100", "80Gi", "", 2))

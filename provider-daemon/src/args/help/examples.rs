@@ -1,12 +1,12 @@
-//! Examples of every command. A test parses each with the command line itself.
+//! Examples of every command. A test parses each example.
 
-/// The examples of a command, by its path; without the name of the program.
-pub(super) fn of(path: &str) -> &'static [&'static str] {
+/// Returns the examples of a command by its path, without the name of the program.
+pub(super) fn examples(path: &str) -> &'static [&'static str] {
     let all = EXAMPLES.iter().find(|(name, _)| *name == path);
     all.map_or(&[], |(_, lines)| lines)
 }
 
-/// Each command by its path, with its examples as somebody would type them.
+/// Path and examples of each command.
 pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "dev",
@@ -156,7 +156,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "keys add main",
             "keys add main --recover",
-            "keys add main --source words.txt --keyring-backend test",
+            "keys add main --source mnemonic.txt --keyring-backend test",
         ],
     ),
     ("keys list", &["keys list", "keys list --list-names"]),

@@ -1,9 +1,12 @@
+#[path = "../../../tests/common/snapshot.rs"]
+mod snapshot;
+
 use super::examples::EXAMPLES;
 use super::with_examples;
 use crate::args::{Cli, environment, run};
 use clap::{Arg, Command, CommandFactory};
 
-/// The command line as people see it, with nothing set.
+/// Returns the command line with all visible options, without environment.
 fn tree() -> Command {
     let root = with_examples(run::for_a_real_chain(Cli::command()));
     let mut root = environment::read_in(root, true, |_| None);
@@ -11,7 +14,7 @@ fn tree() -> Command {
     root
 }
 
-/// Every command that is shown, with its path.
+/// Calls `visit` for each visible command with its path.
 fn each(command: &Command, path: &str, visit: &mut impl FnMut(&str, &Command)) {
     visit(path, command);
     let shown = |below: &&Command| !below.is_hide_set() && below.get_name() != "help";
@@ -40,7 +43,7 @@ fn shown_args(command: &Command) -> impl Iterator<Item = &Arg> {
 }
 
 #[test]
-fn every_command_and_every_flag_is_described_in_a_sentence() {
+fn describes_every_command_and_flag() {
     let mut short = Vec::new();
     each(&tree(), "", &mut |path, command| {
         if words(command.get_about().map(ToString::to_string)) < 4 {
@@ -54,13 +57,83 @@ fn every_command_and_every_flag_is_described_in_a_sentence() {
     });
     assert!(
         short.is_empty(),
-        "described in less than four words:\n{}",
+        "help of less than four words:\n{}",
         short.join("\n")
     );
 }
 
+/// Returns the reason why a help text does not have the required form, if any.
+fn fault(text: &str) -> Option<&'static str> {
+    const CHARS_MAX: usize = 120;
+    if text.contains('\n') || text.contains(". ") {
+        return Some("more than one line or sentence");
+    }
+    if text.ends_with('.') {
+        return Some("full stop");
+    }
+    if text.chars().count() > CHARS_MAX {
+        return Some("more than 120 characters");
+    }
+    let lower = |text: &str| text.starts_with(char::is_lowercase);
+    (lower(text) && !text.starts_with("provider.yaml")).then_some("lower-case start")
+}
+
 #[test]
-fn every_command_has_examples_and_each_is_taken_as_it_stands() {
+fn helps_are_single_lines_without_a_full_stop() {
+    let mut faults = Vec::new();
+    each(&tree(), "", &mut |path, command| {
+        let about = command.get_about().map(ToString::to_string);
+        let mut texts = vec![(path.to_owned(), about.unwrap_or_default())];
+        for arg in command.get_arguments() {
+            let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+            texts.push((format!("{path}: {arg}"), help));
+            let is_own = !["help", "version"].contains(&arg.get_id().as_str());
+            assert!(!is_own || arg.get_long_help().is_none(), "{path}: {arg}");
+            for value in arg.get_possible_values() {
+                let help = value.get_help().map(ToString::to_string).unwrap_or_default();
+                texts.push((format!("{path}: {arg}={}", value.get_name()), help));
+            }
+        }
+        for (place, text) in texts {
+            if let Some(fault) = fault(&text) {
+                faults.push(format!("{place}: {fault}: {text}"));
+            }
+        }
+    });
+    faults.sort();
+    faults.dedup();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn help_of_main_commands_matches_the_snapshots() {
+    const PATHS: [&str; 11] = [
+        "",
+        "run",
+        "dev",
+        "devnet",
+        "explain",
+        "keys add",
+        "query leases",
+        "tx deployment create",
+        "send-manifest",
+        "lease-status",
+        "operator hostname",
+    ];
+    let mut found = 0;
+    each(&tree().term_width(100), "", &mut |path, command| {
+        if PATHS.contains(&path) {
+            found += 1;
+            let name = if path.is_empty() { "provider-daemon" } else { path };
+            let file = format!("help/{}.txt", name.replace(' ', "-"));
+            snapshot::check(&file, &command.clone().term_width(100).render_help().to_string());
+        }
+    });
+    assert_eq!(found, PATHS.len());
+}
+
+#[test]
+fn has_valid_examples_for_every_command() {
     let mut without = Vec::new();
     let mut paths = Vec::new();
     each(&tree(), "", &mut |path, command| {
@@ -77,7 +150,7 @@ fn every_command_has_examples_and_each_is_taken_as_it_stands() {
     for (path, lines) in EXAMPLES {
         assert!(paths.iter().any(|known| known == path), "no such command: {path}");
         for line in *lines {
-            assert!(line.starts_with(path), "`{line}` is no example of `{path}`");
+            assert!(line.starts_with(path), "`{line}`: not an example of `{path}`");
             let parsed = tree().try_get_matches_from(["provider-daemon"].into_iter().chain(line.split(' ')));
             if let Err(error) = parsed {
                 panic!("`{line}`: {error}");
@@ -87,7 +160,7 @@ fn every_command_has_examples_and_each_is_taken_as_it_stands() {
 }
 
 #[test]
-fn every_flag_that_a_variable_sets_says_which() {
+fn names_the_environment_variable_of_every_flag() {
     let mut seen = 0;
     each(&tree(), "", &mut |path, command| {
         let read = environment::COMMANDS
@@ -100,7 +173,7 @@ fn every_flag_that_a_variable_sets_says_which() {
             assert_eq!(env.as_deref(), Some(wanted.as_str()), "{path}: {arg}");
             seen += 1;
         }
-        // And it is in the text that is shown.
+        // The variable is part of the help text.
         if path == "query leases" {
             let help = command.clone().render_help().to_string();
             assert!(help.contains("[env: AP_NODE]"), "{help}");
@@ -110,7 +183,7 @@ fn every_flag_that_a_variable_sets_says_which() {
 }
 
 #[test]
-fn every_command_is_named_by_whom_it_is_for() {
+fn lists_every_command_in_a_group() {
     let root = tree();
     let groups = root.get_after_help().unwrap().to_string();
     let named: Vec<&str> = groups.split([' ', ',', '\n']).collect();
@@ -122,7 +195,7 @@ fn every_command_is_named_by_whom_it_is_for() {
 }
 
 #[test]
-fn help_fits_a_terminal() {
+fn wraps_the_help_at_the_terminal_width() {
     let help = tree().term_width(80).render_help().to_string();
     let long = help.lines().find(|line| line.chars().count() > 80);
     assert_eq!(long, None);

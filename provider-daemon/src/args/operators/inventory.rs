@@ -1,4 +1,4 @@
-//! Flags of `operator inventory`. Names and defaults are those of today's.
+//! Flags of `operator inventory`, with the names and defaults of the Go provider.
 
 use super::common::CommonArgs;
 use crate::args::values;
@@ -8,98 +8,95 @@ use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;
 
-/// Settings of `operator inventory`.
+/// Arguments of `operator inventory`.
 #[derive(Debug, Args)]
 pub struct InventoryArgs {
-    /// Which nodes and storage classes are offered: a file whose name ends in yaml, which is read again when it changes,
-    /// or the YAML itself. Without it every node is offered, and no persistent storage.
+    /// YAML of the offered nodes and storage classes, or its file [default: all nodes, no persistent storage]
     #[arg(long, value_name = "FILE|YAML")]
     pub config: Option<String>,
-    /// Where the list of GPUs is.
+    /// GPU list.
     #[command(flatten)]
     pub gpus: GpuListArgs,
-    /// A folder in which the last list of GPUs is kept over restarts.
+    /// Directory that stores the last GPU list between restarts
     #[arg(long, value_name = "FOLDER")]
     pub state_dir: Option<PathBuf>,
-    /// How long who asks for a cluster that was not counted yet waits.
+    /// Maximum wait of a client before the first inventory is complete
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = values::go_duration)]
     pub api_timeout: Duration,
-    /// The port of gRPC; without it the port `grpc` of its own pod, else 8081.
+    /// Port of the gRPC server [default: the port `grpc` of this pod, else 8081]
     #[arg(long, value_name = "PORT")]
     pub grpc_port: Option<u16>,
-    /// How machines are looked at whose labels do not say what they have.
+    /// Hardware discovery on nodes without labels.
     #[command(flatten)]
     pub discovery: DiscoveryArgs,
-    /// First wait after labels could not be written; it doubles up to five minutes.
+    /// Initial back-off after a failed label write, doubled up to five minutes
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = values::go_duration)]
     pub retry_delay: Duration,
-    /// Where it works and is asked.
+    /// Options common to all operators.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// Flags of today's operator that have nothing to act on.
+    /// Flags of the Go operator without effect.
     #[command(flatten)]
     pub without_effect: WithoutEffect,
 }
 
-/// Where the list of GPUs is: the same whichever process the operator runs in.
+/// Source of the GPU list, for the operator in a pod and the embedded operator.
 #[derive(Debug, Clone, Args)]
 pub struct GpuListArgs {
-    /// Where the network's list of GPUs is asked for, as URL/devices/gpus; empty for nowhere.
+    /// Base URL of the GPU list, to which /devices/gpus is appended; empty disables the download
     #[arg(long, value_name = "URL", default_value = "https://provider-configs.akash.network", value_parser = configs_url)]
     pub provider_configs_url: ConfigsUrl,
-    /// How often the list of GPUs is asked for.
+    /// Interval at which the GPU list is fetched
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
     pub registry_query_period: Duration,
-    /// A list of GPUs in a file, instead of the network's; it is read again as often.
+    /// File with the GPU list, instead of the download; read at the same interval
     #[arg(long, value_name = "FILE")]
     pub gpu_list: Option<PathBuf>,
 }
 
-/// How machines are looked at: the same whichever process the operator runs in.
+/// Hardware discovery, for the operator in a pod and the embedded operator.
 #[derive(Debug, Clone, Args)]
 pub struct DiscoveryArgs {
-    /// Where labels do not say which GPUs a node has, look with a pod of this image that is there for seconds: ours, or
-    /// today's. Without it no pod of ours runs on nodes.
+    /// Image of short-lived pods that find the GPUs of nodes without labels [default: no discovery pods]
     #[arg(long, value_name = "IMAGE", value_parser = image)]
     pub discovery_image: Option<String>,
-    /// The program in that image which has `tools psutil serve`, such as provider-daemon.
+    /// Program in that image that provides `tools psutil serve`
     #[arg(long, value_name = "PROGRAM", default_value = "provider-services")]
     pub discovery_program: String,
-    /// The namespace of those pods; without it that of the operator's own pod where --pod-namespace says it, else
-    /// akash-services.
+    /// Namespace of the discovery pods [default: --pod-namespace, else akash-services]
     #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
     pub discovery_namespace: Option<String>,
 }
 
-/// Flags of today's operator that are taken and have nothing to act on here.
+/// Flags of the Go operator that are accepted without effect.
 #[derive(Debug, Default, Args)]
 pub struct WithoutEffect {
-    /// An answer of a node has a limit that does not change.
+    /// No effect: the timeout of a node response is fixed
     #[arg(long, hide = true, value_name = "DURATION")]
     pub query_timeout: Option<String>,
-    /// Nothing is kept of nodes that are gone.
+    /// No effect: the state of deleted nodes is not retained
     #[arg(long, hide = true, value_name = "DURATION")]
     pub prune_interval: Option<String>,
-    /// Nothing is ignored for good.
+    /// No effect: no node is ignored permanently
     #[arg(long, hide = true, value_name = "COUNT")]
     pub ignore_list_entry_limit: Option<String>,
-    /// The same.
+    /// No effect: no node is ignored permanently
     #[arg(long, hide = true, value_name = "DURATION")]
     pub ignore_list_age_limit: Option<String>,
-    /// The same.
+    /// No effect: no node is ignored permanently
     #[arg(long, hide = true, value_name = "COUNT")]
     pub event_failure_limit: Option<String>,
 }
 
 impl InventoryArgs {
-    /// How machines are looked at; `None` where no image is named.
+    /// Returns the discovery options, or `None` without an image.
     pub fn discovery(&self) -> Option<discovery::Options> {
         self.discovery.options(self.common.pod_namespace.as_deref())
     }
 }
 
 impl DiscoveryArgs {
-    /// How machines are looked at; `None` where no image is named. `own` is the namespace of the operator's own pod.
+    /// Returns the discovery options, or `None` without an image. `own` is the namespace of the operator's pod.
     pub fn options(&self, own: Option<&str>) -> Option<discovery::Options> {
         let namespace = self.discovery_namespace.as_deref().or(own);
         Some(discovery::Options {
@@ -110,18 +107,18 @@ impl DiscoveryArgs {
     }
 }
 
-/// Where today's charts run operators.
+/// Namespace of the operators in the Go provider's charts.
 const SERVICES: &str = "akash-services";
 
-/// The name of an image, as far as a mistake shows.
+/// Parses the name of an image, and rejects obvious mistakes.
 fn image(text: &str) -> Result<String, String> {
     if text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err("is no name of an image".to_owned());
+        return Err("invalid image name".to_owned());
     }
     Ok(text.to_owned())
 }
 
-/// Where the network keeps its lists; `None` where nobody is to be asked.
+/// Base URL of the lists, or `None` if downloads are disabled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigsUrl(pub Option<Url>);
 
@@ -149,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_flag_it_is_as_todays_operator() {
+    fn has_the_defaults_of_the_go_operator() {
         let args = read(&[]).unwrap();
         let ports = (
             args.common.rest_address.to_string(),
@@ -170,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn todays_flags_are_all_taken() {
+    fn accepts_all_flags_of_the_go_operator() {
         let args = read(&[
             "--discovery-image=ghcr.io/akash-network/provider",
             "--pod-namespace=akash-services",

@@ -1,6 +1,6 @@
-//! Flags of `operator ip`. Names and defaults are those of today's; it has no words for annotations, class and namespace.
+//! Flags of `operator ip`, with the names and defaults of the Go provider, and additional flags for MetalLB.
 
-use super::common::{CommonArgs, PatienceArgs};
+use super::common::{CommonArgs, RetryArgs};
 use super::{ConfirmArgs, ForgetArgs};
 use crate::args::values;
 use akash_provider_core::types::Address;
@@ -8,95 +8,93 @@ use akash_provider_k8s::operators::ip::Options;
 use akash_provider_k8s::operators::ip::balancer::{AnnotationPrefix, Mode};
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Settings of `operator ip`.
+/// Arguments of `operator ip`.
 #[derive(Debug, Args)]
 #[command(subcommand_negates_reqs = true)]
 pub struct IpArgs {
-    /// Ask one that runs instead of running one.
+    /// Action on a running operator.
     #[command(subcommand)]
     pub action: Option<IpAction>,
-    /// The provider whose leases are served.
+    /// Provider with the leases of this operator
     #[arg(long, value_name = "ADDRESS", required = true)]
     pub provider: Option<Address>,
-    /// Where MetalLB's addresses are.
+    /// MetalLB address pool.
     #[command(flatten)]
     pub pool: PoolArgs,
-    /// Where MetalLB's controller says what it counts, which is compared; without it the port `monitoring` of its
-    /// Service `controller`, by way of the API server.
+    /// Metrics endpoint of the MetalLB controller [default: the port `monitoring` of its Service `controller`]
     #[arg(long, value_name = "HOST:PORT", value_parser = endpoint)]
     pub metal_lb_endpoint: Option<String>,
-    /// In whose words MetalLB is spoken to.
+    /// Prefix of the annotations that MetalLB reads
     #[arg(long, value_enum, default_value = "universe-tf")]
-    pub metal_lb_annotations: WordsArg,
-    /// The class of new load balancers, where MetalLB is not the one of the cluster that serves those without.
+    pub metal_lb_annotations: AnnotationPrefixArg,
+    /// Class of new load balancers, if MetalLB does not serve the default class
     #[arg(long, value_name = "CLASS", value_parser = class)]
     pub load_balancer_class: Option<String>,
-    /// Taken because today's operator takes it: nothing listens there with either.
+    /// No effect: there is no gRPC server
     #[arg(long, value_name = "PORT", default_value_t = 8081, hide = true)]
     pub grpc_port: u16,
-    /// Where it works and is asked.
+    /// Options common to all operators.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// How failures are answered.
+    /// Retries.
     #[command(flatten)]
-    pub patience: PatienceArgs,
+    pub retry: RetryArgs,
 }
 
-/// What an operator that runs is asked.
+/// Actions on a running IP operator.
 #[derive(Debug, Subcommand)]
 pub enum IpAction {
-    /// Have the leased addresses of a lease that failed, or are ignored, tried again now; ask it where the operator runs.
+    /// Retry the failed or ignored addresses of a lease now; run this where the operator runs
     Forget(ForgetArgs),
-    /// Confirm the deletion of load balancers that are held because many records went missing; ask it where the
-    /// operator runs.
+    /// Confirm withheld load balancer deletions, after many records disappeared; run this where the operator runs
     Confirm(ConfirmArgs),
 }
 
-/// Where MetalLB's addresses are; the operator and who counts them have the same.
+/// MetalLB address pool, for the operator and for the inventory of the provider.
 #[derive(Debug, Clone, Args)]
 pub struct PoolArgs {
-    /// The pool of MetalLB that addresses are of; `default` for whichever pools it assigns from by itself.
+    /// MetalLB pool of the addresses; `default` accepts all pools with automatic assignment
     #[arg(long, value_name = "NAME", default_value = "default", value_parser = values::dns_name)]
     pub metal_lb_pool: String,
-    /// Namespace of MetalLB: its pools and its controller.
+    /// Namespace of MetalLB with its pools and controller
     #[arg(long, value_name = "NAMESPACE", default_value = "metallb-system", value_parser = values::dns_name)]
     pub metal_lb_namespace: String,
 }
 
-/// Prefix of the annotations that MetalLB reads.
+/// Prefix of MetalLB annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum WordsArg {
-    /// `metallb.universe.tf/…`, as today's operator: every MetalLB reads them; since 0.14.9 it warns of them.
+pub enum AnnotationPrefixArg {
+    /// `metallb.universe.tf/…`, as in the Go provider: works with all versions; deprecated since 0.14.9
     UniverseTf,
-    /// `metallb.io/…`: MetalLB 0.14.9 and later.
+    /// `metallb.io/…`: MetalLB 0.14.9 and later
     MetallbIo,
-    /// Both of them.
+    /// Both prefixes
     Both,
 }
 
 impl IpArgs {
-    /// The operator's settings.
+    /// Returns the options of the operator.
     ///
     /// # Errors
-    /// The provider is not named.
+    /// Returns an error if the provider is not set.
     pub fn options(&self) -> anyhow::Result<Options> {
         let provider = self.provider.clone();
-        let provider = provider.ok_or_else(|| anyhow::anyhow!("--provider: the address of the provider"))?;
+        let provider = provider.ok_or_else(|| anyhow::anyhow!("missing --provider"))?;
         Ok(Options {
             manifest_namespace: self.common.k8s_manifest_ns.clone(),
             mode: Mode {
                 pool: self.pool.metal_lb_pool.clone(),
                 words: match self.metal_lb_annotations {
-                    WordsArg::UniverseTf => AnnotationPrefix::Old,
-                    WordsArg::MetallbIo => AnnotationPrefix::New,
-                    WordsArg::Both => AnnotationPrefix::Both,
+                    AnnotationPrefixArg::UniverseTf => AnnotationPrefix::Old,
+                    AnnotationPrefixArg::MetallbIo => AnnotationPrefix::New,
+                    AnnotationPrefixArg::Both => AnnotationPrefix::Both,
                 },
                 class: self.load_balancer_class.clone(),
             },
             metallb_namespace: self.pool.metal_lb_namespace.clone(),
             metallb_endpoint: self.metal_lb_endpoint.clone(),
-            patience: self.patience.patience(),
-            prune_interval: self.patience.prune_interval,
+            patience: self.retry.policy(),
+            prune_interval: self.retry.prune_interval,
             call_timeout: self.common.kube_call_timeout,
             ..Options::new(provider)
         })
@@ -110,7 +108,7 @@ fn endpoint(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!(
-        "`{text}` is no endpoint; write it as controller.metallb-system.svc:7472"
+        "invalid endpoint `{text}`; expected HOST:PORT, such as controller.metallb-system.svc:7472"
     ))
 }
 
@@ -122,7 +120,7 @@ fn class(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!(
-        "`{text}` is no class of load balancers; write it as metallb or example.com/metallb"
+        "invalid load balancer class `{text}`; expected a class such as metallb or example.com/metallb"
     ))
 }
 
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_flag_it_is_as_todays_operator() {
+    fn has_the_defaults_of_the_go_operator() {
         let given = parsed(&[PROVIDER]).unwrap();
         let own = Options::new(given.provider.clone());
         assert_eq!((&given.mode, given.patience), (&own.mode, own.patience));
@@ -171,12 +169,12 @@ mod tests {
         }
         assert!(
             parsed(&[]).unwrap_err().contains("--provider"),
-            "whose leases they are is said"
+            "the provider is set"
         );
     }
 
     #[test]
-    fn what_a_cluster_would_not_take_is_refused_at_once() {
+    fn rejects_values_that_kubernetes_would_reject() {
         for flag in [
             "--metal-lb-pool=Public",
             "--metal-lb-endpoint=controller",

@@ -1,4 +1,4 @@
-//! Flags of what the hostname operator finds out about names: whether they answer, and whose they are.
+//! Flags of hostname checks: probes of the routes, and proofs of ownership.
 
 use crate::args::values;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
@@ -11,44 +11,43 @@ use std::time::Duration;
 /// The port of DNS.
 const DNS: u16 = 53;
 
-/// What is found out about hostnames.
+/// Checks of hostnames.
 #[derive(Debug, Clone, Args)]
 pub struct NamesArgs {
-    /// Ask the address of every accepted route whether it answers for its hostname, and show it in the status of the
-    /// operator and of the lease. No route is changed for it.
+    /// Probe each accepted route and show the result in the status of operator and lease; no route changes
     #[arg(long)]
     pub probe: bool,
-    /// How often a hostname is asked for, with --probe; one that does not answer five times as often.
+    /// Interval of probes per hostname, five times shorter for failed hostnames; requires --probe
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = values::go_duration)]
     pub probe_interval: Duration,
-    /// Questions a minute, of all hostnames together, with --probe.
+    /// Maximum number of probes per minute; requires --probe
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=6_000))]
     pub probe_budget: u32,
-    /// What a tenant has to prove before a hostname that is not under --deployment-ingress-domain gets a route.
+    /// Required proof of ownership for hostnames outside --deployment-ingress-domain
     #[arg(long, value_enum, default_value = "off")]
     pub hostname_proof: ProofArg,
-    /// How often a proof is looked for again, with --hostname-proof.
+    /// Interval of proof checks; requires --hostname-proof
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = values::go_duration)]
     pub proof_interval: Duration,
-    /// Questions to DNS a minute, of all hostnames together, with --hostname-proof.
+    /// Maximum number of DNS queries per minute; requires --hostname-proof
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=6_000))]
     pub proof_budget: u32,
-    /// Resolvers that are asked instead of those of /etc/resolv.conf, with --hostname-proof.
+    /// DNS resolvers for proofs [default: those of /etc/resolv.conf]
     #[arg(long, value_name = "ADDRESS[:PORT],...", value_delimiter = ',', value_parser = server)]
     pub dns_server: Vec<SocketAddr>,
 }
 
-/// How a tenant proves that a hostname is theirs.
+/// Proof of ownership of a hostname.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ProofArg {
-    /// Nobody has to prove anything.
+    /// No proof is required
     Off,
-    /// A TXT record `_akash-challenge.NAME` with `akash-owner=ADDRESS`.
+    /// TXT record `_akash-challenge.NAME` with the value `akash-owner=ADDRESS`
     DnsTxt,
 }
 
 impl NamesArgs {
-    /// How often names are asked for; `None` for never.
+    /// Returns the interval and limit of probes, or `None` without `--probe`.
     #[must_use]
     pub fn probe(&self) -> Option<Budget> {
         self.probe.then_some(Budget {
@@ -57,7 +56,7 @@ impl NamesArgs {
         })
     }
 
-    /// How often proofs are looked for.
+    /// Returns the interval and limit of proof checks.
     #[must_use]
     pub const fn proving(&self) -> Budget {
         Budget {
@@ -66,16 +65,16 @@ impl NamesArgs {
         }
     }
 
-    /// Whether anything is to be found out.
+    /// Returns whether probes or proofs are enabled.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.probe || self.hostname_proof != ProofArg::Off
     }
 
-    /// Which names need a proof; those under `own_domain` (`--deployment-ingress-domain`) do not.
+    /// Returns the rule for proofs; hostnames under `own_domain` (`--deployment-ingress-domain`) are exempt.
     ///
     /// # Errors
-    /// It is not said which ones are the provider's own.
+    /// Returns an error if proofs are enabled without `own_domain`.
     pub fn rule(&self, own_domain: Option<&str>) -> anyhow::Result<Option<ProofRule>> {
         if self.hostname_proof == ProofArg::Off {
             return Ok(None);
@@ -83,7 +82,7 @@ impl NamesArgs {
         let domain = own_domain.unwrap_or_default().trim();
         if domain.trim_matches('.').is_empty() {
             bail!(
-                "--hostname-proof needs --deployment-ingress-domain, as `run` has it: automatic hostnames are under it and \
+                "--hostname-proof requires --deployment-ingress-domain, as for `run`: automatic hostnames are below that domain and \
                  need no proof"
             );
         }
@@ -96,7 +95,9 @@ fn server(text: &str) -> Result<SocketAddr, String> {
     let with_port = text.parse::<SocketAddr>();
     let found = with_port.or_else(|_| text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, DNS)));
     found.map_err(|_| {
-        format!("`{text}` is no address: use one such as 10.0.0.10, 10.0.0.10:5353 or [fd00::10]:53")
+        format!(
+            "invalid address `{text}`; expected an address such as 10.0.0.10, 10.0.0.10:5353 or [fd00::10]:53"
+        )
     })
 }
 
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_and_nothing_needs_a_proof_unless_it_is_said() {
+    fn disables_probes_and_proofs_by_default() {
         let names = parsed(&[]).unwrap();
         assert_eq!(names.probe(), None);
         assert_eq!(names.rule(None).unwrap(), None);
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_needs_to_know_which_names_are_the_providers_own() {
+    fn requires_the_ingress_domain_for_proofs() {
         let names = parsed(&["--hostname-proof=dns-txt"]).unwrap();
         for none in [None, Some(""), Some(" . ")] {
             let refused = names.rule(none).unwrap_err().to_string();
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_addresses() {
+    fn parses_dns_servers() {
         let names = parsed(&["--dns-server=10.0.0.10,[fd00::10]:5353,fd00::11"]).unwrap();
         let texts: Vec<String> = names.dns_server.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["10.0.0.10:53", "[fd00::10]:5353", "[fd00::11]:53"]);

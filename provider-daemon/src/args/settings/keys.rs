@@ -1,15 +1,15 @@
-//! Which setting a key of a file means.
+//! Assignment of keys in settings files to flags.
 
 use super::node::Node;
-use super::{Entry, Found};
+use super::{Entry, FileSettings};
 use crate::args::values::go_bool;
 use clap::{Arg, ArgAction, Command};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What names files, or shows help, is no setting of a file.
-const NEVER: [&str; 5] = ["home", "config", "provider-config", "help", "version"];
-/// Values of today's chart that are a flag under another name.
+/// Flags that a file cannot set.
+const EXCLUDED: [&str; 5] = ["home", "config", "provider-config", "help", "version"];
+/// Chart values of the Go provider, with the flags that they set.
 const CHART: [(&str, &str); 8] = [
     ("bidmindeposit", "bid-deposit"),
     ("waitready", "cluster-wait-ready-duration"),
@@ -20,7 +20,7 @@ const CHART: [(&str, &str); 8] = [
     ("letsencryptacmeemail", "cert-issuer-email"),
     ("attestationenabled", "attestation-webhook-enabled"),
 ];
-/// What of a provider.yaml is for the record on the chain.
+/// Keys of a provider.yaml for the record on the chain.
 const RECORD: [&str; 8] = [
     "host",
     "jwthost",
@@ -31,7 +31,7 @@ const RECORD: [&str; 8] = [
     "website",
     "organization",
 ];
-/// Values by which the chart makes objects of Kubernetes.
+/// Chart values that configure Kubernetes objects.
 const OBJECTS: [&str; 17] = [
     "affinity",
     "autoscaling",
@@ -51,69 +51,66 @@ const OBJECTS: [&str; 17] = [
     "serviceaccount",
     "tolerations",
 ];
-/// Values that are no settings, and what to do instead.
-const ELSEWHERE: [(&str, &str); 3] = [
-    (
-        "key",
-        "no key is read from a file of settings: name its own with --key-file",
-    ),
+/// Values that are not settings, with the replacement.
+const REPLACED: [(&str, &str); 3] = [
+    ("key", "settings files cannot contain keys; use --key-file"),
     (
         "keysecret",
-        "no passphrase is read from a file of settings: name its own with --key-passphrase-file",
+        "settings files cannot contain passphrases; use --key-passphrase-file",
     ),
     (
         "bidpricescript",
-        "the script is a file of its own: write it there and name it with --bid-price-script-path, with \
+        "settings files cannot contain scripts; use --bid-price-script-path with \
          --bid-price-strategy shellScript",
     ),
 ];
-/// Unknown keys of all files that get a suggestion, each of which compares the key with every setting. More unknown keys
-/// are a file of something else.
+/// Maximum number of unknown keys with a suggestion. Each suggestion compares the key with every setting, and a file
+/// with more unknown keys is not a settings file.
 const SUGGESTIONS_MAX: usize = 100;
-/// As similar as this a name may be meant.
-const SIMILAR: f64 = 0.8;
+/// Minimum similarity of a suggestion.
+const SIMILARITY_MIN: f64 = 0.8;
 
-/// A name without what its authors differ in.
+/// Returns a name in lower case without separators.
 pub(in crate::args) fn plain(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     letters.map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// The most similar of several names, where one is.
+/// Returns the most similar name, if any is similar enough.
 pub(in crate::args) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = plain(name);
     let scored = names.map(|known| (strsim::jaro_winkler(&name, &plain(known)), known));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 >= SIMILAR).then_some(best.1)
+    (best.0 >= SIMILARITY_MIN).then_some(best.1)
 }
 
-/// The settings that a file may have.
+/// Settings that a file may contain.
 pub(super) struct Keys<'a> {
     args: BTreeMap<String, &'a Arg>,
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn of(command: &'a Command) -> Self {
+    pub(super) fn from_command(command: &'a Command) -> Self {
         let args = command
             .get_arguments()
             .filter_map(|arg| Some((arg.get_long()?, arg)));
-        let args = args.filter(|(long, _)| !NEVER.contains(long));
+        let args = args.filter(|(long, _)| !EXCLUDED.contains(long));
         Self {
             args: args.map(|(long, arg)| (plain(long), arg)).collect(),
         }
     }
 
-    /// Of a flag.
+    /// Returns the ID of a flag.
     pub(super) fn id(&self, flag: &str) -> Option<&str> {
         self.args.get(&plain(flag)).map(|arg| arg.get_id().as_str())
     }
 
-    /// Puts each line where it belongs.
+    /// Adds each line of a file to `found` as a setting, a note or an unknown key.
     pub(super) fn sort(
         &self,
         lines: Vec<(String, Node)>,
         file: &Path,
-        found: &mut Found,
+        found: &mut FileSettings,
     ) -> Result<(), String> {
         let mut objects = Vec::new();
         for (key, node) in lines {
@@ -128,7 +125,7 @@ impl<'a> Keys<'a> {
         }
         if !objects.is_empty() {
             found.notes.push(format!(
-                "{}: for the chart, and not for the provider: {}",
+                "{}: ignored keys of the chart: {}",
                 file.display(),
                 objects.join(", ")
             ));
@@ -136,9 +133,9 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    fn line(&self, key: String, node: Node, file: &Path, found: &mut Found) -> Result<(), String> {
+    fn line(&self, key: String, node: Node, file: &Path, found: &mut FileSettings) -> Result<(), String> {
         let name = plain(&key);
-        if let Some((_, what)) = ELSEWHERE.iter().find(|(known, _)| *known == name) {
+        if let Some((_, what)) = REPLACED.iter().find(|(known, _)| *known == name) {
             if node != Node::Nothing {
                 found.notes.push(format!("{}: `{key}`: {what}", file.display()));
             }
@@ -174,14 +171,14 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    /// The flags that a key stands for, with their values.
+    /// Returns the flags that a key sets, with their values.
     fn meant(&self, key: &str, name: &str, values: Vec<String>) -> Vec<(String, Vec<String>)> {
         let first = values.first().cloned().unwrap_or_default();
         if self.args.contains_key(name) {
             return vec![(key.to_owned(), values)];
         }
         if name == "domain" {
-            // As the chart makes names of it.
+            // The chart derives these names from its domain.
             return vec![
                 (
                     "deployment-ingress-domain".to_owned(),
@@ -214,9 +211,9 @@ impl<'a> Keys<'a> {
         let names = self.args.values().filter_map(|arg| arg.get_long());
         let near = is_suggested.then(|| nearest(key, names)).flatten();
         let near = near
-            .map(|near| format!("; the nearest is `{near}`"))
+            .map(|near| format!("; did you mean `{near}`?"))
             .unwrap_or_default();
-        format!("{}: `{key}` is no setting{near}", file.display())
+        format!("{}: unknown setting `{key}`{near}", file.display())
     }
 }
 
@@ -224,14 +221,14 @@ fn texts(key: &str, nodes: Vec<Node>, file: &Path) -> Result<Vec<String>, String
     let text = |node| match node {
         Node::Text(text) => Ok(text),
         _ => Err(format!(
-            "{}: `{key}` must be a text, or a list of texts",
+            "{}: `{key}` must be a text or a list of texts",
             file.display()
         )),
     };
     nodes.into_iter().map(text).collect()
 }
 
-/// As they would stand on the command line.
+/// Returns the command line arguments for a flag with these values.
 fn words(arg: &Arg, flag: &str, values: &[String]) -> Result<Vec<String>, String> {
     if !arg.get_action().takes_values() {
         let value = values.first().map(String::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A file of settings as text: names and values, whatever their types.
+//! Settings file as names and values, independent of YAML types.
 
 use akash_provider_chain::regular_file;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
@@ -8,48 +8,50 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Largest file that is read: a setting has some 60 bytes.
+/// Maximum size of a settings file, in bytes; a setting has about 60 bytes.
 const BYTES_MAX: u64 = 1 << 20;
-/// How deep values may lie in each other.
+/// Maximum nesting depth of values.
 const DEPTH_MAX: usize = 16;
 
-/// A value of YAML.
+/// YAML value.
 #[derive(Debug, PartialEq)]
 pub(super) enum Node {
-    /// Set to nothing.
+    /// Null.
     Nothing,
     Text(String),
     List(Vec<Self>),
     Fields(Vec<(String, Self)>),
 }
 
-/// The lines of a file.
+/// Reads the lines of a settings file.
 ///
 /// # Errors
-/// It cannot be read, is too large, or holds something else; the text names it.
+/// Returns an error with the path if the file cannot be read, is too large or is not a map of settings.
 pub(super) fn read(path: &Path) -> Result<Vec<(String, Node)>, String> {
     let name = path.display();
-    let file = regular_file::open(path).map_err(|error| format!("{name}: cannot be opened: {error}"))?;
+    let file =
+        regular_file::open(path).map_err(|error| format!("cannot open settings file {name}: {error}"))?;
     let bytes = regular_file::limited(file, BYTES_MAX).map_err(|error| match error.kind() {
         ErrorKind::FileTooLarge => {
-            format!("{name}: is larger than {BYTES_MAX} bytes; a file of settings has a few thousand")
+            format!("cannot read settings file {name}: larger than {BYTES_MAX} bytes")
         }
-        _ => format!("{name}: cannot be read: {error}"),
+        _ => format!("cannot read settings file {name}: {error}"),
     })?;
-    let text = String::from_utf8(bytes).map_err(|_| format!("{name}: is no text in UTF-8"))?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| format!("cannot read settings file {name}: invalid UTF-8"))?;
     parse(&text).map_err(|error| format!("{name}: {error}"))
 }
 
 pub(super) fn parse(text: &str) -> Result<Vec<(String, Node)>, String> {
     let node = serde_saphyr::from_str::<Node>(text).map_err(|error| error.to_string())?;
     if depth(&node) > DEPTH_MAX {
-        return Err(format!("values lie in each other more than {DEPTH_MAX} deep"));
+        return Err(format!("values are nested more than {DEPTH_MAX} levels deep"));
     }
     match node {
         Node::Fields(fields) => Ok(fields),
         Node::Nothing => Ok(Vec::new()),
         Node::Text(_) | Node::List(_) => {
-            Err("holds no settings: write each on a line of its own, as `bid-timeout: 5m`".to_owned())
+            Err("contains no settings; expected lines such as `bid-timeout: 5m`".to_owned())
         }
     }
 }
@@ -124,7 +126,7 @@ impl<'de> Visitor<'de> for Reader {
             fields.push((key, node));
         }
         match repeated(fields.iter().map(|(key, _)| key)) {
-            Some(key) => Err(Error::custom(format!("`{key}` is there twice"))),
+            Some(key) => Err(Error::custom(format!("duplicate key `{key}`"))),
             None => Ok(Node::Fields(fields)),
         }
     }
@@ -142,7 +144,7 @@ mod tests {
     use std::cell::Cell;
     use std::cmp::Ordering;
 
-    /// A key that counts how often it is compared.
+    /// Key that counts its comparisons.
     #[derive(Clone, Copy)]
     struct Counted<'a>(u32, &'a Cell<u32>);
 
@@ -168,7 +170,7 @@ mod tests {
     impl Eq for Counted<'_> {}
 
     #[test]
-    fn a_repeated_key_is_found_with_few_comparisons() {
+    fn finds_a_duplicate_key_with_few_comparisons() {
         let count = Cell::new(0);
         let keys = (0..10_000).chain([7]).map(|number| Counted(number, &count));
         assert_eq!(repeated(keys).map(|key| key.0), Some(7));

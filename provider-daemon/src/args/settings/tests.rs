@@ -3,7 +3,7 @@ use crate::args::{environment, help, run};
 use clap::CommandFactory;
 use std::fs;
 
-/// As the process reads its own command line, with these variables set.
+/// Parses a command line with these variables set.
 fn parsed(words: &[&str], set: &[(&str, &str)]) -> Result<Cli, String> {
     let look = |name: &str| {
         let found = set.iter().find(|(known, _)| *known == name);
@@ -58,7 +58,7 @@ fn refused(name: &str, text: &str) -> String {
 }
 
 #[test]
-fn a_provider_yaml_sets_what_it_names_however_it_is_spelt() {
+fn reads_settings_of_a_provider_yaml_in_any_spelling() {
     let file = Scratch::new(
         "spelt",
         "host: https://provider.example.com:8443\nattributes:\n- key: region\n  value: us\nbidpricecpuscale: 0.004\n\
@@ -87,7 +87,7 @@ fn a_provider_yaml_sets_what_it_names_however_it_is_spelt() {
 }
 
 #[test]
-fn values_of_the_chart_are_the_flags_that_it_makes_of_them() {
+fn converts_chart_values_to_flags() {
     let text = "domain: example.com\ngatewayApi:\n  enabled: true\n  gatewayName: gate\nipoperator: true\n\
                 withdrawalperiod: 12h\nchainid: akashnet-2\nletsEncrypt: {enabled: true}\n";
     let file = Scratch::new("chart", text);
@@ -105,7 +105,7 @@ fn values_of_the_chart_are_the_flags_that_it_makes_of_them() {
 }
 
 #[test]
-fn flags_go_before_files_and_those_before_defaults() {
+fn prefers_flags_to_files_and_files_to_defaults() {
     let first = Scratch::new(
         "first",
         "bid-timeout: 1m\nmanifest-timeout: 1m\nwithdrawal-period: 1h\ngas: 5\n",
@@ -131,35 +131,35 @@ fn flags_go_before_files_and_those_before_defaults() {
 }
 
 #[test]
-fn a_key_that_nobody_knows_is_told_with_the_nearest() {
+fn reports_unknown_keys_with_a_suggestion() {
     let file = Scratch::new("unknown", "bidpricecpuscal: 1\nzzz: 1\n");
     let told = of_run(&[&file.flag("config")]).notices(|_| None).join("\n");
     assert!(
-        told.contains("`bidpricecpuscal` is no setting; the nearest is `bid-price-cpu-scale`"),
+        told.contains("unknown setting `bidpricecpuscal`; did you mean `bid-price-cpu-scale`?"),
         "{told}"
     );
     assert!(
-        told.contains("`zzz` is no setting\n") || told.ends_with("`zzz` is no setting"),
+        told.contains("unknown setting `zzz`\n") || told.ends_with("unknown setting `zzz`"),
         "{told}"
     );
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_name() {
+fn reports_errors_of_a_settings_file_with_its_name() {
     let error = refused("value", "bidtimeout: soon\n");
     assert!(
         error.contains("`bidtimeout`: invalid value 'soon' for '--bid-timeout"),
         "{error}"
     );
-    assert!(error.contains("write it as 500ms, 5m"), "{error}");
+    assert!(error.contains("such as 500ms, 5m"), "{error}");
     let error = refused("twice", "bid-timeout: 1m\nbidtimeout: 2m\n");
     assert!(error.contains("are the same setting"), "{error}");
     let error = refused("type", "bid-timeout: [{a: 1}]\n");
-    assert!(error.contains("must be a text, or a list of texts"), "{error}");
+    assert!(error.contains("must be a text or a list of texts"), "{error}");
     let error = refused("list", "- a\n- b\n");
-    assert!(error.contains("holds no settings"), "{error}");
+    assert!(error.contains("contains no settings"), "{error}");
     let error = refused("flag", "probe: soon\n");
-    assert!(error.contains("neither true nor false"), "{error}");
+    assert!(error.contains("expected true or false"), "{error}");
     refused("syntax", "a: b: c\n");
     refused("cycle", "a: &a [*a]\n");
     let laughs = "a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c \
@@ -171,11 +171,14 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
     let error = refused("large", &format!("note: {}\n", "x".repeat(10 << 20)));
     assert!(error.contains("larger than 1048576 bytes"), "{error}");
     let error = parsed(&["run", "--config=/no/such/file"], &[]).unwrap_err();
-    assert!(error.contains("/no/such/file: cannot be opened"), "{error}");
+    assert!(
+        error.contains("cannot open settings file /no/such/file"),
+        "{error}"
+    );
 }
 
 #[test]
-fn a_flag_that_is_wrong_is_named_with_its_value_and_the_nearest() {
+fn suggests_a_similar_flag_or_value() {
     let error = parsed(&["run", "--bid-timeot=5m"], &[]).unwrap_err();
     assert!(
         error.contains("--bid-timeot") && error.contains("--bid-timeout"),
@@ -190,12 +193,12 @@ fn a_flag_that_is_wrong_is_named_with_its_value_and_the_nearest() {
 
 /// Each suggestion compares a key with every setting, and a file may have a hundred thousand keys.
 #[test]
-fn a_number_of_unknown_keys_gets_suggestions_and_all_are_reported() {
+fn limits_suggestions_for_unknown_keys() {
     let keys: String = (0..2000)
         .map(|n| format!("bid-price-cpu-scal-{n}: 1\n"))
         .collect();
     let file = Scratch::new("many-unknown", &keys);
     let unknown = of_run(&[&file.flag("config")]).remarks.unknown;
-    let suggested = unknown.iter().filter(|line| line.contains("; the nearest is"));
+    let suggested = unknown.iter().filter(|line| line.contains("; did you mean"));
     assert_eq!((unknown.len(), suggested.count()), (2000, 100));
 }

@@ -1,4 +1,4 @@
-//! Flags of the transactions of a tenant, named as in today's tool.
+//! Flags of tenant transactions, with the names of the Go provider.
 
 use super::super::values;
 use akash_provider_core::types::{Address, Coin};
@@ -6,107 +6,107 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// About deployments.
+/// Actions on deployments.
 #[derive(Debug, Subcommand)]
 pub enum DeploymentTx {
-    /// Put the groups of an SDL on the chain, where providers bid on them.
+    /// Create a deployment: put the groups of an SDL on the chain
     Create(CreateArgs),
-    /// Change the manifest to that of an SDL; its groups must be those of before.
+    /// Update the manifest of a deployment; the groups must not change
     Update {
-        /// The SDL; `-` reads standard input.
+        /// SDL file; `-` reads standard input
         sdl: PathBuf,
-        /// Which.
+        /// Deployment.
         #[command(flatten)]
         which: DeploymentArgs,
     },
-    /// End it with its leases, and take back what is left of its money.
+    /// Close a deployment and its leases, and return the remaining deposit
     Close {
-        /// Which.
+        /// Deployment.
         #[command(flatten)]
         which: DeploymentArgs,
     },
 }
 
-/// Settings of `tx deployment create`.
+/// Arguments of `tx deployment create`.
 #[derive(Debug, Args)]
 pub struct CreateArgs {
-    /// The SDL; `-` reads standard input.
+    /// SDL file; `-` reads standard input
     pub sdl: PathBuf,
-    /// Number of the deployment; without it the chain's height.
+    /// Sequence number of the deployment (dseq) [default: the height of the chain]
     #[arg(long)]
     pub dseq: Option<u64>,
-    /// Its first money, in the token of the SDL's prices; without it the least that the chain takes.
+    /// Initial deposit in the token of the SDL's prices [default: the minimum of the chain]
     #[arg(long, value_name = "COIN", value_parser = values::coin)]
     pub deposit: Option<Coin>,
-    /// The tenant; nobody but the key's own account can be one.
+    /// Tenant account; only the account of the key is valid
     #[arg(long, hide = true)]
     pub owner: Option<Address>,
 }
 
-/// One deployment of the key's account.
+/// Deployment of the key's account.
 #[derive(Debug, Clone, Args)]
 pub struct DeploymentArgs {
-    /// Number of the deployment, as `create` printed it.
+    /// Sequence number of the deployment (dseq)
     #[arg(long)]
     pub dseq: u64,
-    /// The tenant; nobody but the key's own account can be one.
+    /// Tenant account; only the account of the key is valid
     #[arg(long, hide = true)]
     pub owner: Option<Address>,
 }
 
-/// About the market.
+/// Actions on the market.
 #[derive(Debug, Subcommand)]
 pub enum MarketTx {
-    /// Make leases of the bids on orders.
+    /// Create leases from the bids on orders
     #[command(subcommand)]
     Lease(LeaseTx),
 }
 
-/// About leases.
+/// Actions on leases.
 #[derive(Debug, Subcommand)]
 pub enum LeaseTx {
-    /// Take bids: that of a provider, or the cheapest one of every open order of a deployment.
+    /// Accept the bid of a provider, or the cheapest bid of every open order of a deployment
     Create(LeaseCreateArgs),
 }
 
-/// Settings of `tx market lease create`.
+/// Arguments of `tx market lease create`.
 #[derive(Debug, Args)]
 pub struct LeaseCreateArgs {
-    /// Which.
+    /// Deployment.
     #[command(flatten)]
     pub which: DeploymentArgs,
-    /// Only of this group.
+    /// Only orders of this group (gseq)
     #[arg(long)]
     pub gseq: Option<u32>,
-    /// Only of this order of the group.
+    /// Only this order of the group (oseq)
     #[arg(long)]
     pub oseq: Option<u32>,
-    /// Only the bid of this provider.
+    /// Only the bid of this provider
     #[arg(long, value_name = "ADDRESS")]
     pub provider: Option<Address>,
-    /// Wait until there is a bid, for so long at most; 5m where no time is given.
+    /// Wait for a bid, for at most this time; 5m without a value
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "5m",
           value_parser = values::duration)]
     pub wait: Option<Duration>,
 }
 
-/// About accounts that pay for leases.
+/// Actions on escrow accounts.
 #[derive(Debug, Subcommand)]
 pub enum EscrowTx {
-    /// Add money to what leases are paid from.
+    /// Deposit money into an escrow account
     #[command(subcommand)]
     Deposit(DepositTx),
 }
 
-/// To what money is added.
+/// Targets of a deposit.
 #[derive(Debug, Subcommand)]
 pub enum DepositTx {
-    /// Add money to a deployment, from the account's own balance.
+    /// Deposit money for a deployment, from the balance of the account
     Deployment {
-        /// How much to add, for example `5000000uact`.
+        /// Amount to deposit, for example `5000000uact`
         #[arg(value_name = "COIN", value_parser = values::coin)]
         amount: Coin,
-        /// Which.
+        /// Deployment.
         #[command(flatten)]
         which: DeploymentArgs,
     },

@@ -3,9 +3,9 @@ use crate::args::environment::read_in;
 use crate::args::{Cli, run};
 use clap::CommandFactory;
 
-/// Something that the flag may be set to, other than its default.
-fn sample(today: &Today) -> &'static str {
-    match (today.name(), today.kind()) {
+/// Returns a value for the flag other than its default.
+fn sample(flag: &GoFlag) -> &'static str {
+    match (flag.name(), flag.kind()) {
         ("bid-price-strategy", _) => "randomRange",
         ("ingress-mode", _) => "gateway-api",
         ("gas", _) => "auto",
@@ -31,18 +31,18 @@ fn command() -> Command {
 }
 
 #[test]
-fn each_flag_of_today_s_provider_is_taken_and_has_its_effect_or_a_notice() {
+fn accepts_every_flag_of_the_go_provider() {
     let command = command();
-    for today in TABLE {
-        let flag = format!("--{}", today.name());
-        let joined = format!("{flag}={}", sample(today));
+    for entry in TABLE {
+        let flag = format!("--{}", entry.name());
+        let joined = format!("{flag}={}", sample(entry));
         let mut ways = vec![vec![joined.clone()]];
-        match today.kind() {
+        match entry.kind() {
             Kind::Bool => ways.push(vec![flag.clone()]),
-            _ => ways.push(vec![flag.clone(), sample(today).to_owned()]),
+            _ => ways.push(vec![flag.clone(), sample(entry).to_owned()]),
         }
-        // One of the two alone makes no sense.
-        let pair = match today.name() {
+        // Each of the two flags requires the other.
+        let pair = match entry.name() {
             "gateway-tls-cert" => Some("--gateway-tls-key=x"),
             "gateway-tls-key" => Some("--gateway-tls-cert=x"),
             _ => None,
@@ -53,18 +53,18 @@ fn each_flag_of_today_s_provider_is_taken_and_has_its_effect_or_a_notice() {
             let matches = command.clone().try_get_matches_from(words);
             let matches = matches.unwrap_or_else(|error| panic!("{way:?}: {error}"));
             let (_, below) = matches.subcommand().unwrap();
-            let args = TodayArgs::from_arg_matches(below).unwrap();
+            let args = GoFlagArgs::from_arg_matches(below).unwrap();
             let told = args.notices(|_| None).join("\n");
-            match today.here() {
-                Here::Instead(what) => {
+            match entry.effect() {
+                Effect::None(what) => {
                     assert_eq!(told, format!("{flag}: {what}"));
                 }
-                Here::Same => {
+                Effect::Same => {
                     assert_eq!(told, "", "{way:?}");
                     let run = command.find_subcommand("run").unwrap();
                     let named = |arg: &&Arg| {
                         let aliases = arg.get_all_aliases().unwrap_or_default();
-                        arg.get_long() == Some(today.name()) || aliases.contains(&today.name())
+                        arg.get_long() == Some(entry.name()) || aliases.contains(&entry.name())
                     };
                     let arg = run.get_arguments().find(named).unwrap();
                     let source = below.value_source(arg.get_id().as_str());
@@ -76,22 +76,22 @@ fn each_flag_of_today_s_provider_is_taken_and_has_its_effect_or_a_notice() {
 }
 
 #[test]
-fn each_is_there_once_and_says_what_is_instead() {
-    let mut names: Vec<&str> = TABLE.iter().map(Today::name).collect();
+fn lists_each_flag_once_with_its_replacement() {
+    let mut names: Vec<&str> = TABLE.iter().map(GoFlag::name).collect();
     names.sort_unstable();
     let count = names.len();
     names.dedup();
     assert_eq!(names.len(), count);
-    for today in without_effect() {
-        let Here::Instead(what) = today.here() else {
+    for flag in without_effect() {
+        let Effect::None(what) = flag.effect() else {
             continue;
         };
-        assert!(what.split(' ').count() > 3, "{}: {what}", today.name());
+        assert!(what.split(' ').count() > 3, "{}: {what}", flag.name());
     }
 }
 
 #[test]
-fn what_has_the_same_in_its_place_is_told_in_one_line_and_what_is_off_not_at_all() {
+fn reports_flags_with_the_same_reason_in_one_line() {
     let words = [
         "provider-daemon",
         "run",
@@ -101,7 +101,7 @@ fn what_has_the_same_in_its_place_is_told_in_one_line_and_what_is_off_not_at_all
         "--yes=false",
     ];
     let matches = command().try_get_matches_from(words).unwrap();
-    let args = TodayArgs::from_arg_matches(matches.subcommand().unwrap().1).unwrap();
+    let args = GoFlagArgs::from_arg_matches(matches.subcommand().unwrap().1).unwrap();
     let told = args.notices(|_| None);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
@@ -123,7 +123,7 @@ fn default_here(name: &str) -> Option<String> {
     (!defaults.is_empty()).then(|| defaults.join(","))
 }
 
-/// Lines of the table of the guide with this head.
+/// Returns the lines of the guide's table with this header.
 fn table(head: &str) -> Vec<&'static str> {
     let guide = include_str!("../../../../docs/configuration.md");
     let (_, rows) = guide.split_once(head).unwrap();
@@ -131,11 +131,11 @@ fn table(head: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_guide_has_each_other_default() {
-    let same = TABLE.iter().filter(|today| today.here() == Here::Same);
+fn documents_each_different_default() {
+    let same = TABLE.iter().filter(|flag| flag.effect() == Effect::Same);
     let mut wanted: Vec<String> = same
-        .filter_map(|today| {
-            let (name, there) = (today.name(), today.default());
+        .filter_map(|flag| {
+            let (name, there) = (flag.name(), flag.default());
             let here = default_here(name).filter(|here| here != there)?;
             Some(format!("| `{name}` | `{there}` | `{here}` |"))
         })
@@ -148,16 +148,16 @@ fn the_guide_has_each_other_default() {
 }
 
 #[test]
-fn the_guide_has_each_flag_without_effect() {
+fn documents_each_flag_without_effect() {
     let mut rows = vec![(
         "the fee follows from --gas-prices and --gas-adjustment",
         vec!["`fees`, `gas` with a number".to_owned()],
     )];
-    for today in without_effect() {
-        let Here::Instead(reason) = today.here() else {
+    for flag in without_effect() {
+        let Effect::None(reason) = flag.effect() else {
             continue;
         };
-        let flag = format!("`{}`", today.name());
+        let flag = format!("`{}`", flag.name());
         match rows.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, flags)) => flags.push(flag),
             None => rows.push((reason, vec![flag])),

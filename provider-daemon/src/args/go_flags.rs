@@ -1,0 +1,199 @@
+//! Flags and variables of the Go provider and its chart: those with the same effect, and those without effect.
+//!
+//! Flags without effect are accepted as hidden flags of `run`, whatever their value, and logged at the start. Charts
+//! and scripts of the Go provider therefore work unchanged.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use super::environment::variable;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use std::collections::BTreeMap;
+pub use table::TABLE;
+
+/// Flag of the Go provider, or variable of its chart.
+#[derive(Debug)]
+pub struct GoFlag {
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    effect: Effect,
+}
+
+/// Type of a flag's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`; `true` without a value.
+    Bool,
+    /// Duration in the notation of Go.
+    Duration,
+    /// Whole number.
+    Number,
+    /// Price with optional decimals.
+    Price,
+    /// Amount with its token.
+    Coin,
+    /// Comma-separated list.
+    List,
+    /// Text.
+    Text,
+}
+
+/// Effect of a flag in this provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Same effect as in the Go provider.
+    Same,
+    /// No effect, for this reason; logged at the start.
+    None(&'static str),
+}
+
+impl GoFlag {
+    const fn supported(name: &'static str, kind: Kind, default: &'static str) -> Self {
+        Self {
+            name,
+            kind,
+            default,
+            effect: Effect::Same,
+        }
+    }
+
+    const fn ignored(name: &'static str, kind: Kind, default: &'static str, what: &'static str) -> Self {
+        Self {
+            name,
+            kind,
+            default,
+            effect: Effect::None(what),
+        }
+    }
+
+    /// Name of the flag, without dashes.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Type of the value.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Default in the Go provider.
+    #[must_use]
+    pub const fn default(&self) -> &'static str {
+        self.default
+    }
+
+    /// Effect in this provider.
+    #[must_use]
+    pub const fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    fn arg(&self) -> Arg {
+        let arg = Arg::new(self.name).long(self.name).hide(true);
+        let arg = arg
+            .value_name(self.kind.value_name())
+            .help("Accepted for compatibility, without effect");
+        match self.kind {
+            // As in Go: the flag without a value is true, and a value follows `=`.
+            Kind::Bool => arg
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value("true"),
+            _ => arg.num_args(1).allow_hyphen_values(true),
+        }
+    }
+}
+
+impl Kind {
+    const fn value_name(self) -> &'static str {
+        match self {
+            Self::Bool => "BOOL",
+            Self::Duration => "DURATION",
+            Self::Number => "NUMBER",
+            Self::Price => "PRICE",
+            Self::Coin => "COIN",
+            Self::List => "LIST",
+            Self::Text => "TEXT",
+        }
+    }
+}
+
+/// Flags without effect that are set.
+#[derive(Debug, Default)]
+pub struct GoFlagArgs {
+    set: Vec<SetFlag>,
+}
+
+#[derive(Debug)]
+struct SetFlag {
+    flag: &'static GoFlag,
+    value: String,
+    is_variable: bool,
+}
+
+impl GoFlagArgs {
+    /// Returns one line for each reason, with the flags that are set but have no effect for this reason.
+    #[must_use]
+    pub fn notices(&self, look: impl Fn(&str) -> Option<String>) -> Vec<String> {
+        let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for set in self.set.iter().filter(|set| set.is_enabled()) {
+            if let Effect::None(what) = set.flag.effect {
+                let named = set.is_variable.then(|| variable(set.flag.name, &look)).flatten();
+                let name = named.unwrap_or_else(|| format!("--{}", set.flag.name));
+                lines.entry(what).or_default().push(name);
+            }
+        }
+        let line = |(what, names): (&str, Vec<String>)| format!("{}: {what}", names.join(", "));
+        lines.into_iter().map(line).collect()
+    }
+}
+
+impl SetFlag {
+    /// Returns whether the flag enables something. Disabling a missing feature needs no notice.
+    fn is_enabled(&self) -> bool {
+        self.flag.kind != Kind::Bool || super::values::go_bool(&self.value) != Ok(false)
+    }
+}
+
+/// Returns the flags without effect.
+pub fn without_effect() -> impl Iterator<Item = &'static GoFlag> {
+    TABLE.iter().filter(|flag| flag.effect != Effect::Same)
+}
+
+impl Args for GoFlagArgs {
+    fn augment_args(command: Command) -> Command {
+        without_effect().fold(command, |command, flag| command.arg(flag.arg()))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for GoFlagArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut read = Self::default();
+        read.update_from_arg_matches(matches)?;
+        Ok(read)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for flag in without_effect() {
+            let Some(source) = matches.value_source(flag.name) else {
+                continue;
+            };
+            let values = matches.get_many::<String>(flag.name).into_iter().flatten();
+            self.set.push(SetFlag {
+                flag,
+                value: values.last().cloned().unwrap_or_default(),
+                is_variable: source == ValueSource::EnvVariable,
+            });
+        }
+        Ok(())
+    }
+}
