@@ -1,8 +1,7 @@
-//! The Akash compute provider as a daemon.
+//! Akash compute provider daemon.
 
-use akash_provider_core::error::chain_text;
 use provider_daemon::args::Cli;
-use provider_daemon::plain::plain;
+use provider_daemon::error::error_text;
 use provider_daemon::supervise::PartFailed;
 use std::process::ExitCode;
 
@@ -10,8 +9,8 @@ fn main() -> ExitCode {
     if let Some(code) = provider_daemon::script_supervisor::start() {
         return code;
     }
-    provider_daemon::run(&Cli::of_process()).unwrap_or_else(|error| {
-        eprintln!("{}", plain(&format!("error: {}", chain_text(error.as_ref()))));
+    provider_daemon::run(&Cli::from_process()).unwrap_or_else(|error| {
+        eprintln!("{}", error_text(&error));
         PartFailed::exit_code(&error)
     })
 }

@@ -1,18 +1,19 @@
-//! The tenant's side: what whoever rents asks of providers, ours or anybody else's.
+//! Tenant commands: requests of a tenant to any provider of the network.
 //!
 //! ```text
-//!  command ── lease ── which leases are meant, and where their providers are: the chain says
+//!  command ── lease ── finds the leases and the addresses of their providers on the chain
 //!     │
-//!     └───── client ── a connection of its own for every request
-//!              ├ trust    the provider is who it should be, before it is told anything
-//!              ├ auth     a token for this provider and this one purpose, or the certificate
-//!              └ stream   logs, events, shells: websockets
+//!     └───── client ── opens one connection per request
+//!              ├ trust    verifies the server before anything is sent
+//!              ├ auth     creates a token for one provider and purpose, or reads the certificate
+//!              └ stream   logs, events and shells over websockets
 //! ```
 //!
-//! Words, flags and what is printed are those of the network's tool; `docs/tenants.md` is the guide.
+//! Commands, flags and output match the Go provider; `docs/tenants.md` is the guide.
 
 mod auth;
 mod client;
+mod error;
 mod events;
 mod follow;
 mod get_manifest;
@@ -24,31 +25,30 @@ mod migrate;
 mod namespace;
 mod output;
 mod overview;
-mod places;
 mod resume;
 mod screening;
+mod sdl_location;
 mod sdl_to_manifest;
 mod send_manifest;
 mod service_status;
 mod shell;
 mod status;
 mod stream;
-mod trouble;
 mod trust;
 mod wait;
 
-pub(crate) use screening::{Screened, Screener};
+pub(crate) use screening::{Screener, ScreeningResult};
 
 use crate::args::TenantCommand;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Does one thing for a tenant.
+/// Runs a tenant command.
 ///
 /// # Errors
-/// What could not be done, where, and the mend. What failed at some of several providers is told as it happens, and
-/// the exit code is 1.
+/// Returns the failed operation with its cause and remedy. If only some of several providers fail, the failures are
+/// printed as they occur and the exit code is 1.
 pub fn run(command: &TenantCommand, home: anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
     match command {
         TenantCommand::SendManifest(args) => block_on(send_manifest::run(args, &home?)),
@@ -66,7 +66,12 @@ pub fn run(command: &TenantCommand, home: anyhow::Result<PathBuf>) -> anyhow::Re
     }
 }
 
-/// Runs a command. Threads that still wait for the terminal, which nothing can end, are left behind.
+/// Returns the remedy of a failed request to a provider.
+pub(crate) fn help<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
+    error.downcast_ref::<error::ProviderError>()?.help()
+}
+
+/// Runs a command to its end. Threads that still block on the terminal cannot be stopped and are left behind.
 fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,9 +1,10 @@
-//! How a tenant is known to a provider: by a token, or by a certificate.
+//! Authentication of a tenant at a provider: by a token or by a certificate.
 //!
-//! A token is good for one provider, one purpose and a quarter of an hour: whoever gets hold of it, the provider
-//! itself included, can do nothing else with it.
+//! A token is valid for one provider, one purpose and 15 minutes. A third party that obtains the token cannot use it
+//! for anything else.
 
 use crate::args::tenant::AuthType;
+use crate::error::WithHelp;
 use akash_provider_chain::Reader;
 use akash_provider_chain::cert::{CertError, KeyFile, KeyFiles, OwnCertificate};
 use akash_provider_chain::private_key::PrivateKey;
@@ -17,39 +18,42 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Life of a token, as with today's tool.
-const TOKEN_FOR: Duration = Duration::from_secs(15 * 60);
-/// A token begins a little earlier than now: providers give no leeway, and clocks are never quite the same.
-const TOKEN_BEFORE: Duration = Duration::from_secs(30);
+/// Lifetime of a token, as in the Go provider.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
+/// Time by which a token's validity starts in the past. Providers tolerate no clock difference.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
-/// By what one is known.
+/// Remedy for a certificate that is no longer valid.
+const RENEW: &str = "run `tx cert generate client --overwrite` and `tx cert publish client`";
+
+/// Authentication method of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Means {
-    /// Not at all, as for what anybody may ask.
-    Nothing,
-    /// A token, made anew for each request.
+pub(super) enum AuthMethod {
+    /// No authentication, for public endpoints.
+    None,
+    /// Signed token, created for each request.
     Token,
-    /// A certificate, shown in the handshake before any request.
+    /// Client certificate in the TLS handshake.
     Certificate,
 }
 
-/// What makes one known.
+/// Credentials of a tenant.
 #[derive(Debug, Clone)]
 pub(super) enum Credentials {
-    /// Nothing: anybody may ask.
-    Nothing,
-    /// The key that signs tokens.
+    /// No credentials, for public endpoints.
+    None,
+    /// Key that signs tokens.
     Key(Arc<PrivateKey>),
-    /// The certificate that is shown.
+    /// Client certificate.
     Certificate(Arc<OwnCertificate>),
 }
 
 impl Credentials {
-    /// Those of an account.
+    /// Loads the credentials of an account.
     ///
     /// # Errors
-    /// There is no certificate, or no provider would take it.
-    pub(super) async fn of(
+    /// Returns an error if the certificate is missing, or if providers would reject it.
+    pub(super) async fn for_account(
         auth: AuthType,
         key: &Arc<PrivateKey>,
         home: &Path,
@@ -59,7 +63,8 @@ impl Credentials {
             AuthType::Jwt => Ok(Self::Key(Arc::clone(key))),
             AuthType::Mtls => {
                 let own = certificate(key, home)?;
-                // A provider ends the connection of a revoked certificate without a word, so it is told here.
+                // A provider closes the connection for a revoked certificate without a reason, so the certificate is
+                // checked first.
                 if let Some(chain) = chain {
                     check_on_chain(&own, chain).await?;
                 }
@@ -68,31 +73,31 @@ impl Credentials {
         }
     }
 
-    pub(super) const fn means(&self) -> Means {
+    pub(super) const fn method(&self) -> AuthMethod {
         match self {
-            Self::Nothing => Means::Nothing,
-            Self::Key(_) => Means::Token,
-            Self::Certificate(_) => Means::Certificate,
+            Self::None => AuthMethod::None,
+            Self::Key(_) => AuthMethod::Token,
+            Self::Certificate(_) => AuthMethod::Certificate,
         }
     }
 
-    /// A new token for one purpose; `None` where none is needed.
+    /// Returns a new token for one purpose, or `None` if the method needs no token.
     pub(super) fn token(&self, provider: &Address, scope: Scope) -> Option<String> {
         let Self::Key(key) = self else {
             return None;
         };
-        // A clock before 1970 makes a token that is over; the provider's answer names the clock.
+        // A clock before 1970 results in an expired token, and the response of the provider mentions the clock.
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         Some(token(key, provider, scope, now))
     }
 }
 
 fn token(key: &PrivateKey, provider: &Address, scope: Scope, now: Duration) -> String {
-    let begins = now.saturating_sub(TOKEN_BEFORE);
-    // Granular although it is for one purpose: only tokens of this kind name the provider that they are for.
+    let start = now.saturating_sub(CLOCK_TOLERANCE);
+    // Only granular tokens name the provider, so a token for one purpose is granular too.
     let claims = json!({
         "iss": key.address().as_str(),
-        "iat": begins.as_secs(), "nbf": begins.as_secs(), "exp": (begins + TOKEN_FOR).as_secs(),
+        "iat": start.as_secs(), "nbf": start.as_secs(), "exp": (start + TOKEN_LIFETIME).as_secs(),
         "version": "v1",
         "leases": {
             "access": "granular",
@@ -105,28 +110,26 @@ fn token(key: &PrivateKey, provider: &Address, scope: Scope, now: Duration) -> S
 fn certificate(key: &PrivateKey, home: &Path) -> anyhow::Result<OwnCertificate> {
     let files = KeyFiles::new(home, key);
     let own = match files.read(KeyFile::Current) {
-        Err(CertError::Absent { path }) => bail!(
-            "there is no certificate at {}: make one with `tx cert generate client` and put it on the chain with \
-             `tx cert publish client`, or use --auth-type jwt",
-            path.display()
-        ),
-        read => read.context("the certificate in the home folder")?,
+        Err(CertError::Absent { path }) => bail!(WithHelp::new(
+            format!("no certificate at {}", path.display()),
+            "run `tx cert generate client` and `tx cert publish client`, or use --auth-type jwt"
+        )),
+        read => read.context("cannot read the certificate in the home directory")?,
     };
     let facts = own.info();
-    let now = UNIX_EPOCH.elapsed().context("the clock is before 1970")?;
-    // Said here, for a provider ends such a handshake without a reason.
+    let now = UNIX_EPOCH.elapsed().context("the system clock is before 1970")?;
+    // Checked here because a provider closes such a handshake without a reason.
     if !facts.is_valid_at(now) {
-        bail!(
-            "certificate {} is out of its time: make another one with `tx cert generate client --overwrite` and \
-             publish it",
-            facts.serial
-        );
+        bail!(WithHelp::new(
+            format!("certificate {} is expired or not yet valid", facts.serial),
+            RENEW
+        ));
     }
     if !facts.client {
-        bail!(
-            "certificate {} is not for clients; make one with `tx cert generate client`",
-            facts.serial
-        );
+        bail!(WithHelp::new(
+            format!("certificate {} is not a client certificate", facts.serial),
+            "run `tx cert generate client`"
+        ));
     }
     Ok(own)
 }
@@ -135,13 +138,15 @@ async fn check_on_chain(own: &OwnCertificate, chain: &Reader) -> anyhow::Result<
     let facts = own.info();
     let serial = &facts.serial;
     let found = chain.certificates(&facts.owner, Some(serial)).await;
-    let found = found.context("asking the chain about your certificate")?;
+    let found = found.context("cannot query the certificate on the chain")?;
     match found.first() {
-        None => bail!("certificate {serial} is not on the chain: put it there with `tx cert publish client`"),
-        Some(found) if !found.valid => bail!(
-            "certificate {serial} is revoked, for good: make another one with `tx cert generate client --overwrite` \
-             and publish it"
-        ),
+        None => bail!(WithHelp::new(
+            format!("certificate {serial} is not on the chain"),
+            "run `tx cert publish client`"
+        )),
+        Some(found) if !found.valid => {
+            bail!(WithHelp::new(format!("certificate {serial} is revoked"), RENEW))
+        }
         Some(_) => Ok(()),
     }
 }
@@ -154,7 +159,7 @@ mod tests {
     use akash_provider_gateway::auth::token::Token;
 
     #[test]
-    fn a_token_is_for_one_provider_one_purpose_and_a_quarter_of_an_hour() {
+    fn limits_a_token_to_one_provider_one_purpose_and_15_minutes() {
         let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
         let [here, elsewhere] = [8, 9].map(|n| PrivateKey::from_bytes(&[n; 32]).unwrap().address().clone());
         let now = Duration::from_secs(1_795_257_230);
@@ -164,8 +169,8 @@ mod tests {
         let claims = Claims::read(&token.claims, &here).unwrap();
         assert_eq!(claims.issuer, *key.address());
         assert_eq!(claims.check_time(now), Ok(()));
-        assert!(claims.check_time(now + TOKEN_FOR).is_err());
-        assert_eq!(claims.lifetime(), TOKEN_FOR);
+        assert!(claims.check_time(now + TOKEN_LIFETIME).is_err());
+        assert_eq!(claims.lifetime(), TOKEN_LIFETIME);
         let shown = format!("{:?}", claims.access);
         assert!(shown.contains("Status") && !shown.contains("Shell"), "{shown}");
         let there = Claims::read(&token.claims, &elsewhere).unwrap();

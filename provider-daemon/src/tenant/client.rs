@@ -1,12 +1,13 @@
-//! A provider's address, and requests to it: each on a connection of its own, as today's tool does it.
+//! HTTP client for one provider. As in the Go provider, each request has a separate connection.
 //!
-//! Redirects are not followed: a token is for the provider alone.
+//! The client does not follow redirects, because a token is meant for this provider only.
 
-use super::auth::{Credentials, Means};
+use super::auth::{AuthMethod, Credentials};
+use super::error::{ErrorResponse, ProviderError};
 use super::stream::Stream;
-use super::trouble::{Answered, Trouble, with_causes};
-use super::trust::{Authorities, Judge};
+use super::trust::{CaCertificates, ServerVerifier};
 use akash_provider_chain::Reader;
+use akash_provider_core::error::chain_text;
 use akash_provider_core::types::Address;
 use akash_provider_gateway::auth::Scope;
 use anyhow::{Context, bail};
@@ -30,32 +31,32 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::{Host, Position, Url};
 
-/// Time for a connection, the handshake included. The chain has limits of its own.
-const CONNECT_WITHIN: Duration = Duration::from_secs(20);
-/// Time for an answer. Providers ask their cluster for half a minute.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// Time for the answer to a manifest: providers think about one for two minutes.
-const MANIFEST_WITHIN: Duration = Duration::from_secs(150);
-/// Largest answer: the status of a provider with thousands of nodes has some hundred kilobytes.
-const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What today's tool says that it sends.
+/// Timeout of a connection including the TLS handshake. Chain queries have a separate timeout.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Timeout of a response. Providers query their cluster for up to 30 seconds.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of the response to a manifest. Providers process a manifest for up to two minutes.
+const MANIFEST_TIMEOUT: Duration = Duration::from_secs(150);
+/// Maximum size of a response, in bytes. The status of a provider with thousands of nodes has some hundred kilobytes.
+const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Content type that the Go provider sends.
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("provider-daemon/", env!("CARGO_PKG_VERSION")));
 
-/// One request, as yet without an address and without credentials.
+/// Request to a provider, without address and credentials.
 #[derive(Debug, Clone)]
-pub(super) struct Ask<'a> {
+pub(super) struct ProviderRequest<'a> {
     pub(super) method: Method,
-    /// Below the provider's address, part by part.
+    /// Path segments below the address of the provider.
     pub(super) path: &'a [&'a str],
     pub(super) query: &'a [(String, String)],
     pub(super) body: Bytes,
-    /// What a token must allow.
+    /// Permission that the token needs.
     pub(super) scope: Scope,
 }
 
-impl<'a> Ask<'a> {
-    /// A `GET` without a query and without a body.
+impl<'a> ProviderRequest<'a> {
+    /// Creates a `GET` request without query and body.
     pub(super) const fn get(path: &'a [&'a str], scope: Scope) -> Self {
         Self {
             method: Method::GET,
@@ -67,13 +68,13 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// A provider as its tenant sees it.
+/// HTTP client for one provider.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     provider: Address,
     base: Url,
     credentials: Credentials,
-    authorities: Authorities,
+    ca_certificates: CaCertificates,
     crypto: Arc<CryptoProvider>,
     chain: Option<Reader>,
 }
@@ -81,10 +82,10 @@ pub(super) struct Client {
 type Sender = SendRequest<Full<Bytes>>;
 
 impl Client {
-    /// A provider at an address, as registered or given.
+    /// Creates a client for the registered or given address of a provider.
     ///
     /// # Errors
-    /// The address is none.
+    /// Returns an error if the address is invalid.
     pub(super) fn new(
         provider: Address,
         address: &str,
@@ -93,100 +94,113 @@ impl Client {
     ) -> anyhow::Result<Self> {
         let crypto = Arc::new(ring::default_provider());
         Ok(Self {
-            base: base(address).with_context(|| format!("the address of {provider}"))?,
+            base: base(address).with_context(|| format!("invalid address of provider {provider}"))?,
             provider,
             credentials,
-            authorities: Authorities::of_system(&crypto),
+            ca_certificates: CaCertificates::from_system(&crypto),
             crypto,
             chain,
         })
     }
 
-    /// Where it is, for people.
+    /// Returns the address for messages.
     pub(super) fn at(&self) -> String {
         self.base.as_str().trim_end_matches('/').to_owned()
     }
 
-    fn means(&self) -> Means {
-        self.credentials.means()
+    fn auth_method(&self) -> AuthMethod {
+        self.credentials.method()
     }
 
-    /// Asks, and gives the body of the answer.
+    /// Sends a request and returns the body of the response.
     ///
     /// # Errors
-    /// Anything but 200.
-    pub(super) async fn ask(&self, ask: Ask<'_>) -> Result<Bytes, Trouble> {
-        let is_manifest = ask.method == Method::PUT;
+    /// Returns an error for any status other than 200, and if there is no response.
+    pub(super) async fn send(&self, request: ProviderRequest<'_>) -> Result<Bytes, ProviderError> {
+        let is_manifest = request.method == Method::PUT;
         let limit = if is_manifest {
-            MANIFEST_WITHIN
+            MANIFEST_TIMEOUT
         } else {
-            ANSWER_WITHIN
+            RESPONSE_TIMEOUT
         };
-        // The token is made and sent only after the other end has shown that it is the provider.
+        // The token is created and sent only after the server has been verified as the provider.
         let mut sender = self.connect().await?;
-        let request = self.request(&ask, HeaderMap::new())?;
-        // The body is within the limit too: a provider may begin an answer and never end it.
+        let request = self.http_request(&request, HeaderMap::new())?;
+        // The timeout covers the body too: a server may start a response and never finish it.
         let answer = async {
-            let response = sender.send_request(request).await.map_err(|e| self.cut(&e))?;
+            let response = sender
+                .send_request(request)
+                .await
+                .map_err(|e| self.interrupted(&e))?;
             let status = response.status();
             Ok((status, self.body(response).await?))
         };
-        let (status, body) = timeout(limit, answer).await.map_err(|_| self.slow(limit))??;
+        let (status, body) = timeout(limit, answer)
+            .await
+            .map_err(|_| self.timed_out(limit))??;
         if status == StatusCode::OK {
             return Ok(body);
         }
-        Err(self.refused(status, &body))
+        Err(self.error_response(status, &body))
     }
 
     /// Opens a websocket.
     ///
     /// # Errors
-    /// The provider does not open it.
-    pub(super) async fn open(&self, ask: Ask<'_>) -> Result<Stream, Trouble> {
+    /// Returns an error if the provider does not open the websocket.
+    pub(super) async fn open(&self, request: ProviderRequest<'_>) -> Result<Stream, ProviderError> {
         let (headers, accept) = Stream::handshake();
         let mut sender = self.connect().await?;
-        let request = self.request(&ask, headers)?;
+        let request = self.http_request(&request, headers)?;
         let opened = async {
-            let mut response = sender.send_request(request).await.map_err(|e| self.cut(&e))?;
+            let mut response = sender
+                .send_request(request)
+                .await
+                .map_err(|e| self.interrupted(&e))?;
             if response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 let status = response.status();
-                return Err(self.refused(status, &self.body(response).await?));
+                return Err(self.error_response(status, &self.body(response).await?));
             }
-            // Proof that the handshake was understood, and that this is no stored answer to somebody else's.
+            // Proves that the server understood this handshake and did not replay another response.
             if response.headers().get("sec-websocket-accept") != Some(&accept) {
-                return Err(self.strange("it opens a websocket that was not asked for"));
+                return Err(self.invalid("the accept header does not match the websocket handshake"));
             }
-            hyper::upgrade::on(&mut response).await.map_err(|e| self.cut(&e))
+            hyper::upgrade::on(&mut response)
+                .await
+                .map_err(|e| self.interrupted(&e))
         };
-        let io = timeout(ANSWER_WITHIN, opened).await;
-        let io = io.map_err(|_| self.slow(ANSWER_WITHIN))??;
-        Ok(Stream::new(io, self.at(), self.means()).await)
+        let io = timeout(RESPONSE_TIMEOUT, opened).await;
+        let io = io.map_err(|_| self.timed_out(RESPONSE_TIMEOUT))??;
+        Ok(Stream::new(io, self.at(), self.auth_method()).await)
     }
 
-    /// A connection to the provider, and to nobody else.
-    async fn connect(&self) -> Result<Sender, Trouble> {
-        let judge = Arc::new(Judge::new(&self.authorities, &self.crypto));
+    /// Connects to the provider and verifies its certificate.
+    async fn connect(&self) -> Result<Sender, ProviderError> {
+        let verifier = Arc::new(ServerVerifier::new(&self.ca_certificates, &self.crypto));
         let connecting = async {
-            let unreachable = |why: String| Trouble::Unreachable { at: self.at(), why };
+            let unreachable = |why: String| ProviderError::Unreachable { at: self.at(), why };
             let tcp = self.dial().await.map_err(|e| unreachable(e.to_string()))?;
-            // Keys that are typed into a shell are small, and must not wait for more of them.
+            // Key presses in a shell are small and must be sent without delay.
             tcp.set_nodelay(true).map_err(|e| unreachable(e.to_string()))?;
-            let connector = TlsConnector::from(Arc::new(self.config(Arc::clone(&judge))?));
+            let connector = TlsConnector::from(Arc::new(self.config(Arc::clone(&verifier))?));
             let name = self.server_name()?;
-            connector.connect(name, tcp).await.map_err(|e| self.unshaken(&e))
+            connector
+                .connect(name, tcp)
+                .await
+                .map_err(|e| self.handshake_failed(&e))
         };
-        let tls = timeout(CONNECT_WITHIN, connecting).await;
-        let tls = tls.map_err(|_| self.slow(CONNECT_WITHIN))??;
-        judge
+        let tls = timeout(CONNECT_TIMEOUT, connecting).await;
+        let tls = tls.map_err(|_| self.timed_out(CONNECT_TIMEOUT))??;
+        verifier
             .confirm(&self.at(), &self.provider, self.chain.as_ref())
             .await?;
         let (sender, connection) = http1::handshake(TokioIo::new(tls))
             .await
-            .map_err(|e| self.cut(&e))?;
-        // It ends with the answer, or with the stream that takes it over.
+            .map_err(|e| self.interrupted(&e))?;
+        // The task ends with the response, or with the websocket that takes over the connection.
         tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!("a connection to a provider: {}", with_causes(&error));
+                tracing::debug!(error = chain_text(&error), "connection to provider failed");
             }
         });
         Ok(sender)
@@ -198,156 +212,159 @@ impl Client {
             Some(Host::Domain(name)) => TcpStream::connect((name, port)).await,
             Some(Host::Ipv4(ip)) => TcpStream::connect((IpAddr::V4(ip), port)).await,
             Some(Host::Ipv6(ip)) => TcpStream::connect((IpAddr::V6(ip), port)).await,
-            None => Err(std::io::Error::other("it has no host")),
+            None => Err(std::io::Error::other("the address has no host")),
         }
     }
 
-    fn config(&self, judge: Arc<Judge>) -> Result<ClientConfig, Trouble> {
-        let strange = |e: rustls::Error| self.strange(&e.to_string());
+    fn config(&self, verifier: Arc<ServerVerifier>) -> Result<ClientConfig, ProviderError> {
+        let invalid = |e: rustls::Error| self.invalid(&e.to_string());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.crypto));
-        // Nothing older: before TLS 1.3 a client's certificate goes over the wire in clear.
-        let builder = builder.with_protocol_versions(&[&TLS13]).map_err(strange)?;
-        // The verifier takes certificates that sign themselves. `connect` has those confirmed by the chain.
-        let builder = builder.dangerous().with_custom_certificate_verifier(judge);
+        // TLS 1.3 only: earlier versions send the client certificate in clear text.
+        let builder = builder.with_protocol_versions(&[&TLS13]).map_err(invalid)?;
+        // The verifier accepts self-signed certificates, which `connect` compares with the chain.
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let mut config = match &self.credentials {
-            Credentials::Nothing | Credentials::Key(_) => builder.with_no_client_auth(),
+            Credentials::None | Credentials::Key(_) => builder.with_no_client_auth(),
             Credentials::Certificate(own) => {
-                let key = own.private_key_der().map_err(|e| self.strange(&e.to_string()))?;
+                let key = own.private_key_der().map_err(|e| self.invalid(&e.to_string()))?;
                 let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.to_vec()));
-                let key = self.crypto.key_provider.load_private_key(key).map_err(strange)?;
+                let key = self.crypto.key_provider.load_private_key(key).map_err(invalid)?;
                 let chain = vec![CertificateDer::from(own.der().to_vec())];
                 let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
                 builder.with_client_cert_resolver(Arc::new(shown))
             }
         };
-        // A resumed session shows no certificate that could be judged.
+        // A resumed session has no certificate to verify.
         config.resumption = Resumption::disabled();
         Ok(config)
     }
 
-    /// The name that is asked for: with a certificate, one for which no provider has a public certificate, so that
-    /// it shows its own and looks at ours.
-    fn server_name(&self) -> Result<ServerName<'static>, Trouble> {
-        let name = match (self.base.host(), self.means()) {
+    /// Returns the name for SNI. With a client certificate this is a name without a public certificate, so that the
+    /// provider presents its self-signed certificate and requests the client's.
+    fn server_name(&self) -> Result<ServerName<'static>, ProviderError> {
+        let name = match (self.base.host(), self.auth_method()) {
             (Some(Host::Ipv4(ip)), _) => return Ok(IpAddr::V4(ip).into()),
             (Some(Host::Ipv6(ip)), _) => return Ok(IpAddr::V6(ip).into()),
-            (Some(Host::Domain(name)), Means::Certificate) => format!("mtls.{name}"),
+            (Some(Host::Domain(name)), AuthMethod::Certificate) => format!("mtls.{name}"),
             (Some(Host::Domain(name)), _) => name.to_owned(),
             (None, _) => String::new(),
         };
-        ServerName::try_from(name).map_err(|e| self.strange(&e.to_string()))
+        ServerName::try_from(name).map_err(|e| self.invalid(&e.to_string()))
     }
 
-    fn request(&self, ask: &Ask<'_>, mut headers: HeaderMap) -> Result<Request<Full<Bytes>>, Trouble> {
-        let url = self.url(ask);
+    fn http_request(
+        &self,
+        request: &ProviderRequest<'_>,
+        mut headers: HeaderMap,
+    ) -> Result<Request<Full<Bytes>>, ProviderError> {
+        let url = self.url(request);
         let host = &url[Position::BeforeHost..Position::AfterPort];
-        let mut set = |name, value: &str| -> Result<(), Trouble> {
-            let value = HeaderValue::from_str(value).map_err(|e| self.strange(&e.to_string()))?;
+        let mut set = |name, value: &str| -> Result<(), ProviderError> {
+            let value = HeaderValue::from_str(value).map_err(|e| self.invalid(&e.to_string()))?;
             headers.insert(name, value);
             Ok(())
         };
         set(HOST, host)?;
-        if let Some(token) = self.credentials.token(&self.provider, ask.scope) {
+        if let Some(token) = self.credentials.token(&self.provider, request.scope) {
             set(AUTHORIZATION, &format!("Bearer {token}"))?;
         }
         headers.insert(USER_AGENT, AGENT);
-        if !ask.body.is_empty() {
+        if !request.body.is_empty() {
             headers.insert(CONTENT_TYPE, JSON);
         }
         let target = &url[Position::BeforePath..Position::AfterQuery];
-        let mut request = Request::new(Full::new(ask.body.clone()));
-        *request.uri_mut() = target
+        let mut http = Request::new(Full::new(request.body.clone()));
+        *http.uri_mut() = target
             .parse()
-            .map_err(|e: http::uri::InvalidUri| self.strange(&e.to_string()))?;
-        *request.method_mut() = ask.method.clone();
-        *request.headers_mut() = headers;
-        Ok(request)
+            .map_err(|e: http::uri::InvalidUri| self.invalid(&e.to_string()))?;
+        *http.method_mut() = request.method.clone();
+        *http.headers_mut() = headers;
+        Ok(http)
     }
 
-    fn url(&self, ask: &Ask<'_>) -> Url {
+    fn url(&self, request: &ProviderRequest<'_>) -> Url {
         let mut url = self.base.clone();
-        // An address with a host can have a path.
+        // The address has a host, so its path can be changed.
         if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().extend(ask.path);
+            path.pop_if_empty().extend(request.path);
         }
-        if !ask.query.is_empty() {
-            url.query_pairs_mut().extend_pairs(ask.query);
+        if !request.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(request.query);
         }
         url
     }
 
-    async fn body(&self, response: Response<Incoming>) -> Result<Bytes, Trouble> {
-        // A provider is somebody else's: what it answers must not fill the memory.
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+    async fn body(&self, response: Response<Incoming>) -> Result<Bytes, ProviderError> {
+        // The response of a third party must not exhaust the memory.
+        let body = Limited::new(response.into_body(), RESPONSE_BYTES_MAX)
             .collect()
             .await;
-        let body = body.map_err(|e| Trouble::Cut {
+        let body = body.map_err(|e| ProviderError::Interrupted {
             at: self.at(),
-            why: with_causes(&*e),
-            means: Means::Nothing,
+            why: chain_text(&*e),
+            auth: AuthMethod::None,
         })?;
         Ok(body.to_bytes())
     }
 
-    fn refused(&self, status: StatusCode, body: &Bytes) -> Trouble {
-        Trouble::Answer(Answered {
+    fn error_response(&self, status: StatusCode, body: &Bytes) -> ProviderError {
+        ProviderError::Status(ErrorResponse {
             at: self.at(),
             status: status.as_u16(),
             text: String::from_utf8_lossy(body).into_owned(),
-            means: self.means(),
+            auth: self.auth_method(),
         })
     }
 
-    pub(super) fn strange(&self, why: &str) -> Trouble {
-        Trouble::Strange {
+    pub(super) fn invalid(&self, why: &str) -> ProviderError {
+        ProviderError::Invalid {
             at: self.at(),
             why: why.to_owned(),
         }
     }
 
-    fn slow(&self, limit: Duration) -> Trouble {
-        Trouble::Slow { at: self.at(), limit }
+    fn timed_out(&self, limit: Duration) -> ProviderError {
+        ProviderError::Timeout { at: self.at(), limit }
     }
 
-    fn cut(&self, error: &hyper::Error) -> Trouble {
-        Trouble::Cut {
+    fn interrupted(&self, error: &hyper::Error) -> ProviderError {
+        ProviderError::Interrupted {
             at: self.at(),
-            why: with_causes(error),
-            means: self.means(),
+            why: chain_text(error),
+            auth: self.auth_method(),
         }
     }
 
-    /// A handshake that failed: on account of a certificate, or of anything else.
-    fn unshaken(&self, error: &std::io::Error) -> Trouble {
+    /// Returns the error of a failed TLS handshake.
+    fn handshake_failed(&self, error: &std::io::Error) -> ProviderError {
         let tls = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
         match tls {
-            Some(rustls::Error::InvalidCertificate(why)) => Trouble::Stranger {
+            Some(rustls::Error::InvalidCertificate(why)) => ProviderError::Unverified {
                 at: self.at(),
                 why: format!(
-                    "no public authority vouches for its certificate, and it is none of the network's that holds ({why})"
+                    "the certificate is neither from a public CA nor a valid Akash certificate ({why})"
                 ),
             },
-            Some(rustls::Error::InvalidMessage(_)) => Trouble::Unreachable {
+            Some(rustls::Error::InvalidMessage(_)) => ProviderError::Unreachable {
                 at: self.at(),
-                why: "this is no https port: what is there speaks something else, such as plain http"
-                    .to_owned(),
+                why: "the port does not serve TLS (possibly plain HTTP)".to_owned(),
             },
-            _ => Trouble::Unreachable {
+            _ => ProviderError::Unreachable {
                 at: self.at(),
-                why: format!("no TLS 1.3: {error}"),
+                why: format!("TLS 1.3 handshake failed: {error}"),
             },
         }
     }
 }
 
-/// A provider's address taken apart.
+/// Parses the address of a provider.
 fn base(address: &str) -> anyhow::Result<Url> {
-    let url = Url::parse(address.trim()).with_context(|| format!("`{address}` is no address"))?;
+    let url = Url::parse(address.trim()).with_context(|| format!("invalid URL `{address}`"))?;
     if url.scheme() != "https" {
-        bail!("`{address}` is not https, and providers speak nothing else: write it as https://host:8443");
+        bail!("invalid URL `{address}`: providers require https, as in https://host:8443");
     }
     if url.host_str().is_none_or(str::is_empty) {
-        bail!("`{address}` has no host: write it as https://host:8443");
+        bail!("invalid URL `{address}`: missing host, as in https://host:8443");
     }
     Ok(url)
 }
@@ -363,15 +380,15 @@ mod tests {
     }
 
     fn target(address: &str, path: &[&str], query: &[(String, String)]) -> String {
-        let ask = Ask {
+        let request = ProviderRequest {
             query,
-            ..Ask::get(path, Scope::Status)
+            ..ProviderRequest::get(path, Scope::Status)
         };
-        client(address, Credentials::Nothing).url(&ask).to_string()
+        client(address, Credentials::None).url(&request).to_string()
     }
 
     #[test]
-    fn paths_stand_below_the_address_and_are_escaped() {
+    fn appends_escaped_paths_to_the_address() {
         let at = "https://p.example:8443";
         assert_eq!(target(at, &["status"], &[]), "https://p.example:8443/status");
         assert_eq!(
@@ -388,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_https_and_has_a_host() {
+    fn requires_https_and_a_host() {
         for bad in [
             "http://p.example:8443",
             "p.example:8443",
@@ -401,11 +418,14 @@ mod tests {
     }
 
     #[test]
-    fn a_token_goes_with_the_request_and_another_name_with_the_certificate() {
+    fn sends_a_token_with_the_request_or_another_server_name_with_the_certificate() {
         let key = Arc::new(PrivateKey::from_bytes(&[7; 32]).unwrap());
         let with_key = client("https://p.example:8443", Credentials::Key(key));
         let request = with_key
-            .request(&Ask::get(&["status"], Scope::Status), HeaderMap::new())
+            .http_request(
+                &ProviderRequest::get(&["status"], Scope::Status),
+                HeaderMap::new(),
+            )
             .unwrap();
         assert_eq!(request.headers()[HOST], "p.example:8443");
         assert!(
@@ -420,7 +440,10 @@ mod tests {
         let own = akash_provider_chain::cert::OwnCertificate::make(&owner, &usage, Duration::from_secs(9));
         let shown = Credentials::Certificate(Arc::new(own.unwrap()));
         let with_certificate = client("https://p.example:8443", shown.clone());
-        let request = with_certificate.request(&Ask::get(&["status"], Scope::Status), HeaderMap::new());
+        let request = with_certificate.http_request(
+            &ProviderRequest::get(&["status"], Scope::Status),
+            HeaderMap::new(),
+        );
         assert!(!request.unwrap().headers().contains_key(AUTHORIZATION));
         assert_eq!(with_certificate.server_name().unwrap().to_str(), "mtls.p.example");
         assert_eq!(
@@ -433,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_told_with_the_address() {
+    fn reports_the_address_of_an_unreachable_provider() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("https://{}", listener.local_addr().unwrap());
         drop(listener);
@@ -441,12 +464,9 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let there = client(&address, Credentials::Nothing);
-        let asked = runtime.block_on(there.ask(Ask::get(&["status"], Scope::Status)));
+        let there = client(&address, Credentials::None);
+        let asked = runtime.block_on(there.send(ProviderRequest::get(&["status"], Scope::Status)));
         let text = asked.unwrap_err().to_string();
-        assert!(
-            text.contains(&address) && text.contains("cannot be reached"),
-            "{text}"
-        );
+        assert!(text.contains(&address) && text.contains("cannot reach"), "{text}");
     }
 }

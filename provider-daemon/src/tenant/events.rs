@@ -1,22 +1,22 @@
-//! `lease-events`: what the cluster says about a lease.
+//! `lease-events`: cluster events of a lease.
 
-use super::follow::{Listening, chosen, follow};
+use super::follow::{Subscription, follow, service_query};
 use super::json::{Json, pretty};
 use super::lease::Tenant;
-use super::resume::Shown;
+use super::resume::History;
 use crate::args::tenant::EventsArgs;
 use akash_provider_gateway::auth::Scope;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) async fn run(args: &EventsArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let tenant = Tenant::of(&args.lease.access, home).await?;
-    let listening = Listening {
-        what: "kubeevents",
+    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let subscription = Subscription {
+        endpoint: "kubeevents",
         scope: Scope::Events,
-        query: chosen(&args.service, args.follow),
-        follows: args.follow.then_some(|_| Shown::events()),
-        show: &|lease, event| pretty(&event.with("lease_id", Json::of_lease(lease))).map(Some),
+        query: service_query(&args.service, args.follow),
+        new_history: args.follow.then_some(|_| History::events()),
+        show: &|lease, event| pretty(&event.with("lease_id", Json::from_lease(lease))).map(Some),
     };
-    follow(&tenant, &args.lease, &listening).await
+    follow(&tenant, &args.lease, &subscription).await
 }

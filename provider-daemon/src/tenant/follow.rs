@@ -1,14 +1,15 @@
-//! Streams of several leases at once, shown as they come.
+//! Concurrent streams of several leases, printed as messages arrive.
 
-use super::client::Ask;
+use super::client::ProviderRequest;
+use super::error::{ProviderError, Retry};
 use super::json::Json;
 use super::lease::Tenant;
-use super::lease_status::lease_path;
+use super::lease_status::{lease_path, report};
 use super::output::Output;
-use super::resume::{Fresh, KEPT, Shown};
-use super::stream::{Heard, Hearing};
-use super::trouble::{Hope, Trouble, with_causes};
+use super::resume::{HISTORY_MAX, History, NewMessages};
+use super::stream::{Data, StreamReader};
 use crate::args::tenant::LeaseArgs;
+use akash_provider_core::error::chain_text;
 use akash_provider_core::types::LeaseId;
 use akash_provider_gateway::auth::Scope;
 use futures::StreamExt;
@@ -17,196 +18,203 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// The pauses between tries: the first, and the longest, up to which each is twice the one before.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// A provider that is away for longer is not waited for.
-const AWAY_AT_MOST: Duration = Duration::from_secs(30 * 60);
-/// A provider that starts knows all its leases within this; one that says no for longer means it.
-const NO_AT_MOST: Duration = Duration::from_secs(60);
-/// A stream that has lasted so long was no mere try.
-const STEADY: Duration = Duration::from_secs(30);
+/// Initial and maximum back-off of reconnects; each back-off is twice the previous one.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Maximum duration of an outage before reconnects stop.
+const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);
+/// Maximum duration of rejections before reconnects stop. A provider that starts has loaded all its leases after this.
+const REJECTION_MAX: Duration = Duration::from_secs(60);
+/// Duration after which a stream counts as stable.
+const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// How what was shown begins, for a query.
-pub(super) type Begin = fn(&[(String, String)]) -> Shown;
+/// Function that creates the history of a stream from its query.
+pub(super) type NewHistory = fn(&[(String, String)]) -> History;
 
-/// What is listened to.
-pub(super) struct Listening<'a> {
-    /// The last part of the path.
-    pub(super) what: &'static str,
+/// Endpoint and query of a stream.
+pub(super) struct Subscription<'a> {
+    /// Last segment of the path.
+    pub(super) endpoint: &'static str,
     pub(super) scope: Scope,
     pub(super) query: Vec<(String, String)>,
-    /// What was shown, which makes that a stream goes on when it breaks off; `None` where what there is is shown
-    /// once.
-    pub(super) follows: Option<Begin>,
-    /// How a message is shown; `None` for what is no such message.
+    /// Creates the history with which an interrupted stream resumes; `None` for a stream that is not followed.
+    pub(super) new_history: Option<NewHistory>,
+    /// Formats a message; `None` for an unknown kind of message.
     pub(super) show: &'a (dyn Fn(&LeaseId, Json) -> anyhow::Result<Option<String>> + 'a),
 }
 
-/// Shows what comes from all leases that are meant, until all streams have ended or nobody reads any more.
+/// Prints the messages of all selected leases until all streams have ended or standard output is closed.
 ///
 /// # Errors
-/// No lease can be asked. What fails at one of them is told, and the exit code is 1.
+/// Returns an error if no lease is found. Failures of single leases are printed, and the exit code is 1.
 pub(super) async fn follow(
     tenant: &Tenant,
     which: &LeaseArgs,
-    listening: &Listening<'_>,
+    subscription: &Subscription<'_>,
 ) -> anyhow::Result<ExitCode> {
     let mut streams = Vec::new();
     let mut code = ExitCode::SUCCESS;
     for lease in tenant.leases(which).await? {
-        match open(tenant, &lease, listening, &listening.query).await {
-            Ok(hearing) => streams.push(messages(Following::new(tenant, listening, lease, hearing))),
-            // One provider that is away keeps nobody from seeing the streams of the others.
+        match open(tenant, &lease, subscription, &subscription.query).await {
+            Ok(reader) => streams.push(messages(LeaseStream::new(tenant, subscription, lease, reader))),
+            // The streams of other providers go on if one provider fails.
             Err(error) => {
                 code = ExitCode::FAILURE;
-                tell(&lease, &error);
+                report(&lease, error);
             }
         }
     }
     let mut output = Output::stdout();
     let mut all = stream::select_all(streams);
     while let Some((lease, messages)) = all.next().await {
-        let shown = messages.and_then(|messages| text(listening, &lease, messages));
-        match shown {
+        let history = messages.and_then(|messages| text(subscription, &lease, messages));
+        match history {
             Ok(text) => {
-                // As with `… | head`: that nobody reads any more is no failure of ours.
-                if output.show(text.as_bytes()).await.is_err() {
+                // A closed pipe (`… | head`) is not a failure.
+                if output.write(text.as_bytes()).await.is_err() {
                     return Ok(code);
                 }
             }
             Err(error) => {
                 code = ExitCode::FAILURE;
-                tell(&lease, &error);
+                report(&lease, error);
             }
         }
     }
     Ok(code)
 }
 
-/// Messages as they are shown; a kind that this version does not know is not.
-fn text(listening: &Listening<'_>, lease: &LeaseId, messages: Vec<Json>) -> anyhow::Result<String> {
+/// Formats messages, without those of unknown kinds.
+fn text(subscription: &Subscription<'_>, lease: &LeaseId, messages: Vec<Json>) -> anyhow::Result<String> {
     let mut text = String::new();
     for message in messages {
-        text.push_str(&(listening.show)(lease, message)?.unwrap_or_default());
+        text.push_str(&(subscription.show)(lease, message)?.unwrap_or_default());
     }
     Ok(text)
-}
-
-fn tell(lease: &LeaseId, error: &anyhow::Error) {
-    eprintln!("error: lease {lease}: {error:#}");
 }
 
 async fn open(
     tenant: &Tenant,
     lease: &LeaseId,
-    listening: &Listening<'_>,
+    subscription: &Subscription<'_>,
     query: &[(String, String)],
-) -> anyhow::Result<Hearing> {
+) -> anyhow::Result<StreamReader> {
     let client = tenant.client(&lease.provider).await?;
     let ids = lease_path(lease);
-    let path: Vec<&str> = ids.iter().map(String::as_str).chain([listening.what]).collect();
-    // Each request has a token of its own.
-    let ask = Ask {
+    let path: Vec<&str> = ids
+        .iter()
+        .map(String::as_str)
+        .chain([subscription.endpoint])
+        .collect();
+    // Each request has a new token.
+    let request = ProviderRequest {
         query,
-        ..Ask::get(&path, listening.scope)
+        ..ProviderRequest::get(&path, subscription.scope)
     };
-    // Nothing is said, so that half is dropped; the other one still answers pings.
-    let (hearing, _) = client.open(ask).await?.split();
-    Ok(hearing)
+    // Nothing is sent, so the writer is dropped; the reader still responds to pings.
+    let (reader, _) = client.open(request).await?.split();
+    Ok(reader)
 }
 
-/// The messages of one stream; one that ends badly ends with the reason.
-fn messages<'a>(following: Following<'a>) -> LocalBoxStream<'a, (LeaseId, anyhow::Result<Vec<Json>>)> {
-    let next = move |state: Option<Following<'a>>| async move {
-        let mut following = state?;
-        let lease = following.lease.clone();
-        match following.next().await {
+/// Returns the messages of a lease as a stream; a failure is its last item.
+fn messages<'a>(stream: LeaseStream<'a>) -> LocalBoxStream<'a, (LeaseId, anyhow::Result<Vec<Json>>)> {
+    let next = move |state: Option<LeaseStream<'a>>| async move {
+        let mut stream = state?;
+        let lease = stream.lease.clone();
+        match stream.next().await {
             Ok(None) => None,
-            Ok(Some(messages)) => Some(((lease, Ok(messages)), Some(following))),
+            Ok(Some(messages)) => Some(((lease, Ok(messages)), Some(stream))),
             Err(error) => Some(((lease, Err(error)), None)),
         }
     };
-    stream::unfold(Some(following), next).boxed_local()
+    stream::unfold(Some(stream), next).boxed_local()
 }
 
-/// One lease's stream, opened again as often as needed.
-struct Following<'a> {
+/// Stream of one lease, reconnected after interruptions.
+struct LeaseStream<'a> {
     tenant: &'a Tenant,
-    listening: &'a Listening<'a>,
+    subscription: &'a Subscription<'a>,
     lease: LeaseId,
-    /// `None` when all is over but for what is still to be shown.
-    hearing: Option<Hearing>,
-    shown: Option<Shown>,
+    /// `None` after the end, while buffered messages remain.
+    reader: Option<StreamReader>,
+    history: Option<History>,
     opened: Instant,
-    /// Something new has come since then.
-    is_fresh: bool,
+    /// True if new messages arrived after the last connect.
+    has_new: bool,
     outage: Option<Outage>,
 }
 
-/// A time without the stream.
+/// Period without a connection.
 #[derive(Debug, Clone, Copy)]
 struct Outage {
     since: Instant,
     pause: Duration,
-    is_told: bool,
+    is_reported: bool,
 }
 
-/// What came of listening, or of waiting for what is held back.
+/// Result of waiting for a message.
 enum Next {
     Message(Json),
-    /// Nothing, for as long as something may be held back.
+    /// No message until buffered messages are due.
     Quiet,
-    /// The stream ended, with a goodbye or by a connection that was closed.
+    /// The stream ended by a close frame or a closed connection.
     End,
 }
 
-impl<'a> Following<'a> {
-    fn new(tenant: &'a Tenant, listening: &'a Listening<'a>, lease: LeaseId, hearing: Hearing) -> Self {
+impl<'a> LeaseStream<'a> {
+    fn new(
+        tenant: &'a Tenant,
+        subscription: &'a Subscription<'a>,
+        lease: LeaseId,
+        reader: StreamReader,
+    ) -> Self {
         Self {
             tenant,
-            listening,
+            subscription,
             lease,
-            hearing: Some(hearing),
-            shown: listening.follows.map(|begin| begin(&listening.query)),
+            reader: Some(reader),
+            history: subscription.new_history.map(|begin| begin(&subscription.query)),
             opened: Instant::now(),
-            is_fresh: true,
+            has_new: true,
             outage: None,
         }
     }
 
-    /// What is to be shown next; `None` at the end.
+    /// Returns the next messages to print, or `None` at the end.
     async fn next(&mut self) -> anyhow::Result<Option<Vec<Json>>> {
         loop {
-            let Some(hearing) = &mut self.hearing else {
+            let Some(reader) = &mut self.reader else {
                 return Ok(None);
             };
-            let due = self.shown.as_ref().and_then(Shown::next_settling);
-            match heard(hearing, due).await {
+            let due = self.history.as_ref().and_then(History::next_flush);
+            match receive(reader, due).await {
                 Ok(Next::Message(message)) => {
-                    let Some(shown) = &mut self.shown else {
+                    let Some(history) = &mut self.history else {
                         return Ok(Some(vec![message]));
                     };
-                    let fresh = shown.take(message, Instant::now());
-                    if let Some(messages) = self.fresh(fresh) {
+                    let fresh = history.add(message, Instant::now());
+                    if let Some(messages) = self.take_new(fresh) {
                         return Ok(Some(messages));
                     }
                 }
                 Ok(Next::Quiet) => {
-                    let fresh = self.shown.as_mut().map(|shown| shown.settle(Instant::now()));
-                    if let Some(messages) = fresh.and_then(|fresh| self.fresh(fresh)) {
+                    let fresh = self
+                        .history
+                        .as_mut()
+                        .map(|history| history.flush_due(Instant::now()));
+                    if let Some(messages) = fresh.and_then(|fresh| self.take_new(fresh)) {
                         return Ok(Some(messages));
                     }
                 }
                 Ok(Next::End) => {
-                    let is_over = hearing.is_closed() || !self.is_fresh || self.shown.is_none();
-                    // Providers end streams by closing the connection, and so do those that stop. The first time
-                    // it may be either; where nothing new has come since, it is the end.
-                    if is_over || !self.again(None).await? {
+                    let is_over = reader.is_closed() || !self.has_new || self.history.is_none();
+                    // Both a finished stream and a provider that stops close the connection. The first time, the stream
+                    // is reopened; if there is nothing new, the stream has ended.
+                    if is_over || !self.reconnect(None).await? {
                         return Ok(self.last());
                     }
                 }
-                Err(trouble) => {
-                    if !self.again(Some(trouble)).await? {
+                Err(failure) => {
+                    if !self.reconnect(Some(failure)).await? {
                         return Ok(self.last());
                     }
                 }
@@ -214,84 +222,84 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// What of it is shown; what may be missing is told.
-    fn fresh(&mut self, fresh: Fresh) -> Option<Vec<Json>> {
+    /// Returns the messages to print, and warns about possibly missing lines.
+    fn take_new(&mut self, fresh: NewMessages) -> Option<Vec<Json>> {
         for pod in &fresh.gaps {
             let lease = &self.lease;
             eprintln!(
-                "warning: lease {lease}: lines of {pod} may be missing here: more than {KEPT} came meanwhile"
+                "warning: lease {lease}: log lines of {pod} may be missing: more than {HISTORY_MAX} lines were written while disconnected"
             );
         }
         if fresh.messages.is_empty() {
             return None;
         }
-        self.is_fresh = true;
+        self.has_new = true;
         Some(fresh.messages)
     }
 
-    /// What was held back when all is over.
+    /// Returns the buffered messages at the end of the stream.
     fn last(&mut self) -> Option<Vec<Json>> {
-        self.hearing = None;
-        let fresh = self.shown.as_mut().map(Shown::end)?;
-        self.fresh(fresh)
+        self.reader = None;
+        let fresh = self.history.as_mut().map(History::finish)?;
+        self.take_new(fresh)
     }
 
-    /// Opens the stream again, as often as there is hope; `false` when the lease is over.
-    async fn again(&mut self, mut trouble: Option<Trouble>) -> anyhow::Result<bool> {
+    /// Reconnects until the stream is open, the lease is closed (`false`) or the outage lasts too long.
+    async fn reconnect(&mut self, mut failure: Option<ProviderError>) -> anyhow::Result<bool> {
         let now = Instant::now();
-        // Only a stream that has proved itself ends an outage. One that opens and breaks at once would be tried for
-        // ever.
-        if self.is_fresh || now - self.opened >= STEADY {
+        // Only a stable stream ends an outage. Otherwise a stream that opens and breaks immediately would be reopened
+        // indefinitely.
+        if self.has_new || now - self.opened >= STABLE_AFTER {
             self.outage = None;
         }
         let mut outage = self.outage.unwrap_or(Outage {
             since: now,
-            pause: PAUSES.0,
-            is_told: false,
+            pause: BACKOFF.0,
+            is_reported: false,
         });
-        let means = self.hearing.as_ref().map(Hearing::means);
+        let auth = self.reader.as_ref().map(StreamReader::auth);
         loop {
-            if let (Some(trouble), Some(means)) = (trouble.take(), means) {
-                let hope = trouble.hope(means);
-                if self.shown.is_none() || !outage.leaves(hope) {
-                    return Err(trouble.into());
+            if let (Some(failure), Some(auth)) = (failure.take(), auth) {
+                let retry = failure.retry(auth);
+                if self.history.is_none() || !outage.permits(retry) {
+                    return Err(failure.into());
                 }
-                if hope != Hope::NewToken && !outage.is_told {
-                    eprintln!("lease {}: {}; trying again", self.lease, with_causes(&trouble));
-                    outage.is_told = true;
+                if retry != Retry::NewToken && !outage.is_reported {
+                    eprintln!("lease {}: {}; retrying", self.lease, chain_text(&failure));
+                    outage.is_reported = true;
                 }
-                // A token that has come to its end is no outage: the first new one is tried at once.
-                if hope == Hope::NewToken && outage.pause == PAUSES.0 {
+                // An expired token is not an outage: the first new token is used without a back-off.
+                if retry == Retry::NewToken && outage.pause == BACKOFF.0 {
                     outage.pause = Duration::ZERO;
                 }
             }
-            // Also after a stream that ended well: one that ends at once each time would be asked for without a
-            // pause.
+            // The back-off applies to streams with a normal end too: otherwise a stream that always ends immediately
+            // would be reopened without a pause.
             sleep(outage.pause).await;
-            // Clamped from below as well, for the pause before may have been none.
-            outage.pause = (outage.pause * 2).clamp(PAUSES.0, PAUSES.1);
-            // The chain first: a provider has the same no for a lease that is over and for one it does not
-            // know yet.
+            // The lower bound applies after a back-off of zero.
+            outage.pause = (outage.pause * 2).clamp(BACKOFF.0, BACKOFF.1);
+            // The chain is queried first, because a provider rejects closed leases and unknown leases with the same
+            // status.
             if let Some(over) = self.tenant.is_over(&self.lease).await {
                 eprintln!("{over}");
                 return Ok(false);
             }
-            let query = query_again(self.listening);
-            match open(self.tenant, &self.lease, self.listening, &query).await {
-                Ok(hearing) => {
-                    if outage.is_told {
-                        eprintln!("lease {}: the stream goes on", self.lease);
+            let query = resume_query(self.subscription);
+            match open(self.tenant, &self.lease, self.subscription, &query).await {
+                Ok(reader) => {
+                    if outage.is_reported {
+                        eprintln!("lease {}: stream resumed", self.lease);
                     }
-                    self.hearing = Some(hearing);
-                    self.shown.as_mut().map(Shown::reopen);
-                    (self.opened, self.is_fresh, self.outage) = (Instant::now(), false, Some(outage));
+                    self.reader = Some(reader);
+                    self.history.as_mut().map(History::reopen);
+                    (self.opened, self.has_new, self.outage) = (Instant::now(), false, Some(outage));
                     return Ok(true);
                 }
-                Err(error) => match error.downcast::<Trouble>() {
-                    Ok(failed) => trouble = Some(failed),
-                    // The chain cannot be asked where the provider is.
-                    Err(error) if outage.leaves(Hope::Return) => {
-                        tracing::debug!("opening a stream again: {error:#}");
+                Err(error) => match error.downcast::<ProviderError>() {
+                    Ok(failed) => failure = Some(failed),
+                    // The address of the provider cannot be queried on the chain.
+                    Err(error) if outage.permits(Retry::Outage) => {
+                        tracing::debug!(error = %format_args!("{error:#}"), "cannot reopen stream");
                     }
                     Err(error) => return Err(error),
                 },
@@ -301,51 +309,51 @@ impl<'a> Following<'a> {
 }
 
 impl Outage {
-    /// True while there is hope left.
-    fn leaves(&self, hope: Hope) -> bool {
+    /// Returns whether another attempt is permitted.
+    fn permits(&self, retry: Retry) -> bool {
         let lasted = self.since.elapsed();
-        match hope {
-            Hope::NewToken | Hope::Return => lasted < AWAY_AT_MOST,
-            Hope::Moment => lasted < NO_AT_MOST,
-            Hope::None => false,
+        match retry {
+            Retry::NewToken | Retry::Outage => lasted < OUTAGE_MAX,
+            Retry::Brief => lasted < REJECTION_MAX,
+            Retry::Never => false,
         }
     }
 }
 
-/// The next message, or the time at which what was held back is due.
-async fn heard(hearing: &mut Hearing, due: Option<Instant>) -> Result<Next, Trouble> {
-    let heard = match due {
-        None => hearing.next().await?,
-        Some(due) => match timeout_at(due, hearing.next()).await {
-            Ok(heard) => heard?,
+/// Receives the next message, or returns when buffered messages are due.
+async fn receive(reader: &mut StreamReader, due: Option<Instant>) -> Result<Next, ProviderError> {
+    let receive = match due {
+        None => reader.next().await?,
+        Some(due) => match timeout_at(due, reader.next()).await {
+            Ok(receive) => receive?,
             Err(_) => return Ok(Next::Quiet),
         },
     };
-    let Some(Heard::Text(bytes) | Heard::Binary(bytes)) = heard else {
+    let Some(Data::Text(bytes) | Data::Binary(bytes)) = receive else {
         return Ok(Next::End);
     };
     let message = serde_json::from_slice(&bytes);
     Ok(Next::Message(
-        message.map_err(|e| hearing.strange(&with_causes(&e)))?,
+        message.map_err(|e| reader.invalid(&chain_text(&e)))?,
     ))
 }
 
-/// The query of a stream that is opened again: as much of the past as is remembered.
-fn query_again(listening: &Listening<'_>) -> Vec<(String, String)> {
-    let mut query = listening.query.clone();
-    // Only logs can be asked for by lines. Events come again as all there are.
-    if listening.scope == Scope::Logs {
+/// Returns the query to resume a stream: for logs, as many past lines as the history holds.
+fn resume_query(subscription: &Subscription<'_>) -> Vec<(String, String)> {
+    let mut query = subscription.query.clone();
+    // Only logs can be limited by lines. All events are sent again.
+    if subscription.scope == Scope::Logs {
         query.retain(|(name, _)| name != TAIL);
-        query.push((TAIL.to_owned(), KEPT.to_string()));
+        query.push((TAIL.to_owned(), HISTORY_MAX.to_string()));
     }
     query
 }
 
-/// How many of the last lines are wanted.
+/// Query parameter for the number of last lines.
 pub(super) const TAIL: &str = "tail";
 
-/// The query that chooses services, as providers read it.
-pub(super) fn chosen(service: &str, follow: bool) -> Vec<(String, String)> {
+/// Returns the query that selects services.
+pub(super) fn service_query(service: &str, follow: bool) -> Vec<(String, String)> {
     let mut query = vec![("follow".to_owned(), follow.to_string())];
     if !service.is_empty() {
         query.push(("service".to_owned(), service.to_owned()));

@@ -1,8 +1,8 @@
-//! `get-manifest`: the manifest as the provider has it.
+//! `get-manifest`: the manifest of a lease, as stored by its provider.
 
 use super::json::{Json, compact};
 use super::lease::Tenant;
-use super::lease_status::{Question, each};
+use super::lease_status::{LeaseQuery, query_each};
 use crate::args::Format;
 use crate::args::tenant::GetManifestArgs;
 use crate::say;
@@ -11,19 +11,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) async fn run(args: &GetManifestArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let tenant = Tenant::of(&args.lease.access, home).await?;
-    let question = Question {
+    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let query = LeaseQuery {
         name: "manifest",
         path: &["manifest"],
         scope: Scope::GetManifest,
-        is_right: |answer| matches!(answer, Json::List(_)),
+        is_valid: |response| matches!(response, Json::List(_)),
     };
-    let print = |answer: &Json| {
+    let print = |response: &Json| {
         say(&match args.output {
-            Format::Json => compact(answer)?,
-            Format::Yaml => serde_saphyr::to_string(answer)?,
+            Format::Json => compact(response)?,
+            Format::Yaml => serde_saphyr::to_string(response)?,
         });
         Ok(())
     };
-    each(&tenant, &args.lease, &question, print).await
+    query_each(&tenant, &args.lease, &query, print).await
 }

@@ -1,4 +1,4 @@
-//! Answers of providers as they were given: fields in their order, and none lost that this version does not know.
+//! JSON responses with unchanged order of fields, including unknown fields.
 
 pub(super) use crate::json::Json;
 use akash_provider_core::types::LeaseId;
@@ -6,8 +6,8 @@ use akash_provider_gateway::escaped;
 use serde::Serialize;
 
 impl Json {
-    /// The id of a lease as today's tool writes it.
-    pub(super) fn of_lease(id: &LeaseId) -> Self {
+    /// Returns the ID of a lease in the form of the Go provider.
+    pub(super) fn from_lease(id: &LeaseId) -> Self {
         let text = |text: &str| Self::Text(text.to_owned());
         let order = &id.order;
         Self::Fields(Vec::new())
@@ -20,12 +20,12 @@ impl Json {
     }
 }
 
-/// JSON for people: two spaces for each level, and escaped as the network's tools do it.
+/// Returns indented JSON with the escapes of the Go provider.
 pub(super) fn pretty(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(escaped(serde_json::to_string_pretty(value)?) + "\n")
 }
 
-/// JSON on one line.
+/// Returns JSON on one line.
 pub(super) fn compact(value: &impl Serialize) -> anyhow::Result<String> {
     Ok(escaped(serde_json::to_string(value)?) + "\n")
 }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_keeps_its_order_its_numbers_and_what_is_unknown() {
+    fn preserves_order_numbers_and_unknown_fields() {
         let text = r#"{"z":1,"a":[null,true,-5,18446744073709551615,0.5,"<ü>"],"m":{"y":{},"b":[]}}"#;
         let read: Json = serde_json::from_str(text).unwrap();
         let written = compact(&read).unwrap();
@@ -52,13 +52,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_written_as_today_s_tool_writes_it() {
+    fn writes_a_lease_id_as_the_go_provider_does() {
         let owner = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
         let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
         let lease = format!("{owner}/7/1/2/{provider}").parse().unwrap();
         let expected = format!(
             "{{\"owner\":\"{owner}\",\"dseq\":7,\"gseq\":1,\"oseq\":2,\"provider\":\"{provider}\",\"bseq\":0}}\n"
         );
-        assert_eq!(compact(&Json::of_lease(&lease)).unwrap(), expected);
+        assert_eq!(compact(&Json::from_lease(&lease)).unwrap(), expected);
     }
 }

@@ -1,9 +1,10 @@
-//! Which leases a command is about, and the providers that have them.
+//! Selection of leases, and the addresses of their providers.
 
 use super::auth::Credentials;
 use super::client::Client;
 use crate::args::tenant::{AccessArgs, LeaseArgs};
 use crate::commands::chain::endpoints;
+use crate::error::WithHelp;
 use crate::secrets;
 use akash_provider_chain::Reader;
 use akash_provider_chain::private_key::PrivateKey;
@@ -14,40 +15,41 @@ use data_encoding::HEXLOWER;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Leases of one deployment that are looked at; a deployment has twenty groups at most, each with few orders.
+/// Maximum number of leases of one deployment. A deployment has at most 20 groups with few orders each.
 const LEASES_MAX: usize = 1000;
 
-/// Whoever asks, and how providers are found.
+/// Tenant with its credentials and its access to the chain.
 #[derive(Debug)]
 pub(super) struct Tenant {
     owner: Address,
     credentials: Credentials,
-    /// `None` where no node is to be asked.
+    /// `None` with `--offline`.
     chain: Option<Reader>,
     provider_url: Option<String>,
 }
 
 impl Tenant {
-    /// The one of `--from`.
+    /// Creates the tenant of `--from`.
     ///
     /// # Errors
-    /// The key, the certificate or a node cannot be had, or flags do not go together.
-    pub(super) async fn of(args: &AccessArgs, home: &Path) -> anyhow::Result<Self> {
+    /// Returns an error if the key, the certificate or a node is unavailable, or if flags contradict each other.
+    pub(super) async fn from_args(args: &AccessArgs, home: &Path) -> anyhow::Result<Self> {
         if args.offline && args.provider_url.is_none() {
-            bail!("--offline asks no node, so it must be said with --provider-url where the provider is");
+            bail!("--offline requires --provider-url");
         }
         let key: PrivateKey = secrets::signer(&args.signer, home)?;
         let owner = key.address().clone();
         if let Some(other) = args.owner.as_ref().filter(|other| **other != owner) {
             bail!(
-                "--owner {other} is not the account of the key, {owner}: only a lease's own tenant may ask"
+                "--owner {other} differs from the account of the key, {owner}: only the tenant of a lease has access"
             );
         }
         let chain = match args.offline {
             true => None,
             false => Some(Reader::new(endpoints(&args.node).await?)),
         };
-        let credentials = Credentials::of(args.auth_type, &Arc::new(key), home, chain.as_ref()).await?;
+        let credentials =
+            Credentials::for_account(args.auth_type, &Arc::new(key), home, chain.as_ref()).await?;
         Ok(Self {
             owner,
             credentials,
@@ -56,10 +58,10 @@ impl Tenant {
         })
     }
 
-    /// One lease where a provider is named, as today's tool has it.
+    /// Returns the selected lease at a provider, or the only one.
     ///
     /// # Errors
-    /// As [`leases`](Self::leases).
+    /// Same as [`leases`](Self::leases).
     pub(super) async fn lease(&self, which: &LeaseArgs, provider: &Address) -> anyhow::Result<LeaseId> {
         let one = LeaseArgs {
             gseq: Some(which.gseq.unwrap_or(1)),
@@ -68,25 +70,25 @@ impl Tenant {
             ..which.clone()
         };
         let leases = self.leases(&one).await?;
-        leases.into_iter().next().context("there is no such lease")
+        leases.into_iter().next().context("lease not found")
     }
 
-    /// All live leases of the deployment for which what is given holds; at least one.
+    /// Returns all active leases that match the selection; at least one.
     ///
     /// # Errors
-    /// There is none, or the chain cannot be asked.
+    /// Returns an error if no lease matches, or if the chain query fails.
     pub(super) async fn leases(&self, which: &LeaseArgs) -> anyhow::Result<Vec<LeaseId>> {
         let deployment = DeploymentId {
             owner: self.owner.clone(),
             dseq: which.dseq,
         };
         let chain = match (&self.provider_url, &which.provider, &self.chain) {
-            // Where both are named nothing is left to ask, which is what makes `--offline` possible.
-            (Some(_), Some(provider), _) => return Ok(vec![named(deployment, which, provider)]),
+            // A complete ID needs no query, which makes `--offline` possible.
+            (Some(_), Some(provider), _) => return Ok(vec![lease_id(deployment, which, provider)]),
             (_, _, Some(chain)) => chain,
-            (_, _, None) => bail!("without a node, the lease's provider must be named with --provider"),
+            (_, _, None) => bail!("--offline requires --provider"),
         };
-        // Also those that have ended, because they tell why there is nothing to ask about.
+        // Closed leases are queried too, to explain why no active lease matches.
         let mut records = all(chain, &deployment).await?;
         let is_meant = |id: &LeaseId| {
             let is = |given: Option<u32>, has: u32| given.is_none_or(|given| given == has);
@@ -98,24 +100,24 @@ impl Tenant {
         records.retain(|record| is_meant(&record.lease.id));
         let live = records.iter().filter(|record| record.lease.state.is_live());
         let mut leases: Vec<LeaseId> = live.map(|record| record.lease.id.clone()).collect();
-        // In the same order each time, whatever the node says, so that the output of two runs can be compared.
+        // Sorted, so that the output does not depend on the node.
         leases.sort();
         if leases.is_empty() {
-            bail!(none(&deployment, &records));
+            bail!(not_found(&deployment, &records));
         }
         Ok(leases)
     }
 
-    /// Why there is nothing more to come from a lease; `None` while it lives, and where that cannot be known.
+    /// Returns the reason if the lease is closed; `None` if the lease is active or its state is unknown.
     pub(super) async fn is_over(&self, lease: &LeaseId) -> Option<String> {
         match self.chain.as_ref()?.lease(lease).await {
-            // Not found is no evidence: a node may be behind.
+            // A missing record is not evidence: a node may lag behind.
             Ok(found) => {
                 let state = found.value?.lease.state;
-                (!state.is_live()).then(|| format!("lease {lease} is over ({state:?})"))
+                (!state.is_live()).then(|| format!("lease {lease} is closed ({state:?})"))
             }
             Err(error) => {
-                tracing::debug!("asking the chain about lease {lease}: {error}");
+                tracing::debug!(%lease, %error, "cannot query lease");
                 None
             }
         }
@@ -135,10 +137,10 @@ impl Tenant {
         Ok(found.map(|record| HEXLOWER.encode(&record.deployment.hash)))
     }
 
-    /// The way to a provider.
+    /// Returns the client for a provider.
     ///
     /// # Errors
-    /// It is not registered, or its address is none.
+    /// Returns an error if the provider is not registered or its address is invalid.
     pub(super) async fn client(&self, provider: &Address) -> anyhow::Result<Client> {
         let address = address(self.provider_url.as_deref(), self.chain.as_ref(), provider).await?;
         Client::new(
@@ -150,10 +152,10 @@ impl Tenant {
     }
 }
 
-/// Where a provider is.
+/// Returns the address of a provider.
 ///
 /// # Errors
-/// It is not registered, or the chain cannot be asked.
+/// Returns an error if the provider is not registered, or if the chain query fails.
 pub(super) async fn address(
     given: Option<&str>,
     chain: Option<&Reader>,
@@ -162,16 +164,19 @@ pub(super) async fn address(
     if let Some(url) = given {
         return Ok(url.to_owned());
     }
-    let chain = chain.context("without a node it must be said with --provider-url where the provider is")?;
+    let chain = chain.context("--offline requires --provider-url")?;
     let found = chain.provider(provider).await;
-    let found = found.with_context(|| format!("asking the chain where {provider} is"))?;
-    let found = found.with_context(|| {
-        format!("{provider} is no provider on this chain: look at --provider, --node and --chain-id")
+    let found = found.with_context(|| format!("cannot query provider {provider}"))?;
+    let found = found.ok_or_else(|| {
+        WithHelp::new(
+            format!("provider {provider} is not registered on this chain"),
+            "check --provider, --node and --chain-id",
+        )
     })?;
     Ok(found.host_uri)
 }
 
-fn named(deployment: DeploymentId, which: &LeaseArgs, provider: &Address) -> LeaseId {
+fn lease_id(deployment: DeploymentId, which: &LeaseArgs, provider: &Address) -> LeaseId {
     let group = GroupId {
         deployment,
         gseq: which.gseq.unwrap_or(1),
@@ -193,28 +198,31 @@ async fn all(chain: &Reader, deployment: &DeploymentId) -> anyhow::Result<Vec<Le
     let (mut records, mut request) = (Vec::new(), PageRequest::default());
     loop {
         let page = chain.leases(&filter, request.clone()).await;
-        let page = page.with_context(|| format!("asking the chain for the leases of {deployment}"))?;
+        let page = page.with_context(|| format!("cannot query the leases of {deployment}"))?;
         records.extend(page.items);
         match page.next {
-            // A node that always names one more page is not followed without end.
+            // A node that always returns another page must not cause an endless loop.
             Some(key) if records.len() < LEASES_MAX => request.key = Some(key),
             _ => return Ok(records),
         }
     }
 }
 
-/// Why there is nothing to ask about.
-fn none(deployment: &DeploymentId, ended: &[LeaseRecord]) -> String {
+/// Returns the reason why no active lease matches.
+fn not_found(deployment: &DeploymentId, ended: &[LeaseRecord]) -> anyhow::Error {
     let Some(last) = ended.last() else {
-        return format!(
-            "there is no such lease of deployment {deployment} on the chain: has a bid been accepted? (`query leases \
-             --owner {} --dseq {}` shows all there are)",
-            deployment.owner, deployment.dseq
-        );
+        return WithHelp::new(
+            format!("no such lease of deployment {deployment} on the chain"),
+            format!(
+                "accept a bid first; `query leases --owner {} --dseq {}` lists the leases",
+                deployment.owner, deployment.dseq
+            ),
+        )
+        .into();
     };
     let more = match ended.len() {
         1 => String::new(),
         several => format!(", as are {} more", several - 1),
     };
-    format!("lease {} is over ({:?}){more}", last.lease.id, last.lease.state)
+    anyhow::anyhow!("lease {} is closed ({:?}){more}", last.lease.id, last.lease.state)
 }

@@ -1,45 +1,47 @@
-//! `lease-status`, and how any question is put to the providers of leases.
+//! `lease-status`, and queries about leases in general.
 
-use super::client::Ask;
+use super::client::ProviderRequest;
+use super::error::ProviderError;
 use super::json::{Json, pretty};
 use super::lease::Tenant;
-use super::trouble::{Trouble, with_causes};
 use super::{overview, wait};
 use crate::args::tenant::{LeaseArgs, LeaseStatusArgs, SentOutput};
+use crate::error::error_text;
 use crate::say;
+use akash_provider_core::error::chain_text;
 use akash_provider_core::types::LeaseId;
 use akash_provider_gateway::auth::Scope;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The question behind it.
-pub(super) const STATUS: Question<'static> = Question {
+/// Query of `lease-status`.
+pub(super) const STATUS: LeaseQuery<'static> = LeaseQuery {
     name: "status",
     path: &["status"],
     scope: Scope::Status,
-    is_right: |answer| answer.field("services").is_some(),
+    is_valid: |response| response.field("services").is_some(),
 };
 
 pub(super) async fn run(args: &LeaseStatusArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let tenant = Tenant::of(&args.lease.access, home).await?;
+    let tenant = Tenant::from_args(&args.lease.access, home).await?;
     if let Some(limit) = args.wait {
         wait::until_available(&tenant, &args.lease, limit).await?;
     }
-    let output = args.output.unwrap_or_else(usual);
-    let print = |answer: &Json| {
+    let output = args.output.unwrap_or_else(default_output);
+    let print = |response: &Json| {
         say(&match output {
-            SentOutput::Text => overview::text(answer),
-            SentOutput::Json => pretty(answer)?,
-            SentOutput::Yaml => serde_saphyr::to_string(answer)?,
+            SentOutput::Text => overview::text(response),
+            SentOutput::Json => pretty(response)?,
+            SentOutput::Yaml => serde_saphyr::to_string(response)?,
         });
         Ok(())
     };
-    each(&tenant, &args.lease, &STATUS, print).await
+    query_each(&tenant, &args.lease, &STATUS, print).await
 }
 
-/// A table for eyes; for scripts what the network's tool prints.
-fn usual() -> SentOutput {
+/// Returns the default format: a table on a terminal, otherwise the JSON of the Go provider.
+fn default_output() -> SentOutput {
     if std::io::stdout().is_terminal() {
         SentOutput::Text
     } else {
@@ -47,51 +49,50 @@ fn usual() -> SentOutput {
     }
 }
 
-/// Prints as the network's tool prints a status.
-pub(super) fn print(answer: &Json) -> anyhow::Result<()> {
-    say(&pretty(answer)?);
+/// Prints JSON in the form of the Go provider.
+pub(super) fn print(response: &Json) -> anyhow::Result<()> {
+    say(&pretty(response)?);
     Ok(())
 }
 
-/// A question about a lease.
+/// Query about a lease.
 #[derive(Debug)]
-pub(super) struct Question<'a> {
-    /// What the answer is called beside a lease.
+pub(super) struct LeaseQuery<'a> {
+    /// Name of the response, for messages and for lists.
     pub(super) name: &'static str,
-    /// Parts of the path below that of the lease.
+    /// Path segments below the path of the lease.
     pub(super) path: &'a [&'a str],
     pub(super) scope: Scope,
-    /// True for what can be an answer.
-    pub(super) is_right: fn(&Json) -> bool,
+    /// Checks whether a value is a valid response.
+    pub(super) is_valid: fn(&Json) -> bool,
 }
 
-/// Asks one provider where one is named, and prints its answer; otherwise every provider that has a live lease, and
-/// prints a list with an entry for each lease.
+/// Queries the given provider and prints the response, or queries all providers with active leases and prints a list.
 ///
 /// # Errors
-/// The one provider's trouble, or none could be asked.
-pub(super) async fn each(
+/// Returns the error of the single provider, or an error if no lease is found.
+pub(super) async fn query_each(
     tenant: &Tenant,
     which: &LeaseArgs,
-    question: &Question<'_>,
+    query: &LeaseQuery<'_>,
     print: impl Fn(&Json) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     if which.provider.is_some() {
-        for lease in chosen(tenant, which).await? {
-            print(&one(tenant, &lease, question).await?)?;
+        for lease in selected_leases(tenant, which).await? {
+            print(&query_lease(tenant, &lease, query).await?)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     let (mut all, mut code) = (Vec::new(), ExitCode::SUCCESS);
-    for lease in chosen(tenant, which).await? {
-        let entry = Json::Fields(Vec::new()).with("lease_id", Json::of_lease(&lease));
-        all.push(match one(tenant, &lease, question).await {
-            Ok(answer) => entry.with(question.name, answer),
+    for lease in selected_leases(tenant, which).await? {
+        let entry = Json::Fields(Vec::new()).with("lease_id", Json::from_lease(&lease));
+        all.push(match query_lease(tenant, &lease, query).await {
+            Ok(response) => entry.with(query.name, response),
             Err(error) => {
-                // Told in the list as well, for a script that reads nothing but the output.
+                // The list contains the error too, for scripts that read standard output only.
                 code = ExitCode::FAILURE;
-                let text = format!("{error:#}");
-                eprintln!("error: lease {lease}: {text}");
+                let text = chain_text(error.as_ref());
+                report(&lease, error);
                 entry.with("error", Json::Text(text))
             }
         });
@@ -100,40 +101,49 @@ pub(super) async fn each(
     Ok(code)
 }
 
-/// The one lease where a provider is named; otherwise every live one.
+/// Prints the failure of one lease, with its remedy.
+pub(super) fn report(lease: &LeaseId, error: anyhow::Error) {
+    eprintln!("{}", error_text(&error.context(format!("lease {lease}"))));
+}
+
+/// Returns the lease at the given provider, or all active leases.
 ///
 /// # Errors
-/// There is none, or the chain cannot be asked.
-pub(super) async fn chosen(tenant: &Tenant, which: &LeaseArgs) -> anyhow::Result<Vec<LeaseId>> {
+/// Returns an error if no lease is found, or if the chain query fails.
+pub(super) async fn selected_leases(tenant: &Tenant, which: &LeaseArgs) -> anyhow::Result<Vec<LeaseId>> {
     match &which.provider {
         Some(provider) => Ok(vec![tenant.lease(which, provider).await?]),
         None => tenant.leases(which).await,
     }
 }
 
-/// The answer about one lease.
+/// Queries the provider of one lease.
 ///
 /// # Errors
-/// Its provider's trouble, or the chain's.
-pub(super) async fn one(tenant: &Tenant, lease: &LeaseId, question: &Question<'_>) -> anyhow::Result<Json> {
+/// Returns the failure of the provider or of the chain.
+pub(super) async fn query_lease(
+    tenant: &Tenant,
+    lease: &LeaseId,
+    query: &LeaseQuery<'_>,
+) -> anyhow::Result<Json> {
     let client = tenant.client(&lease.provider).await?;
     let ids = lease_path(lease);
     let path: Vec<&str> = ids
         .iter()
         .map(String::as_str)
-        .chain(question.path.iter().copied())
+        .chain(query.path.iter().copied())
         .collect();
-    let body = client.ask(Ask::get(&path, question.scope)).await?;
-    let answer = serde_json::from_slice::<Json>(&body).map_err(|e| client.strange(&with_causes(&e)))?;
-    // A 200 alone proves nothing: any web server may be behind the address.
-    if !(question.is_right)(&answer) {
-        let trouble: Trouble = client.strange(&format!("this is no {} of a lease", question.name));
-        return Err(trouble.into());
+    let body = client.send(ProviderRequest::get(&path, query.scope)).await?;
+    let response = serde_json::from_slice::<Json>(&body).map_err(|e| client.invalid(&chain_text(&e)))?;
+    // Any web server may respond with status 200, so the body is checked.
+    if !(query.is_valid)(&response) {
+        let error: ProviderError = client.invalid(&format!("the response is not a lease {}", query.name));
+        return Err(error.into());
     }
-    Ok(answer)
+    Ok(response)
 }
 
-/// What every path of a lease begins with.
+/// Returns the first path segments of a lease.
 pub(super) fn lease_path(lease: &LeaseId) -> [String; 4] {
     let order = &lease.order;
     [

@@ -1,9 +1,9 @@
-//! `lease-logs`: what services write, line by line.
+//! `lease-logs`: log lines of services.
 
-use super::follow::{Listening, TAIL, chosen, follow};
+use super::follow::{Subscription, TAIL, follow, service_query};
 use super::json::{Json, pretty};
 use super::lease::Tenant;
-use super::resume::Shown;
+use super::resume::History;
 use crate::args::Output;
 use crate::args::tenant::LogsArgs;
 use akash_provider_core::types::LeaseId;
@@ -12,27 +12,27 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) async fn run(args: &LogsArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let tenant = Tenant::of(&args.lease.access, home).await?;
-    let mut query = chosen(&args.service, args.follow);
+    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let mut query = service_query(&args.service, args.follow);
     if args.tail >= 0 {
         query.push((TAIL.to_owned(), args.tail.to_string()));
     }
-    let listening = Listening {
-        what: "logs",
+    let subscription = Subscription {
+        endpoint: "logs",
         scope: Scope::Logs,
         query,
-        follows: args
+        new_history: args
             .follow
-            .then_some(|query| Shown::lines(!query.iter().any(|(name, _)| name == TAIL))),
+            .then_some(|query| History::lines(!query.iter().any(|(name, _)| name == TAIL))),
         show: &|lease, line| match args.output {
             Output::Text => Ok(text(lease, &line)),
-            Output::Json => pretty(&line.with("lease_id", Json::of_lease(lease))).map(Some),
+            Output::Json => pretty(&line.with("lease_id", Json::from_lease(lease))).map(Some),
         },
     };
-    follow(&tenant, &args.lease, &listening).await
+    follow(&tenant, &args.lease, &subscription).await
 }
 
-/// A line as today's tool prints it. Colours and the like in it are the service's own, and are left to it.
+/// Formats a log line as the Go provider does. Colors and other escape sequences of the service are not removed.
 fn text(lease: &LeaseId, line: &Json) -> Option<String> {
     let name = line.field("name")?.text()?;
     let message = line.field("message")?.text()?;
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_names_its_lease_and_its_pod() {
+    fn prefixes_a_line_with_lease_and_pod() {
         let lease =
             "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/7/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
         let id = lease.parse().unwrap();

@@ -1,4 +1,4 @@
-//! `show-cluster-ns`: what a lease is called on its provider's cluster.
+//! `show-cluster-ns`: the namespace of a lease in the cluster of its provider.
 
 use crate::args::tenant::ClusterNsArgs;
 use crate::say;

@@ -1,15 +1,15 @@
-//! Standard output and error while something else goes on: a reader that is slow, or gone, holds up nothing else.
+//! Asynchronous standard output and standard error: a slow or closed reader does not block other work.
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// Where bytes are shown.
+/// Output stream.
 pub(super) struct Output {
     to: Box<dyn AsyncWrite + Unpin>,
 }
 
-/// Nobody reads any more (`… | head`).
+/// Error of a closed output (`… | head`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Gone;
+pub(super) struct OutputClosed;
 
 impl Output {
     pub(super) fn stdout() -> Self {
@@ -24,12 +24,12 @@ impl Output {
         }
     }
 
-    /// Writes all of the bytes and flushes, so that they are seen now. Any error counts as nobody reading.
-    pub(super) async fn show(&mut self, bytes: &[u8]) -> Result<(), Gone> {
+    /// Writes and flushes all bytes. Every error counts as a closed output.
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), OutputClosed> {
         let shown = async {
             self.to.write_all(bytes).await?;
             self.to.flush().await
         };
-        shown.await.map_err(|_| Gone)
+        shown.await.map_err(|_| OutputClosed)
     }
 }

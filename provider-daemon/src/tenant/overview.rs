@@ -1,31 +1,31 @@
-//! The status of a lease for people: where it is reached first, then how its services are.
+//! Status of a lease as text: first the addresses, then the services.
 //!
-//! What a provider answers is bounded and its texts are not: long cells are cut and long tables end early, so that
-//! columns stay narrow and a terminal stays readable.
+//! The size of a response is limited, but the length of its texts is not. Long cells are cut and long tables end early,
+//! so that the output stays readable.
 
 use super::json::Json;
 use crate::plain::{self, count};
 
-/// Longest text in a column; a hostname has 253 characters at most.
+/// Maximum length of a cell; a hostname has at most 253 characters.
 const CELL_CHARS_MAX: usize = 300;
-/// Most characters of what keeps a name from its requests.
-const HINDRANCE_CHARS_MAX: usize = 500;
-/// Rows of one table.
+/// Maximum length of the reason why a hostname is unreachable.
+const REASON_CHARS_MAX: usize = 500;
+/// Maximum number of rows per table.
 const ROWS_MAX: usize = 1000;
 
-/// How a service of a lease is.
+/// Status of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Service {
     pub(super) name: String,
     available: u64,
     total: u64,
-    /// Of the newest manifest; not every provider says it.
+    /// Replicas with the latest manifest; not all providers report this number.
     updated: Option<u64>,
     termination: Option<String>,
 }
 
 impl Service {
-    fn of(name: &str, status: &Json) -> Self {
+    fn from_status(name: &str, status: &Json) -> Self {
         Self {
             name: cell(name),
             available: number(status.at("available")).unwrap_or_default(),
@@ -35,17 +35,18 @@ impl Service {
         }
     }
 
-    /// All replicas are there, and those of the newest manifest. None of none is a service that is not made yet.
+    /// Returns whether all replicas are available and have the latest manifest. A service with zero replicas is not
+    /// deployed yet.
     pub(super) fn is_available(&self) -> bool {
         self.state() == "available"
     }
 
-    /// Replicas that are ready, of those that should be.
+    /// Returns the number of available and total replicas.
     pub(super) fn ready(&self) -> String {
         format!("{}/{}", self.available, self.total)
     }
 
-    /// The state, and how the last container of an unavailable service terminated.
+    /// Returns the state, with the last container termination of an unavailable service.
     pub(super) fn summary(&self) -> String {
         match &self.termination {
             Some(termination) if !self.is_available() => format!("{}: {termination}", self.state()),
@@ -80,7 +81,7 @@ fn termination(ended: &Json) -> String {
     )
 }
 
-/// Terminations of containers, a line for each service.
+/// Returns one line per service with a terminated container.
 fn terminations(status: &Json) -> Option<String> {
     let all = services(status);
     let lines = all.iter().filter_map(|service| {
@@ -91,20 +92,21 @@ fn terminations(status: &Json) -> Option<String> {
     (!lines.is_empty()).then_some(lines)
 }
 
-/// The services of one lease's status.
+/// Returns the services of a lease status.
 pub(super) fn services(status: &Json) -> Vec<Service> {
     let all = fields(status.at("services")).iter();
-    all.map(|(name, service)| Service::of(name, service)).collect()
+    all.map(|(name, service)| Service::from_status(name, service))
+        .collect()
 }
 
-/// One status, or the list of several leases with theirs.
-pub(super) fn text(answer: &Json) -> String {
-    let Json::List(entries) = answer else {
-        return of_lease(answer);
+/// Formats one status, or a list of several leases with their statuses.
+pub(super) fn text(response: &Json) -> String {
+    let Json::List(entries) = response else {
+        return lease_text(response);
     };
     let text = |entry: &Json| {
         let shown = match entry.field("status") {
-            Some(status) => of_lease(status),
+            Some(status) => lease_text(status),
             None => format!(
                 "unknown: {}\n",
                 cell(entry.at("error").text().unwrap_or_default())
@@ -130,10 +132,10 @@ fn heading(lease: &Json) -> String {
     )
 }
 
-fn of_lease(status: &Json) -> String {
+fn lease_text(status: &Json) -> String {
     let tables = [
         table(&["URL", "SERVICE"], urls(status)),
-        hindrances(status),
+        unreachable_hostnames(status),
         table(
             &["SERVICE", "READY", "STATE"],
             services(status)
@@ -157,7 +159,7 @@ fn of_lease(status: &Json) -> String {
     }
 }
 
-/// Names of a lease lead to its services over plain HTTP; whether there is a certificate for one, no status says.
+// The status does not state whether a hostname has a certificate, so the URLs use plain HTTP.
 fn urls(status: &Json) -> impl Iterator<Item = [String; 2]> {
     let all = fields(status.at("services")).iter();
     all.flat_map(|(name, service)| {
@@ -172,8 +174,8 @@ fn urls(status: &Json) -> impl Iterator<Item = [String; 2]> {
     })
 }
 
-/// What keeps requests from following a name, a line each: it has to be read to its end.
-fn hindrances(status: &Json) -> Option<String> {
+/// Returns one line for each unreachable hostname with the reason.
+fn unreachable_hostnames(status: &Json) -> Option<String> {
     let of_services = fields(status.at("services")).iter();
     let names = of_services.flat_map(|(_, service)| fields(service.at("hostnames")));
     let lines = names.filter_map(|(name, notes)| {
@@ -181,20 +183,17 @@ fn hindrances(status: &Json) -> Option<String> {
         let is_dead = reachable.at("state").text() == Some("no");
         let why = match (notes.at("waits_for").text(), is_dead) {
             (Some(why), _) => why.to_owned(),
-            (None, true) => format!(
-                "it does not answer: {}",
-                reachable.at("why").text().unwrap_or_default()
-            ),
+            (None, true) => format!("no response: {}", reachable.at("why").text().unwrap_or_default()),
             (None, false) => return None,
         };
-        let why: String = why.chars().take(HINDRANCE_CHARS_MAX).collect();
+        let why: String = why.chars().take(REASON_CHARS_MAX).collect();
         Some(format!("{}: {}\n", cell(name), plain::line(&why)))
     });
     let shown: String = lines.take(ROWS_MAX).collect();
     (!shown.is_empty()).then_some(shown)
 }
 
-/// The names that today's provider has for the parts of an endpoint.
+/// Field names of an endpoint in the Go provider.
 struct Names {
     host: &'static str,
     external: &'static str,
@@ -220,7 +219,7 @@ fn endpoints(by_service: &Json, names: &'static Names) -> impl Iterator<Item = [
         items(all).iter().map(move |endpoint| {
             let port = |name| number(endpoint.at(name)).unwrap_or_default();
             let host = cell(endpoint.at(names.host).text().unwrap_or_default());
-            // An IPv6 address has colons of its own, so the port needs something to part it.
+            // An IPv6 address needs brackets before the port.
             let host = if host.contains(':') {
                 format!("[{host}]")
             } else {
@@ -236,7 +235,7 @@ fn endpoints(by_service: &Json, names: &'static Names) -> impl Iterator<Item = [
     })
 }
 
-/// Columns as wide as they must be; `None` without rows.
+/// Formats aligned columns; `None` without rows.
 fn table<const N: usize>(titles: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> Option<String> {
     let mut rows = rows;
     let shown: Vec<[String; N]> = rows.by_ref().take(ROWS_MAX).collect();
@@ -258,12 +257,12 @@ fn table<const N: usize>(titles: &[&str; N], rows: impl Iterator<Item = [String;
     }
     match rows.count() {
         0 => {}
-        more => text.push_str(&format!("and {more} more, which `-o json` shows\n")),
+        more => text.push_str(&format!("and {more} more (see `-o json`)\n")),
     }
     Some(text)
 }
 
-/// A text of somebody else within its column.
+/// Returns an untrusted text, cut to one cell.
 fn cell(text: &str) -> String {
     let short: String = text.chars().take(CELL_CHARS_MAX).collect();
     let cut = if short.len() < text.len() { "…" } else { "" };
@@ -306,7 +305,7 @@ mod tests {
         {"Port":80,"ExternalPort":80,"Protocol":"TCP","IP":"fd00::1"}]}}"#;
 
     #[test]
-    fn where_a_lease_is_reached_comes_first_then_how_it_is() {
+    fn prints_addresses_before_services() {
         let expected = "\
 URL                      SERVICE
 http://game.example.com  game
@@ -335,9 +334,9 @@ ADDRESS        PROTOCOL  SERVICE  PORT
     }
 
     #[test]
-    fn a_service_is_available_with_all_replicas_of_the_newest_manifest() {
+    fn requires_all_replicas_of_the_latest_manifest_for_available() {
         let state = |text: &str| {
-            let service = Service::of("web", &serde_json::from_str(text).unwrap());
+            let service = Service::from_status("web", &serde_json::from_str(text).unwrap());
             (service.state(), service.is_available())
         };
         assert_eq!(state(r#"{"available":0,"total":0}"#), ("not available", false));
@@ -351,7 +350,7 @@ ADDRESS        PROTOCOL  SERVICE  PORT
     }
 
     #[test]
-    fn a_container_that_terminated_is_shown_with_its_reason_and_exit_code() {
+    fn prints_reason_and_exit_code_of_a_terminated_container() {
         let status = r#"{"services":{"web":{"available":0,"total":1,"uris":null,
             "last_termination":{"reason":"OOMKilled","exit_code":137,"restarts":3}}}}"#;
         let line = "last container terminated by OOMKilled, exit code 137, 3 restarts";
@@ -364,7 +363,7 @@ ADDRESS        PROTOCOL  SERVICE  PORT
     }
 
     #[test]
-    fn what_keeps_a_name_from_its_requests_is_told_whole() {
+    fn prints_the_complete_reason_of_an_unreachable_hostname() {
         let wait = format!("{}end", "a TXT record ".repeat(20));
         let text = shown(&format!(
             r#"{{"services":{{"web":{{"available":1,"total":1,"uris":["a.b","c.d","e.f"],"hostnames":{{
@@ -373,7 +372,7 @@ ADDRESS        PROTOCOL  SERVICE  PORT
             "e.f":{{"reachable":{{"state":"yes","why":"200","at":"2030-01-01T00:00:00Z"}}}}}}}}}}}}"#
         ));
         assert!(
-            text.contains(&format!("a.b: {wait}\nc.d: it does not answer: 503\n")),
+            text.contains(&format!("a.b: {wait}\nc.d: no response: 503\n")),
             "{text}"
         );
         assert!(!text.contains("e.f: "), "{text}");
@@ -385,7 +384,7 @@ ADDRESS        PROTOCOL  SERVICE  PORT
     }
 
     #[test]
-    fn what_a_provider_answers_widens_no_column_and_no_table_without_end() {
+    fn limits_cells_and_tables() {
         let long = "x".repeat(CELL_CHARS_MAX);
         let service =
             |uris: &str| format!(r#"{{"services":{{"web":{{"available":1,"total":1,"uris":[{uris}]}}}}}}"#);
@@ -396,7 +395,7 @@ ADDRESS        PROTOCOL  SERVICE  PORT
         let most = shown(&service(&uris(ROWS_MAX)));
         assert!(!most.contains("more") && most.matches("http://a").count() == ROWS_MAX);
         let more = shown(&service(&uris(ROWS_MAX + 2)));
-        assert!(more.contains("and 2 more, which `-o json` shows\n"), "{more}");
+        assert!(more.contains("and 2 more (see `-o json`)\n"), "{more}");
         assert_eq!(more.matches("http://a").count(), ROWS_MAX);
     }
 }

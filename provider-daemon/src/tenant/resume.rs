@@ -1,67 +1,66 @@
-//! What was shown before a stream broke off is not shown again when it goes on.
+//! History of a stream, so that a resumed stream prints each message once.
 //!
-//! Providers tell neither a time nor a number with what they send. Logs that are asked for again begin with the last
-//! lines of each pod, and among them is, mostly, what was shown last:
+//! Messages of providers have neither timestamps nor numbers. A resumed log starts with the last lines of each pod,
+//! which usually overlap with the printed lines:
 //!
 //! ```text
-//!  shown before    4 5 6 7
-//!  comes again         6 7 8 9
-//!                          └ from here on it is new
+//!  printed before the interruption    4 5 6 7
+//!  received replay                         6 7 8 9
+//!                                             └ new lines start here
 //! ```
-//! Events come again as all there are. A line is held back until it is clear where the old ones end.
-
+//! Events are always sent replay completely. Received lines are buffered until the start of the new lines is known.
 use super::json::Json;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Lines of a pod, or events of a lease, that are remembered, and asked for again: some minutes of a busy service.
-pub(super) const KEPT: usize = 5000;
-/// Pods that are remembered; replicas come and go.
+/// Maximum number of lines per pod, or events per lease, in the history. A resumed log requests this number of lines.
+pub(super) const HISTORY_MAX: usize = 5000;
+/// Maximum number of pods in the history; replicas are replaced over time.
 const PODS_MAX: usize = 64;
-/// Bytes that are held back for one pod: what comes again is as long as it was, lines of 64 kilobytes included.
-const HELD_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Pause by which the end of what comes again is known: providers send it in one go.
-const QUIET: Duration = Duration::from_secs(1);
-/// A service that is never quiet is not held back for longer.
-const HELD_FOR: Duration = Duration::from_secs(5);
+/// Maximum size of the buffered lines of one pod, in bytes.
+const BUFFER_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Pause after which the repeated lines are complete: providers send them at once.
+const REPLAY_PAUSE: Duration = Duration::from_secs(1);
+/// Maximum time for which lines of a busy service are buffered.
+const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// What was shown of one stream.
+/// Printed messages of one stream.
 #[derive(Debug)]
-pub(super) enum Shown {
-    /// Log lines, pod by pod.
+pub(super) enum History {
+    /// Log lines per pod.
     Lines(Lines),
-    /// Events of a lease; each that comes again is counted off.
+    /// Events of a lease. Repeated events are counted.
     Events(Events),
 }
 
-/// What is to be shown now.
+/// Messages to print.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Fresh {
+pub(super) struct NewMessages {
     pub(super) messages: Vec<Json>,
-    /// Pods of which more may have come than is kept.
+    /// Pods with possibly missing lines.
     pub(super) gaps: Vec<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// The one that was heard of first is the first.
+    /// Pods in the order of their first line.
     pods: Vec<(String, Pod)>,
-    /// The stream began with the first line of each pod, and not with some of the last.
+    /// True if the stream started with the first line of each pod instead of the last lines.
     from_start: bool,
 }
 
 #[derive(Debug, Default)]
 struct Pod {
-    shown: VecDeque<u64>,
-    again: Option<Again>,
+    printed: VecDeque<u64>,
+    replay: Option<Replay>,
 }
 
-/// What has come since the stream was opened again.
+/// Lines received after a reconnect.
 #[derive(Debug, Default)]
-struct Again {
-    held: Vec<(u64, Json)>,
+struct Replay {
+    buffered: Vec<(u64, Json)>,
     bytes: usize,
     first: Option<Instant>,
     last: Option<Instant>,
@@ -70,12 +69,12 @@ struct Again {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     seen: VecDeque<u64>,
-    /// How many of each are still to come again, and when one came last.
-    again: Option<(HashMap<u64, usize>, Option<Instant>)>,
+    /// Number of expected repetitions per event, and the time of the last repetition.
+    replay: Option<(HashMap<u64, usize>, Option<Instant>)>,
 }
 
-impl Shown {
-    /// Nothing of a log yet; whether it begins with its first line.
+impl History {
+    /// Creates an empty log history; `from_start` states whether the stream starts with the first line.
     pub(super) const fn lines(from_start: bool) -> Self {
         Self::Lines(Lines {
             pods: Vec::new(),
@@ -83,18 +82,18 @@ impl Shown {
         })
     }
 
-    /// Nothing of events yet.
+    /// Creates an empty event history.
     pub(super) fn events() -> Self {
         Self::Events(Events::default())
     }
 
-    /// The stream was opened again.
+    /// Prepares the history for repeated messages after a reconnect.
     pub(super) fn reopen(&mut self) {
         match self {
             Self::Lines(lines) => {
                 for (_, pod) in &mut lines.pods {
-                    // What was held back and has no end now comes again too.
-                    pod.again = Some(Again::default());
+                    // Buffered lines are dropped, because the provider sends them replay.
+                    pod.replay = Some(Replay::default());
                 }
             }
             Self::Events(events) => {
@@ -102,73 +101,78 @@ impl Shown {
                 for seen in &events.seen {
                     *counts.entry(*seen).or_default() += 1;
                 }
-                events.again = Some((counts, None));
+                events.replay = Some((counts, None));
             }
         }
     }
 
-    /// A message has come: what of it, and of those before it, is to be shown.
-    pub(super) fn take(&mut self, message: Json, now: Instant) -> Fresh {
+    /// Adds a message and returns the messages to print.
+    pub(super) fn add(&mut self, message: Json, now: Instant) -> NewMessages {
         match self {
-            Self::Lines(lines) => lines.take(message, now),
-            Self::Events(events) => Fresh {
-                messages: events.take(message, now).into_iter().collect(),
+            Self::Lines(lines) => lines.add(message, now),
+            Self::Events(events) => NewMessages {
+                messages: events.add(message, now).into_iter().collect(),
                 gaps: Vec::new(),
             },
         }
     }
 
-    /// When [`settle`](Self::settle) has something to do; `None` while nothing is held back.
-    pub(super) fn next_settling(&self) -> Option<Instant> {
+    /// Returns the time of the next [`flush_due`](Self::flush_due), or `None` without buffered messages.
+    pub(super) fn next_flush(&self) -> Option<Instant> {
         match self {
             Self::Lines(lines) => {
-                let again = lines.pods.iter().filter_map(|(_, pod)| pod.again.as_ref());
-                again.filter_map(Again::due).min()
+                let replay = lines.pods.iter().filter_map(|(_, pod)| pod.replay.as_ref());
+                replay.filter_map(Replay::due).min()
             }
-            Self::Events(events) => Some(events.again.as_ref()?.1? + QUIET),
+            Self::Events(events) => Some(events.replay.as_ref()?.1? + REPLAY_PAUSE),
         }
     }
 
-    /// Time has passed: what was held back long enough.
-    pub(super) fn settle(&mut self, now: Instant) -> Fresh {
+    /// Returns the messages that were buffered long enough.
+    pub(super) fn flush_due(&mut self, now: Instant) -> NewMessages {
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         match self {
-            Self::Lines(lines) => lines.release(|again| is_due(again.due())),
+            Self::Lines(lines) => lines.release(|replay| is_due(replay.due())),
             Self::Events(events) => {
-                if is_due(events.again.as_ref().and_then(|(_, last)| Some((*last)? + QUIET))) {
-                    events.again = None;
+                if is_due(
+                    events
+                        .replay
+                        .as_ref()
+                        .and_then(|(_, last)| Some((*last)? + REPLAY_PAUSE)),
+                ) {
+                    events.replay = None;
                 }
-                Fresh::default()
+                NewMessages::default()
             }
         }
     }
 
-    /// Nothing more comes: all that was held back.
-    pub(super) fn end(&mut self) -> Fresh {
+    /// Returns all buffered messages at the end of the stream.
+    pub(super) fn finish(&mut self) -> NewMessages {
         match self {
             Self::Lines(lines) => lines.release(|_| true),
-            Self::Events(_) => Fresh::default(),
+            Self::Events(_) => NewMessages::default(),
         }
     }
 }
 
-impl Again {
+impl Replay {
     fn due(&self) -> Option<Instant> {
         let (first, last) = (self.first?, self.last?);
-        Some((last + QUIET).min(first + HELD_FOR))
+        Some((last + REPLAY_PAUSE).min(first + BUFFER_TIME_MAX))
     }
 
     fn is_full(&self) -> bool {
-        self.held.len() >= KEPT || self.bytes >= HELD_BYTES_MAX
+        self.buffered.len() >= HISTORY_MAX || self.bytes >= BUFFER_BYTES_MAX
     }
 }
 
 impl Lines {
-    fn take(&mut self, line: Json, now: Instant) -> Fresh {
+    fn add(&mut self, line: Json, now: Instant) -> NewMessages {
         let text = |name| line.field(name).and_then(Json::text);
         let (Some(name), Some(message)) = (text("name"), text("message")) else {
-            // No line at all, so that nobody can tell whether it was shown.
-            return Fresh {
+            // Not a log line, so the history cannot tell whether it was printed.
+            return NewMessages {
                 messages: vec![line],
                 gaps: Vec::new(),
             };
@@ -177,93 +181,93 @@ impl Lines {
         let at = self.pods.iter().position(|(known, _)| known == name);
         let at = at.unwrap_or_else(|| {
             if self.pods.len() >= PODS_MAX {
-                // The one that was heard of first has most likely been replaced.
+                // The pod with the oldest first line has most likely been replaced.
                 self.pods.remove(0);
             }
             self.pods.push((name.to_owned(), Pod::default()));
             self.pods.len() - 1
         });
         let Some((_, pod)) = self.pods.get_mut(at) else {
-            return Fresh::default();
+            return NewMessages::default();
         };
-        let Some(again) = &mut pod.again else {
-            remember(&mut pod.shown, hash);
-            return Fresh {
+        let Some(replay) = &mut pod.replay else {
+            record(&mut pod.printed, hash);
+            return NewMessages {
                 messages: vec![line],
                 gaps: Vec::new(),
             };
         };
-        again.held.push((hash, line));
-        again.bytes += bytes;
-        again.first.get_or_insert(now);
-        again.last = Some(now);
-        self.release(Again::is_full)
+        replay.buffered.push((hash, line));
+        replay.bytes += bytes;
+        replay.first.get_or_insert(now);
+        replay.last = Some(now);
+        self.release(Replay::is_full)
     }
 
-    /// Lets go of what pods hold back of which this is true.
-    fn release(&mut self, is_over: impl Fn(&Again) -> bool) -> Fresh {
-        let mut fresh = Fresh::default();
+    /// Returns the buffered lines of the pods that meet `is_complete`.
+    fn release(&mut self, is_complete: impl Fn(&Replay) -> bool) -> NewMessages {
+        let mut new_messages = NewMessages::default();
         for (name, pod) in &mut self.pods {
-            let Some(again) = pod.again.take_if(|again| is_over(again)) else {
+            let Some(replay) = pod.replay.take_if(|replay| is_complete(replay)) else {
                 continue;
             };
-            let held: Vec<u64> = again.held.iter().map(|(hash, _)| *hash).collect();
-            let is_whole = self.from_start || pod.shown.len() >= KEPT;
-            let new = new_from(pod.shown.make_contiguous(), &held, is_whole);
-            // None of what was shown is among as many lines as are asked for, so some between may be lost.
-            if new == 0 && !pod.shown.is_empty() && held.len() >= KEPT {
-                fresh.gaps.push(name.clone());
+            let buffered: Vec<u64> = replay.buffered.iter().map(|(hash, _)| *hash).collect();
+            let is_whole = self.from_start || pod.printed.len() >= HISTORY_MAX;
+            let new = new_from(pod.printed.make_contiguous(), &buffered, is_whole);
+            // No printed line is among the requested number of lines, so lines in between may be missing.
+            if new == 0 && !pod.printed.is_empty() && buffered.len() >= HISTORY_MAX {
+                new_messages.gaps.push(name.clone());
             }
-            for (hash, line) in again.held.into_iter().skip(new) {
-                remember(&mut pod.shown, hash);
-                fresh.messages.push(line);
+            for (hash, line) in replay.buffered.into_iter().skip(new) {
+                record(&mut pod.printed, hash);
+                new_messages.messages.push(line);
             }
         }
-        fresh
+        new_messages
     }
 }
 
-/// Where in what has come again the new part begins: behind the last place where all before it is what was shown
-/// last. Where `is_whole`, what has come cannot begin before what is remembered.
-fn new_from(shown: &[u64], again: &[u64], is_whole: bool) -> usize {
+/// Returns the index of the first new line in `replay`: after the last position at which the lines before it equal the
+/// last printed lines. With `is_whole`, `replay` cannot start before the history.
+fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {
-        again.len().min(shown.len())
+        replay.len().min(printed.len())
     } else {
-        again.len()
+        replay.len()
     };
     let fits = |end: &usize| {
-        let common = (*end).min(shown.len());
-        common > 0 && again[end - common..*end] == shown[shown.len() - common..]
+        let common = (*end).min(printed.len());
+        common > 0 && replay[end - common..*end] == printed[printed.len() - common..]
     };
-    // The last place that fits: of lines that repeat, some are rather left out than shown twice.
+    // Of several matches the last one counts: repeated lines are rather omitted than printed twice.
     (1..=most).rev().find(fits).unwrap_or(0)
 }
 
 impl Events {
-    fn take(&mut self, event: Json, now: Instant) -> Option<Json> {
-        // Events come without an id, so the whole text stands for one.
+    fn add(&mut self, event: Json, now: Instant) -> Option<Json> {
+        // Events have no ID, so the whole text identifies an event.
         let hash = serde_json::to_string(&event).map_or(0, |text| hash_of(&text));
-        if let Some((counts, last)) = &mut self.again {
+        if let Some((counts, last)) = &mut self.replay {
             *last = Some(now);
             if let Some(count) = counts.get_mut(&hash).filter(|count| **count > 0) {
                 *count -= 1;
                 return None;
             }
         }
-        remember(&mut self.seen, hash);
+        record(&mut self.seen, hash);
         Some(event)
     }
 }
 
-fn remember(all: &mut VecDeque<u64>, hash: u64) {
-    if all.len() >= KEPT {
+fn record(all: &mut VecDeque<u64>, hash: u64) {
+    if all.len() >= HISTORY_MAX {
         all.pop_front();
     }
     all.push_back(hash);
 }
 
 fn hash_of(text: &str) -> u64 {
-    // Never written down, so the hash may be another one in the next version.
+    // The hash is never stored, so it may change between versions.
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()

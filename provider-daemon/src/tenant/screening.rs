@@ -1,91 +1,94 @@
-//! Would a provider bid on a group? Its own gateway says; anybody may ask.
+//! Screening of a group by a provider: a public query whether the provider would bid.
 
 use super::auth::Credentials;
-use super::client::{Ask, Client};
+use super::client::{Client, ProviderRequest};
+use super::error::ProviderError;
 use super::lease::address;
-use super::trouble::{Trouble, with_causes};
 use crate::args::NodeArgs;
 use crate::commands::chain::endpoints;
 use akash_provider_chain::Reader;
+use akash_provider_core::error::chain_text;
 use akash_provider_core::types::{Address, DecCoin, GroupSpec};
 use akash_provider_gateway::auth::Scope;
 use anyhow::bail;
 use http::StatusCode;
 use serde::Deserialize;
 
-/// Characters of reasons that are read; ours has no more to say.
-const WORDS_MAX: usize = 16 * 1024;
+/// Maximum length of a provider's reasons, in characters; this provider's reasons are shorter.
+const REASON_CHARS_MAX: usize = 16 * 1024;
 
-/// A provider that is asked, and the chain that vouches for it.
+/// Client for screening, with the chain that verifies the provider.
 #[derive(Debug)]
 pub(crate) struct Screener {
     client: Client,
     chain: Reader,
 }
 
-/// What it says of a group.
+/// Result of a screening.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Screened {
-    /// It would bid, at this price per block.
+pub(crate) enum ScreeningResult {
+    /// The provider would bid at this price per block.
     Bid(DecCoin),
-    /// It would not, in its own words.
+    /// The provider would not bid, for this reason.
     NoBid(String),
 }
 
-/// The network's `ValidateGroupSpecResult`; fields that this version does not know are passed over.
+/// Response `ValidateGroupSpecResult` of the network; unknown fields are ignored.
 #[derive(Deserialize)]
-struct Validated {
+struct ValidateResponse {
     min_bid_price: DecCoin,
 }
 
 impl Screener {
-    /// The provider at its registered address, or at a given one.
+    /// Creates a screener for the registered address of a provider, or for `url`.
     ///
     /// # Errors
-    /// The chain cannot be asked, or the provider has no address.
+    /// Returns an error if the chain query fails, or if the provider has no address.
     pub(crate) async fn new(provider: &Address, url: Option<&str>, node: &NodeArgs) -> anyhow::Result<Self> {
         let chain = Reader::new(endpoints(node).await?);
         let url = address(url, Some(&chain), provider).await?;
-        let client = Client::new(provider.clone(), &url, Credentials::Nothing, Some(chain.clone()))?;
+        let client = Client::new(provider.clone(), &url, Credentials::None, Some(chain.clone()))?;
         Ok(Self { client, chain })
     }
 
-    /// Where it is, for people.
+    /// Returns the address for messages.
     pub(crate) fn at(&self) -> String {
         self.client.at()
     }
 
-    /// The chain that vouches for the provider, for further questions of the caller.
+    /// Returns the chain reader, for further queries of the caller.
     pub(crate) const fn chain(&self) -> &Reader {
         &self.chain
     }
 
-    /// Asks about a group.
+    /// Screens a group.
     ///
     /// # Errors
-    /// It does not answer, is somebody else, or answers no such questions.
-    pub(crate) async fn screen(&self, group: &GroupSpec) -> anyhow::Result<Screened> {
-        // A GET with a body, because so the network's gateways take this question.
-        let ask = Ask {
+    /// Returns an error if the provider does not respond, cannot be verified or does not support screening.
+    pub(crate) async fn screen(&self, group: &GroupSpec) -> anyhow::Result<ScreeningResult> {
+        // The API of the network expects a GET request with a body.
+        let request = ProviderRequest {
             body: serde_json::to_vec(group)?.into(),
-            ..Ask::get(&["validate"], Scope::Status)
+            ..ProviderRequest::get(&["validate"], Scope::Status)
         };
-        match self.client.ask(ask).await {
+        match self.client.send(request).await {
             Ok(body) => {
-                let read = serde_json::from_slice::<Validated>(&body);
-                let read = read.map_err(|e| self.client.strange(&with_causes(&e)))?;
-                Ok(Screened::Bid(read.min_bid_price))
+                let read = serde_json::from_slice::<ValidateResponse>(&body);
+                let read = read.map_err(|e| self.client.invalid(&chain_text(&e)))?;
+                Ok(ScreeningResult::Bid(read.min_bid_price))
             }
-            Err(Trouble::Answer(no)) if no.status == StatusCode::UNPROCESSABLE_ENTITY => {
-                Ok(Screened::NoBid(no.text.trim().chars().take(WORDS_MAX).collect()))
+            Err(ProviderError::Status(response)) if response.status == StatusCode::UNPROCESSABLE_ENTITY => {
+                Ok(ScreeningResult::NoBid(
+                    response.text.trim().chars().take(REASON_CHARS_MAX).collect(),
+                ))
             }
-            Err(Trouble::Answer(no)) if no.status == StatusCode::NOT_FOUND => {
+            Err(ProviderError::Status(response)) if response.status == StatusCode::NOT_FOUND => {
                 bail!(
-                    "{} does not say on what it would bid; its operator learns it from chain and cluster, with --from",
+                    "{} does not support screening; its operator can use --from, which reads chain and cluster",
                     self.at()
                 )
             }
-            Err(trouble) => Err(trouble.into()),
+            Err(failure) => Err(failure.into()),
         }
     }
 }

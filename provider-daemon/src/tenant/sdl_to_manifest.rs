@@ -1,4 +1,4 @@
-//! `sdl-to-manifest`: what a provider would be sent.
+//! `sdl-to-manifest`: the manifest of an SDL.
 
 use super::json::pretty;
 use crate::args::Format;
@@ -33,7 +33,7 @@ deployment: {web: {here: {profile: web, count: 1}}}
 "#;
 
     #[test]
-    fn a_text_that_older_readers_take_for_more_is_quoted() {
+    fn quotes_texts_that_yaml_1_1_misreads() {
         let yaml = serde_saphyr::to_string(&sdl::parse(SDL).unwrap().manifest).unwrap();
         for text in ["- \"no\"\n", "- \"on\"\n", "- \"1_000\"\n"] {
             assert!(yaml.contains(text), "{yaml}");

@@ -1,13 +1,15 @@
-//! `send-manifest`: the manifest of an SDL, to every provider that has a lease of the deployment.
+//! `send-manifest`: sends the manifest of an SDL to the providers of a deployment's leases.
 
-use super::client::{Ask, Client};
+use super::client::{Client, ProviderRequest};
+use super::error::{ProviderError, with_short_hashes};
 use super::json::compact;
 use super::lease::Tenant;
-use super::places;
-use super::trouble::{Trouble, with_causes, with_short_hashes};
+use super::sdl_location;
 use crate::args::tenant::{SendManifestArgs, SentOutput};
 use crate::commands::read_sdl_with_text;
+use crate::error::help;
 use crate::say;
+use akash_provider_core::error::chain_text;
 use akash_provider_core::types::Address;
 use akash_provider_gateway::auth::Scope;
 use bytes::Bytes;
@@ -18,24 +20,27 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Times a provider is asked that does not know of the lease yet.
+/// Maximum number of attempts if the provider does not have the lease yet.
 const ATTEMPTS: u32 = 5;
-/// Time between them: together, more than a block.
+/// Pause between attempts; all pauses together are longer than a block.
 const PAUSE: Duration = Duration::from_secs(2);
 const NOT_FOUND: u16 = 404;
 
-/// What came of it at one provider, as today's tool prints it.
+/// Result of one provider, in the form of the Go provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Sent {
+struct SendResult {
     provider: String,
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(rename = "errorMessage", skip_serializing_if = "Option::is_none")]
-    words: Option<String>,
-    /// Where the SDL has what the words name; for people alone, as today's tool has no field for it.
+    reason: Option<String>,
+    /// Location in the SDL that the reason names; printed as text only, because the Go provider has no such field.
     #[serde(skip)]
-    place: Option<String>,
+    location: Option<String>,
+    /// Remedy; printed as text only.
+    #[serde(skip)]
+    help: Option<String>,
 }
 
 pub(super) async fn run(args: &SendManifestArgs, home: &Path) -> anyhow::Result<ExitCode> {
@@ -44,25 +49,29 @@ pub(super) async fn run(args: &SendManifestArgs, home: &Path) -> anyhow::Result<
         eprintln!("warning: {warning}");
     }
     let body = Bytes::from(serde_json::to_vec(&sdl.manifest)?);
-    let tenant = Tenant::of(&args.lease.access, home).await?;
+    let tenant = Tenant::from_args(&args.lease.access, home).await?;
     let leases = tenant.leases(&args.lease).await?;
-    // A manifest is for the whole deployment, so a provider with two leases of it gets it once.
+    // A manifest covers the whole deployment, so each provider gets it once.
     let providers: BTreeSet<Address> = leases.into_iter().map(|lease| lease.provider).collect();
     let mut all = Vec::new();
     for provider in &providers {
         let result = match tenant.client(provider).await {
-            Ok(client) => send(&client, args.lease.dseq, &body).await.map_err(|trouble| {
-                let words = trouble.words().map(str::to_owned);
-                (with_causes(&trouble), words)
-            }),
-            Err(error) => Err((format!("{error:#}"), None)),
+            Ok(client) => send(&client, args.lease.dseq, &body).await.map_err(Into::into),
+            Err(error) => Err(error),
         };
-        let mut sent = sent(provider, result);
-        let place = sent
-            .words
+        let mut sent = send_result(provider, result);
+        let location = sent
+            .reason
             .as_deref()
-            .and_then(|words| places::of_refusal(words, &sdl_text, &sdl.manifest));
-        sent.place = place.map(|place| format!("{}:{}, {}", args.sdl.display(), place.line, place.what));
+            .and_then(|reason| sdl_location::find(reason, &sdl_text, &sdl.manifest));
+        sent.location = location.map(|location| {
+            format!(
+                "{}:{}, {}",
+                args.sdl.display(),
+                location.line,
+                location.description
+            )
+        });
         all.push(sent);
     }
     print(&all, args.output)?;
@@ -74,19 +83,19 @@ pub(super) async fn run(args: &SendManifestArgs, home: &Path) -> anyhow::Result<
     })
 }
 
-/// A lease that was made a moment ago is not known to its provider yet.
-async fn send(client: &Client, dseq: u64, body: &Bytes) -> Result<(), Trouble> {
+/// Sends the manifest; repeats the request if the provider does not have the new lease yet.
+async fn send(client: &Client, dseq: u64, body: &Bytes) -> Result<(), ProviderError> {
     let dseq = dseq.to_string();
     let path = ["deployment", dseq.as_str(), "manifest"];
     let mut attempt = 1;
     loop {
-        let ask = Ask {
+        let request = ProviderRequest {
             method: Method::PUT,
             body: body.clone(),
-            ..Ask::get(&path, Scope::SendManifest)
+            ..ProviderRequest::get(&path, Scope::SendManifest)
         };
-        match client.ask(ask).await {
-            Err(trouble) if trouble.status() == Some(NOT_FOUND) && attempt < ATTEMPTS => {
+        match client.send(request).await {
+            Err(failure) if failure.status() == Some(NOT_FOUND) && attempt < ATTEMPTS => {
                 tokio::time::sleep(PAUSE).await;
                 attempt += 1;
             }
@@ -95,21 +104,22 @@ async fn send(client: &Client, dseq: u64, body: &Bytes) -> Result<(), Trouble> {
     }
 }
 
-fn sent(provider: &Address, result: Result<(), (String, Option<String>)>) -> Sent {
-    let (error, words) = match result {
-        Ok(()) => (None, None),
-        Err((error, words)) => (Some(error), words),
-    };
-    Sent {
+fn send_result(provider: &Address, result: anyhow::Result<()>) -> SendResult {
+    let error = result.err();
+    let failure = error
+        .as_ref()
+        .and_then(|error| error.downcast_ref::<ProviderError>());
+    SendResult {
         provider: provider.to_string(),
         status: if error.is_none() { "PASS" } else { "FAIL" },
-        error,
-        words,
-        place: None,
+        error: error.as_ref().map(|error| chain_text(error.as_ref())),
+        reason: failure.and_then(ProviderError::response_text).map(str::to_owned),
+        location: None,
+        help: error.as_ref().and_then(help).map(str::to_owned),
     }
 }
 
-fn print(all: &[Sent], output: SentOutput) -> anyhow::Result<()> {
+fn print(all: &[SendResult], output: SentOutput) -> anyhow::Result<()> {
     match output {
         SentOutput::Text => say(&all.iter().map(text).collect::<String>()),
         SentOutput::Json => say(&compact(&all)?),
@@ -118,49 +128,63 @@ fn print(all: &[Sent], output: SentOutput) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn text(sent: &Sent) -> String {
+fn text(sent: &SendResult) -> String {
     let mut text = format!("provider: {}\n\tstatus:       {}\n", sent.provider, sent.status);
     if let Some(error) = &sent.error {
         text.push_str(&format!("\terror:        {}\n", with_short_hashes(error)));
     }
-    if let Some(words) = &sent.words {
-        text.push_str(&format!("\terrorMessage: {}\n", with_short_hashes(words)));
+    if let Some(reason) = &sent.reason {
+        text.push_str(&format!("\terrorMessage: {}\n", with_short_hashes(reason)));
     }
-    if let Some(place) = &sent.place {
-        text.push_str(&format!("\tsdl:          {place}\n"));
+    if let Some(location) = &sent.location {
+        text.push_str(&format!("\tsdl:          {location}\n"));
+    }
+    if let Some(help) = &sent.help {
+        text.push_str(&format!("\thelp:         {help}\n"));
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::auth::AuthMethod;
+    use super::super::error::ErrorResponse;
     use super::*;
 
     #[test]
-    fn what_came_of_it_is_printed_in_the_three_shapes_of_today_s_tool() {
+    fn prints_results_in_the_three_formats_of_the_go_provider() {
         let provider: Address = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
-        let good = sent(&provider, Ok(()));
+        let good = send_result(&provider, Ok(()));
         assert_eq!(
             text(&good),
             format!("provider: {provider}\n\tstatus:       PASS\n")
         );
-        let bad = sent(&provider, Err(("e".to_owned(), Some("w".to_owned()))));
+        let rejection = ProviderError::Status(ErrorResponse {
+            at: "p".to_owned(),
+            status: 429,
+            text: "w".to_owned(),
+            auth: AuthMethod::Token,
+        });
+        let bad = send_result(&provider, Err(rejection.into()));
+        let error = "p responded with status 429: w";
         assert_eq!(
             text(&bad),
-            format!("provider: {provider}\n\tstatus:       FAIL\n\terror:        e\n\terrorMessage: w\n")
+            format!(
+                "provider: {provider}\n\tstatus:       FAIL\n\terror:        {error}\n\terrorMessage: w\n\thelp:         wait one minute\n"
+            )
         );
         let json = compact(&[good, bad.clone()]).unwrap();
         assert_eq!(
             json,
             format!(
                 "[{{\"provider\":\"{provider}\",\"status\":\"PASS\"}},{{\"provider\":\"{provider}\",\"status\":\"FAIL\",\
-                 \"error\":\"e\",\"errorMessage\":\"w\"}}]\n"
+                 \"error\":\"{error}\",\"errorMessage\":\"w\"}}]\n"
             )
         );
         let yaml = serde_saphyr::to_string(&[bad]).unwrap();
         assert_eq!(
             yaml,
-            format!("- provider: {provider}\n  status: FAIL\n  error: e\n  errorMessage: w\n")
+            format!("- provider: {provider}\n  status: FAIL\n  error: \"{error}\"\n  errorMessage: w\n")
         );
     }
 }

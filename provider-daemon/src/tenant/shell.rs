@@ -1,20 +1,20 @@
-//! `lease-shell`: a command in a service, with this terminal or without. Its exit code is ours.
+//! `lease-shell`: runs a command in a service, with or without a terminal, and exits with its exit code.
 //!
 //! ```text
 //!  100 output   101 errors   102 result, as JSON   103 failure        from the provider
 //!  104 input    105 terminal size                                     to the provider
 //! ```
 
+mod arguments;
 mod escape;
 mod terminal;
-mod words;
 
-use super::client::Ask;
+use super::client::ProviderRequest;
+use super::error::{ProviderError, shortened};
 use super::lease::Tenant;
 use super::lease_status::lease_path;
-use super::output::{Gone, Output};
-use super::stream::{Heard, Hearing, Speaking, Stream};
-use super::trouble::{Trouble, shortened};
+use super::output::{Output, OutputClosed};
+use super::stream::{Data, Stream, StreamReader, StreamWriter};
 use crate::args::tenant::ShellArgs;
 use akash_provider_core::types::LeaseId;
 use akash_provider_gateway::auth::Scope;
@@ -39,16 +39,16 @@ const SIZE: u8 = 105;
 
 /// Bytes of input in one frame.
 const CHUNK: usize = 4096;
-/// Chunks of input that wait for the provider.
-const WAITING: usize = 16;
-/// What shells add to the number of a signal that ended something.
-const BY_SIGNAL: i32 = 128;
-/// What shells say of a command that could not be run.
+/// Number of input chunks in the channel.
+const CHUNKS_MAX: usize = 16;
+/// Base of the exit code for a process that a signal stopped, as in shells.
+const SIGNAL_BASE: i32 = 128;
+/// Exit code for a command that could not run, as in shells.
 const NOT_RUN: u8 = 1;
-/// What ssh says of a session that was left.
+/// Exit code for a session that the user left, as in ssh.
 const LEFT: u8 = 255;
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Outcome {
     #[serde(default)]
@@ -57,64 +57,64 @@ struct Outcome {
     message: String,
 }
 
-/// How the session ended.
+/// End of a session.
 #[derive(Debug)]
-enum Over {
-    /// The command ended; its exit code becomes that of this process.
+enum SessionEnd {
+    /// The command ended; this process exits with its exit code.
     Ended(Outcome),
-    /// Nobody reads its output any more.
+    /// The standard output of this process was closed.
     Unread,
-    /// We were told to stop.
+    /// A signal stopped this process.
     Stopped(i32),
-    /// Whoever typed has left; the command may go on.
+    /// The user left the session; the command may still run.
     Left,
 }
 
 pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    // Before anything is asked: a command that cannot be sent needs no provider.
-    let words = words::of(&args.command)?;
-    let terminal = args.tty.then(Terminal::of_process).transpose()?;
-    let tenant = Tenant::of(&args.lease.access, home).await?;
-    let lease = the_lease(&tenant, args).await?;
+    // Checked first: an invalid command needs no request.
+    let arguments = arguments::parse(&args.command)?;
+    let terminal = args.tty.then(Terminal::from_stdin).transpose()?;
+    let tenant = Tenant::from_args(&args.lease.access, home).await?;
+    let lease = selected_lease(&tenant, args).await?;
     let client = tenant.client(&lease.provider).await?;
     let ids = lease_path(&lease);
     let path: Vec<&str> = ids.iter().map(String::as_str).chain(["shell"]).collect();
-    let query = query(args, words);
-    let ask = Ask {
+    let query = query(args, arguments);
+    let request = ProviderRequest {
         query: &query,
-        ..Ask::get(&path, Scope::Shell)
+        ..ProviderRequest::get(&path, Scope::Shell)
     };
-    let stream = client.open(ask).await?;
-    // Signals are heard before the terminal is raw: one in between would leave it so.
-    let mut stop = Stop::new(args.tty)?;
+    let stream = client.open(request).await?;
+    // Signal handlers are installed first: a signal that stops the process in raw mode would leave the terminal raw.
+    let mut stop = StopSignals::new(args.tty)?;
     if terminal.is_some() {
         eprintln!("{}", escape::HINT);
     }
-    // From here on the terminal is the command's; it is given back when this goes out of scope, whatever happens.
+    // The terminal is in raw mode from here on. Dropping `raw` restores the terminal in every case.
     let raw = terminal.as_ref().map(Terminal::raw).transpose()?;
-    let over = tokio::select! {
+    let end = tokio::select! {
         biased;
-        signal = stop.wait() => Ok(Over::Stopped(signal)),
-        over = session(stream, args, terminal) => over,
+        signal = stop.wait() => Ok(SessionEnd::Stopped(signal)),
+        end = session(stream, args, terminal) => end,
     };
-    // Given back before anything is printed: in a raw terminal the end of a line does not go to its beginning.
+    // Restored before any output: in raw mode a line feed does not return to the first column.
     drop(raw);
-    Ok(match over? {
-        Over::Ended(outcome) => exit_code(&outcome),
-        Over::Unread => ExitCode::SUCCESS,
-        Over::Left => {
-            eprintln!("left; what runs there may go on");
+    Ok(match end? {
+        SessionEnd::Ended(outcome) => exit_code(&outcome),
+        SessionEnd::Unread => ExitCode::SUCCESS,
+        SessionEnd::Left => {
+            eprintln!("session left; the command may still be running");
             ExitCode::from(LEFT)
         }
-        Over::Stopped(signal) => {
+        SessionEnd::Stopped(signal) => {
             eprintln!("stopped by signal {signal}");
-            ExitCode::from(u8::try_from(BY_SIGNAL + signal).unwrap_or(u8::MAX))
+            ExitCode::from(u8::try_from(SIGNAL_BASE + signal).unwrap_or(u8::MAX))
         }
     })
 }
 
-/// A shell is in one lease.
-async fn the_lease(tenant: &Tenant, args: &ShellArgs) -> anyhow::Result<LeaseId> {
+/// Returns the single lease of a shell.
+async fn selected_lease(tenant: &Tenant, args: &ShellArgs) -> anyhow::Result<LeaseId> {
     if let Some(provider) = &args.lease.provider {
         return tenant.lease(&args.lease, provider).await;
     }
@@ -124,12 +124,12 @@ async fn the_lease(tenant: &Tenant, args: &ShellArgs) -> anyhow::Result<LeaseId>
     }
     let all: Vec<String> = leases.iter().map(ToString::to_string).collect();
     bail!(
-        "the deployment has several leases: say with --provider, --gseq and --oseq in which one\n  {}",
+        "the deployment has several leases; select one with --provider, --gseq and --oseq:\n  {}",
         all.join("\n  ")
     )
 }
 
-fn query(args: &ShellArgs, words: Vec<String>) -> Vec<(String, String)> {
+fn query(args: &ShellArgs, arguments: Vec<String>) -> Vec<(String, String)> {
     let flag = |is_set: bool| if is_set { "1" } else { "0" }.to_owned();
     let mut query = vec![
         ("service".to_owned(), args.service.clone()),
@@ -137,22 +137,22 @@ fn query(args: &ShellArgs, words: Vec<String>) -> Vec<(String, String)> {
         ("tty".to_owned(), flag(args.tty)),
         ("stdin".to_owned(), flag(args.stdin || args.tty)),
     ];
-    let numbered = words.into_iter().enumerate();
-    query.extend(numbered.map(|(at, word)| (format!("cmd{at}"), word)));
+    let numbered = arguments.into_iter().enumerate();
+    query.extend(numbered.map(|(at, argument)| (format!("cmd{at}"), argument)));
     query
 }
 
-/// Signals that end a command; the terminal's own go to the command as input.
-struct Stop {
+/// Signals that stop this process; with a terminal, Ctrl-C is sent to the command as input.
+struct StopSignals {
     interrupt: Option<Signal>,
     others: [(i32, Signal); 3],
 }
 
-impl Stop {
+impl StopSignals {
     fn new(is_tty: bool) -> std::io::Result<Self> {
         let one = |kind: SignalKind| Ok::<_, std::io::Error>((kind.as_raw_value(), signal(kind)?));
         Ok(Self {
-            // With a terminal Ctrl-C is a key like others, and goes to the command.
+            // With a terminal, Ctrl-C is input for the command.
             interrupt: if is_tty {
                 None
             } else {
@@ -166,7 +166,7 @@ impl Stop {
         })
     }
 
-    /// The number of the signal that came.
+    /// Returns the number of the received signal.
     async fn wait(&mut self) -> i32 {
         let [(a, terminate), (b, quit), (c, hangup)] = &mut self.others;
         let interrupted = async {
@@ -185,51 +185,52 @@ impl Stop {
     }
 }
 
-/// Both directions side by side: a command that writes while it is written to must not stand still.
-async fn session(stream: Stream, args: &ShellArgs, terminal: Option<Terminal>) -> anyhow::Result<Over> {
-    let (mut hearing, mut speaking) = stream.split();
+/// Sends and receives concurrently, because a command may write while it reads.
+async fn session(stream: Stream, args: &ShellArgs, terminal: Option<Terminal>) -> anyhow::Result<SessionEnd> {
+    let (mut reader, mut writer) = stream.split();
     let input = (args.stdin || args.tty).then(read_input).transpose()?;
     let is_typed = terminal.is_some();
-    let over = tokio::select! {
+    let end = tokio::select! {
         biased;
-        // Hearing first: a result that has come counts although there is more to send.
-        over = listen(&mut hearing) => over?,
-        over = talk(&mut speaking, input, terminal, is_typed) => over?,
+        // The reader has priority: a received result counts even if input remains.
+        end = receive_output(&mut reader) => end?,
+        end = send_input(&mut writer, input, terminal, is_typed) => end?,
     };
-    speaking.goodbye().await;
-    Ok(over)
+    writer.close().await;
+    Ok(end)
 }
 
-/// Shows what the command writes until its result comes.
-async fn listen(hearing: &mut Hearing) -> Result<Over, Trouble> {
+/// Prints the output of the command until its result arrives.
+async fn receive_output(reader: &mut StreamReader) -> Result<SessionEnd, ProviderError> {
     let (mut stdout, mut stderr) = (Output::stdout(), Output::stderr());
     loop {
-        let bytes = match hearing.next().await? {
-            Some(Heard::Binary(bytes)) => bytes,
-            Some(Heard::Text(_)) => continue,
-            None => return Err(hearing.cut("the command's result did not come".to_owned())),
+        let bytes = match reader.next().await? {
+            Some(Data::Binary(bytes)) => bytes,
+            Some(Data::Text(_)) => continue,
+            None => return Err(reader.interrupted("no result of the command".to_owned())),
         };
         let (shown, rest) = match bytes.first() {
             Some(&STDOUT) => (&mut stdout, bytes.slice(1..)),
             Some(&STDERR) => (&mut stderr, bytes.slice(1..)),
-            Some(&RESULT) => return outcome(hearing, &bytes.slice(1..)).map(Over::Ended),
+            Some(&RESULT) => return outcome(reader, &bytes.slice(1..)).map(SessionEnd::Ended),
             Some(&FAILURE) => {
-                return Err(hearing.failed());
+                return Err(reader.failed());
             }
-            // Kinds of frames that this version does not know.
+            // Unknown kinds of frames are ignored.
             Some(_) | None => continue,
         };
-        if shown.show(&rest).await == Err(Gone) {
-            return Ok(Over::Unread);
+        if shown.write(&rest).await == Err(OutputClosed) {
+            return Ok(SessionEnd::Unread);
         }
     }
 }
 
-fn outcome(hearing: &Hearing, json: &Bytes) -> Result<Outcome, Trouble> {
-    serde_json::from_slice(json).map_err(|e| hearing.strange(&format!("a result that is none: {e}")))
+fn outcome(reader: &StreamReader, json: &Bytes) -> Result<Outcome, ProviderError> {
+    serde_json::from_slice(json).map_err(|e| reader.invalid(&format!("invalid command result: {e}")))
 }
 
-/// Some providers say 0 of a command that did not run, and tell so in words alone.
+/// Prints the message of the result and returns the exit code. Some providers report code 0 for a command that could
+/// not run, with a message.
 fn exit_code(outcome: &Outcome) -> ExitCode {
     if !outcome.message.is_empty() {
         eprintln!("error: {}", shortened(&outcome.message));
@@ -244,35 +245,35 @@ fn code(outcome: &Outcome) -> u8 {
     }
 }
 
-/// Sends input and sizes of the terminal; returns when whoever types leaves.
+/// Sends input and terminal sizes until the user leaves.
 ///
 /// # Errors
-/// It cannot be gone on with.
-async fn talk(
-    speaking: &mut Speaking,
+/// Returns an error if the terminal fails.
+async fn send_input(
+    writer: &mut StreamWriter,
     mut input: Option<mpsc::Receiver<Vec<u8>>>,
     mut terminal: Option<Terminal>,
     is_typed: bool,
-) -> anyhow::Result<Over> {
+) -> anyhow::Result<SessionEnd> {
     let mut escape = Escape::Start;
     loop {
         let frame = tokio::select! {
-            // The size first, so that a command that draws knows it before the first key.
+            // The size has priority: a full-screen program needs it before the first key.
             biased;
             size = sizes(&mut terminal) => match size {
                 Ok(size) => size_frame(size),
                 Err(error) => return Err(error),
             },
             bytes = inputs(&mut input) => match bytes {
-                Some(bytes) if is_typed => match escape.of(&bytes) {
-                    (_, true) => return Ok(Over::Left),
+                Some(bytes) if is_typed => match escape.filter(&bytes) {
+                    (_, true) => return Ok(SessionEnd::Left),
                     (sent, false) if sent.is_empty() => continue,
                     (sent, false) => framed(STDIN, &sent),
                 },
                 Some(bytes) => framed(STDIN, &bytes),
                 None => {
                     input = None;
-                    // A terminal has no end of its own: that is a character like others.
+                    // The end of a terminal's input is a character (Ctrl-D), which was already sent.
                     if is_typed {
                         continue;
                     }
@@ -280,8 +281,8 @@ async fn talk(
                 }
             },
         };
-        if !speaking.say(frame).await {
-            // Whoever listens will hear why.
+        if !writer.send(frame).await {
+            // The reader reports the reason.
             pending::<()>().await;
         }
     }
@@ -310,15 +311,15 @@ fn size_frame((width, height): (u16, u16)) -> Vec<u8> {
     vec![SIZE, a, b, c, d]
 }
 
-/// Reads standard input on a thread of its own, which nothing but the end of the program can end while it waits.
+/// Reads standard input on a separate thread, which only the end of the process can stop.
 fn read_input() -> anyhow::Result<mpsc::Receiver<Vec<u8>>> {
-    let (sender, receiver) = mpsc::channel(WAITING);
+    let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
     let reading = move || {
         let mut stdin = std::io::stdin();
         let mut chunk = vec![0; CHUNK];
         loop {
             match stdin.read(&mut chunk) {
-                // The channel ends with its sender, which is how the end of the input is told.
+                // Dropping the sender signals the end of the input.
                 Ok(0) => return,
                 Ok(read) => {
                     let bytes = chunk.get(..read).unwrap_or_default().to_vec();
@@ -328,17 +329,17 @@ fn read_input() -> anyhow::Result<mpsc::Receiver<Vec<u8>>> {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    tracing::warn!("standard input ends: {error}");
+                    tracing::warn!(%error, "cannot read standard input");
                     return;
                 }
             }
         }
     };
-    // No task of the runtime, which would have one that waits for input for ever.
+    // Not a task: the runtime would wait indefinitely for a blocked read.
     let thread = std::thread::Builder::new()
         .name("input".to_owned())
         .spawn(reading);
-    thread.context("a thread that reads standard input")?;
+    thread.context("cannot start the input thread")?;
     Ok(receiver)
 }
 
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_is_the_command_s_and_never_0_with_a_reason() {
+    fn exits_with_the_code_of_the_command_and_never_0_with_a_message() {
         assert_eq!(code(&read(r#"{"exit_code":0}"#)), 0);
         assert_eq!(code(&read(r#"{"exit_code":3}"#)), 3);
         assert_eq!(code(&read(r#"{"exit_code":137,"message":"x"}"#)), 137);
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_the_network_s() {
+    fn encodes_frames_as_the_protocol_requires() {
         assert_eq!(size_frame((100, 40)), [105, 0, 100, 0, 40]);
         assert_eq!(framed(STDIN, b"ls\n"), b"hls\n");
         assert_eq!(framed(STDIN, b""), b"h");

@@ -1,7 +1,7 @@
-//! A websocket of a provider: logs, events, a shell.
+//! Websocket stream of a provider: logs, events, shells.
 
-use super::auth::Means;
-use super::trouble::Trouble;
+use super::auth::AuthMethod;
+use super::error::ProviderError;
 use bytes::Bytes;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
@@ -18,54 +18,54 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// Silence after which nobody is there any more: providers ping every 10 seconds.
-const SILENCE: Duration = Duration::from_secs(45);
-/// How long a goodbye may take.
-const GOODBYE: Duration = Duration::from_secs(2);
-/// Largest message: a line of a log has 64 kilobytes at most, and JSON may make six of one.
+/// Time without a frame after which a stream counts as dead: providers ping every 10 seconds.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
+/// Timeout of the close frame.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum message size, in bytes: a log line has up to 64 kilobytes, and JSON escapes take up to six bytes each.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-/// Code of a normal end, from RFC 6455.
-const DONE: u16 = 1000;
-/// An end because something went wrong.
-const FAILED: u16 = 4000;
-/// An end without a code.
+/// Close code of a normal end (RFC 6455).
+const NORMAL: u16 = 1000;
+/// Close code of a failure.
+const FAILURE: u16 = 4000;
+/// Close code if the close frame has none.
 const NO_CODE: u16 = 1005;
 
 type Io = WebSocketStream<TokioIo<Upgraded>>;
 
-/// The whole of it.
+/// Websocket with both directions.
 #[derive(Debug)]
 pub(super) struct Stream {
     io: Io,
     at: String,
-    means: Means,
+    auth: AuthMethod,
 }
 
-/// What comes from the provider.
+/// Receiving half of a stream.
 #[derive(Debug)]
-pub(super) struct Hearing {
+pub(super) struct StreamReader {
     io: SplitStream<Io>,
     at: String,
-    means: Means,
-    /// It has said that it is over.
+    auth: AuthMethod,
+    /// True after a close frame of the provider.
     is_closed: bool,
 }
 
-/// A message of the provider.
+/// Message of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Heard {
-    /// Of logs and events.
+pub(super) enum Data {
+    /// Message of logs and events.
     Text(Bytes),
-    /// Of a shell: the first byte says what the others are.
+    /// Message of a shell; the first byte is the channel.
     Binary(Bytes),
 }
 
-/// What goes to the provider.
+/// Sending half of a stream.
 #[derive(Debug)]
-pub(super) struct Speaking(SplitSink<Io, Message>);
+pub(super) struct StreamWriter(SplitSink<Io, Message>);
 
 impl Stream {
-    /// The headers that ask for one, and the proof that must come back.
+    /// Returns the headers of a handshake, and the expected accept header.
     pub(super) fn handshake() -> (HeaderMap, HeaderValue) {
         let key = generate_key();
         let mut headers = HeaderMap::new();
@@ -77,113 +77,113 @@ impl Stream {
         (headers, text(&derive_accept_key(key.as_bytes())))
     }
 
-    pub(super) async fn new(io: Upgraded, at: String, means: Means) -> Self {
+    pub(super) async fn new(io: Upgraded, at: String, auth: AuthMethod) -> Self {
         let config = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX));
         let io = WebSocketStream::from_raw_socket(TokioIo::new(io), Role::Client, Some(config)).await;
-        Self { io, at, means }
+        Self { io, at, auth }
     }
 
-    /// Both directions, each for itself: who writes must not keep from reading.
-    pub(super) fn split(self) -> (Hearing, Speaking) {
+    /// Splits the stream, so that sending does not block receiving.
+    pub(super) fn split(self) -> (StreamReader, StreamWriter) {
         let (sink, io) = self.io.split();
-        let hearing = Hearing {
+        let reader = StreamReader {
             io,
             at: self.at,
-            means: self.means,
+            auth: self.auth,
             is_closed: false,
         };
-        (hearing, Speaking(sink))
+        (reader, StreamWriter(sink))
     }
 }
 
-impl Hearing {
-    /// By what one is known at the other end.
-    pub(super) const fn means(&self) -> Means {
-        self.means
+impl StreamReader {
+    /// Returns the authentication method of the stream.
+    pub(super) const fn auth(&self) -> AuthMethod {
+        self.auth
     }
 
-    /// True when the provider has said that the stream is over, and not only cut it.
+    /// Returns whether the provider closed the stream with a close frame.
     pub(super) const fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// The next message that is data; `None` at a normal end.
+    /// Returns the next data message, or `None` at a normal end.
     ///
     /// # Errors
-    /// The stream broke off, or the provider ended it for a reason.
-    pub(super) async fn next(&mut self) -> Result<Option<Heard>, Trouble> {
+    /// Returns an error if the stream is interrupted, or if the provider closes it with a failure.
+    pub(super) async fn next(&mut self) -> Result<Option<Data>, ProviderError> {
         loop {
-            let next = timeout(SILENCE, self.io.next()).await;
+            let next = timeout(IDLE_TIMEOUT, self.io.next()).await;
             let Ok(next) = next else {
-                return Err(self.cut(format!("nothing was heard for {} seconds", SILENCE.as_secs())));
+                return Err(self.interrupted(format!("no data for {} seconds", IDLE_TIMEOUT.as_secs())));
             };
             match next {
                 None => return Ok(None),
-                Some(Ok(Message::Text(text))) => return Ok(Some(Heard::Text(text.into()))),
-                Some(Ok(Message::Binary(bytes))) => return Ok(Some(Heard::Binary(bytes))),
+                Some(Ok(Message::Text(text))) => return Ok(Some(Data::Text(text.into()))),
+                Some(Ok(Message::Binary(bytes))) => return Ok(Some(Data::Binary(bytes))),
                 Some(Ok(Message::Close(frame))) => return self.closed(frame),
-                // The library answers pings. Any of these ends the silence.
+                // The library responds to pings. Each of these frames shows that the provider is alive.
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-                // Today's provider ends logs and shells by closing the connection, which is no accident.
+                // The Go provider ends logs and shells by closing the connection.
                 Some(Err(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))) => return Ok(None),
                 Some(Err(Error::ConnectionClosed | Error::AlreadyClosed)) => return Ok(None),
-                Some(Err(error)) => return Err(self.cut(error.to_string())),
+                Some(Err(error)) => return Err(self.interrupted(error.to_string())),
             }
         }
     }
 
-    fn closed(&mut self, frame: Option<CloseFrame>) -> Result<Option<Heard>, Trouble> {
+    fn closed(&mut self, frame: Option<CloseFrame>) -> Result<Option<Data>, ProviderError> {
         self.is_closed = true;
         let Some(frame) = frame else {
             return Ok(None);
         };
         let code = u16::from(frame.code);
-        if matches!(code, DONE | NO_CODE) {
+        if matches!(code, NORMAL | NO_CODE) {
             return Ok(None);
         }
-        Err(Trouble::Ended {
+        Err(ProviderError::Closed {
             at: self.at.clone(),
             code,
             reason: frame.reason.to_string(),
         })
     }
 
-    pub(super) fn cut(&self, why: String) -> Trouble {
-        Trouble::Cut {
+    pub(super) fn interrupted(&self, why: String) -> ProviderError {
+        ProviderError::Interrupted {
             at: self.at.clone(),
             why,
-            means: Means::Nothing,
+            auth: AuthMethod::None,
         }
     }
 
-    /// The provider says that something went wrong, and no more.
-    pub(super) fn failed(&self) -> Trouble {
-        Trouble::Ended {
+    /// Returns the error of a failure frame, which has no details.
+    pub(super) fn failed(&self) -> ProviderError {
+        ProviderError::Closed {
             at: self.at.clone(),
-            code: FAILED,
-            reason: "the command could not be run".to_owned(),
+            code: FAILURE,
+            reason: "the command could not be started".to_owned(),
         }
     }
 
-    pub(super) fn strange(&self, why: &str) -> Trouble {
-        Trouble::Strange {
+    pub(super) fn invalid(&self, why: &str) -> ProviderError {
+        ProviderError::Invalid {
             at: self.at.clone(),
             why: why.to_owned(),
         }
     }
 }
 
-impl Speaking {
-    /// Sends bytes; `false` when nobody takes them any more.
-    pub(super) async fn say(&mut self, bytes: Vec<u8>) -> bool {
+impl StreamWriter {
+    /// Sends bytes; returns `false` if the connection is closed.
+    pub(super) async fn send(&mut self, bytes: Vec<u8>) -> bool {
         self.0.send(Message::Binary(bytes.into())).await.is_ok()
     }
 
-    /// Closes the stream. A provider that does not take the goodbye is waited for no longer than [`GOODBYE`].
-    pub(super) async fn goodbye(mut self) {
-        // It may have ended already, and nothing hangs on it.
-        if let Ok(Err(error)) = timeout(GOODBYE, self.0.close()).await {
-            tracing::trace!("a goodbye: {error}");
+    /// Closes the stream, for at most [`CLOSE_TIMEOUT`].
+    pub(super) async fn close(mut self) {
+        // The stream may be closed already, which is no problem.
+        if let Ok(Err(error)) = timeout(CLOSE_TIMEOUT, self.0.close()).await {
+            tracing::trace!(%error, "cannot send close frame");
         }
     }
 }
@@ -198,8 +198,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::{Instant, sleep};
 
-    /// A stream, and the provider's end of it.
-    async fn opened() -> (Hearing, Speaking, DuplexStream) {
+    /// Returns a stream and the end of the provider.
+    async fn opened() -> (StreamReader, StreamWriter, DuplexStream) {
         let (ours, mut theirs) = duplex(4096);
         let (mut sender, connection) = http1::handshake(TokioIo::new(ours)).await.unwrap();
         tokio::spawn(connection.with_upgrades());
@@ -218,39 +218,39 @@ mod tests {
         };
         let (response, ()) = tokio::join!(asking, answering);
         let io = hyper::upgrade::on(response.unwrap()).await.unwrap();
-        let (hearing, speaking) = Stream::new(io, "https://p.example".to_owned(), Means::Token)
+        let (reader, writer) = Stream::new(io, "https://p.example".to_owned(), AuthMethod::Token)
             .await
             .split();
-        (hearing, speaking, theirs)
+        (reader, writer, theirs)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_of_45_seconds_ends_a_stream_and_a_ping_breaks_it() {
-        let (mut hearing, _speaking, mut theirs) = opened().await;
+    async fn closes_a_stream_after_45_seconds_without_frames() {
+        let (mut reader, _speaking, mut theirs) = opened().await;
         let begun = Instant::now();
         let pinging = async {
             sleep(Duration::from_secs(40)).await;
             theirs.write_all(&[0x89, 0]).await.unwrap();
         };
-        let (heard, ()) = tokio::join!(hearing.next(), pinging);
+        let (heard, ()) = tokio::join!(reader.next(), pinging);
         let text = heard.unwrap_err().to_string();
-        assert!(text.contains("nothing was heard for 45 seconds"), "{text}");
+        assert!(text.contains("no data for 45 seconds"), "{text}");
         assert_eq!(begun.elapsed(), Duration::from_secs(85));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_end_with_a_word_is_told_from_a_cut() {
-        let (mut hearing, _speaking, mut theirs) = opened().await;
+    async fn distinguishes_a_close_frame_from_an_interruption() {
+        let (mut reader, _speaking, mut theirs) = opened().await;
         theirs
             .write_all(&[0x81, 2, b'h', b'i', 0x88, 2, 0x03, 0xe8])
             .await
             .unwrap();
-        assert_eq!(hearing.next().await.unwrap(), Some(Heard::Text("hi".into())));
-        assert_eq!(hearing.next().await.unwrap(), None);
-        assert!(hearing.is_closed());
-        let (mut hearing, _speaking, theirs) = opened().await;
+        assert_eq!(reader.next().await.unwrap(), Some(Data::Text("hi".into())));
+        assert_eq!(reader.next().await.unwrap(), None);
+        assert!(reader.is_closed());
+        let (mut reader, _speaking, theirs) = opened().await;
         drop(theirs);
-        assert_eq!(hearing.next().await.unwrap(), None);
-        assert!(!hearing.is_closed());
+        assert_eq!(reader.next().await.unwrap(), None);
+        assert!(!reader.is_closed());
     }
 }

@@ -1,13 +1,14 @@
-//! Whether the server that answers is the provider.
+//! Verification that a server is the provider.
 //!
-//! Either a public authority vouches for its name, as for any server, or it shows a certificate of the network's
-//! form: signed by itself, of the provider's own account, and the same, byte for byte, as the one on the chain. The
-//! handshake judges what needs no question; the chain is asked right after it, before anything is said.
+//! The server has either a certificate of a public CA for its name, or an Akash certificate: self-signed, for the
+//! account of the provider, and identical to the certificate on the chain. The handshake verifies the form and the
+//! validity. Directly after the handshake, and before any data is sent, the certificate is compared with the chain.
 
-use super::trouble::{Trouble, with_causes};
+use super::error::ProviderError;
 use akash_provider_chain::Reader;
 use akash_provider_chain::cert::{self, CertificateInfo};
 use akash_provider_core::chain::{Certificate, ChainQuery};
+use akash_provider_core::error::chain_text;
 use akash_provider_core::types::Address;
 use akash_provider_gateway::tls::no_tls12;
 use rustls::client::WebPkiServerVerifier;
@@ -20,105 +21,105 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The authorities that the system trusts, or those of the file that `SSL_CERT_FILE` names.
+/// CA certificates of the system, or those of the file in `SSL_CERT_FILE`.
 #[derive(Debug, Clone)]
-pub(super) struct Authorities(Option<Arc<WebPkiServerVerifier>>);
+pub(super) struct CaCertificates(Option<Arc<WebPkiServerVerifier>>);
 
-impl Authorities {
-    /// Reads them; there may be none, for the chain vouches for most providers.
-    pub(super) fn of_system(provider: &Arc<CryptoProvider>) -> Self {
+impl CaCertificates {
+    /// Loads the CA certificates. An empty set is valid, because most providers have Akash certificates.
+    pub(super) fn from_system(provider: &Arc<CryptoProvider>) -> Self {
         let mut roots = RootCertStore::empty();
-        // One that cannot be read keeps none of the others from being trusted.
+        // An invalid certificate does not prevent the others from being trusted.
         let (_, ignored) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if ignored > 0 {
-            tracing::debug!("{ignored} certificates of the system's authorities cannot be read");
+            tracing::debug!(ignored, "invalid CA certificates of the system");
         }
         let built =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build();
         Self(
             built
-                .inspect_err(|error| tracing::debug!("no public authorities: {error}"))
+                .inspect_err(|error| tracing::debug!(%error, "no public CA certificates"))
                 .ok(),
         )
     }
 }
 
-/// What the handshake has shown.
+/// Identity that the server proved in the handshake.
 #[derive(Debug, Clone)]
-enum Shown {
-    /// A public authority vouches for it.
-    Vouched,
-    /// The chain must be asked.
-    Own(Box<CertificateInfo>, Vec<u8>),
+enum ServerIdentity {
+    /// Certificate of a public CA.
+    PublicCa,
+    /// Self-signed Akash certificate, to be compared with the chain.
+    SelfSigned(Box<CertificateInfo>, Vec<u8>),
 }
 
-/// The judge of one connection.
+/// Certificate verifier of one connection.
 #[derive(Debug)]
-pub(super) struct Judge {
-    authorities: Authorities,
+pub(super) struct ServerVerifier {
+    ca_certificates: CaCertificates,
     algorithms: WebPkiSupportedAlgorithms,
-    shown: OnceLock<Shown>,
+    identity: OnceLock<ServerIdentity>,
 }
 
-impl Judge {
-    pub(super) fn new(authorities: &Authorities, provider: &CryptoProvider) -> Self {
+impl ServerVerifier {
+    pub(super) fn new(ca_certificates: &CaCertificates, provider: &CryptoProvider) -> Self {
         Self {
-            authorities: authorities.clone(),
+            ca_certificates: ca_certificates.clone(),
             algorithms: provider.signature_verification_algorithms,
-            shown: OnceLock::new(),
+            identity: OnceLock::new(),
         }
     }
 
-    /// After the handshake: asks the chain where it must be asked.
+    /// Compares a self-signed certificate with the chain after the handshake.
     ///
     /// # Errors
-    /// It is somebody else, or the chain cannot be asked.
+    /// Returns an error if the server is not the provider, or if the chain query fails.
     pub(super) async fn confirm(
         &self,
         at: &str,
         provider: &Address,
         chain: Option<&Reader>,
-    ) -> Result<(), Trouble> {
-        let stranger = |why: String| Trouble::Stranger {
+    ) -> Result<(), ProviderError> {
+        let unverified = |why: String| ProviderError::Unverified {
             at: at.to_owned(),
             why,
         };
-        let (facts, der) = match self.shown.get() {
-            Some(Shown::Vouched) => return Ok(()),
-            Some(Shown::Own(facts, der)) => (facts, der),
-            None => return Err(stranger("it showed no certificate".to_owned())),
+        let (facts, der) = match self.identity.get() {
+            Some(ServerIdentity::PublicCa) => return Ok(()),
+            Some(ServerIdentity::SelfSigned(facts, der)) => (facts, der),
+            None => return Err(unverified("the server presented no certificate".to_owned())),
         };
-        // Anybody can put a certificate of his own on the chain, so it must be this account's.
+        // Any account can publish a certificate, so the owner must be this provider.
         if facts.owner != *provider {
-            return Err(stranger(format!(
-                "its certificate is that of {}, not of {provider}",
+            return Err(unverified(format!(
+                "the certificate belongs to {}, not to {provider}",
                 facts.owner
             )));
         }
         let Some(chain) = chain else {
-            return Err(stranger(
-                "its certificate is its own, for which the chain alone vouches: leave out --offline"
+            return Err(unverified(
+                "the certificate is self-signed, and its verification on the chain requires a connection without --offline"
                     .to_owned(),
             ));
         };
         let found = chain.certificates(provider, Some(&facts.serial)).await;
-        let found = found.map_err(|source| Trouble::Chain {
+        let found = found.map_err(|source| ProviderError::Chain {
             at: at.to_owned(),
             source,
         })?;
-        is_published(&facts.serial, der, found.first()).map_err(stranger)
+        check_published(&facts.serial, der, found.first()).map_err(unverified)
     }
 
-    fn judge_own(
+    fn verify_self_signed(
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         now: Duration,
-    ) -> Option<Result<Shown, Error>> {
-        // The network's certificates sign themselves. A chain of them is a matter for the authorities.
+    ) -> Option<Result<ServerIdentity, Error>> {
+        // Akash certificates are self-signed. Certificate chains are verified with the CA certificates only.
         if !intermediates.is_empty() {
             return None;
         }
-        // A certificate of any other form was a matter for the authorities.
+        // Other certificates are verified with the CA certificates only.
         let facts = cert::read_der(end_entity).ok()?;
         let refused = |why| Some(Err(Error::InvalidCertificate(why)));
         if now < facts.not_before {
@@ -130,30 +131,33 @@ impl Judge {
         if !facts.server {
             return refused(CertificateError::InvalidPurpose);
         }
-        Some(Ok(Shown::Own(Box::new(facts), end_entity.to_vec())))
+        Some(Ok(ServerIdentity::SelfSigned(
+            Box::new(facts),
+            end_entity.to_vec(),
+        )))
     }
 }
 
-/// Says why a certificate is not the one on the chain.
-fn is_published(serial: &str, der: &[u8], found: Option<&Certificate>) -> Result<(), String> {
+/// Returns the reason if the certificate differs from the one on the chain.
+fn check_published(serial: &str, der: &[u8], found: Option<&Certificate>) -> Result<(), String> {
     let Some(found) = found else {
-        return Err(format!("its certificate {serial} is not on the chain"));
+        return Err(format!("certificate {serial} is not on the chain"));
     };
     if !found.valid {
-        return Err(format!("its certificate {serial} is revoked"));
+        return Err(format!("certificate {serial} is revoked"));
     }
     match cert::decode_pem(&found.cert) {
-        // The bytes and not serial and name: those can be copied into a certificate with another key.
+        // The bytes are compared, because serial and name can be copied into a certificate with another key.
         Ok(published) if published == der => Ok(()),
-        Ok(_) => Err(format!("certificate {serial} on the chain is another one")),
+        Ok(_) => Err(format!("certificate {serial} differs from the one on the chain")),
         Err(error) => Err(format!(
-            "certificate {serial} on the chain: {}",
-            with_causes(&error)
+            "invalid certificate {serial} on the chain: {}",
+            chain_text(&error)
         )),
     }
 }
 
-impl ServerCertVerifier for Judge {
+impl ServerCertVerifier for ServerVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -162,21 +166,21 @@ impl ServerCertVerifier for Judge {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        // Authorities first: who has a public certificate costs no question to the chain, and works without one.
-        let vouched = match &self.authorities.0 {
+        // Public CAs first: such a certificate needs no chain query.
+        let verified = match &self.ca_certificates.0 {
             Some(public) => public.verify_server_cert(end_entity, intermediates, name, ocsp, now),
             None => Err(Error::InvalidCertificate(CertificateError::UnknownIssuer)),
         };
-        let shown = match vouched {
-            Ok(_) => Shown::Vouched,
+        let identity = match verified {
+            Ok(_) => ServerIdentity::PublicCa,
             Err(error) => {
                 let since_epoch = Duration::from_secs(now.as_secs());
-                // Where it is none of the network's either, the reason of the authorities is the one to tell.
-                Self::judge_own(end_entity, intermediates, since_epoch).unwrap_or(Err(error))?
+                // If the certificate is not an Akash certificate, the error of the CA verification is returned.
+                Self::verify_self_signed(end_entity, intermediates, since_epoch).unwrap_or(Err(error))?
             }
         };
-        // A connection has one handshake, so there is nothing yet.
-        drop(self.shown.set(shown));
+        // A connection has one handshake, so the cell is empty.
+        drop(self.identity.set(identity));
         Ok(ServerCertVerified::assertion())
     }
 
@@ -195,9 +199,10 @@ impl ServerCertVerifier for Judge {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        match self.shown.get() {
-            // Ordinary verifiers do not take the network's certificates; their keys are ordinary.
-            Some(Shown::Own(facts, _)) => {
+        match self.identity.get() {
+            // The standard verifiers reject Akash certificates, so the signature is verified with the key of the
+            // certificate.
+            Some(ServerIdentity::SelfSigned(facts, _)) => {
                 let key = SubjectPublicKeyInfoDer::from(facts.public_key.as_slice());
                 verify_tls13_signature_with_raw_key(message, &key, signature, &self.algorithms)
             }
@@ -235,18 +240,18 @@ mod tests {
         }
     }
 
-    fn judged(der: &[u8], seconds: u64) -> Option<Result<Shown, Error>> {
-        Judge::judge_own(&CertificateDer::from(der), &[], Duration::from_secs(seconds))
+    fn verified(der: &[u8], seconds: u64) -> Option<Result<ServerIdentity, Error>> {
+        ServerVerifier::verify_self_signed(&CertificateDer::from(der), &[], Duration::from_secs(seconds))
     }
 
     #[test]
-    fn a_certificate_of_its_own_must_be_in_its_time_and_for_servers() {
+    fn requires_a_valid_server_certificate() {
         let own = server(1_700_000_000);
         assert!(matches!(
-            judged(own.der(), 1_700_000_001),
-            Some(Ok(Shown::Own(..)))
+            verified(own.der(), 1_700_000_001),
+            Some(Ok(ServerIdentity::SelfSigned(..)))
         ));
-        let refused = |der: &[u8], at| match judged(der, at) {
+        let refused = |der: &[u8], at| match verified(der, at) {
             Some(Err(Error::InvalidCertificate(why))) => why,
             other => panic!("{other:?}"),
         };
@@ -257,15 +262,15 @@ mod tests {
             refused(client.der(), 1_700_000_001),
             CertificateError::InvalidPurpose
         );
-        // What is none of the network's is for the authorities alone.
-        assert!(judged(b"nonsense", 1_700_000_001).is_none());
+        // Other certificates are verified with CA certificates only.
+        assert!(verified(b"nonsense", 1_700_000_001).is_none());
     }
 
     #[test]
-    fn the_chain_must_have_the_same_certificate_and_not_revoked() {
+    fn requires_the_same_unrevoked_certificate_on_the_chain() {
         let (own, other) = (server(1_700_000_000), server(1_700_000_001));
         let serial = &own.info().serial;
-        let check = |found: Option<Certificate>| is_published(serial, own.der(), found.as_ref());
+        let check = |found: Option<Certificate>| check_published(serial, own.der(), found.as_ref());
         assert_eq!(check(Some(published(&own, true))), Ok(()));
         assert!(check(None).unwrap_err().contains("not on the chain"));
         assert!(
@@ -276,24 +281,24 @@ mod tests {
         assert!(
             check(Some(published(&other, true)))
                 .unwrap_err()
-                .contains("another one")
+                .contains("differs from")
         );
     }
 
     #[tokio::test]
-    async fn another_account_s_certificate_and_one_that_nobody_can_look_up_are_refused() {
+    async fn rejects_certificates_of_other_accounts_and_unknown_certificates() {
         let crypto = rustls::crypto::ring::default_provider();
-        let judge = Judge::new(&Authorities(None), &crypto);
+        let judge = ServerVerifier::new(&CaCertificates(None), &crypto);
         let own = server(1_700_000_000);
         let now = UnixTime::since_unix_epoch(Duration::from_secs(1_700_000_001));
         let name = ServerName::try_from("localhost").unwrap();
         let der = CertificateDer::from(own.der().to_vec());
         judge.verify_server_cert(&der, &[], &name, &[], now).unwrap();
         let other: Address = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse().unwrap();
-        let why = |result: Result<(), Trouble>| result.unwrap_err().to_string();
+        let why = |result: Result<(), ProviderError>| result.unwrap_err().to_string();
         let text = why(judge.confirm("https://p", &other, None).await);
         assert!(
-            text.contains(&format!("that of {PROVIDER}, not of {other}")),
+            text.contains(&format!("belongs to {PROVIDER}, not to {other}")),
             "{text}"
         );
         let text = why(judge.confirm("https://p", &PROVIDER.parse().unwrap(), None).await);

@@ -1,47 +1,47 @@
-//! `lease-status --wait`: until every service is available.
+//! `lease-status --wait`: waits until every service is available.
 
-use super::auth::Means;
+use super::auth::AuthMethod;
+use super::error::{ProviderError, Retry, shortened};
 use super::json::Json;
 use super::lease::Tenant;
-use super::lease_status::{STATUS, chosen, one};
+use super::lease_status::{STATUS, query_lease, selected_leases};
 use super::overview::services;
-use super::trouble::{Hope, Trouble, shortened};
 use crate::args::tenant::LeaseArgs;
 use akash_provider_core::types::LeaseId;
 use anyhow::bail;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Time between two rounds of questions, one to each lease.
+/// Pause between two rounds of queries.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Services that a line names.
+/// Maximum number of services in a progress line.
 const NAMED_MAX: usize = 5;
 const NOT_FOUND: u16 = 404;
 
-/// Waits, and says what changes, on stderr.
+/// Waits and prints changes to stderr.
 ///
 /// # Errors
-/// The time is over, with what is missing; or waiting does not help.
+/// Returns an error with the missing services after the timeout, or immediately if waiting cannot help.
 pub(super) async fn until_available(
     tenant: &Tenant,
     which: &LeaseArgs,
     limit: Duration,
 ) -> anyhow::Result<()> {
-    // Outside of what the time limit cuts off, so that it can be told afterwards.
-    let mut missing = "there was no answer yet".to_owned();
+    // Declared outside of the timeout, so that the error can contain the last value.
+    let mut missing = "no response yet".to_owned();
     let waited = timeout(limit, watch(tenant, which, &mut missing)).await;
     waited.unwrap_or_else(|_| {
         let limit = humantime::format_duration(limit);
         bail!(
-            "not every service is available after {limit}: {missing}; `lease-events` and `lease-logs` say why, and \
-             `--wait=1h` waits longer"
+            "not every service is available after {limit}: {missing}; see `lease-events` and `lease-logs`, or wait longer \
+             with `--wait=1h`"
         )
     })
 }
 
 async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyhow::Result<()> {
-    // Once is enough: that a lease ends meanwhile is seen by the questions below.
-    let leases = chosen(tenant, which).await?;
+    // Queried once, because the queries below detect a closed lease.
+    let leases = selected_leases(tenant, which).await?;
     let version = tenant.version(which.dseq).await?;
     loop {
         let mut now = Vec::new();
@@ -58,7 +58,7 @@ async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyh
             return Ok(());
         }
         let now = now.join(", ");
-        // Only what changes is told, so that a long wait is no long output.
+        // Only changes are printed, to keep the output of a long wait short.
         if *missing != now {
             eprintln!("waiting: {now}");
             *missing = now;
@@ -67,20 +67,20 @@ async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyh
     }
 }
 
-/// What a lease lacks of this version of its manifest; `None` when it lacks nothing.
+/// Returns the services of a lease that are missing or outdated, or `None` if all are available.
 async fn missing_of(
     tenant: &Tenant,
     lease: &LeaseId,
     version: Option<&str>,
 ) -> anyhow::Result<Option<String>> {
-    let answer = match one(tenant, lease, &STATUS).await {
+    let answer = match query_lease(tenant, lease, &STATUS).await {
         Ok(answer) => answer,
         Err(error) => {
-            // Providers know nothing of a lease that is over, and it would be waited for like a new one.
+            // Providers reject closed leases and unknown leases with the same status, so the chain is queried.
             if let Some(over) = tenant.is_over(lease).await {
                 bail!(over);
             }
-            if !may_pass(&error) {
+            if !is_temporary(&error) {
                 return Err(error);
             }
             return Ok(Some(shortened(&format!("{error:#}"))));
@@ -94,23 +94,24 @@ async fn missing_of(
         return Ok(Some("no services yet".to_owned()));
     }
     let late: Vec<_> = all.iter().filter(|service| !service.is_available()).collect();
-    let told = late.iter().take(NAMED_MAX);
-    let told = told.map(|service| format!("{} {} {}", service.name, service.ready(), service.summary()));
-    let mut told = told.collect::<Vec<_>>().join(", ");
+    let summary = late.iter().take(NAMED_MAX);
+    let summary =
+        summary.map(|service| format!("{} {} {}", service.name, service.ready(), service.summary()));
+    let mut summary = summary.collect::<Vec<_>>().join(", ");
     if late.len() > NAMED_MAX {
-        told.push_str(&format!(" and {} more", late.len() - NAMED_MAX));
+        summary.push_str(&format!(" and {} more", late.len() - NAMED_MAX));
     }
-    Ok((!late.is_empty()).then_some(told))
+    Ok((!late.is_empty()).then_some(summary))
 }
 
-/// Why services of this status may be of an older version; `None` where the provider does not report versions.
+/// Returns the reason if the status may be of an older manifest; `None` if the provider does not report versions.
 fn outdated(status: &Json, version: &str) -> Option<String> {
     let manifest = status.field("manifest")?;
     let short = |version: &str| shortened(version.get(..12).unwrap_or(version));
     let accepted = manifest.at("version").text().unwrap_or_default();
     if accepted != version {
         return Some(format!(
-            "the provider has manifest version {}, the chain has {}; `send-manifest` sends the new one",
+            "the provider has manifest version {}, the chain has {}; run `send-manifest`",
             short(accepted),
             short(version)
         ));
@@ -119,11 +120,13 @@ fn outdated(status: &Json, version: &str) -> Option<String> {
     (!is_deployed).then(|| format!("manifest version {} is not deployed yet", short(version)))
 }
 
-/// Whoever is away comes back, and a manifest may be on its way. A no to this account stays one.
-fn may_pass(error: &anyhow::Error) -> bool {
-    match error.downcast_ref::<Trouble>() {
-        Some(trouble) => trouble.status() == Some(NOT_FOUND) || trouble.hope(Means::Nothing) == Hope::Return,
-        // The chain could not be asked where the provider is.
+/// Returns whether the failure may be temporary: the provider is unavailable, or the manifest is not sent yet.
+fn is_temporary(error: &anyhow::Error) -> bool {
+    match error.downcast_ref::<ProviderError>() {
+        Some(failure) => {
+            failure.status() == Some(NOT_FOUND) || failure.retry(AuthMethod::None) == Retry::Outage
+        }
+        // The address of the provider cannot be queried on the chain.
         None => error.downcast_ref::<akash_provider_core::Error>().is_some(),
     }
 }

@@ -1,24 +1,24 @@
-//! The way out that needs no help of whatever runs: `~.` at the beginning of a line, as with ssh.
+//! Escape sequence that ends a session without help of the command: `~.` at the start of a line, as in ssh.
 
-/// What is told before the terminal is the command's.
-pub(super) const HINT: &str = "to leave whatever runs here: Enter, then ~ and then . (~~ sends one ~)";
+/// Hint that is printed before the session starts.
+pub(super) const HINT: &str = "to leave the session, type Enter, then ~ and . (~~ sends one ~)";
 
 const SIGN: u8 = b'~';
 
-/// Looks at what is typed.
+/// State of the escape sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Escape {
-    /// At the beginning of a line.
+    /// Start of a line.
     Start,
-    /// After a `~` there, which is held back.
+    /// After a `~` at the start of a line, which is not sent yet.
     Sign,
-    /// Within a line, where a `~` is sent like any other byte.
+    /// Within a line, where `~` has no meaning.
     Within,
 }
 
 impl Escape {
-    /// What of these bytes is sent, and whether whoever types leaves then.
-    pub(super) fn of(&mut self, typed: &[u8]) -> (Vec<u8>, bool) {
+    /// Returns the bytes to send, and whether the user leaves the session.
+    pub(super) fn filter(&mut self, typed: &[u8]) -> (Vec<u8>, bool) {
         let mut sent = Vec::with_capacity(typed.len());
         for byte in typed.iter().copied() {
             match (*self, byte) {
@@ -28,7 +28,7 @@ impl Escape {
                 }
                 (Self::Sign, b'.') => return (sent, true),
                 (Self::Sign, SIGN) | (Self::Start | Self::Within, _) => {}
-                // It was no way out, so the sign that was held back goes first.
+                // Not the escape sequence, so the withheld `~` is sent first.
                 (Self::Sign, _) => sent.push(SIGN),
             }
             sent.push(byte);
@@ -48,7 +48,7 @@ mod tests {
     fn typed(parts: &[&[u8]]) -> (Vec<u8>, bool) {
         let (mut escape, mut all) = (Escape::Start, Vec::new());
         for part in parts {
-            let (sent, leaves) = escape.of(part);
+            let (sent, leaves) = escape.filter(part);
             all.extend(sent);
             if leaves {
                 return (all, true);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_and_a_dot_at_the_beginning_of_a_line_leave() {
+    fn leaves_after_a_tilde_and_a_dot_at_the_start_of_a_line() {
         for (parts, sent) in [
             (&[&b"~."[..]][..], &b""[..]),
             (&[b"ls\r~."], b"ls\r"),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_sent_as_it_is() {
+    fn sends_other_input_unchanged() {
         for (given, sent) in [
             (&b"cd ~.\r"[..], &b"cd ~.\r"[..]),
             (b"~/bin\r", b"~/bin\r"),

@@ -1,79 +1,76 @@
-//! The terminal that a command gets: every key goes to it as it is, and the terminal's size.
+//! RawMode mode and size of the local terminal.
 
 use anyhow::{Context, bail};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{IsTerminal, stdin, stdout};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The terminal of this process, and the signal that its size has changed.
+/// Terminal of this process, with the signal of size changes.
 #[derive(Debug)]
 pub(super) struct Terminal {
     changes: Signal,
     is_told: bool,
 }
 
-/// The terminal while it is the command's; it is as before when this is dropped.
+/// RawMode mode of the terminal; dropping this value restores the previous mode.
 #[derive(Debug)]
-pub(super) struct Raw {
+pub(super) struct RawMode {
     before: Termios,
 }
 
 impl Terminal {
-    /// The one behind standard input.
+    /// Returns the terminal at standard input.
     ///
     /// # Errors
-    /// There is none.
-    pub(super) fn of_process() -> anyhow::Result<Self> {
+    /// Returns an error if standard input is not a terminal.
+    pub(super) fn from_stdin() -> anyhow::Result<Self> {
         if !stdin().is_terminal() {
-            bail!(
-                "--tty needs a terminal, and standard input is none: leave it out, --stdin alone does for a pipe"
-            );
+            bail!("--tty requires a terminal at standard input; for a pipe use --stdin without --tty");
         }
-        let changes =
-            signal(SignalKind::window_change()).context("listening for changes of the terminal's size")?;
+        let changes = signal(SignalKind::window_change()).context("cannot watch the terminal size")?;
         Ok(Self {
             changes,
             is_told: false,
         })
     }
 
-    /// Hands the terminal over.
+    /// Switches the terminal to raw mode.
     ///
     /// # Errors
-    /// It does not let itself be.
-    pub(super) fn raw(&self) -> anyhow::Result<Raw> {
-        let before = tcgetattr(stdin()).context("reading the terminal's settings")?;
+    /// Returns an error if the settings of the terminal cannot be read or changed.
+    pub(super) fn raw(&self) -> anyhow::Result<RawMode> {
+        let before = tcgetattr(stdin()).context("cannot read the terminal settings")?;
         let mut settings = before.clone();
         settings.make_raw();
-        tcsetattr(stdin(), OptionalActions::Now, &settings).context("changing the terminal's settings")?;
-        Ok(Raw { before })
+        tcsetattr(stdin(), OptionalActions::Now, &settings).context("cannot change the terminal settings")?;
+        Ok(RawMode { before })
     }
 
-    /// Width and height: at once the first time, then when they change. One that is not known is not told.
+    /// Returns width and height: immediately the first time, then after each change. Unknown sizes are skipped.
     pub(super) async fn next_size(&mut self) -> anyhow::Result<(u16, u16)> {
         loop {
             if self.is_told {
                 self.changes
                     .recv()
                     .await
-                    .context("listening for changes of the terminal's size")?;
+                    .context("cannot watch the terminal size")?;
             }
             self.is_told = true;
-            // Where the output goes elsewhere, the terminal is the one behind the input.
+            // If the output is redirected, the terminal is at the input.
             let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin()));
             match size {
                 Ok(size) if size.ws_col > 0 && size.ws_row > 0 => return Ok((size.ws_col, size.ws_row)),
                 Ok(_) => {}
-                Err(error) => tracing::debug!("the terminal's size: {error}"),
+                Err(error) => tracing::debug!(%error, "cannot read the terminal size"),
             }
         }
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawMode {
     fn drop(&mut self) {
         if let Err(error) = tcsetattr(stdin(), OptionalActions::Now, &self.before) {
-            eprintln!("warning: the terminal cannot be set back ({error}): type `reset`");
+            eprintln!("warning: cannot restore the terminal: {error}; run `reset`");
         }
     }
 }

@@ -1,69 +1,68 @@
-//! Where an SDL speaks of what a provider refuses: the line of the service or the group that its words name.
+//! Location in an SDL that a provider's rejection refers to: the line of a service or a group.
 //!
-//! Lines are found where an SDL is written as most are, a name on a line of its own. One in braces has no line here,
-//! and a refusal stands without one: a wrong line is worse than none.
+//! A line is found only if the key contains_name a line of its own. For other notations there is no location, because a
+//! wrong line is worse than no line.
 
 use akash_provider_core::manifest::Manifest;
 
-/// Where services stand in an SDL, key below key.
+/// Path of services in an SDL.
 const SERVICES: &[&str] = &["services"];
-/// Where groups stand in an SDL, key below key.
+/// Path of groups in an SDL.
 const GROUPS: &[&str] = &["profiles", "placement"];
 
-/// What a refusal is about.
+/// Location of a key in an SDL.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    /// Line of the SDL, counted from 1.
+pub(super) struct SdlLocation {
+    /// Line number, from 1.
     pub(super) line: usize,
-    /// For people, such as ``service `web` ``.
-    pub(super) what: String,
+    /// Description, such as ``service `web` ``.
+    pub(super) description: String,
 }
 
-/// The place that a provider's words name first: a service before its group.
-pub(super) fn of_refusal(words: &str, sdl: &str, manifest: &Manifest) -> Option<Place> {
+/// Returns the location of the first service or group that the text of a rejection names, services first.
+pub(super) fn find(reason: &str, sdl: &str, manifest: &Manifest) -> Option<SdlLocation> {
     let services = manifest.groups.iter().flat_map(|group| {
         let of_group = group.services.iter();
         of_group.map(|service| (group.name.as_str(), service.name.as_str()))
     });
     let is_named = |(group, service): &(&str, &str)| {
-        has(words, &format!("{group}.{service}")) || is_called(words, "service", service)
+        contains_name(reason, &format!("{group}.{service}")) || names(reason, "service", service)
     };
-    let place = |kind: &str, name: &str, below: &[&str]| {
-        Some(Place {
+    let location = |kind: &str, name: &str, below: &[&str]| {
+        Some(SdlLocation {
             line: line_of(sdl, below, name)?,
-            what: format!("{kind} `{name}`"),
+            description: format!("{kind} `{name}`"),
         })
     };
     if let Some((_, service)) = services.into_iter().find(is_named) {
-        return place("service", service, SERVICES);
+        return location("service", service, SERVICES);
     }
     let mut groups = manifest.groups.iter().map(|group| group.name.as_str());
-    let group =
-        groups.find(|name| words.contains(&format!(": {name}:")) || is_called(words, "group", name))?;
-    place("group", group, GROUPS)
+    let group = groups.find(|name| reason.contains(&format!(": {name}:")) || names(reason, "group", name))?;
+    location("group", group, GROUPS)
 }
 
-/// ``service "web"``, `service web`: a name alone may be any word.
-fn is_called(words: &str, kind: &str, name: &str) -> bool {
+/// Returns whether the text contains `service "web"` or `service web`. A name alone may be an ordinary word.
+fn names(reason: &str, kind: &str, name: &str) -> bool {
     let quoted = ['"', '`', '\''].map(|quote| format!("{kind} {quote}{name}{quote}"));
-    quoted.iter().any(|text| words.contains(text)) || has(words, &format!("{kind} {name}"))
+    quoted.iter().any(|text| reason.contains(text)) || contains_name(reason, &format!("{kind} {name}"))
 }
 
-/// True where a text stands for itself, and is no part of a longer name.
-fn has(words: &str, text: &str) -> bool {
+/// Returns whether the text contains `text` as a whole name.
+fn contains_name(reason: &str, text: &str) -> bool {
     let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
-    words.match_indices(text).any(|(at, _)| {
-        let before = words.get(..at).and_then(|part| part.chars().next_back());
-        let after = words.get(at + text.len()..).and_then(|part| part.chars().next());
-        // Behind a dot it is the end of a longer path, and so another thing.
+    reason.match_indices(text).any(|(at, _)| {
+        let before = reason.get(..at).and_then(|part| part.chars().next_back());
+        let after = reason.get(at + text.len()..).and_then(|part| part.chars().next());
+        // A name after a dot is part of a longer path.
         !before.is_some_and(|c| is_of_name(c) || c == '.') && !after.is_some_and(is_of_name)
     })
 }
 
-/// The line of a key below others, in the first document; from 1.
+/// Returns the line of a key below others in the first document, from 1.
 fn line_of(sdl: &str, below: &[&str], name: &str) -> Option<usize> {
     let wanted: Vec<&str> = below.iter().copied().chain([name]).collect();
-    // Indents of the keys that led here, and how deep the next one stands.
+    // Indentation of the parent keys found so far.
     let mut found: Vec<usize> = Vec::new();
     let mut level: Option<usize> = Some(0);
     for (number, line) in (1..).zip(sdl.lines()) {
@@ -78,7 +77,7 @@ fn line_of(sdl: &str, below: &[&str], name: &str) -> Option<usize> {
                 false => return None,
             }
         }
-        // The parent's block is over. A key of this name further down is another one.
+        // The block of the parent contains_name ended. Further keys with this name are different ones.
         if found.last().is_some_and(|parent| indent <= *parent) {
             return None;
         }
@@ -135,36 +134,36 @@ deployment:
   web: {east: {profile: small, count: 1}}
 "#;
 
-    fn place(words: &str, sdl: &str) -> Option<(usize, String)> {
+    fn place(reason: &str, sdl: &str) -> Option<(usize, String)> {
         let manifest = akash_provider_core::sdl::parse(sdl).unwrap().manifest;
-        of_refusal(words, sdl, &manifest).map(|place| (place.line, place.what))
+        find(reason, sdl, &manifest).map(|place| (place.line, place.description))
     }
 
     #[test]
-    fn what_a_refusal_names_has_its_line() {
+    fn finds_the_line_of_a_named_service_or_group() {
         let web = || Some((14, "service `web`".to_owned()));
-        for words in [
+        for reason in [
             "manifest cross-validation error: east.web: its CPU differs from resource unit 1",
             "invalid manifest: east.web.expose[0]: the port is 0",
             "service \"web\" exposed on 80:TCP must have a hostname",
             "group \"east\": service `web` is odd",
             "service web: no",
         ] {
-            assert_eq!(place(words, SDL), web(), "{words}");
+            assert_eq!(place(reason, SDL), web(), "{reason}");
         }
         let east = || Some((21, "group `east`".to_owned()));
-        for words in [
+        for reason in [
             "manifest cross-validation error: east: 1 replicas of resource unit 1 are unused",
             "group \"east\" is underutilized",
         ] {
-            assert_eq!(place(words, SDL), east(), "{words}");
+            assert_eq!(place(reason, SDL), east(), "{reason}");
         }
         assert_eq!(place("service db", SDL), Some((5, "service `db`".to_owned())));
     }
 
     #[test]
-    fn nothing_is_pointed_at_without_a_name_and_a_line() {
-        for words in [
+    fn finds_nothing_without_a_name_or_a_line() {
+        for reason in [
             "manifest version validation failed",
             "the web is large",
             "service \"webs\" is odd",
@@ -173,7 +172,7 @@ deployment:
             "north.east.web: no",
             "",
         ] {
-            assert_eq!(place(words, SDL), None, "{words}");
+            assert_eq!(place(reason, SDL), None, "{reason}");
         }
         let in_braces = SDL.replace(
             "  \"web\" : # in front\n    image: nginx\n    expose: [{port: 80, to: [{global: true}]}]\n",
@@ -181,7 +180,7 @@ deployment:
         );
         assert_ne!(in_braces, SDL);
         assert_eq!(place("service web", &in_braces), None);
-        // Another document further down is not read.
+        // A second document is ignored.
         let second = format!("{in_braces}---\nservices:\n  web: {{}}\n");
         assert_eq!(place("service web", &second), None);
     }
