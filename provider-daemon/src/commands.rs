@@ -1,4 +1,4 @@
-//! What the command line can do, a file each.
+//! Commands of the program, one module each.
 
 mod bids;
 pub mod bus;
@@ -25,41 +25,41 @@ use anyhow::Context;
 use std::io::Read;
 use std::path::Path;
 
-/// Reads an SDL file, or standard input for `-`; never more than the limit.
+/// Reads an SDL file, or standard input for `-`, up to the size limit.
 ///
 /// # Errors
-/// The file cannot be read, is too large, or is no valid SDL (with line, path and mend).
+/// Returns an error if the file cannot be read, is too large, or is not a valid SDL (with line, path and remedy).
 pub fn read_sdl(path: &Path) -> anyhow::Result<Sdl> {
     read_sdl_with_text(path).map(|(_, sdl)| sdl)
 }
 
-/// The text of an SDL file, or of standard input for `-`; never more than the limit.
+/// Returns the text of an SDL file, or of standard input for `-`, up to the size limit.
 ///
 /// # Errors
-/// The file cannot be read or is too large.
+/// Returns an error if the file cannot be read or is too large.
 pub fn read_text(path: &Path) -> anyhow::Result<String> {
     let name = path.display();
     let reader: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())
     } else {
-        Box::new(regular_file::open(path).with_context(|| format!("{name}: cannot be opened"))?)
+        Box::new(regular_file::open(path).with_context(|| format!("cannot open {name}"))?)
     };
     let bytes = match regular_file::limited(reader, u64::try_from(MAX_BYTES)?) {
         Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
-            anyhow::bail!("{name}: is larger than {MAX_BYTES} bytes; an SDL is a few kilobytes");
+            anyhow::bail!("cannot read {name}: larger than {MAX_BYTES} bytes");
         }
-        read => read.with_context(|| format!("{name}: cannot be read"))?,
+        read => read.with_context(|| format!("cannot read {name}"))?,
     };
-    String::from_utf8(bytes).with_context(|| format!("{name}: is no text"))
+    String::from_utf8(bytes).with_context(|| format!("cannot read {name}: invalid UTF-8"))
 }
 
-/// The same with its text, for whoever points at a line of it.
+/// Reads an SDL and returns its text too, for messages with line numbers.
 ///
 /// # Errors
-/// As [`read_sdl`].
+/// Same as [`read_sdl`].
 pub fn read_sdl_with_text(path: &Path) -> anyhow::Result<(String, Sdl)> {
     let text = read_text(path)?;
     let sdl = akash_provider_core::sdl::parse_all(&text);
-    let sdl = sdl.with_context(|| format!("{}: invalid SDL", path.display()))?;
+    let sdl = sdl.with_context(|| format!("invalid SDL {}", path.display()))?;
     Ok((text, sdl))
 }

@@ -1,13 +1,13 @@
-//! What a tenant chooses from: the open orders of a deployment, and the bids on them.
+//! Open orders of a deployment, and the bids on them.
 
 use akash_provider_chain::Reader;
 use akash_provider_core::chain::{BidFilter, ChainQuery, OrderFilter, PageRequest};
 use akash_provider_core::types::{Bid, BidState, DeploymentId, OrderId, OrderState};
 
-/// The open orders of a deployment.
+/// Returns the open orders of a deployment.
 ///
 /// # Errors
-/// No node answers.
+/// Returns an error if no node responds.
 pub(super) async fn open_orders(reader: &Reader, id: &DeploymentId) -> anyhow::Result<Vec<OrderId>> {
     let filter = OrderFilter {
         state: Some(OrderState::Open),
@@ -25,17 +25,17 @@ pub(super) async fn open_orders(reader: &Reader, id: &DeploymentId) -> anyhow::R
     }
 }
 
-/// The open bids on an order, the cheapest first.
+/// Returns the open bids on an order, the cheapest first.
 ///
 /// # Errors
-/// No node answers.
+/// Returns an error if no node responds.
 pub(super) async fn open_bids(reader: &Reader, order: &OrderId) -> anyhow::Result<Vec<Bid>> {
     let filter = BidFilter {
         order: Some(order.clone()),
         state: Some(BidState::Open),
         ..BidFilter::default()
     };
-    // An order takes no more bids than a page has.
+    // An order has at most as many bids as a page.
     let mut bids: Vec<Bid> = reader.bids(&filter, PageRequest::default()).await?.items;
     bids.sort_by_key(|bid| bid.price.amount);
     Ok(bids)

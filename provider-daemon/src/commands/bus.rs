@@ -1,4 +1,4 @@
-//! `bus`: what a provider publishes, read from another process.
+//! `bus`: reads the events of a provider from another process.
 
 use crate::args::Output;
 use crate::args::bus::{BusCommand, TailArgs};
@@ -13,10 +13,10 @@ use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Does what is asked of the bus.
+/// Runs a `bus` command.
 ///
 /// # Errors
-/// No bus is named, or it cannot be reached.
+/// Returns an error if no bus is configured, or if the connection fails.
 pub fn run(command: &BusCommand) -> anyhow::Result<ExitCode> {
     match command {
         BusCommand::Tail(args) => block_on(tail(args)),
@@ -29,39 +29,39 @@ pub fn run(command: &BusCommand) -> anyhow::Result<ExitCode> {
 
 async fn tail(args: &TailArgs) -> anyhow::Result<ExitCode> {
     let location = args.bus.location()?;
-    let location = location.context("no bus is named: give --bus redis://HOST, as to the provider")?;
+    let location = location.context("missing --bus")?;
     let bus = RedisBus::new(location);
     let topics = match args.topics.as_slice() {
         [] => &Topic::ALL[..],
         some => some,
     };
-    // Before what is retained is read, or what comes in between would be missed.
+    // Subscribed before the retained events are read, so that no event in between is lost.
     let mut deliveries = bus.subscribe(topics).await?;
     if args.last {
         for topic in topics {
             if let Some(event) = bus.last(*topic).await? {
-                say(&shown(args.output, *topic, &event)?)?;
+                say(&format_event(args.output, *topic, &event)?)?;
             }
         }
     }
     while let Some(delivery) = deliveries.next().await {
         let line = match delivery {
-            Delivery::Event { topic, event } => shown(args.output, topic, &event)?,
-            Delivery::Lagged(lost) => missed(args.output, lost),
+            Delivery::Event { topic, event } => format_event(args.output, topic, &event)?,
+            Delivery::Lagged(lost) => format_loss(args.output, lost),
         };
         say(&line)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails when nobody reads any more, which ends the command.
+/// Writes to standard output. An error ends the command, because the reader has closed the pipe.
 fn say(line: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(plain(line).as_bytes())?;
     out.flush()
 }
 
-fn shown(output: Output, topic: Topic, event: &Event) -> anyhow::Result<String> {
+fn format_event(output: Output, topic: Topic, event: &Event) -> anyhow::Result<String> {
     let name = topic.name();
     Ok(match output {
         Output::Json => format!("{}\n", json!({ "topic": name, "event": event.with_id() })),
@@ -69,10 +69,10 @@ fn shown(output: Output, topic: Topic, event: &Event) -> anyhow::Result<String> 
     })
 }
 
-fn missed(output: Output, lost: Option<u64>) -> String {
+fn format_loss(output: Output, lost: Option<u64>) -> String {
     match (output, lost) {
         (Output::Json, lost) => format!("{}\n", json!({ "lost": lost })),
-        (Output::Text, Some(lost)) => format!("{lost} events were missed\n"),
-        (Output::Text, None) => "events may have been missed: the server changed or lost some\n".to_owned(),
+        (Output::Text, Some(lost)) => format!("{lost} events lost\n"),
+        (Output::Text, None) => "events may be lost: the server changed\n".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! The nodes a command asks.
+//! Nodes of the commands that query the chain.
 
 use crate::args::NodeArgs;
 use akash_provider_chain::endpoints::Endpoints;
@@ -6,31 +6,31 @@ use akash_provider_chain::{Blame, Fault, Limits, NodeError, Roots, fetch_chain_i
 use anyhow::{Context, bail};
 use std::future::Future;
 
-/// Times a command asks before it gives up: somebody is waiting.
+/// Maximum attempts per query, because a user waits for the result.
 const ATTEMPTS: u32 = 3;
 /// Remedy for a node that gives no usable response.
-const ANOTHER: &str = "name another node with --node";
+const REMEDY: &str = "select another node with --node";
 
-/// Runs one command's questions.
+/// Runs the queries of a command.
 ///
 /// # Errors
-/// The command's own.
+/// Returns the error of `work`.
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    // One thread does: a command asks one thing after the other.
+    // One thread is enough for sequential queries.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(work)
 }
 
-/// The nodes. Where no chain id is given, the first node that answers says which chain is asked about.
+/// Returns the nodes. Without `--chain-id`, the first node that responds determines the chain.
 ///
 /// # Errors
-/// An address cannot be a node's, or none of them answers.
+/// Returns an error if an address is invalid, or if no node responds.
 pub async fn endpoints(args: &NodeArgs) -> anyhow::Result<Endpoints> {
     let chain_id = match given_chain_id(args) {
         Some(id) => id.to_owned(),
-        None => found_chain_id(args).await?,
+        None => query_chain_id(args).await?,
     };
     Ok(Endpoints::with_roots(
         &addresses(args)?,
@@ -40,12 +40,12 @@ pub async fn endpoints(args: &NodeArgs) -> anyhow::Result<Endpoints> {
     )?)
 }
 
-/// The nodes of a chain that must be named: where something is signed, a wrong address must not do.
+/// Returns the nodes of the chain in `--chain-id`, which is required for signing: a wrong address must not be accepted.
 ///
 /// # Errors
-/// No chain is named, or an address cannot be a node's.
-pub fn named(args: &NodeArgs) -> anyhow::Result<Endpoints> {
-    let chain_id = given_chain_id(args).context("--chain-id is missing: say which chain this is for")?;
+/// Returns an error if the chain ID is missing or an address is invalid.
+pub fn endpoints_with_chain_id(args: &NodeArgs) -> anyhow::Result<Endpoints> {
+    let chain_id = given_chain_id(args).context("missing --chain-id")?;
     Ok(Endpoints::with_roots(
         &addresses(args)?,
         chain_id,
@@ -54,17 +54,17 @@ pub fn named(args: &NodeArgs) -> anyhow::Result<Endpoints> {
     )?)
 }
 
-/// The chain id that was given.
+/// Returns the value of `--chain-id`.
 #[must_use]
 pub fn given_chain_id(args: &NodeArgs) -> Option<&str> {
-    // A variable of the environment that is set to nothing gives an empty text.
+    // An empty environment variable results in an empty value.
     args.chain_id.as_deref().filter(|id| !id.is_empty())
 }
 
-/// The addresses, without empty ones.
+/// Returns the addresses of the nodes, without empty ones.
 ///
 /// # Errors
-/// There is none.
+/// Returns an error if there are none.
 pub fn addresses(args: &NodeArgs) -> anyhow::Result<Vec<String>> {
     let given = args
         .node
@@ -73,19 +73,19 @@ pub fn addresses(args: &NodeArgs) -> anyhow::Result<Vec<String>> {
         .filter(|node| !node.is_empty());
     let given: Vec<String> = given.map(str::to_owned).collect();
     if given.is_empty() {
-        bail!("--node names no node: write it as http://host:26657");
+        bail!("missing node address in --node; expected http://HOST:26657");
     }
     Ok(given)
 }
 
-/// Who may vouch for the nodes.
+/// Returns the CA certificates for node connections.
 #[must_use]
 pub fn roots(args: &NodeArgs) -> Roots {
     let file = args.node_ca.clone().filter(|file| !file.as_os_str().is_empty());
     file.map_or(Roots::System, Roots::File)
 }
 
-/// The limits of a command that somebody waits for.
+/// Returns the limits for an interactive command.
 #[must_use]
 pub fn limits(args: &NodeArgs) -> Limits {
     Limits {
@@ -95,9 +95,9 @@ pub fn limits(args: &NodeArgs) -> Limits {
     }
 }
 
-async fn found_chain_id(args: &NodeArgs) -> anyhow::Result<String> {
+async fn query_chain_id(args: &NodeArgs) -> anyhow::Result<String> {
     let mut why = Vec::new();
-    // In the order of the flags, so that the same node decides each time.
+    // In the order of the flag, so that the same node decides each time.
     for address in addresses(args)? {
         match fetch_chain_id(&address, limits(args), &roots(args)).await {
             Ok(id) => return Ok(id),
@@ -105,31 +105,31 @@ async fn found_chain_id(args: &NodeArgs) -> anyhow::Result<String> {
         }
     }
     match &why[..] {
-        [why] => bail!(or_another(why)),
+        [why] => bail!(with_remedy(why)),
         all => bail!(
-            "no node answers; name another with --node\n  {}",
+            "no node responds; select another node with --node\n  {}",
             all.join("\n  ")
         ),
     }
 }
 
-/// What a node did not answer, with the flag that names it.
+/// Returns the text of a node error, with the remedy.
 #[must_use]
-pub fn told(error: &NodeError) -> String {
+pub fn error_text(error: &NodeError) -> String {
     match &error.fault {
-        Fault::NotFound { text, .. } => format!("there is no such record at {}: {text}", error.endpoint),
-        fault if fault.blame() == Blame::Endpoint => or_another(&error.to_string()),
+        Fault::NotFound { text, .. } => format!("no such record at {}: {text}", error.endpoint),
+        fault if fault.blame() == Blame::Endpoint => with_remedy(&error.to_string()),
         _ => error.to_string(),
     }
 }
 
-fn or_another(why: &str) -> String {
+fn with_remedy(why: &str) -> String {
     let between = match why {
-        why if why.ends_with(ANOTHER) => return why.to_owned(),
+        why if why.ends_with(REMEDY) => return why.to_owned(),
         why if why.ends_with('?') => "",
         _ => ";",
     };
-    format!("{why}{between} {ANOTHER}")
+    format!("{why}{between} {REMEDY}")
 }
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_a_node_does_not_answer_is_said_with_the_mend() {
+    fn reports_node_errors_with_a_remedy() {
         let of = |fault| {
             let (endpoint, method) = ("http://127.0.0.1:1".into(), "status".into());
             let error = NodeError {
@@ -146,26 +146,26 @@ mod tests {
                 method,
                 fault,
             };
-            told(&error)
+            error_text(&error)
         };
         let refused = Fault::NotConnected("(connection refused): is the node running?".to_owned());
         assert_eq!(
             of(refused),
             format!(
-                "cannot connect to http://127.0.0.1:1 (connection refused): is the node running? {ANOTHER}"
+                "cannot connect to http://127.0.0.1:1 (connection refused): is the node running? {REMEDY}"
             )
         );
         assert_eq!(
             of(Fault::CatchingUp { height: 7 }),
-            format!("http://127.0.0.1:1, status: is catching up at height 7; {ANOTHER}")
+            format!("http://127.0.0.1:1, status: is catching up at height 7; {REMEDY}")
         );
         let by = Duration::from_secs(7200);
         let clock = of(Fault::Ahead { by });
-        assert_eq!(clock.matches(ANOTHER).count(), 1, "{clock}");
+        assert_eq!(clock.matches(REMEDY).count(), 1, "{clock}");
         let (text, height) = ("invalid provider: address not found".to_owned(), None);
         assert_eq!(
             of(Fault::NotFound { text, height }),
-            "there is no such record at http://127.0.0.1:1: invalid provider: address not found"
+            "no such record at http://127.0.0.1:1: invalid provider: address not found"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `completions`: scripts with which shells complete what is typed.
+//! `completions`: completion scripts for shells.
 
 use crate::args::Cli;
 use clap::CommandFactory;
@@ -6,7 +6,7 @@ use clap_complete::Shell;
 
 const PROGRAM: &str = "provider-daemon";
 
-/// The script of a shell.
+/// Returns the completion script for a shell.
 #[must_use]
 pub fn script(shell: Shell) -> String {
     let mut script = Vec::new();
@@ -18,8 +18,8 @@ pub fn script(shell: Shell) -> String {
     }
 }
 
-/// For bash the generator writes the hyphen of the program's name in one way where it follows what was typed, and in
-/// another where it looks the result up, so that nothing below the first level is found.
+/// Fixes the bash script: the generator escapes the hyphen of the program name in two different ways, so that
+/// completions below the first level are not found.
 fn one_name(script: &str) -> String {
     script.replace(&PROGRAM.replace('-', "__subcmd__"), &PROGRAM.replace('-', "__"))
 }

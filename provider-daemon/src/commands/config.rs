@@ -1,7 +1,7 @@
-//! `config`: what `run` would go by, and what is wrong with it.
+//! `config`: prints or checks the settings of `run`.
 
 use crate::args::config::{CheckArgs, ShowArgs};
-use crate::args::show::Shown;
+use crate::args::show::Setting;
 use crate::args::{ConfigCommand, Output, RunArgs};
 use crate::commands::faults;
 use crate::say;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// Prints or checks the settings of `run`.
 ///
 /// # Errors
-/// What is shown cannot be written as JSON.
+/// Returns an error if the output cannot be serialized.
 pub fn run(command: &ConfigCommand, home: anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
     match command {
         ConfigCommand::Show(args) => show(args),
@@ -31,7 +31,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
     }
     let mut text = String::new();
     for setting in &args.shown {
-        // Writing into a text does not fail.
+        // Writing into a `String` does not fail.
         let _ = writeln!(text, "{}", line(setting));
     }
     for notice in notices {
@@ -41,7 +41,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(setting: &Shown) -> String {
+fn line(setting: &Setting) -> String {
     let source = match (&setting.from, setting.source) {
         (Some(from), _) => from.clone(),
         (None, "flag") => format!("--{}", setting.name),
@@ -51,9 +51,9 @@ fn line(setting: &Shown) -> String {
 }
 
 fn check(args: &CheckArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
-    let troubles = troubles(&args.run, home);
+    let troubles = faults(&args.run, home);
     let notices = args.run.notices(|name| std::env::var(name).ok());
-    // A set, so that the time stays linear in the number of unknown keys.
+    // A set keeps the time linear in the number of unknown keys.
     let unknown: HashSet<&String> = args.run.remarks.unknown.iter().collect();
     let notices: Vec<&String> = notices
         .iter()
@@ -65,14 +65,14 @@ fn check(args: &CheckArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<Exit
         say(&format!("{}\n", serde_json::to_string_pretty(&all)?));
     } else {
         let mut text = String::new();
-        for trouble in &troubles {
-            let _ = writeln!(text, "wrong: {trouble}");
+        for fault in &troubles {
+            let _ = writeln!(text, "error: {fault}");
         }
         for notice in notices {
             let _ = writeln!(text, "{notice}");
         }
         if is_fine {
-            text.push_str("the settings can be used\n");
+            text.push_str("the settings are valid\n");
         }
         say(&text);
     }
@@ -83,10 +83,10 @@ fn check(args: &CheckArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<Exit
     })
 }
 
-/// What would end a start, or is not what its author meant.
-fn troubles(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
+/// Returns the faults that prevent a start, and the unknown settings.
+fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
     let mut troubles = args.remarks.unknown.clone();
-    troubles.extend(faults::of_run(args, home));
+    troubles.extend(faults::faults(args, home));
     troubles.extend(args.pricing.script_trouble());
     troubles
 }

@@ -1,11 +1,11 @@
-//! `dev`: the whole life of leases on embedded defaults.
+//! `dev`: the life cycle of leases in an embedded market.
 
 use super::{explain, read_sdl};
 use crate::args::{DevArgs, Output};
 use crate::dev::kubernetes::remove_leftovers;
 use crate::dev::load::{self, Orders};
-use crate::dev::mend::mend;
-use crate::dev::{DevGateway, Outcome, Printer, Tenant, Totals, Turns, World, names, processes};
+use crate::dev::remedy::remedy;
+use crate::dev::{CapacityQueue, DevGateway, Outcome, Printer, Tenant, Totals, World, names, processes};
 use crate::plain::count;
 use crate::signals::on_signals;
 use akash_provider_core::sdl::{self, Sdl};
@@ -18,15 +18,15 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Account of the given SDLs; generated tenants have one each.
+/// Account of the given SDLs; each generated tenant has a separate account.
 const GIVEN: u32 = 0;
-/// How long the last traces may take to go.
+/// Maximum wait for the removal of closed leases.
 const SETTLE: Duration = Duration::from_secs(20);
 
-/// Runs the embedded market until it is stopped, or until every SDL was played.
+/// Runs the embedded market until it is stopped, or until all SDLs are finished.
 ///
 /// # Errors
-/// An SDL or a setting is wrong, or the provider failed.
+/// Returns an error if an SDL or a setting is invalid, or if the provider fails.
 pub fn run(args: &DevArgs) -> anyhow::Result<ExitCode> {
     let sdls = sdls(args)?;
     if args.processes {
@@ -34,7 +34,7 @@ pub fn run(args: &DevArgs) -> anyhow::Result<ExitCode> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(live(args, sdls));
-    // A thread that hangs in a call must not keep the program from ending.
+    // A thread that hangs in a call must not block the exit.
     runtime.shutdown_timeout(Duration::from_secs(1));
     code
 }
@@ -44,7 +44,7 @@ fn sdls(args: &DevArgs) -> anyhow::Result<Vec<(String, Sdl)>> {
         let sample = if args.processes {
             processes::sample()?
         } else {
-            sdl::parse(names::SAMPLE).context("the built-in SDL")?
+            sdl::parse(names::SAMPLE).context("invalid built-in SDL")?
         };
         return Ok(vec![("sample".to_owned(), sample)]);
     }
@@ -54,7 +54,7 @@ fn sdls(args: &DevArgs) -> anyhow::Result<Vec<(String, Sdl)>> {
         .collect()
 }
 
-/// A short name: the file's, or its folder's where the file is called `input`.
+/// Returns a short name: that of the file, or of its directory if the file is named `input`.
 fn name_of(path: &Path) -> String {
     let part = |p: Option<&std::ffi::OsStr>| p.map(|s| s.to_string_lossy().into_owned());
     let stem = part(path.file_stem()).unwrap_or_default();
@@ -73,11 +73,11 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
         for line in &removed {
             printer.note(&format!("removed {line}"));
         }
-        printer.note(&format!("{} of {chain} removed", count(removed.len(), "object")));
+        printer.note(&format!("removed {} of {chain}", count(removed.len(), "object")));
         return Ok(ExitCode::SUCCESS);
     }
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
-    // Before anything is started, so that Ctrl-C at the start stops it in order too.
+    // Installed first, so that Ctrl-C during the start causes an orderly shutdown.
     let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
     let world = World::start(args, &sdls, &printer, shutdown.clone(), abort).await?;
     let world = Arc::new(world);
@@ -88,7 +88,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
             world.provider,
             world.chain.market(|m| m.chain_id().to_owned())
         ));
-        printer.note("Ctrl-C stops it: once drains, twice aborts.");
+        printer.note("press Ctrl-C to shut down, twice to abort");
     }
     if let Some((are, notice)) = world.notice() {
         tell_workloads(&printer, are, notice);
@@ -100,7 +100,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
     } else {
         if !shutdown.is_cancelled() {
             summary(args, &printer, &played);
-            printer.note("serving; Ctrl-C stops it");
+            printer.note("serving; press Ctrl-C to stop");
         } else if args.orders > 0 {
             totals(args, &printer, &played);
         }
@@ -112,14 +112,14 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
         gateway.stop().await?;
     }
     let Ok(world) = Arc::try_unwrap(world) else {
-        bail!("a tenant still holds on to the market")
+        bail!("a tenant still uses the market")
     };
     world.stop().await?;
     signals.abort();
     Ok(code)
 }
 
-/// A word at the start, and for programs a fact of its own.
+/// Prints a notice at the start, and an event for programs.
 fn tell_workloads(printer: &Printer, are: &str, notice: &str) {
     if printer.is_text() {
         printer.note(&format!("{notice}\n"));
@@ -127,7 +127,7 @@ fn tell_workloads(printer: &Printer, are: &str, notice: &str) {
     printer.object(json!({ "event": "workloads", "are": are, "text": notice }));
 }
 
-/// Plays all tenants side by side; ends early on shutdown.
+/// Runs all tenants concurrently until they finish or the process shuts down.
 async fn play(
     args: &DevArgs,
     sdls: &[(String, Sdl)],
@@ -144,7 +144,7 @@ async fn play(
     let pause = Duration::from_secs_f64(1.0 / args.rate);
     let mut next = tokio::time::Instant::now();
     let mut to_make = args.orders;
-    let (mut outcomes, turns) = (Vec::new(), Arc::new(Turns::default()));
+    let (mut outcomes, queue) = (Vec::new(), Arc::new(CapacityQueue::default()));
     while to_make > 0 || !playing.is_empty() {
         tokio::select! {
             biased;
@@ -152,16 +152,16 @@ async fn play(
             () = tokio::time::sleep_until(next), if to_make > 0 => {
                 let number = args.orders - to_make + 1;
                 to_make -= 1;
-                // From the planned time, so that a slow start does not lower the rate.
+                // The planned time is the base, so that a slow start does not lower the rate.
                 next += pause;
                 let tenant = Tenant::new(world, printer, number, 1, orders.make()?)?;
-                // Generated tenants come and go, so that a load can run as long as it likes.
-                playing.spawn(tenant.in_turn(&turns).play(true));
+                // Generated tenants are not collected, so that memory stays constant in a long run.
+                playing.spawn(tenant.with_queue(&queue).play(true));
             }
             Some(outcome) = playing.join_next(), if !playing.is_empty() => outcomes.push(outcome?),
         }
     }
-    // Those that play on at a shutdown are cut, and let go of the market.
+    // Tenants that still run at a shutdown are aborted and release the market.
     playing.shutdown().await;
     for outcome in outcomes
         .iter_mut()
@@ -169,14 +169,14 @@ async fn play(
     {
         let given = sdls.iter().find(|(name, _)| *name == outcome.name);
         let groups = given.map(|(_, sdl)| sdl.groups.as_slice()).unwrap_or_default();
-        outcome.mend = outcome.reason.map(|reason| mend(args, groups, reason));
+        outcome.remedy = outcome.reason.map(|reason| remedy(args, groups, reason));
     }
-    // They end in any order, and two runs should read alike.
+    // Tenants end in any order. Sorting makes the output of two runs comparable.
     outcomes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(outcomes)
 }
 
-/// Prints the summary of `--once`, says why what was declined was, and whether anything is left over.
+/// Prints the summary of `--once`: the results, the reasons for declined orders, and leftover objects.
 async fn finish(
     args: &DevArgs,
     sdls: &[(String, Sdl)],
@@ -186,7 +186,7 @@ async fn finish(
 ) -> anyhow::Result<ExitCode> {
     let deadline = Instant::now() + SETTLE;
     let mut left = world.leftovers().await;
-    // What was closed a moment ago is released a little later, and is no finding yet.
+    // Objects of leases that were just closed are released with a delay.
     while !left.is_empty() && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(20)).await;
         left = world.leftovers().await;
@@ -198,10 +198,7 @@ async fn finish(
         };
         for group in &sdl.groups {
             if let (Some(explanation), Output::Text) = (world.handle.explain(group).await?, args.output) {
-                printer.note(&format!(
-                    "\n{}, group {}, node by node:",
-                    outcome.name, group.name
-                ));
+                printer.note(&format!("\n{}, group {}, by node:", outcome.name, group.name));
                 printer.note(explain::nodes(&explanation).trim_end());
             }
         }
@@ -231,13 +228,13 @@ async fn finish(
     })
 }
 
-/// True of a generated tenant: how it fared is told in the totals.
+/// Returns whether a tenant is generated; the totals include its result.
 fn is_generated(outcome: &Outcome) -> bool {
     outcome.name.starts_with(load::PREFIX)
 }
 
 fn totals(args: &DevArgs, printer: &Printer, played: &[Outcome]) {
-    let totals = Totals::of(args.orders, played.iter().filter(|outcome| is_generated(outcome)));
+    let totals = Totals::from_outcomes(args.orders, played.iter().filter(|outcome| is_generated(outcome)));
     if printer.is_text() {
         printer.note(&format!("\n{}", totals.text()));
     }
@@ -251,7 +248,7 @@ fn summary(args: &DevArgs, printer: &Printer, played: &[Outcome]) {
     if printer.is_text() && !played.iter().all(is_generated) {
         printer.note(&format!(
             "\n{:<22} {:>9} {:>9}  {}",
-            "SDL", "to bid", "to run", "price per block, or why not"
+            "SDL", "to bid", "to run", "price per block, or reason"
         ));
     }
     let seconds =
@@ -259,8 +256,8 @@ fn summary(args: &DevArgs, printer: &Printer, played: &[Outcome]) {
     for outcome in played {
         let prices: Vec<String> = outcome.prices.iter().map(ToString::to_string).collect();
         let last = outcome.problem.clone().unwrap_or_else(|| prices.join(", "));
-        let mended = |mend: &String| format!("{last}; to serve it: {mend}");
-        let last = outcome.mend.as_ref().map_or_else(|| last.clone(), mended);
+        let with_fix = |remedy: &String| format!("{last}; fix: {remedy}");
+        let last = outcome.remedy.as_ref().map_or_else(|| last.clone(), with_fix);
         if printer.is_text() && !is_generated(outcome) {
             let (bid, run) = (seconds(outcome.to_bid), seconds(outcome.to_run));
             printer.note(&format!("{:<22} {bid:>9} {run:>9}  {last}", outcome.name));
@@ -269,7 +266,7 @@ fn summary(args: &DevArgs, printer: &Printer, played: &[Outcome]) {
         printer.object(json!({
             "event": "summary", "name": outcome.name, "to_bid_ms": ms(outcome.to_bid),
             "to_run_ms": ms(outcome.to_run), "prices": outcome.prices, "declined": outcome.declined,
-            "problem": outcome.problem, "reason": outcome.reason, "waited_ms": ms(outcome.waited), "mend": outcome.mend,
+            "problem": outcome.problem, "reason": outcome.reason, "waited_ms": ms(outcome.waited), "mend": outcome.remedy,
         }));
     }
     if args.orders > 0 {

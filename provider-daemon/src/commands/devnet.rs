@@ -1,9 +1,9 @@
-//! `devnet`: the embedded market served as a node, and tenants who act on one.
+//! `devnet`: the embedded market served as a node, and tenants on such a network.
 
 use super::bids::{open_bids, open_orders};
 use super::read_sdl;
 use crate::args::Output;
-use crate::args::devnet::{Accepted, DevnetAct, DevnetArgs, ServeArgs, TenantArgs, TenantCommand};
+use crate::args::devnet::{BidSelection, DevnetAct, DevnetArgs, ServeArgs, TenantArgs, TenantCommand};
 use crate::dev::StateFile;
 use crate::dev::tenant::create_deployment;
 use akash_provider_chain::convert::tenant_to_any;
@@ -22,14 +22,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What people would take for more than it is.
-const WORKLOADS: &str =
-    "what a provider runs on it is simulated, unless that has --cluster-k8s or --kubeconfig";
+/// Notice about simulated workloads.
+const WORKLOADS: &str = "workloads are simulated, unless the provider has --cluster-k8s or --kubeconfig";
 
-/// Serves a development network until it is stopped, or acts on one.
+/// Serves a development network until it is stopped, or acts as a tenant on one.
 ///
 /// # Errors
-/// An address is taken, a file is none of ours, or the node refuses what a tenant does.
+/// Returns an error if an address is in use, a file is invalid, or the node rejects a transaction.
 pub fn run(args: &DevnetArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = match &args.act {
@@ -43,11 +42,11 @@ pub fn run(args: &DevnetArgs) -> anyhow::Result<ExitCode> {
 fn now() -> anyhow::Result<BlockTime> {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .context("the clock is before 1970")?;
+        .context("the system clock is before 1970")?;
     Ok(BlockTime(i64::try_from(since.as_millis())?))
 }
 
-/// The chain of the state file, or a new one. A chain that stood still goes on at the present time.
+/// Returns the chain of the state file, or a new one. A restored chain continues at the current time.
 fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
     let state = args.state.as_deref().map(StateFile::open).transpose()?;
     let kept = state.as_ref().and_then(StateFile::market);
@@ -56,7 +55,7 @@ fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
         None => MemoryChain::new(MarketConfig::new(args.chain_id.clone(), now()?)),
     };
     let behind = now()?.0 - chain.market(|m| m.time()).0;
-    // A clock that was set back leaves the chain where it is: its time never goes backwards.
+    // The time of the chain never decreases, even if the clock was set back.
     if let Ok(millis @ 1..) = u64::try_from(behind) {
         chain.advance(Duration::from_millis(millis));
     }
@@ -72,7 +71,7 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     let chain = chain(args)?;
     chain.market(|market| {
         for (_, address) in &accounts {
-            // Only once: a chain from a state file has given it before.
+            // Only for new accounts: a restored chain contains the initial balances.
             if market.account(address).is_none() {
                 for coin in allowance() {
                     market.fund(address, &coin);
@@ -83,7 +82,7 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
             market.fund(address, coin);
         }
     });
-    // Heard before anything is served, so that a signal at the start ends it in order too.
+    // Installed before the servers start, so that a signal during the start causes an orderly shutdown.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut config = DevnetConfig::new(chain);
@@ -100,14 +99,14 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says where it is, whose accounts there are, and what to do next.
+/// Prints addresses, accounts and the next commands.
 fn introduce(args: &ServeArgs, devnet: &Devnet, keys: &Keys, accounts: &[(String, Address)]) {
     let chain_id = devnet.chain().market(|m| m.chain_id().to_owned());
     let (rpc, grpc, folder) = (devnet.rpc_url(), devnet.grpc_url(), keys.folder().display());
     let block = humantime::format_duration(args.block_time);
     let mut text = format!(
         "chain     {chain_id}, a block every {block}\nJSON-RPC  {rpc}\ngRPC      {grpc}\n\
-         keyring   {folder} (backend test: anybody can read it)\n"
+         keyring   {folder} (backend test: not encrypted)\n"
     );
     for (name, address) in accounts {
         text.push_str(&format!("{name:<9} {address}\n"));
@@ -122,12 +121,12 @@ fn introduce(args: &ServeArgs, devnet: &Devnet, keys: &Keys, accounts: &[(String
         "provider-daemon tx deployment create my-app.yaml --from tenant".to_owned(),
     ];
     text.push_str(&format!(
-        "\nit is a chain alone: {WORKLOADS}\nin another terminal, be its provider and then its tenant:\n"
+        "\n{WORKLOADS}\nto run a provider and a tenant, use another terminal:\n"
     ));
     for line in &next {
         text.push_str(&format!("  {line}\n"));
     }
-    text.push_str("every step to a served tenant is in docs/first-steps.md; Ctrl-C stops the network\n");
+    text.push_str("all steps are in docs/first-steps.md; press Ctrl-C to stop the network\n");
     let named = accounts
         .iter()
         .map(|(name, address)| (name.clone(), json!(address.as_str())));
@@ -145,7 +144,7 @@ fn print(output: Output, text: &str, object: &Value) {
     }
 }
 
-/// A tenant and the node it acts on.
+/// Tenant and the node for its transactions.
 struct Tenant<'a> {
     args: &'a TenantArgs,
     reader: Reader,
@@ -160,19 +159,19 @@ async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
     match &args.command {
         TenantCommand::Deploy { sdl, dseq, deposit } => {
             let sdl = read_sdl(sdl)?;
-            // The newest height, as the network's tools number deployments.
+            // The height of the latest block, as in the Go tools.
             let newest = ChainQuery::sync_info(&tenant.reader).await?.height;
             let id = tenant.id(dseq.unwrap_or(newest));
             let create = create_deployment(id.clone(), &sdl, deposit.clone());
             tenant.send(&[create], "deployed", &id, &[]).await
         }
         TenantCommand::Accept { what } => {
-            let (id, bids) = tenant.accepted(what).await?;
+            let (id, bids) = tenant.selected_bids(what).await?;
             let taken: Vec<TenantMsg> = bids
                 .iter()
                 .map(|bid| TenantMsg::CreateLease { bid: bid.clone() })
                 .collect();
-            tenant.send(&taken, "accepted", &id, &bids).await
+            tenant.send(&taken, "selected_bids", &id, &bids).await
         }
         TenantCommand::Update { dseq, sdl } => {
             let (id, hash) = (tenant.id(*dseq), read_sdl(sdl)?.hash);
@@ -224,11 +223,11 @@ impl Tenant<'_> {
         Ok(())
     }
 
-    /// The bids to take, and their deployment.
-    async fn accepted(&self, what: &Accepted) -> anyhow::Result<(DeploymentId, Vec<BidId>)> {
+    /// Returns the bids to accept, and their deployment.
+    async fn selected_bids(&self, what: &BidSelection) -> anyhow::Result<(DeploymentId, Vec<BidId>)> {
         let dseq = match what {
-            Accepted::Bid(bid) => return Ok((bid.deployment().clone(), vec![bid.as_ref().clone()])),
-            Accepted::Deployment(dseq) => *dseq,
+            BidSelection::Bid(bid) => return Ok((bid.deployment().clone(), vec![bid.as_ref().clone()])),
+            BidSelection::Deployment(dseq) => *dseq,
         };
         let id = self.id(dseq);
         let mut bids = Vec::new();

@@ -1,14 +1,14 @@
-//! `explain`: would an SDL, or an order, get a bid, at what price, and why not, node by node.
+//! `explain`: whether an SDL or an order gets a bid, at what price, or the reasons per node.
 //!
 //! ```text
-//!  flags ────────────────► trial ──┐
-//!  chain, cluster, flags ► real ───┴─► bidding::screen
-//!  its gateway ──────────► asked        the provider itself judges
+//!  flags ────────────────► from_flags ──┐
+//!  chain, cluster, flags ► from_chain ──┴─► bidding::screen
+//!  gateway ──────────────► from_gateway     the provider itself decides
 //! ```
 
-mod asked;
-mod real;
-mod trial;
+mod from_chain;
+mod from_flags;
+mod from_gateway;
 
 use super::chain::block_on;
 use super::read_sdl;
@@ -30,27 +30,27 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// What would happen to one group's order.
+/// Decision about the order of one group.
 #[derive(Debug, Serialize)]
 pub struct Verdict {
     /// Name of the group.
     pub group: String,
-    /// True for a bid: `price` is set then, and neither `reason` nor `message` is.
+    /// True for a bid: `price` is set, `reason` and `message` are not.
     pub would_bid: bool,
-    /// At this price per block.
+    /// Price per block.
     pub price: Option<DecCoin>,
-    /// The most the tenant pays per block.
+    /// Maximum price of the tenant per block.
     pub maximum: Option<DecCoin>,
-    /// Why not, as a code.
+    /// Code of the reason for a decline.
     pub reason: Option<DeclineCode>,
-    /// Why not, for people.
+    /// Text of the reason for a decline.
     pub message: Option<String>,
-    /// How each node fares with each unit, also where there would be a bid.
+    /// Result of each node for each unit, also if there is a bid.
     pub explanation: Explanation,
 }
 
 impl Verdict {
-    /// What came of screening a group.
+    /// Creates a verdict from the screening of a group.
     #[must_use]
     pub fn new(group: &GroupSpec, screened: bidding::Verdict) -> Self {
         let (offer, decline) = match screened.bid {
@@ -69,47 +69,46 @@ impl Verdict {
     }
 }
 
-/// Prints a verdict for every group of an SDL, or for an order of the chain; fails (exit code 1) when one of them would
-/// get no bid.
+/// Prints a verdict for each group of an SDL, or for an order of the chain. The exit code is 1 if any of them gets no
+/// bid.
 ///
 /// # Errors
-/// The file is not valid, a setting makes no sense, or chain or cluster of a real provider cannot be read.
+/// Returns an error if the file or a setting is invalid, or if chain or cluster cannot be read.
 pub fn run(args: &ExplainArgs, home: impl FnOnce() -> anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
     if args.run.signer.from.as_deref() == Some("") {
-        bail!("--from names no provider: write its address, or the name of its key");
+        bail!("missing value of --from; expected an address or the name of a key");
     }
     let sdl = args.file.as_deref().map(read_sdl).transpose()?;
     if let Some(provider) = &args.provider {
-        return block_on(asked::explain(args, provider, sdl.as_ref()));
+        return block_on(from_gateway::explain(args, provider, sdl.as_ref()));
     }
     if args.is_of_a_real_provider() {
         let home = home()?;
-        return block_on(real::explain(args, sdl.as_ref(), &home));
+        return block_on(from_chain::explain(args, sdl.as_ref(), &home));
     }
     if args.run.kubernetes.kubeconfig.is_some() || args.run.cluster_k8s {
         bail!(
-            "whose cluster is it? what its leases hold is known from the chain: name the provider with --from, and \
-             the chain with --node and --chain-id"
+            "--kubeconfig requires --from, --node and --chain-id: the chain has the \
+             leases of the provider"
         );
     }
-    let sdl = sdl.context(
-        "whose bid on the order? name the provider: with --provider its gateway is asked, with --from chain and cluster",
-    )?;
-    block_on(trial::explain(args, &sdl))
+    let sdl =
+        sdl.context("--order requires --provider (queries its gateway) or --from (reads chain and cluster)")?;
+    block_on(from_flags::explain(args, &sdl))
 }
 
-/// A provider that is asked: what it has, and what it is on the chain.
-struct Desk {
+/// Explained provider: its capacity and its record on the chain.
+struct ExplainedProvider {
     capacity: Capacity,
-    /// As registered; `None` while it is not.
+    /// Registered attributes; `None` if the provider is not registered.
     attributes: Option<Vec<Attribute>>,
     params: MarketParams,
     pricing: Arc<dyn PricingStrategy>,
     output: Output,
 }
 
-impl Desk {
-    /// Prints what would become of an order; true when it would be bid on.
+impl ExplainedProvider {
+    /// Prints the decision about an order; returns whether there is a bid.
     async fn explain(
         &mut self,
         order: &Order,
@@ -123,10 +122,10 @@ impl Desk {
             bids,
         };
         let verdict = bidding::screen(order, &facts, &mut self.capacity, &*self.pricing).await;
-        self.tell(&order.spec, verdict)
+        self.print_verdict(&order.spec, verdict)
     }
 
-    fn tell(&self, group: &GroupSpec, screened: bidding::Verdict) -> anyhow::Result<bool> {
+    fn print_verdict(&self, group: &GroupSpec, screened: bidding::Verdict) -> anyhow::Result<bool> {
         let verdict = Verdict::new(group, screened);
         print(&verdict, self.output)?;
         Ok(verdict.would_bid)
@@ -141,12 +140,12 @@ fn print(verdict: &Verdict, output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The SDL of a command line that names no order.
+/// Returns the SDL, which is required without an order.
 fn needed(sdl: Option<&Sdl>) -> anyhow::Result<&Sdl> {
-    sdl.context("there is nothing to explain: name an SDL file, or an order with --order")
+    sdl.context("missing SDL file or --order")
 }
 
-/// The orders that an SDL would make: an order for each of its groups.
+/// Returns the orders of an SDL: one for each group.
 fn orders(sdl: &Sdl) -> anyhow::Result<Vec<Order>> {
     let deployment = DeploymentId {
         owner: names::tenant(0)?,
@@ -176,7 +175,7 @@ const fn code(all_bid: bool) -> ExitCode {
     }
 }
 
-/// A verdict for people.
+/// Formats a verdict as text.
 #[must_use]
 pub fn text(verdict: &Verdict) -> String {
     let maximum = verdict
@@ -187,7 +186,7 @@ pub fn text(verdict: &Verdict) -> String {
     let mut lines = match (&verdict.price, &verdict.message) {
         (Some(price), _) => {
             format!(
-                "group {}: would bid {price} per block; the tenant pays at most {maximum}\n",
+                "group {}: would bid {price} per block; maximum of the tenant {maximum}\n",
                 verdict.group
             )
         }
@@ -200,7 +199,7 @@ pub fn text(verdict: &Verdict) -> String {
     lines
 }
 
-/// An explanation for people, a line for each node and unit.
+/// Formats an explanation as text, one line for each node and unit.
 #[must_use]
 pub fn nodes(explanation: &Explanation) -> String {
     let mut lines = String::new();

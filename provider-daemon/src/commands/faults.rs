@@ -1,4 +1,4 @@
-//! Faults of the settings of `run`, all at once. `config check` reports them, and `run` refuses to start with one.
+//! Faults in the settings of `run`. `config check` reports all of them, and `run` refuses to start with any.
 
 use super::chain::{addresses, block_on, given_chain_id, limits, roots};
 use super::run;
@@ -17,15 +17,15 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Longest PEM file that is read.
+/// Maximum size of a PEM file, in bytes.
 const PEM_BYTES: u64 = 1024 * 1024;
 
 /// Returns the faults of flags and files that prevent a start.
-pub(super) fn of_run(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
+pub(super) fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
     let chain_id = given_chain_id(&args.node);
-    let named = chain_id.context("--chain-id is missing: say which chain this is for");
-    // The account is not known without its key, and nothing here depends on which it is.
-    let config = Address::from_bytes(&[1; 20]).context("an account");
+    let named = chain_id.context("missing --chain-id");
+    // The account is unknown without its key, but no check depends on the account.
+    let config = Address::from_bytes(&[1; 20]).context("invalid account");
     let config = config.and_then(|nobody| run::config(args, nobody, chain_id.unwrap_or("chain")));
     let domain = &args.leases.deployment_ingress_domain;
     let checks = [
@@ -34,7 +34,7 @@ pub(super) fn of_run(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<Strin
         args.pricing
             .strategy(1)
             .map(drop)
-            .context("the prices, --bid-price-…"),
+            .context("invalid prices (--bid-price-…)"),
         secrets::check(&args.signer),
         config.map(drop),
         args.bus.location().map(drop),
@@ -51,7 +51,7 @@ pub(super) fn of_run(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<Strin
     let mut faults = Vec::new();
     for error in checks.into_iter().filter_map(Result::err) {
         let fault = format!("{error:#}");
-        // One setting may fail two checks for the same reason.
+        // Two checks may fail for the same reason.
         if !faults.contains(&fault) {
             faults.push(fault);
         }
@@ -61,7 +61,7 @@ pub(super) fn of_run(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<Strin
 
 fn nodes(args: &RunArgs) -> anyhow::Result<()> {
     let nodes = addresses(&args.node)?;
-    // The client of gRPC is made on a runtime.
+    // The gRPC client requires a runtime.
     block_on(async {
         Endpoints::with_roots(&nodes, "", limits(&args.node), &roots(&args.node))?;
         Ok(())
@@ -74,7 +74,7 @@ fn nodes(args: &RunArgs) -> anyhow::Result<()> {
     };
     ensure!(
         !nodes.iter().all(is_grpc),
-        "--node names addresses of gRPC alone, which report no blocks: add one of JSON-RPC, such as http://host:26657"
+        "--node has gRPC addresses only, which report no blocks: add a JSON-RPC address, such as http://HOST:26657"
     );
     Ok(())
 }
@@ -109,7 +109,7 @@ fn certificates(args: &RunArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that `path` is a folder or can become one. Nothing is created.
+/// Checks that `path` is a directory or can be created. Nothing is created.
 fn folder(flag: &str, path: &Path) -> anyhow::Result<()> {
     for ancestor in path.ancestors() {
         match fs::metadata(ancestor) {
@@ -117,7 +117,7 @@ fn folder(flag: &str, path: &Path) -> anyhow::Result<()> {
                 let is_folder = found.is_dir();
                 ensure!(
                     is_folder,
-                    "{flag} {}: {} is not a folder",
+                    "{flag} {}: {} is not a directory",
                     path.display(),
                     ancestor.display()
                 );
@@ -134,7 +134,7 @@ fn check_certificates(flag: &str, path: &Path) -> anyhow::Result<()> {
     let text = read(flag, path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match all {
-        Ok(all) if all.is_empty() => bail!("{flag} {}: no certificate in PEM", path.display()),
+        Ok(all) if all.is_empty() => bail!("{flag} {}: no PEM certificate found", path.display()),
         Ok(_) => Ok(()),
         Err(error) => bail!("{flag} {}: {error}", path.display()),
     }
@@ -153,8 +153,8 @@ mod tests {
 
     const BASE: [&str; 3] = ["--bid-price-cpu-scale=1", "--chain-id=c", "--from=key"];
     const WRONG: &str = "%%wrong%%";
-    /// Flags that take any text: names in a cluster, a keyring or a node, files that are read only with
-    /// another setting or before the settings are complete, and the level of the log, which each command checks.
+    /// Flags that accept any text: names in a cluster, keyring or node, files that are read only with another setting
+    /// or before the settings are complete, and the log level, which each command checks.
     const FREE: [&str; 20] = [
         "bid-price-policy",
         "bid-price-script-path",
@@ -178,7 +178,7 @@ mod tests {
         "record",
     ];
 
-    /// The verdict on a command line: the text of a refusal, or the faults.
+    /// Returns the error of a command line, or the faults of its settings.
     fn verdict(root: &mut clap::Command, arguments: &[&str], is_checked: bool) -> Vec<String> {
         let command = if is_checked {
             &["config", "check"][..]
@@ -195,18 +195,18 @@ mod tests {
         };
         let home = Ok(cli.home().unwrap());
         match cli.command {
-            Chosen::Run(args) => of_run(&args, home),
-            Chosen::Config(ConfigCommand::Check(args)) => of_run(&args.run, home),
+            Chosen::Run(args) => faults(&args, home),
+            Chosen::Config(ConfigCommand::Check(args)) => faults(&args.run, home),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn each_flag_with_a_wrong_value_is_refused_by_run_and_by_check() {
+    fn rejects_invalid_flags_in_run_and_check() {
         let mut root = for_a_real_chain(Cli::command());
         root.build();
         let run = root.find_subcommand("run").unwrap();
-        // Hidden flags are those of the Go provider that have no effect.
+        // Hidden flags are flags of the Go provider without effect.
         let takes_value = |arg: &&Arg| arg.get_action().takes_values() && !arg.is_hide_set();
         let flags = run.get_arguments().filter(takes_value).filter_map(Arg::get_long);
         let flags: Vec<String> = flags.map(str::to_owned).collect();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_refused_where_none_can_be_made() {
+    fn rejects_a_directory_that_cannot_be_created() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("file");
         fs::write(&file, "").unwrap();
@@ -248,6 +248,9 @@ mod tests {
                 );
             }
         }
-        assert!(!place.path().join("deep").exists(), "a check creates nothing");
+        assert!(
+            !place.path().join("deep").exists(),
+            "a check must not create anything"
+        );
     }
 }

@@ -1,10 +1,10 @@
-//! `keys`: the keys that sign, in keyrings that today's tool reads too.
+//! `keys`: signing keys in keyrings that are compatible with the Go tools.
 
 use crate::args::keys::{AddArgs, KeysArgs, KeysCommand, KeysOutput, ShowArgs};
+use crate::chain_json;
 use crate::json::Json;
 use crate::say;
-use crate::secrets::{ask, confirm, open_keyring};
-use crate::shown;
+use crate::secrets::{confirm, open_keyring, prompt};
 use akash_provider_chain::keyring::{
     DEFAULT_PATH, KeyInfo, KeyKind, SecretSource, decrypt_armor, derive_key, generate_mnemonic,
 };
@@ -15,13 +15,13 @@ use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Largest file of an exported key that is read.
+/// Maximum size of an exported key file, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Does one thing with keys.
+/// Runs a `keys` command.
 ///
 /// # Errors
-/// What could not be done, where, and the mend.
+/// Returns the failed operation with its cause and remedy.
 pub fn run(args: &KeysArgs, home: &Path) -> anyhow::Result<ExitCode> {
     match &args.command {
         KeysCommand::Add(add) => make(args, add, home)?,
@@ -29,14 +29,14 @@ pub fn run(args: &KeysArgs, home: &Path) -> anyhow::Result<ExitCode> {
         KeysCommand::Show(show) => one(args, show, home)?,
         KeysCommand::Import { name, file } => {
             let armor = read(file)?;
-            let passphrase = ask("passphrase of the exported key")?;
-            // Before the keyring's passphrase is asked for, or even set.
+            let passphrase = prompt("passphrase of the exported key")?;
+            // Decoded before the passphrase of the keyring is prompted for or set.
             let key = decrypt_armor(armor.expose_secret(), &passphrase);
-            let key = key.with_context(|| format!("importing {}", file.display()))?;
+            let key = key.with_context(|| format!("cannot import {}", file.display()))?;
             open_keyring(&args.keyring, home)?.add(name, &key)?;
         }
         KeysCommand::Export { name } => {
-            let passphrase = ask("passphrase to encrypt the exported key with")?;
+            let passphrase = prompt("passphrase to encrypt the exported key with")?;
             let keyring = open_keyring(&args.keyring, home)?;
             say(&(keyring.export(name, &passphrase)? + "\n"));
         }
@@ -48,7 +48,7 @@ pub fn run(args: &KeysArgs, home: &Path) -> anyhow::Result<ExitCode> {
 fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
     let (mnemonic, is_new) = match &add.source {
         Some(file) => (SecretSource::File(file.clone()).read()?, false),
-        None if add.recover => (ask("mnemonic")?, false),
+        None if add.recover => (prompt("mnemonic")?, false),
         None => (generate_mnemonic()?, true),
     };
     let path = match &add.hd_path {
@@ -56,7 +56,7 @@ fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
         None if (add.account, add.index) == (0, 0) => DEFAULT_PATH.to_owned(),
         None => format!("m/44'/118'/{}'/0/{}", add.account, add.index),
     };
-    // Without a passphrase of BIP 39, as the network's tools make keys unless told otherwise.
+    // Without a BIP 39 passphrase, which is the default of the Go tools.
     let key = derive_key(&mnemonic, &"".into(), &path)?;
     let info = if add.dry_run {
         KeyInfo {
@@ -75,18 +75,18 @@ fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
         fields.push(("mnemonic".to_owned(), words));
     }
     print_one(fields, args.output)?;
-    // On stderr, so that the words do not end up in a file with the output.
+    // On stderr, so that the mnemonic is not written to a file together with the output.
     if tell && args.output == KeysOutput::Text {
         eprintln!(
-            "\nThe key can be taken back from these words alone. Write them down where nobody else finds them; they \
-             are not shown again.\n\n{}",
+            "\nThis mnemonic recovers the key. Store it in a safe place; it \
+             is not shown again.\n\n{}",
             mnemonic.expose_secret()
         );
     }
     Ok(())
 }
 
-/// Lists the keys that can be read, and names the files that cannot; those make the command fail.
+/// Lists the readable keys and reports unreadable files, which cause a failure.
 fn list(args: &KeysArgs, only_names: bool, home: &Path) -> anyhow::Result<ExitCode> {
     let listing = open_keyring(&args.keyring, home)?.list()?;
     if only_names {
@@ -97,8 +97,8 @@ fn list(args: &KeysArgs, only_names: bool, home: &Path) -> anyhow::Result<ExitCo
         let records = Json::List(records.collect());
         match args.output {
             KeysOutput::Json => say(&(serde_json::to_string(&records)? + "\n")),
-            KeysOutput::Text if listing.keys.is_empty() => eprintln!("there are no keys"),
-            KeysOutput::Text => say(&shown::yaml(&serde_json::to_value(&records)?)),
+            KeysOutput::Text if listing.keys.is_empty() => eprintln!("no keys found"),
+            KeysOutput::Text => say(&chain_json::yaml(&serde_json::to_value(&records)?)),
         }
     }
     for error in &listing.unreadable {
@@ -115,8 +115,7 @@ fn one(args: &KeysArgs, show: &ShowArgs, home: &Path) -> anyhow::Result<()> {
     let info = open_keyring(&args.keyring, home)?.show(&show.name)?;
     if show.address {
         let address = info.address.as_ref();
-        let address =
-            address.with_context(|| format!("key `{}` has no address of the network", info.name))?;
+        let address = address.with_context(|| format!("key `{}` has no Akash address", info.name))?;
         say(&format!("{address}\n"));
     } else if show.pubkey {
         say(&format!("{}\n", public_key(&info)));
@@ -129,14 +128,14 @@ fn one(args: &KeysArgs, show: &ShowArgs, home: &Path) -> anyhow::Result<()> {
 fn delete(args: &KeysArgs, names: &[String], is_sure: bool, home: &Path) -> anyhow::Result<()> {
     let keyring = open_keyring(&args.keyring, home)?;
     for name in names {
-        // An address may have been given. The question names the key as its owner knows it.
+        // `name` may be an address. The prompt contains the name of the key.
         let name = keyring.show(name)?.name;
-        let question = format!("Key `{name}` is gone for good unless there is a copy. Delete it?");
+        let question = format!("Permanently delete key `{name}`?");
         if !is_sure && !confirm(&question)? {
-            bail!("key `{name}` was not deleted: say yes, or use --yes");
+            bail!("key `{name}` not deleted: no confirmation (use --yes)");
         }
         keyring.delete(&name)?;
-        eprintln!("key `{name}` is deleted");
+        eprintln!("deleted key `{name}`");
     }
     Ok(())
 }
@@ -145,28 +144,30 @@ fn read(file: &Path) -> anyhow::Result<SecretString> {
     if file != Path::new("-") {
         return Ok(SecretSource::File(file.to_owned()).read()?);
     }
-    // Line by line up to the end of the key: the passphrase follows it.
+    // Line by line until the end of the key, because the passphrase follows.
     let mut text = String::new();
     for line in std::io::stdin().lines() {
-        let line = line.context("reading the exported key from standard input")?;
+        let line = line.context("cannot read the exported key from standard input")?;
         text.push_str(&line);
         text.push('\n');
         if line.starts_with("-----END ") {
             break;
         }
         if text.len() as u64 > FILE_BYTES_MAX {
-            bail!("standard input is no exported key: it has more than {FILE_BYTES_MAX} bytes");
+            bail!("cannot read the exported key from standard input: larger than {FILE_BYTES_MAX} bytes");
         }
     }
     Ok(SecretString::from(text))
 }
 
-/// A key as today's tool prints it: in YAML as a list of one.
+/// Prints a key in the form of the Go tools: in YAML as a list with one item.
 fn print_one(fields: Fields, output: KeysOutput) -> anyhow::Result<()> {
     let record = Json::Fields(fields);
     match output {
         KeysOutput::Json => say(&(serde_json::to_string(&record)? + "\n")),
-        KeysOutput::Text => say(&shown::yaml(&serde_json::to_value(Json::List(vec![record]))?)),
+        KeysOutput::Text => say(&chain_json::yaml(&serde_json::to_value(Json::List(vec![
+            record,
+        ]))?)),
     }
     Ok(())
 }
@@ -186,7 +187,7 @@ fn record(info: &KeyInfo) -> Fields {
         .into()
 }
 
-/// The public key as the network writes it in JSON.
+/// Returns the public key in the JSON form of the chain.
 fn public_key(info: &KeyInfo) -> String {
     let Some(bytes) = &info.public_key else {
         return String::new();

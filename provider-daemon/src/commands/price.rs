@@ -1,4 +1,4 @@
-//! `price`: what is written in a price policy, before it counts.
+//! `price`: checks a price policy before it is used.
 
 use crate::args::{Output, PriceCheckArgs, PriceCommand};
 use crate::{prices, say};
@@ -7,10 +7,10 @@ use akash_provider_core::pricing::policy::{PolicyFile, Prices};
 use serde_json::json;
 use std::process::ExitCode;
 
-/// Looks at a price policy.
+/// Runs a `price` command.
 ///
 /// # Errors
-/// What was found cannot be written as JSON.
+/// Returns an error if the result cannot be serialized.
 pub fn run(command: &PriceCommand) -> anyhow::Result<ExitCode> {
     match command {
         PriceCommand::Check(args) => check(args),
@@ -33,8 +33,8 @@ fn check(args: &PriceCheckArgs) -> anyhow::Result<ExitCode> {
     } else {
         let gaps: String = gaps.iter().map(|gap| format!("note: {gap}\n")).collect();
         say(&match &made {
-            Ok(rules) => format!("{gaps}{} can be used: {rules} rules\n", args.file.display()),
-            Err(error) => format!("wrong: {error}\n"),
+            Ok(rules) => format!("{gaps}{} is valid: {rules} rules\n", args.file.display()),
+            Err(error) => format!("error: {error}\n"),
         });
     }
     Ok(if made.is_ok() {
@@ -44,7 +44,7 @@ fn check(args: &PriceCheckArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What has no price, which may be meant and often is not.
+/// Returns the resources without a price, which is often unintended.
 fn gaps(file: &PolicyFile) -> Vec<String> {
     let own = file.rules.iter().filter_map(|rule| {
         let prices = rule.prices.as_ref()?;
@@ -58,19 +58,17 @@ fn gaps_of(at: &str, prices: &Prices) -> Vec<String> {
     let zero = Default::default();
     let free = [("CPU", &prices.cpu), ("memory", &prices.memory)];
     let free = free.into_iter().filter(|(_, amount)| **amount == zero);
-    let mut gaps: Vec<String> = free
-        .map(|(what, _)| format!("{at}: {what} costs nothing"))
-        .collect();
+    let mut gaps: Vec<String> = free.map(|(what, _)| format!("{at}: {what} is free")).collect();
     if !prices.storage.contains_key("ephemeral") {
         gaps.push(format!(
-            "{at}: storage of class `ephemeral` has no price, and nearly every order asks for it: those get no bid"
+            "{at}: storage of class `ephemeral` has no price; nearly every order requires it and gets no bid"
         ));
     }
     if prices.gpu.is_empty() {
-        gaps.push(format!("{at}: GPUs cost nothing"));
+        gaps.push(format!("{at}: GPUs are free"));
     } else if !prices.gpu.contains_key("*") {
         gaps.push(format!(
-            "{at}: a GPU that is not named gets no bid; `*` is a price for all others"
+            "{at}: orders with other GPUs get no bid; `*` sets a price for all others"
         ));
     }
     gaps
@@ -88,16 +86,16 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_guide_is_a_policy() {
+    fn parses_the_policy_example_of_the_guide() {
         assert_eq!(
             gaps(&example()),
-            ["prices: a GPU that is not named gets no bid; `*` is a price for all others"]
+            ["prices: orders with other GPUs get no bid; `*` sets a price for all others"]
         );
         Policy::new(example()).unwrap();
     }
 
     #[test]
-    fn what_has_no_price_is_named() {
+    fn reports_resources_without_a_price() {
         let mut file = example();
         file.prices = Prices::default();
         let gaps = gaps(&file);
@@ -105,9 +103,9 @@ mod tests {
         assert_eq!(
             free,
             [
-                "prices: CPU costs nothing",
-                "prices: memory costs nothing",
-                "prices: GPUs cost nothing"
+                "prices: CPU is free",
+                "prices: memory is free",
+                "prices: GPUs are free"
             ]
         );
         assert!(storage.contains("`ephemeral` has no price"), "{storage}");

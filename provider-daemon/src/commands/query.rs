@@ -1,4 +1,4 @@
-//! `query`: what the chain says, printed as today's tool prints it.
+//! `query`: chain queries, with responses in the form of the Go tools.
 
 use super::chain::{self, block_on, endpoints};
 use crate::args::query::{
@@ -6,9 +6,9 @@ use crate::args::query::{
     GroupQuery, LeaseQuery, MarketFilterArgs, MarketIdArgs, MarketListArgs, MarketQuery, OrderQuery,
     OrdersArgs, PageArgs, ProviderQuery, QueryArgs, QueryCommand, QueryOutput,
 };
+use crate::chain_json;
 use crate::json::Json;
 use crate::say;
-use crate::shown;
 use akash::market::{v1 as mkt1, v1beta5 as mkt};
 use akash::{
     audit::v1 as audit, cert::v1 as cert, deployment::v1 as dep1, deployment::v1beta4 as dep,
@@ -24,42 +24,42 @@ use data_encoding::BASE64;
 use prost::Name;
 use std::process::ExitCode;
 
-/// Asks one thing and prints the answer.
+/// Sends a query and prints the response.
 ///
 /// # Errors
-/// Nobody answers, the question is refused, or there is no such record.
+/// Returns an error if no node responds, the query is rejected, or the record does not exist.
 pub fn run(args: &QueryArgs) -> anyhow::Result<ExitCode> {
     let answer = block_on(async {
         let height = (args.height > 0).then_some(args.height);
-        let asking = Asking {
+        let asking = QueryClient {
             endpoints: endpoints(&args.node).await?,
             height,
         };
-        asking.answer(&args.command).await
+        asking.respond(&args.command).await
     })?;
     print(&answer, args.output)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints an answer.
+/// Prints a response.
 ///
 /// # Errors
-/// Never, in practice: every answer can be written.
+/// Returns an error if the response cannot be serialized.
 pub fn print(answer: &Json, output: QueryOutput) -> anyhow::Result<()> {
     match output {
         QueryOutput::Json => say(&(serde_json::to_string(answer)? + "\n")),
-        QueryOutput::Text | QueryOutput::Yaml => say(&shown::yaml(&serde_json::to_value(answer)?)),
+        QueryOutput::Text | QueryOutput::Yaml => say(&chain_json::yaml(&serde_json::to_value(answer)?)),
     }
     Ok(())
 }
 
-struct Asking {
+struct QueryClient {
     endpoints: Endpoints,
     height: Option<u64>,
 }
 
-impl Asking {
-    async fn answer(&self, command: &QueryCommand) -> anyhow::Result<Json> {
+impl QueryClient {
+    async fn respond(&self, command: &QueryCommand) -> anyhow::Result<Json> {
         match command {
             QueryCommand::Provider(query) => self.provider(query).await,
             QueryCommand::Cert(query) => self.cert(query).await,
@@ -76,33 +76,33 @@ impl Asking {
                     pagination: Some(wire_page(page)?),
                     ..Default::default()
                 };
-                self.ask(&request).await
+                self.send(&request).await
             }
             QueryCommand::Auth(AuthQuery::Account { address }) => {
                 let request = cosmos::auth::v1beta1::QueryAccountRequest {
                     address: address.to_string(),
                 };
-                self.ask(&request).await
+                self.send(&request).await
             }
             QueryCommand::Params => self.params().await,
             QueryCommand::Tx { hash } => {
                 let request = cosmos::tx::v1beta1::GetTxRequest {
-                    // Explorers write hashes in several ways, nodes in capitals and without a prefix.
+                    // Explorers print hashes in lower case or with a prefix; nodes expect upper case without a prefix.
                     hash: hash.trim_start_matches("0x").to_ascii_uppercase(),
                 };
-                let answer = self.ask(&request).await?;
+                let answer = self.send(&request).await?;
                 Ok(answer.at("tx_response").clone())
             }
         }
     }
 
-    async fn ask<M: Method>(&self, request: &M) -> anyhow::Result<Json>
+    async fn send<M: Method>(&self, request: &M) -> anyhow::Result<Json>
     where
         M::Response: Name,
     {
         let asked = self.endpoints.query(request, self.height).await;
-        let (answer, _) = asked.map_err(|error| anyhow!(chain::told(&error)))?;
-        shown::of(&answer)
+        let (answer, _) = asked.map_err(|error| anyhow!(chain::error_text(&error)))?;
+        chain_json::from_message(&answer)
     }
 
     async fn provider(&self, query: &ProviderQuery) -> anyhow::Result<Json> {
@@ -114,17 +114,17 @@ impl Asking {
                 let asked = self.endpoints.query(&request, self.height).await;
                 let (answer, _) = asked.map_err(|error| match error.is_not_found() {
                     true => anyhow!(
-                        "{address} is no provider on this chain: look at the address, --node and --chain-id, or register \
+                        "provider {address} is not registered on this chain: check the address, --node and --chain-id, or register \
                          it with `tx provider create`"
                     ),
-                    false => anyhow!(chain::told(&error)),
+                    false => anyhow!(chain::error_text(&error)),
                 })?;
-                // Today's tool prints the record itself here, and scripts compare it.
-                Ok(shown::of(&answer)?.at("provider").clone())
+                // The Go tools print the record itself, and scripts depend on this form.
+                Ok(chain_json::from_message(&answer)?.at("provider").clone())
             }
             ProviderQuery::List(page) => {
                 let pagination = Some(wire_page(page)?);
-                self.ask(&prov::QueryProvidersRequest { pagination }).await
+                self.send(&prov::QueryProvidersRequest { pagination }).await
             }
         }
     }
@@ -144,7 +144,7 @@ impl Asking {
             }),
             pagination: Some(wire_page(page)?),
         };
-        self.ask(&request).await
+        self.send(&request).await
     }
 
     async fn market(&self, query: &MarketQuery) -> anyhow::Result<Json> {
@@ -159,19 +159,19 @@ impl Asking {
                     gseq: id.gseq,
                     oseq: id.oseq,
                 });
-                let answer = self.ask(&mkt::QueryOrderRequest { id }).await?;
+                let answer = self.send(&mkt::QueryOrderRequest { id }).await?;
                 Ok(answer.at("order").clone())
             }
             MarketQuery::Bid(BidQuery::Get { id, provider }) => {
                 let id = Some(bid_id(id, provider));
-                self.ask(&mkt::QueryBidRequest { id }).await
+                self.send(&mkt::QueryBidRequest { id }).await
             }
             MarketQuery::Lease(LeaseQuery::Get { id, provider }) => {
                 let id = Some(lease_id(id, provider));
-                self.ask(&mkt::QueryLeaseRequest { id }).await
+                self.send(&mkt::QueryLeaseRequest { id }).await
             }
             MarketQuery::Params => {
-                let answer = self.ask(&mkt::QueryParamsRequest {}).await?;
+                let answer = self.send(&mkt::QueryParamsRequest {}).await?;
                 Ok(answer.at("params").clone())
             }
         }
@@ -181,7 +181,7 @@ impl Asking {
         let filter = &args.filter;
         if filter.provider.is_some() {
             return Err(anyhow!(
-                "an order has no provider: --provider is for bids and leases"
+                "--provider applies to bids and leases only: an order has no provider"
             ));
         }
         let request = mkt::QueryOrdersRequest {
@@ -194,7 +194,7 @@ impl Asking {
             }),
             pagination: Some(wire_page(&args.page)?),
         };
-        self.ask(&request).await
+        self.send(&request).await
     }
 
     async fn bids(&self, args: &MarketListArgs) -> anyhow::Result<Json> {
@@ -218,7 +218,7 @@ impl Asking {
             }),
             pagination: Some(wire_page(&args.page)?),
         };
-        self.ask(&request).await
+        self.send(&request).await
     }
 
     async fn leases(&self, args: &MarketListArgs) -> anyhow::Result<Json> {
@@ -235,7 +235,7 @@ impl Asking {
             }),
             pagination: Some(wire_page(&args.page)?),
         };
-        self.ask(&request).await
+        self.send(&request).await
     }
 
     async fn deployment(&self, query: &DeploymentQuery) -> anyhow::Result<Json> {
@@ -245,7 +245,7 @@ impl Asking {
                     owner: owner.to_string(),
                     dseq: *dseq,
                 });
-                self.ask(&dep::QueryDeploymentRequest { id }).await
+                self.send(&dep::QueryDeploymentRequest { id }).await
             }
             DeploymentQuery::List {
                 owner,
@@ -261,7 +261,7 @@ impl Asking {
                     }),
                     pagination: Some(wire_page(page)?),
                 };
-                self.ask(&request).await
+                self.send(&request).await
             }
             DeploymentQuery::Group(GroupQuery::Get { owner, dseq, gseq }) => {
                 let id = Some(dep1::GroupId {
@@ -269,11 +269,11 @@ impl Asking {
                     dseq: *dseq,
                     gseq: *gseq,
                 });
-                let answer = self.ask(&dep::QueryGroupRequest { id }).await?;
+                let answer = self.send(&dep::QueryGroupRequest { id }).await?;
                 Ok(answer.at("group").clone())
             }
-            // With its name around it, unlike those of the market.
-            DeploymentQuery::Params => self.ask(&dep::QueryParamsRequest {}).await,
+            // Unlike those of the market, these parameters are wrapped in a field.
+            DeploymentQuery::Params => self.send(&dep::QueryParamsRequest {}).await,
         }
     }
 
@@ -291,7 +291,7 @@ impl Asking {
                     xid,
                     pagination,
                 };
-                self.ask(&request).await
+                self.send(&request).await
             }
             EscrowQuery::Payments(args) => {
                 let (state, xid, pagination) = parts(args)?;
@@ -300,7 +300,7 @@ impl Asking {
                     xid,
                     pagination,
                 };
-                self.ask(&request).await
+                self.send(&request).await
             }
         }
     }
@@ -315,7 +315,7 @@ impl Asking {
                     auditor: auditor.to_string(),
                     owner: provider.to_string(),
                 };
-                self.ask(&request).await
+                self.send(&request).await
             }
             AuditQuery::Get {
                 provider,
@@ -325,19 +325,19 @@ impl Asking {
                     owner: provider.to_string(),
                     pagination: None,
                 };
-                self.ask(&request).await
+                self.send(&request).await
             }
             AuditQuery::List(page) => {
                 let pagination = Some(wire_page(page)?);
                 let request = audit::QueryAllProvidersAttributesRequest { pagination };
-                self.ask(&request).await
+                self.send(&request).await
             }
         }
     }
 
     async fn params(&self) -> anyhow::Result<Json> {
-        let market = self.ask(&mkt::QueryParamsRequest {}).await?;
-        let deployment = self.ask(&dep::QueryParamsRequest {}).await?;
+        let market = self.send(&mkt::QueryParamsRequest {}).await?;
+        let deployment = self.send(&dep::QueryParamsRequest {}).await?;
         Ok(Json::Fields(vec![
             ("market".to_owned(), market.at("params").clone()),
             ("deployment".to_owned(), deployment.at("params").clone()),
@@ -353,7 +353,7 @@ fn wire_page(page: &PageArgs) -> anyhow::Result<PageRequest> {
     let key = page.page_key.as_deref().unwrap_or_default();
     let key = BASE64
         .decode(key.as_bytes())
-        .context("--page-key is not base64: give the `next_key` of the page before")?;
+        .context("invalid --page-key: expected the base64 `next_key` of the previous page")?;
     Ok(PageRequest {
         key,
         offset: page.offset.max((page.page - 1).saturating_mul(page.limit)),

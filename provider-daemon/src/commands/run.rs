@@ -1,4 +1,4 @@
-//! `run`: the provider on a chain.
+//! `run`: the provider.
 
 use crate::args::RunArgs;
 use crate::args::kubernetes::blocked_with_names_below;
@@ -23,28 +23,29 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-/// The cluster may be away at the start for as long as it likes: nothing is bid on meanwhile, and the status says so.
-const CLUSTER_PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Time to wait for the cluster at a start: practically unlimited. Until then there are no bids, and the status reports
+/// the cause.
+const CLUSTER_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-const PRICES: &str = "the prices, --bid-price-…";
+const PRICES: &str = "invalid prices (--bid-price-…)";
 
 /// Runs the provider until it is stopped.
 ///
 /// # Errors
-/// A setting makes no sense, the key cannot be had, or the provider failed. That chain or cluster are down is no
-/// error.
+/// Returns an error if a setting is invalid, the key is unavailable, or the provider fails. An unavailable chain or
+/// cluster is not an error.
 pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
     let printer = Arc::new(Printer::with_wall_clock(args.output));
     let notices = args.notices(|name| std::env::var(name).ok());
     for notice in notices.into_iter().chain(args.warnings()) {
         printer.note(&notice);
     }
-    // Before a passphrase is requested.
-    let faults = faults::of_run(args, Ok(home.to_owned()));
+    // Checked before the passphrase prompt.
+    let faults = faults::faults(args, Ok(home.to_owned()));
     if !faults.is_empty() {
         bail!("{}", faults.join("\n"));
     }
-    let chain_id = given_chain_id(&args.node).context("--chain-id is missing")?;
+    let chain_id = given_chain_id(&args.node).context("missing --chain-id")?;
     let policy = match args.pricing.bid_price_strategy {
         Strategy::Policy => Some(args.pricing.policy().context(PRICES)?),
         Strategy::Scale | Strategy::RandomRange | Strategy::ShellScript => None,
@@ -71,19 +72,18 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
     code
 }
 
-/// Prices within a range are for tests: nobody should guess them.
+/// Returns a random seed for prices within a range, which must not be predictable.
 fn seed() -> u64 {
     let nanos = std::time::UNIX_EPOCH.elapsed().map_or(1, |d| d.subsec_nanos());
     u64::from(nanos) + 1
 }
 
-/// The provider's settings from flags and from the file of `--provider-config`. A time of zero turns off what it
-/// limits.
+/// Creates the configuration from flags and the file of `--provider-config`. A duration of zero disables the limit.
 pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<Config> {
     let set = |duration: Duration| (!duration.is_zero()).then_some(duration);
     let mut config = Config::new(provider, chain_id);
     let mut deposits = deposits(&args.bids.bid_deposit)?.into_iter();
-    config.bid_deposit = deposits.next().context("--bid-deposit names no coin")?;
+    config.bid_deposit = deposits.next().context("missing coin in --bid-deposit")?;
     config.other_bid_deposits = deposits.collect();
     let (denom, price) = gas_price(&args.gas.gas_prices)?;
     let gas = GasConfig {
@@ -93,9 +93,9 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
         ..GasConfig::default()
     };
     config.bid_fee = gas.bid_fee();
-    // Bids are simulated before they are sent, one of each shape.
+    // One bid of each shape is simulated before it is sent, so a rejected bid costs no fee.
     config.refused_bids_are_free = true;
-    // A policy may name steps of scarcity.
+    // A policy may define steps of scarcity.
     config.prices_follow_capacity = args.pricing.bid_price_strategy == Strategy::Policy;
     config.bid_timeout = set(args.bids.bid_timeout);
     config.reclamation_window = set(args.bids.reclamation_window);
@@ -107,9 +107,7 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     check_domain(domain)?;
     if args.leases.deployment_ingress_static_hosts {
         if domain.is_empty() {
-            bail!(
-                "--deployment-ingress-static-hosts needs a domain: give it with --deployment-ingress-domain"
-            );
+            bail!("--deployment-ingress-static-hosts requires --deployment-ingress-domain");
         }
         config.static_hosts_domain = Some(domain.to_owned());
     }
@@ -118,8 +116,8 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
         .as_deref()
         .filter(|f| !f.as_os_str().is_empty());
     let record = file.map(ProviderFile::read).transpose()?;
-    config.blocked_hostnames = blocked(args, record.as_ref());
-    // An order has to ask for each of these. Without a file nothing is required of any.
+    config.blocked_hostnames = blocked_hostnames(args, record.as_ref());
+    // An order must require each of these attributes. Without a file there is no such condition.
     config.required_attributes = record.map(|record| record.attributes).unwrap_or_default();
     config.external_ports = args.cluster.cluster_node_port_quantity;
     config.overcommit_cpu_percent = args.kubernetes.overcommit_pct_cpu;
@@ -127,12 +125,12 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     config.overcommit_storage_percent = args.kubernetes.overcommit_pct_storage;
     config.shutdown_grace = args.shutdown_grace;
     args.rules.apply(&mut config);
-    config.cluster_ready_timeout = CLUSTER_PATIENCE;
-    config.validate().map_err(|error| anyhow!(of_flags(&error)))?;
+    config.cluster_ready_timeout = CLUSTER_TIMEOUT;
+    config.validate().map_err(|error| anyhow!(flag_error(&error)))?;
     Ok(config)
 }
 
-/// Refuses what is no domain that names can be made below.
+/// Checks that the ingress domain can be the parent of hostnames.
 fn check_domain(domain: &str) -> anyhow::Result<()> {
     let fault = match check_hostname(&domain.to_lowercase()) {
         _ if domain.is_empty() => return Ok(()),
@@ -140,11 +138,11 @@ fn check_domain(domain: &str) -> anyhow::Result<()> {
         Ok(()) if is_wildcard(domain) => "is a wildcard".to_owned(),
         Ok(()) => return Ok(()),
     };
-    bail!("--deployment-ingress-domain `{domain}` {fault}: write a domain, such as ingress.example.com")
+    bail!("--deployment-ingress-domain `{domain}` {fault}: expected a domain such as ingress.example.com")
 }
 
-/// An error of a setting in the words of the command line, where a flag sets it.
-fn of_flags(error: &InvalidConfig) -> String {
+/// Returns the error of a setting with the name of its flag.
+fn flag_error(error: &InvalidConfig) -> String {
     const FLAGS: [(&str, &str); 3] = [
         ("balance_check_interval", "--lease-funds-monitor-interval"),
         ("withdrawal_period", "--withdrawal-period"),
@@ -153,15 +151,17 @@ fn of_flags(error: &InvalidConfig) -> String {
     let Some((_, flag)) = FLAGS.iter().find(|(name, _)| *name == error.name()) else {
         return error.to_string();
     };
-    let mend = FLAGS.iter().fold(error.mend().to_owned(), |mend, (name, flag)| {
-        mend.replace(name, flag)
-    });
-    format!("{flag} {}: {mend}", error.value())
+    let remedy = FLAGS
+        .iter()
+        .fold(error.mend().to_owned(), |remedy, (name, flag)| {
+            remedy.replace(name, flag)
+        });
+    format!("{flag} {}: {remedy}", error.value())
 }
 
-/// The hostnames that no tenant gets: those of the flag, the provider's own and those below the domain of the cluster. A
-/// tenant who had one of the provider's, or one below it, could pass for the provider.
-fn blocked(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
+/// Returns the hostnames denied to tenants: those of the flag, those of the provider and those below the cluster
+/// domain. A tenant with a name of the provider, or a name below, could impersonate the provider.
+fn blocked_hostnames(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
     let host = record.and_then(|record| Url::parse(&record.host).ok());
     let host = host.as_ref().and_then(Url::host_str);
     let own = [args.kubernetes.cluster_public_hostname.as_str()];
@@ -170,7 +170,7 @@ fn blocked(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
     let cluster = args.cluster_domain();
     let own = blocked_with_names_below(own.chain(cluster.as_deref()));
     let named = args.leases.deployment_blocked_hostnames.iter();
-    // Lists of the environment have spaces in charts of today's.
+    // Charts of the Go provider separate lists in variables by spaces.
     let named = named.flat_map(|names| names.split_whitespace());
     named.map(str::to_owned).chain(own).collect()
 }
@@ -178,7 +178,7 @@ fn blocked(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
 fn deposits(texts: &[String]) -> anyhow::Result<Vec<Coin>> {
     let coin = |text: &String| {
         let coin = text.trim().parse::<Coin>();
-        coin.map_err(|e| anyhow!("--bid-deposit {text}: {e}; write it as 500000uact"))
+        coin.map_err(|e| anyhow!("--bid-deposit {text}: {e}; expected an amount such as 500000uact"))
     };
     texts.iter().map(coin).collect()
 }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ingress_domain_is_a_domain() {
+    fn requires_a_valid_ingress_domain() {
         for good in [
             "",
             "ingress.example.com",
@@ -226,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn no_tenant_gets_the_name_of_the_provider() {
+    fn denies_the_name_of_the_provider_to_tenants() {
         let of = |words: &[&str], host: Option<&str>| {
             let flags = Flags::parse_from([&["run"], words].concat());
             let record = host.map(|host| ProviderFile {
                 host: host.to_owned(),
                 ..ProviderFile::default()
             });
-            blocked(&flags.run, record.as_ref())
+            blocked_hostnames(&flags.run, record.as_ref())
         };
         let words = [
             "--cluster-public-hostname=provider.example.com",

@@ -1,4 +1,4 @@
-//! `sdl`: what a tenant's file means, or everything that is wrong with it.
+//! `sdl`: prints parts of an SDL, or all its errors and warnings.
 
 use super::{read_sdl, read_text};
 use crate::args::{Format, SdlArgs, SdlPart};
@@ -10,10 +10,10 @@ use data_encoding::HEXLOWER;
 use serde::Serialize;
 use std::process::ExitCode;
 
-/// Prints a part of an SDL; warnings go to stderr.
+/// Prints a part of an SDL; warnings are printed to stderr.
 ///
 /// # Errors
-/// The file cannot be read or is not valid.
+/// Returns an error if the file cannot be read or is invalid.
 pub fn run(args: &SdlArgs) -> anyhow::Result<ExitCode> {
     if args.what == SdlPart::Validate {
         return validate(args);
@@ -25,7 +25,7 @@ pub fn run(args: &SdlArgs) -> anyhow::Result<ExitCode> {
     if args.strict && !sdl.warnings.is_empty() {
         let warnings = count(sdl.warnings.len(), "warning");
         bail!(
-            "{}: invalid SDL: {warnings}, refused by --strict",
+            "invalid SDL {}: {warnings}, rejected by --strict",
             args.file.display()
         );
     }
@@ -45,23 +45,23 @@ fn formatted<T: Serialize>(value: &T, format: Format) -> anyhow::Result<String> 
     })
 }
 
-/// What `sdl validate` prints for programs.
+/// JSON output of `sdl validate`.
 #[derive(Debug, Serialize)]
 struct Verdict<'a> {
     file: &'a str,
     is_valid: bool,
-    errors: Vec<Remark<'a>>,
-    /// Errors beyond those listed.
+    errors: Vec<Issue<'a>>,
+    /// Number of errors that are not listed.
     more_errors: usize,
-    warnings: Vec<Remark<'a>>,
-    /// Of the manifest, in hex digits; absent where there is none.
+    warnings: Vec<Issue<'a>>,
+    /// Hash of the manifest in hexadecimal digits; missing for an invalid SDL.
     #[serde(skip_serializing_if = "Option::is_none")]
     hash: Option<String>,
 }
 
-/// An error, or a warning, which has no kind.
+/// Error, or warning without a kind.
 #[derive(Debug, Serialize)]
-struct Remark<'a> {
+struct Issue<'a> {
     line: u32,
     path: &'a str,
     message: &'a str,
@@ -70,7 +70,7 @@ struct Remark<'a> {
     kind: Option<ErrorKind>,
 }
 
-impl<'a> From<&'a Warning> for Remark<'a> {
+impl<'a> From<&'a Warning> for Issue<'a> {
     fn from(warning: &'a Warning) -> Self {
         Self {
             line: warning.line,
@@ -82,7 +82,7 @@ impl<'a> From<&'a Warning> for Remark<'a> {
     }
 }
 
-/// All errors and warnings, as `file:line: …` or as data.
+/// Prints all errors and warnings, as `file:line: …` or as JSON.
 fn validate(args: &SdlArgs) -> anyhow::Result<ExitCode> {
     let text = read_text(&args.file)?;
     let read = sdl::parse_all(&text);
@@ -97,26 +97,26 @@ fn validate(args: &SdlArgs) -> anyhow::Result<ExitCode> {
         say(&formatted(&verdict, format)?);
         return Ok(ExitCode::from(u8::from(!verdict.is_valid)));
     }
-    let told = |place: u32, what: &str| eprintln!("{}", line(&format!("{name}:{place}: {what}")));
+    let print_issue = |place: u32, what: &str| eprintln!("{}", line(&format!("{name}:{place}: {what}")));
     let warnings = match &read {
         Ok(sdl) => &sdl.warnings,
         Err(errors) => &errors.warnings,
     };
     if let Err(errors) = &read {
         for e in errors.iter() {
-            told(e.line, &format!("{}: {}; {}", e.path, e.problem, e.mend));
+            print_issue(e.line, &format!("{}: {}; {}", e.path, e.problem, e.mend));
         }
     }
     for w in warnings {
-        told(w.line, &format!("warning: {}: {}; {}", w.path, w.problem, w.mend));
+        print_issue(w.line, &format!("warning: {}: {}; {}", w.path, w.problem, w.mend));
     }
     match &read {
         Ok(sdl) if is_refused(sdl) => {
             let warnings = count(sdl.warnings.len(), "warning");
-            bail!("{name}: invalid SDL: {warnings}, refused by --strict")
+            bail!("invalid SDL {name}: {warnings}, rejected by --strict")
         }
         Ok(sdl) => say(&format!("valid: {}\n", outline(sdl))),
-        Err(errors) => bail!("{name}: invalid SDL: {}", counted(errors)),
+        Err(errors) => bail!("invalid SDL {name}: {}", count_text(errors)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -125,7 +125,7 @@ fn verdict<'a>(file: &'a str, read: &'a Result<Sdl, Box<SdlErrors>>) -> Verdict<
     let (errors, more_errors, warnings, hash) = match read {
         Ok(sdl) => (Vec::new(), 0, &sdl.warnings, Some(HEXLOWER.encode(&sdl.hash))),
         Err(wrong) => {
-            let remarks = wrong.iter().map(|e| Remark {
+            let remarks = wrong.iter().map(|e| Issue {
                 line: e.line,
                 path: &e.path,
                 message: &e.problem,
@@ -140,12 +140,12 @@ fn verdict<'a>(file: &'a str, read: &'a Result<Sdl, Box<SdlErrors>>) -> Verdict<
         is_valid: read.is_ok(),
         errors,
         more_errors,
-        warnings: warnings.iter().map(Remark::from).collect(),
+        warnings: warnings.iter().map(Issue::from).collect(),
         hash,
     }
 }
 
-fn counted(errors: &SdlErrors) -> String {
+fn count_text(errors: &SdlErrors) -> String {
     let shown = count(errors.iter().count(), "error");
     match errors.more {
         0 => shown,

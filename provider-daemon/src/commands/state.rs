@@ -1,4 +1,4 @@
-//! `state`: shows and resets the stored height of the provider that is stopped.
+//! `state`: shows and resets the stored height of a stopped provider.
 
 use crate::args::{Output, StateAction};
 use crate::flight::shown_time;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// Shows or resets the stored heights.
 ///
 /// # Errors
-/// The file cannot be read or written, or a provider that runs has it open.
+/// Returns an error if the file cannot be read or written, or if a running provider uses it.
 pub fn run(action: &StateAction, home: &Path) -> anyhow::Result<ExitCode> {
     let state = State::open(home)?.state;
     match action {
@@ -37,7 +37,7 @@ fn text(heights: &[(String, Checkpoint)], output: Output) -> anyhow::Result<Stri
         return Ok(serde_json::to_string(&json!({"heights": heights.collect::<Vec<_>>()}))? + "\n");
     }
     if heights.is_empty() {
-        return Ok("no height is stored\n".to_owned());
+        return Ok("no stored height\n".to_owned());
     }
     let line = |(chain, block): &(String, Checkpoint)| {
         format!("{chain}: height {}, {}\n", block.height, date(block.time))
@@ -45,7 +45,7 @@ fn text(heights: &[(String, Checkpoint)], output: Output) -> anyhow::Result<Stri
     Ok(heights.iter().map(line).collect())
 }
 
-/// A node may have named any time: a time beyond the year 9999 is printed as a number.
+/// Formats a time. A time beyond the year 9999, which a node may report, is printed as a number.
 fn date(time: BlockTime) -> String {
     u64::try_from(time.0).map_or_else(|_| time.0.to_string(), shown_time)
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absurd_heights_and_times_are_shown() {
+    fn prints_extreme_heights_and_times() {
         for time in [i64::MIN, -1, 0, 1_700_000_000_000, i64::MAX] {
             let (height, time) = (u64::MAX, BlockTime(time));
             let heights = [("akashnet-2".to_owned(), Checkpoint { height, time })];

@@ -1,8 +1,8 @@
-//! `tools psutil`: what the machine has that this runs on. Beside `GET /`, which says all of it:
+//! `tools psutil`: hardware of the local machine. `GET /` returns everything:
 //!
-//! | route | says |
+//! | route | response |
 //! |---|---|
-//! | `GET /cpu`, `/gpu`, `/memory`, `/pci` | that part; 500 with the reason where it cannot be read |
+//! | `GET /cpu`, `/gpu`, `/memory`, `/pci` | one part; status 500 with the reason if it cannot be read |
 
 use crate::args::Output;
 use crate::args::tools::{ListArgs, MachineArgs, PsutilCommand, ServeArgs, ToolsCommand};
@@ -27,10 +27,10 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Does what is asked of the machine.
+/// Runs a `tools` command.
 ///
 /// # Errors
-/// It cannot be read, or the port is taken.
+/// Returns an error if the hardware cannot be read, or if the port is in use.
 pub fn run(command: &ToolsCommand) -> anyhow::Result<ExitCode> {
     let ToolsCommand::Psutil(command) = command;
     match command {
@@ -58,8 +58,8 @@ async fn answer(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let _signals = AbortOnDropHandle::new(tokio::spawn(signals));
     let machine = Arc::new(Machine::new(&args.machine.root));
     let at = listener.local_addr().unwrap_or(address);
-    printer.note(&format!("what this machine has is answered at http://{at}/"));
-    // Numbers are answered before there are names.
+    printer.note(&format!("serving the hardware report at http://{at}/"));
+    // The server starts before names are available, and reports numbers until then.
     let named = async {
         fetch_names(&machine, &args.machine).await;
         std::future::pending::<()>().await;
@@ -71,7 +71,7 @@ async fn answer(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Asks for names where the machine has none and they may be asked for. Without them there are numbers.
+/// Fetches the PCI ID database if the machine has none and downloads are permitted. Without names there are numbers.
 async fn fetch_names(machine: &Machine, args: &MachineArgs) {
     if machine.has_names() || !args.may_fetch(|name| std::env::var(name).ok()) {
         return;
@@ -80,18 +80,20 @@ async fn fetch_names(machine: &Machine, args: &MachineArgs) {
     let names = text.map(|text| Names::read(&String::from_utf8_lossy(&text)));
     match names {
         Ok(names) if !names.is_empty() => machine.set_names(names),
-        Ok(_) => tracing::warn!("the PCI id database is none: what the machine has stays without names"),
+        Ok(_) => tracing::warn!(
+            "invalid PCI ID database, device names are unavailable; check --provider-pcidb-url"
+        ),
         Err(why) => {
             tracing::warn!(
                 why,
-                "no PCI id database: what the machine has stays without names"
+                "cannot fetch the PCI ID database, device names are unavailable; check --provider-pcidb-url"
             );
         }
     }
 }
 
 fn router(machine: &Arc<Machine>) -> Router {
-    // One reading at a time, however many ask.
+    // One reading at a time, regardless of the number of requests.
     let turn = Arc::new(Mutex::new(()));
     let route = |part: Option<Part>| {
         let (machine, turn) = (Arc::clone(machine), Arc::clone(&turn));
@@ -105,7 +107,7 @@ fn router(machine: &Arc<Machine>) -> Router {
 
 async fn read(machine: Arc<Machine>, turn: Arc<Mutex<()>>, part: Option<Part>) -> Response<Body> {
     let _turn = turn.lock().await;
-    // Hundreds of small files.
+    // Reads hundreds of small files.
     let reading = tokio::task::spawn_blocking(move || match part {
         Some(part) => machine.part(part),
         None => Ok(machine.all()),
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_part_is_answered_and_what_cannot_be_read_is_an_error_of_its_own() {
+    async fn serves_each_part_and_reports_unreadable_parts() {
         let folder = tempfile::tempdir().unwrap();
         let proc = folder.path().join("proc");
         std::fs::create_dir_all(&proc).unwrap();
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_are_asked_for_where_that_is_wanted_and_numbers_stay_where_nobody_answers() {
+    async fn fetches_names_if_enabled_and_falls_back_to_numbers() {
         let args = |words: &[&str]| {
             Flags::try_parse_from([&["test"], words].concat())
                 .unwrap()

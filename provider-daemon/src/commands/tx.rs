@@ -1,4 +1,4 @@
-//! `tx`: signs and sends transactions, and says what came of them.
+//! `tx`: signs and sends transactions, and prints their results.
 
 mod cert;
 mod deployment;
@@ -11,7 +11,7 @@ pub(crate) use send::gas_price;
 use crate::args::TxArgs;
 use crate::args::tx::tenant::{EscrowTx, MarketTx};
 use crate::args::tx::{BroadcastMode, TxCommand};
-use crate::commands::chain::named;
+use crate::commands::chain::endpoints_with_chain_id;
 use crate::secrets;
 use akash_provider_chain::Reader;
 use akash_provider_chain::private_key::PrivateKey;
@@ -20,14 +20,14 @@ use anyhow::{Context, bail};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Makes, signs and sends one transaction.
+/// Creates, signs and sends one transaction.
 ///
 /// # Errors
-/// Nothing was sent, or it is not known what came of it; the text says which. A transaction that the chain
-/// refused is printed, and the exit code is 1.
+/// Returns an error if nothing was sent, or if the result is unknown; the text states which. A transaction that the
+/// chain rejects is printed, and the exit code is 1.
 pub fn run(args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     if args.how.offline && !args.how.generate_only {
-        bail!("--offline asks no node, and sending needs one: add --generate-only, or leave it out");
+        bail!("--offline requires --generate-only, because sending needs a node");
     }
     match &args.command {
         TxCommand::Cert(command) => cert::run(command, args, home),
@@ -38,18 +38,18 @@ pub fn run(args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Whose transaction it is.
-struct Author {
+/// Account of a transaction.
+struct TxAccount {
     address: Address,
-    /// `None` where nothing is signed.
+    /// `None` if nothing is signed.
     key: Option<PrivateKey>,
 }
 
-impl Author {
-    /// The one of `--from`; without a keyring where the address is enough.
-    fn of(args: &TxArgs, home: &Path) -> anyhow::Result<Self> {
+impl TxAccount {
+    /// Returns the account of `--from`; without a keyring if the address is enough.
+    fn from_args(args: &TxArgs, home: &Path) -> anyhow::Result<Self> {
         let from = args.signer.from.as_deref().unwrap_or_default();
-        // Nothing is signed, so nobody has to type a passphrase.
+        // Without a signature no passphrase is needed.
         if args.how.generate_only
             && let Ok(address) = from.parse()
         {
@@ -63,14 +63,14 @@ impl Author {
     }
 
     fn key(&self) -> anyhow::Result<&PrivateKey> {
-        self.key.as_ref().context("there is no key to sign with")
+        self.key.as_ref().context("missing signing key")
     }
 
-    /// A deployment of this account; `--owner` may say so too.
+    /// Returns the ID of a deployment of this account; `--owner` must not name another one.
     fn deployment(&self, dseq: u64, owner: Option<&Address>) -> anyhow::Result<DeploymentId> {
         if let Some(other) = owner.filter(|other| **other != self.address) {
             bail!(
-                "--owner {other} is not the account of the key, {}: leave it out, or name that account's key with --from",
+                "--owner {other} differs from the account of the key, {}: remove --owner, or select that key with --from",
                 self.address
             );
         }
@@ -81,15 +81,15 @@ impl Author {
     }
 }
 
-/// Who is asked before something is sent; `None` where no node is to be asked.
+/// Returns the node for queries before sending; `None` with `--offline`.
 fn node(args: &TxArgs) -> anyhow::Result<Option<Reader>> {
     match args.how.offline {
         true => Ok(None),
-        false => Ok(Some(Reader::new(named(&args.node)?))),
+        false => Ok(Some(Reader::new(endpoints_with_chain_id(&args.node)?))),
     }
 }
 
-/// True when what is sent is in a block once it has succeeded.
-fn lands(args: &TxArgs) -> bool {
+/// Returns whether a successful command means that the transaction is in a block.
+fn waits_for_block(args: &TxArgs) -> bool {
     !args.how.generate_only && !args.how.dry_run && args.how.broadcast_mode == BroadcastMode::Block
 }

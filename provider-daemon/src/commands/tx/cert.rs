@@ -1,10 +1,10 @@
-//! `tx cert`: the account's certificate, made, published, revoked.
+//! `tx cert`: creates, publishes and revokes the certificate of an account.
 
-use super::Author;
+use super::TxAccount;
 use super::send::send;
 use crate::args::TxArgs;
 use crate::args::tx::{CertTx, GenerateCert, Role};
-use crate::commands::chain::{block_on, named};
+use crate::commands::chain::{block_on, endpoints_with_chain_id};
 use akash_provider_chain::Reader;
 use akash_provider_chain::cert::{CertError, KeyFile, KeyFiles, OwnCertificate, Usage, check_published};
 use akash_provider_chain::convert::to_any;
@@ -16,15 +16,15 @@ use std::process::ExitCode;
 use std::time::UNIX_EPOCH;
 
 pub(super) fn run(command: &CertTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
-    let author = Author::of(args, home)?;
+    let account = TxAccount::from_args(args, home)?;
     match command {
-        CertTx::Generate(what) => generate(what, &author, home),
-        CertTx::Publish { role } => block_on(publish(*role, args, &author, home)),
-        CertTx::Revoke { role, serial } => block_on(revoke(*role, serial.as_deref(), args, &author, home)),
+        CertTx::Generate(what) => generate(what, &account, home),
+        CertTx::Publish { role } => block_on(publish(*role, args, &account, home)),
+        CertTx::Revoke { role, serial } => block_on(revoke(*role, serial.as_deref(), args, &account, home)),
     }
 }
 
-fn generate(what: &GenerateCert, author: &Author, home: &Path) -> anyhow::Result<ExitCode> {
+fn generate(what: &GenerateCert, account: &TxAccount, home: &Path) -> anyhow::Result<ExitCode> {
     let (usage, overwrite) = match what {
         GenerateCert::Client { overwrite } => (Usage::Client, *overwrite),
         GenerateCert::Server { domains, overwrite } => {
@@ -32,105 +32,108 @@ fn generate(what: &GenerateCert, author: &Author, home: &Path) -> anyhow::Result
             (Usage::Server { domains }, *overwrite)
         }
     };
-    let files = KeyFiles::new(home, author.key()?);
+    let files = KeyFiles::new(home, account.key()?);
     let path = files.path(KeyFile::Current);
-    // The file holds the only key of a certificate that may be published already.
+    // The file has the only key of a certificate that may be published.
     if !overwrite && path.exists() {
         bail!(
-            "there is a certificate at {} already; --overwrite replaces it",
+            "certificate {} exists; use --overwrite to replace it",
             path.display()
         );
     }
-    let now = UNIX_EPOCH.elapsed().context("the clock is before 1970")?;
-    let own = OwnCertificate::make(&author.address, &usage, now)?;
+    let now = UNIX_EPOCH.elapsed().context("the system clock is before 1970")?;
+    let own = OwnCertificate::make(&account.address, &usage, now)?;
     files.write(KeyFile::Current, &own)?;
     eprintln!(
-        "certificate {} is at {}; publish it with `tx cert publish`",
+        "certificate {} created at {}; publish it with `tx cert publish`",
         own.info().serial,
         path.display()
     );
     Ok(ExitCode::SUCCESS)
 }
 
-async fn publish(role: Role, args: &TxArgs, author: &Author, home: &Path) -> anyhow::Result<ExitCode> {
-    let own = KeyFiles::new(home, author.key()?).read(KeyFile::Current)?;
+async fn publish(role: Role, args: &TxArgs, account: &TxAccount, home: &Path) -> anyhow::Result<ExitCode> {
+    let own = KeyFiles::new(home, account.key()?).read(KeyFile::Current)?;
     check_role(role, &own)?;
     let (cert, key) = (own.cert_pem(), own.public_key_pem());
-    // What the chain would refuse is refused here, before a fee is paid for it.
-    check_published(&author.address, cert.as_bytes(), key.as_bytes())?;
+    // Checked before a fee is paid for a transaction that the chain rejects.
+    check_published(&account.address, cert.as_bytes(), key.as_bytes())?;
     if !args.how.offline {
-        let known = on_chain(args, author, &own.info().serial).await?;
+        let known = on_chain(args, account, &own.info().serial).await?;
         match known.first() {
             Some(found) if found.valid => {
-                eprintln!("certificate {} is published already", own.info().serial);
+                eprintln!("certificate {} is already published", own.info().serial);
                 return Ok(ExitCode::SUCCESS);
             }
             Some(_) => bail!(
-                "certificate {} is revoked, for good; make another one with `tx cert generate --overwrite`",
+                "certificate {} is revoked; create a new one with `tx cert generate --overwrite`",
                 own.info().serial
             ),
             None => {}
         }
     }
-    send(args, author, vec![to_any(&own.publish())]).await
+    send(args, account, vec![to_any(&own.publish())]).await
 }
 
 async fn revoke(
     role: Role,
     serial: Option<&str>,
     args: &TxArgs,
-    author: &Author,
+    account: &TxAccount,
     home: &Path,
 ) -> anyhow::Result<ExitCode> {
     let serial = match serial {
         Some(serial) => serial.to_owned(),
         None => {
-            let own = KeyFiles::new(home, author.key()?).read(KeyFile::Current)?;
+            let own = KeyFiles::new(home, account.key()?).read(KeyFile::Current)?;
             check_role(role, &own)?;
             own.info().serial.clone()
         }
     };
     if !serial.bytes().all(|b| b.is_ascii_digit()) || serial.is_empty() {
-        bail!("--serial {serial} is no serial: it has decimal digits alone");
+        bail!("invalid value \"{serial}\" for --serial: expected decimal digits");
     }
     if !args.how.offline {
-        match on_chain(args, author, &serial).await?.first() {
-            None => bail!("{} has no certificate {serial} on the chain", author.address),
+        match on_chain(args, account, &serial).await?.first() {
+            None => bail!(
+                "account {} has no certificate {serial} on the chain",
+                account.address
+            ),
             Some(found) if !found.valid => {
-                eprintln!("certificate {serial} is revoked already");
+                eprintln!("certificate {serial} is already revoked");
                 return Ok(ExitCode::SUCCESS);
             }
             Some(_) => {}
         }
     }
-    let owner = author.address.clone();
+    let owner = account.address.clone();
     send(
         args,
-        author,
+        account,
         vec![to_any(&Msg::RevokeCertificate { owner, serial })],
     )
     .await
 }
 
-/// A server's certificate does for a client too, not the other way round.
+/// Checks the usage of a certificate: a server certificate is also valid for a client, but not the reverse.
 fn check_role(role: Role, own: &OwnCertificate) -> anyhow::Result<()> {
     if role == Role::Server && !own.info().server {
         bail!(
-            "the certificate in the home folder is a client's; make one with `tx cert generate server DOMAIN`"
+            "the certificate in the home directory is a client certificate; create a server certificate with `tx cert generate server DOMAIN`"
         );
     }
     if !own.info().client && !own.info().server {
-        return Err(CertError::Refused("it is for no use at all".to_owned()).into());
+        return Err(CertError::Refused("the certificate has no usage".to_owned()).into());
     }
     Ok(())
 }
 
 async fn on_chain(
     args: &TxArgs,
-    author: &Author,
+    account: &TxAccount,
     serial: &str,
 ) -> anyhow::Result<Vec<akash_provider_core::chain::Certificate>> {
-    let reader = Reader::new(named(&args.node)?);
-    let found = reader.certificates(&author.address, Some(serial)).await;
-    found.context("asking for the certificate on the chain")
+    let reader = Reader::new(endpoints_with_chain_id(&args.node)?);
+    let found = reader.certificates(&account.address, Some(serial)).await;
+    found.context("cannot query the certificate on the chain")
 }

@@ -1,7 +1,7 @@
-//! `tx deployment` and `tx escrow`: what a tenant orders, and what pays for it.
+//! `tx deployment` and `tx escrow`: deployments of a tenant, and their deposits.
 
 use super::send::send;
-use super::{Author, lands, node};
+use super::{TxAccount, node, waits_for_block};
 use crate::args::TxArgs;
 use crate::args::tx::tenant::{CreateArgs, DeploymentArgs, DeploymentTx, DepositTx};
 use crate::commands::chain::block_on;
@@ -22,63 +22,72 @@ use std::process::ExitCode;
 pub(super) fn run(command: &DeploymentTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     match command {
         DeploymentTx::Create(what) => {
-            // Before the key: nobody should type a passphrase for a file that is wrong.
+            // Read before the key: an invalid file must not cause a passphrase prompt.
             let sdl = read_sdl(&what.sdl)?;
-            block_on(create(what, &sdl, args, &Author::of(args, home)?))
+            block_on(create(what, &sdl, args, &TxAccount::from_args(args, home)?))
         }
         DeploymentTx::Update { sdl: path, which } => {
             let sdl = read_sdl(path)?;
-            block_on(update(which, path, &sdl, args, &Author::of(args, home)?))
+            block_on(update(
+                which,
+                path,
+                &sdl,
+                args,
+                &TxAccount::from_args(args, home)?,
+            ))
         }
-        DeploymentTx::Close { which } => block_on(close(which, args, &Author::of(args, home)?)),
+        DeploymentTx::Close { which } => block_on(close(which, args, &TxAccount::from_args(args, home)?)),
     }
 }
 
-async fn create(what: &CreateArgs, sdl: &Sdl, args: &TxArgs, author: &Author) -> anyhow::Result<ExitCode> {
+async fn create(
+    what: &CreateArgs,
+    sdl: &Sdl,
+    args: &TxArgs,
+    account: &TxAccount,
+) -> anyhow::Result<ExitCode> {
     let node = node(args)?;
     let denom = price_denom(&what.sdl, sdl)?;
     if let Some(given) = what.deposit.as_ref().filter(|given| given.denom != denom) {
         bail!(
-            "--deposit {given}: the prices of {} are in {denom}, and the chain takes a deposit in the same token: write \
-             it as {}{denom}",
+            "--deposit {given}: the deposit must be in {denom}, the token of the prices in {}: use \
+             {}{denom}",
             what.sdl.display(),
             given.amount
         );
     }
     let dseq = match (what.dseq, &node) {
         (Some(dseq), _) => dseq,
-        // The newest height, as the network's tools number deployments.
+        // The height of the latest block, as in the Go tools.
         (None, Some(node)) => ChainQuery::sync_info(node).await?.height,
         (None, None) => {
-            bail!("--offline asks no node for the height: give the number of the deployment with --dseq")
+            bail!("--offline requires --dseq")
         }
     };
-    let id = author.deployment(dseq, what.owner.as_ref())?;
+    let id = account.deployment(dseq, what.owner.as_ref())?;
     let deposit = match (&what.deposit, &node) {
         (given, Some(node)) => {
-            // Asked first, because the chain's own refusal names no mend.
+            // Queried first, because the error of the chain has no remedy.
             if node.deployment(&id).await?.is_some() {
-                bail!("deployment {id} is there already: give another number with --dseq, or leave it out");
+                bail!("deployment {id} exists: choose another --dseq, or remove the flag");
             }
             let least = least_deposit(node, &denom).await?;
             let deposit = given.clone().unwrap_or_else(|| least.clone());
             if deposit.amount < least.amount {
-                bail!(
-                    "--deposit {deposit} is below {least}, the least that the chain takes: give that, or more"
-                );
+                bail!("--deposit {deposit} is below the minimum of the chain, {least}");
             }
-            check_balance(node, author, &deposit).await?;
+            check_balance(node, account, &deposit).await?;
             deposit
         }
         (Some(given), None) => given.clone(),
         (None, None) => {
-            bail!("--offline asks no node for the least deposit: give it with --deposit, as 5000000{denom}")
+            bail!("--offline requires --deposit, such as 5000000{denom}")
         }
     };
-    eprintln!("deployment {id}, with a deposit of {deposit}");
-    let code = tell(args, author, create_deployment(id, sdl, deposit)).await?;
-    if lands(args) && code == ExitCode::SUCCESS {
-        eprintln!("next, take a bid: provider-daemon tx market lease create --dseq {dseq} --wait");
+    eprintln!("deployment {id} with a deposit of {deposit}");
+    let code = send_message(args, account, create_deployment(id, sdl, deposit)).await?;
+    if waits_for_block(args) && code == ExitCode::SUCCESS {
+        eprintln!("next, accept a bid: provider-daemon tx market lease create --dseq {dseq} --wait");
     }
     Ok(code)
 }
@@ -88,83 +97,83 @@ async fn update(
     path: &Path,
     sdl: &Sdl,
     args: &TxArgs,
-    author: &Author,
+    account: &TxAccount,
 ) -> anyhow::Result<ExitCode> {
-    let id = author.deployment(which.dseq, which.owner.as_ref())?;
+    let id = account.deployment(which.dseq, which.owner.as_ref())?;
     if let Some(node) = node(args)? {
         let record = open_deployment(&node, &id).await?;
         check_groups(path, sdl, &record)?;
-        // The chain refuses an update that changes nothing.
+        // The chain rejects an update without changes.
         if record.deployment.hash == sdl.hash {
-            eprintln!("deployment {id} has the manifest of {} already", path.display());
+            eprintln!("deployment {id} already has the manifest of {}", path.display());
             return Ok(ExitCode::SUCCESS);
         }
     }
     let update = TenantMsg::UpdateDeployment { id, hash: sdl.hash };
-    let code = tell(args, author, update).await?;
-    if lands(args) && code == ExitCode::SUCCESS {
+    let code = send_message(args, account, update).await?;
+    if waits_for_block(args) && code == ExitCode::SUCCESS {
         let (path, dseq) = (path.display(), which.dseq);
         eprintln!("next, send the manifest: provider-daemon send-manifest {path} --dseq {dseq}");
     }
     Ok(code)
 }
 
-async fn close(which: &DeploymentArgs, args: &TxArgs, author: &Author) -> anyhow::Result<ExitCode> {
-    let id = author.deployment(which.dseq, which.owner.as_ref())?;
+async fn close(which: &DeploymentArgs, args: &TxArgs, account: &TxAccount) -> anyhow::Result<ExitCode> {
+    let id = account.deployment(which.dseq, which.owner.as_ref())?;
     if let Some(node) = node(args)?
         && !deployment(&node, &id).await?.deployment.active
     {
-        eprintln!("deployment {id} is closed already");
+        eprintln!("deployment {id} is already closed");
         return Ok(ExitCode::SUCCESS);
     }
-    tell(args, author, TenantMsg::CloseDeployment { id }).await
+    send_message(args, account, TenantMsg::CloseDeployment { id }).await
 }
 
-/// `tx escrow deposit`: where a node may be asked, only to a deployment that is open, and with money that is there.
+/// Runs `tx escrow deposit`. With a node, the deployment must be open and the balance sufficient.
 pub(super) fn deposit(command: &DepositTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     let DepositTx::Deployment { amount, which } = command;
-    let author = Author::of(args, home)?;
-    let deployment = author.deployment(which.dseq, which.owner.as_ref())?;
+    let account = TxAccount::from_args(args, home)?;
+    let deployment = account.deployment(which.dseq, which.owner.as_ref())?;
     block_on(async {
         if let Some(node) = node(args)? {
             open_deployment(&node, &deployment).await?;
-            check_balance(&node, &author, amount).await?;
+            check_balance(&node, &account, amount).await?;
         }
         let coin = amount.clone();
-        tell(args, &author, TenantMsg::Deposit { deployment, coin }).await
+        send_message(args, &account, TenantMsg::Deposit { deployment, coin }).await
     })
 }
 
-async fn tell(args: &TxArgs, author: &Author, msg: TenantMsg) -> anyhow::Result<ExitCode> {
-    let message = tenant_to_any(&msg).context("the network has no such message")?;
-    send(args, author, vec![message]).await
+async fn send_message(args: &TxArgs, account: &TxAccount, msg: TenantMsg) -> anyhow::Result<ExitCode> {
+    let message = tenant_to_any(&msg).context("unsupported message")?;
+    send(args, account, vec![message]).await
 }
 
-/// A deployment as the chain has it.
+/// Queries a deployment.
 pub(super) async fn deployment(node: &Reader, id: &DeploymentId) -> anyhow::Result<DeploymentRecord> {
     let record = node.deployment(id).await?;
     record.with_context(|| {
         format!(
-            "deployment {id} is not on the chain: look at --dseq and --from; `query deployment list --owner {}` shows \
-             what there is",
+            "no deployment {id} on the chain: check --dseq and --from (list deployments with \
+             `query deployment list --owner {}`)",
             id.owner
         )
     })
 }
 
-/// The same where it is not over.
+/// Queries a deployment that must not be closed.
 pub(super) async fn open_deployment(node: &Reader, id: &DeploymentId) -> anyhow::Result<DeploymentRecord> {
     let record = deployment(node, id).await?;
     if !record.deployment.active {
-        bail!("deployment {id} is closed, for good: make another one with `tx deployment create`");
+        bail!("deployment {id} is closed: create a new one with `tx deployment create`");
     }
     Ok(record)
 }
 
-/// The token of the prices.
+/// Returns the token of the prices.
 fn price_denom(path: &Path, sdl: &Sdl) -> anyhow::Result<Denom> {
     let unit = sdl.groups.iter().flat_map(|group| &group.resources).next();
-    let unit = unit.with_context(|| format!("{}: deploys no service", path.display()))?;
+    let unit = unit.with_context(|| format!("{}: no service is deployed", path.display()))?;
     Ok(unit.price.denom.clone())
 }
 
@@ -175,42 +184,42 @@ async fn least_deposit(node: &Reader, denom: &Denom) -> anyhow::Result<Coin> {
     let Some(found) = found else {
         let taken: Vec<&str> = least.iter().map(|coin| coin.denom.as_str()).collect();
         bail!(
-            "the chain takes no deposits in {denom}: price the SDL in one of its tokens, {}",
+            "the chain accepts no deposits in {denom}: use prices in {}",
             taken.join(", ")
         );
     };
     let amount = found
         .amount
         .parse()
-        .context("the chain's least deposit is no number")?;
+        .context("invalid minimum deposit of the chain")?;
     Ok(Coin {
         denom: denom.clone(),
         amount,
     })
 }
 
-async fn check_balance(node: &Reader, author: &Author, wanted: &Coin) -> anyhow::Result<()> {
-    let has = node.balance(&author.address, &wanted.denom).await?;
+async fn check_balance(node: &Reader, account: &TxAccount, wanted: &Coin) -> anyhow::Result<()> {
+    let has = node.balance(&account.address, &wanted.denom).await?;
     if has.amount < wanted.amount {
         bail!(
-            "{} has {has}, and the deposit takes {wanted}: send that account some, or give a smaller deposit",
-            author.address
+            "account {} has {has}, less than the deposit of {wanted}: add funds, or use a smaller deposit",
+            account.address
         );
     }
     Ok(())
 }
 
-/// An update changes the manifest; what was ordered stays.
+/// Checks that the groups of an update do not change.
 fn check_groups(path: &Path, sdl: &Sdl, record: &DeploymentRecord) -> anyhow::Result<()> {
-    let mend = "an update changes images, commands and environments alone; for other resources, prices or places close \
-                the deployment and create another one";
+    let mend = "an update can change images, commands and environments only; for other resources, prices or places close \
+                the deployment and create a new one";
     let mut wanted: Vec<&GroupSpec> = sdl.groups.iter().collect();
-    // The chain has its groups by name.
+    // The groups on the chain are sorted by name.
     wanted.sort_by(|a, b| a.name.cmp(&b.name));
     let path = path.display();
     if wanted.len() != record.groups.len() {
         bail!(
-            "{path}: has {}, and deployment {} has {} on the chain: {mend}",
+            "{path}: {}, but deployment {} has {} on the chain: {mend}",
             count(wanted.len(), "group"),
             record.deployment.id,
             record.groups.len()
@@ -219,7 +228,7 @@ fn check_groups(path: &Path, sdl: &Sdl, record: &DeploymentRecord) -> anyhow::Re
     let mut pairs = wanted.iter().zip(&record.groups);
     if let Some((other, there)) = pairs.find(|(spec, there)| ***spec != *there.spec) {
         bail!(
-            "{path}: group `{}` is not as group `{}` of deployment {} on the chain: {mend}",
+            "{path}: group `{}` differs from group `{}` of deployment {} on the chain: {mend}",
             other.name,
             there.spec.name,
             record.deployment.id

@@ -1,8 +1,8 @@
-//! `tx market lease`: a tenant takes bids.
+//! `tx market lease`: accepts bids.
 
 use super::deployment::open_deployment;
 use super::send::send;
-use super::{Author, lands, node};
+use super::{TxAccount, node, waits_for_block};
 use crate::args::TxArgs;
 use crate::args::tx::tenant::{LeaseCreateArgs, LeaseTx};
 use crate::commands::bids::{open_bids, open_orders};
@@ -16,38 +16,38 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Time between two looks for bids: a block takes longer.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Interval of bid queries; a block takes longer.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) fn run(command: &LeaseTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     let LeaseTx::Create(what) = command;
-    block_on(create(what, args, &Author::of(args, home)?))
+    block_on(create(what, args, &TxAccount::from_args(args, home)?))
 }
 
-async fn create(what: &LeaseCreateArgs, args: &TxArgs, author: &Author) -> anyhow::Result<ExitCode> {
-    let id = author.deployment(what.which.dseq, what.which.owner.as_ref())?;
+async fn create(what: &LeaseCreateArgs, args: &TxArgs, account: &TxAccount) -> anyhow::Result<ExitCode> {
+    let id = account.deployment(what.which.dseq, what.which.owner.as_ref())?;
     let bids = match node(args)? {
         Some(node) => wait(&node, what, &id).await?,
         None => vec![named(what, id)?],
     };
     for bid in &bids {
-        eprintln!("taking bid {bid}");
+        eprintln!("accepting bid {bid}");
     }
-    // In one transaction: every group gets its lease, or none does.
+    // One transaction, so that either all groups get a lease or none.
     let taken = bids.into_iter().map(|bid| TenantMsg::CreateLease { bid });
     let messages = taken.filter_map(|msg| tenant_to_any(&msg)).collect();
-    let code = send(args, author, messages).await?;
-    if lands(args) && code == ExitCode::SUCCESS {
+    let code = send(args, account, messages).await?;
+    if waits_for_block(args) && code == ExitCode::SUCCESS {
         let dseq = what.which.dseq;
         eprintln!("next, send the manifest: provider-daemon send-manifest SDL --dseq {dseq}");
     }
     Ok(code)
 }
 
-/// The bid that the flags name by themselves.
+/// Returns the ID of the bid from the flags alone.
 fn named(what: &LeaseCreateArgs, deployment: DeploymentId) -> anyhow::Result<BidId> {
     let Some(provider) = what.provider.clone() else {
-        bail!("--offline asks no node for bids: say with --provider whose bid is taken")
+        bail!("--offline requires --provider")
     };
     Ok(BidId {
         order: OrderId {
@@ -61,16 +61,16 @@ fn named(what: &LeaseCreateArgs, deployment: DeploymentId) -> anyhow::Result<Bid
     })
 }
 
-/// The bids to take, once every order has one where that is waited for.
+/// Waits until every order has a bid, if `--wait` is set, and returns the bids to accept.
 async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyhow::Result<Vec<BidId>> {
     let deadline = Instant::now() + what.wait.unwrap_or_default();
     let mut is_told = false;
     loop {
         match chosen(node, what, id).await? {
             Ok(bids) => return Ok(bids),
-            // Without `--wait` the deadline is over at once, and the first answer is the last.
+            // Without `--wait` the deadline has passed, so there is a single attempt.
             Err(why) if Instant::now() >= deadline => match what.wait {
-                None => bail!("{why}; --wait waits for one"),
+                None => bail!("{why}; use --wait to wait for a bid"),
                 Some(limit) => bail!("{why} after {}", humantime::format_duration(limit)),
             },
             Err(why) if !is_told => {
@@ -79,11 +79,11 @@ async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyho
             }
             Err(_) => {}
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// The cheapest bid of every order that is meant, or what is missing.
+/// Returns the cheapest bid of every selected order, or the reason if one is missing.
 async fn chosen(
     node: &Reader,
     what: &LeaseCreateArgs,
@@ -105,7 +105,7 @@ fn missing(what: &LeaseCreateArgs, order: &OrderId, open: impl Iterator<Item = B
     let others: Vec<String> = open.map(|bid| bid.provider.to_string()).collect();
     match &what.provider {
         Some(provider) if !others.is_empty() => format!(
-            "order {order} has no open bid of {provider}; take that of another provider: {}",
+            "order {order} has no open bid of {provider}; open bids: {}",
             others.join(", ")
         ),
         Some(provider) => format!("order {order} has no open bid of {provider} yet"),
@@ -113,10 +113,10 @@ fn missing(what: &LeaseCreateArgs, order: &OrderId, open: impl Iterator<Item = B
     }
 }
 
-/// The open orders that are meant; at least one.
+/// Returns the selected open orders; at least one.
 async fn orders(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyhow::Result<Vec<OrderId>> {
     let record = open_deployment(node, id).await?;
-    // With a provider it is one bid, as today's tool has it.
+    // With a provider the first order is the default, as in the Go tools.
     let first = what.provider.as_ref().map(|_| 1);
     let is = |given: Option<u32>, has: u32| given.or(first).is_none_or(|given| given == has);
     let mut orders = open_orders(node, id).await?;
@@ -126,14 +126,14 @@ async fn orders(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> any
     }
     if record.leases.is_empty() {
         bail!(
-            "deployment {id} has no such open order: `query orders --owner {} --dseq {}` shows what there is",
+            "no such open order of deployment {id} (list orders with `query orders --owner {} --dseq {}`)",
             id.owner,
             id.dseq
         );
     }
     let leases: Vec<String> = record.leases.iter().map(|lease| lease.id.to_string()).collect();
     bail!(
-        "deployment {id} has no such open order, and these leases: {}; send them the manifest with `send-manifest`",
+        "no such open order of deployment {id}, which has the leases {}; send the manifest with `send-manifest`",
         leases.join(", ")
     )
 }

@@ -1,6 +1,6 @@
-//! `tx provider`, and the file it reads.
+//! `tx provider` and the file `provider.yaml`.
 
-use super::Author;
+use super::TxAccount;
 use super::send::send;
 use crate::args::TxArgs;
 use crate::args::tx::ProviderTx;
@@ -19,21 +19,21 @@ use std::path::Path;
 use std::process::ExitCode;
 use url::Url;
 
-/// Largest file that is read: an attribute has some 60 bytes.
+/// Maximum size of the file, in bytes; an attribute has about 60 bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Longest key of an attribute on the chain.
+/// Valid lengths of an attribute key on the chain.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 2..=127;
 
-/// What `provider.yaml` says; what it leaves out is empty.
+/// Content of `provider.yaml`; missing values are empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProviderFile {
-    /// Where tenants reach the provider.
+    /// URL of the provider for tenants.
     pub host: String,
-    /// Address for people who have a question; empty for none.
+    /// Contact address; empty if unset.
     pub email: String,
-    /// Page about the provider for people; empty for none.
+    /// Website of the provider; empty if unset.
     pub website: String,
-    /// What the provider declares, in the file's order.
+    /// Declared attributes, in the order of the file.
     pub attributes: Vec<Attribute>,
 }
 
@@ -60,24 +60,24 @@ impl ProviderFile {
     /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, or says what the chain would refuse; the text names the place and the mend.
+    /// Returns an error with the location and the remedy if the file cannot be read or the chain would reject it.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let name = path.display();
-        let file = regular_file::open(path).with_context(|| format!("{name}: cannot be opened"))?;
+        let file = regular_file::open(path).with_context(|| format!("cannot open {name}"))?;
         let bytes = match regular_file::limited(file, FILE_BYTES_MAX) {
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {
-                bail!("{name}: is larger than {FILE_BYTES_MAX} bytes; a provider.yaml has a few thousand");
+                bail!("cannot read {name}: larger than {FILE_BYTES_MAX} bytes");
             }
-            read => read.with_context(|| format!("{name}: cannot be read"))?,
+            read => read.with_context(|| format!("cannot read {name}"))?,
         };
-        let text = String::from_utf8(bytes).with_context(|| format!("{name}: cannot be read as text"))?;
-        Self::parse(&text).with_context(|| format!("{name}: is no valid provider.yaml"))
+        let text = String::from_utf8(bytes).with_context(|| format!("cannot read {name}: invalid UTF-8"))?;
+        Self::parse(&text).with_context(|| format!("invalid provider.yaml {name}"))
     }
 
-    /// Reads the text. Plain values such as `5` or `true` are taken as they are written.
+    /// Parses the text. Plain values such as `5` or `true` are read as text.
     ///
     /// # Errors
-    /// As [`ProviderFile::read`].
+    /// Same as [`ProviderFile::read`].
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let contents: Contents = serde_saphyr::from_str(text)?;
         let pairs = contents.attributes.unwrap_or_default().into_iter();
@@ -96,20 +96,22 @@ impl ProviderFile {
         Ok(file)
     }
 
-    /// What can be sent: it has a host that the chain takes.
+    /// Checks that the host is valid for a record on the chain.
     ///
     /// # Errors
-    /// What is wrong with the host.
+    /// Returns an error if the host is missing or invalid.
     pub fn check_host(&self) -> anyhow::Result<()> {
         let host = &self.host;
         if host.is_empty() {
-            bail!("`host` is missing; write it as https://provider.example.com:8443");
+            bail!("missing `host`; expected a URL such as https://provider.example.com:8443");
         }
         let rest = host.strip_prefix("https://").unwrap_or_default();
         let is_bare = !rest.is_empty() && !rest.contains(['/', '?', '#', '@']);
         let parsed = Url::parse(host).is_ok_and(|url| url.host_str().is_some_and(|h| !h.is_empty()));
         if !is_bare || !parsed {
-            bail!("`host: {host}` must be https, a host and a port: https://provider.example.com:8443");
+            bail!(
+                "invalid `host: {host}`; expected an https URL with host and port, such as https://provider.example.com:8443"
+            );
         }
         Ok(())
     }
@@ -123,12 +125,12 @@ impl ProviderFile {
                 && key.chars().all(is_word);
             if !fits {
                 bail!(
-                    "attribute {}: key `{key}` must have 2 to 127 letters, digits or `_/.-` and begin with a letter",
+                    "attribute {}: key `{key}` must have 2 to 127 letters, digits or `_/.-` and start with a letter",
                     at + 1
                 );
             }
             if !seen.insert(key) {
-                bail!("attribute {}: key `{key}` is there twice", at + 1);
+                bail!("attribute {}: duplicate key `{key}`", at + 1);
             }
         }
         Ok(())
@@ -139,9 +141,9 @@ pub(super) fn run(command: &ProviderTx, args: &TxArgs, home: &Path) -> anyhow::R
     let (ProviderTx::Create { file: path } | ProviderTx::Update { file: path }) = command;
     let file = ProviderFile::read(path)?;
     file.check_host()
-        .with_context(|| format!("{}: is no valid provider.yaml", path.display()))?;
-    let author = Author::of(args, home)?;
-    let owner = author.address.to_string();
+        .with_context(|| format!("invalid provider.yaml {}", path.display()))?;
+    let account = TxAccount::from_args(args, home)?;
+    let owner = account.address.to_string();
     let info = Some(Info {
         email: file.email.clone(),
         website: file.website.clone(),
@@ -165,7 +167,7 @@ pub(super) fn run(command: &ProviderTx, args: &TxArgs, home: &Path) -> anyhow::R
             info,
         }),
     };
-    block_on(send(args, &author, vec![message]))
+    block_on(send(args, &account, vec![message]))
 }
 
 fn pack<M: Message + Name>(message: &M) -> Any {
@@ -184,7 +186,7 @@ mod tests {
                         1.10\n  - key: empty\n    value:\ninfo:\n  email: ops@example.com\n  website: \nowner: x\n";
 
     #[test]
-    fn plain_values_are_taken_as_they_are_written() {
+    fn reads_plain_values_as_text() {
         let file = ProviderFile::parse(FILE).unwrap();
         let pairs: Vec<_> = file
             .attributes
@@ -208,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_chain_would_refuse_is_refused_with_its_place() {
+    fn rejects_values_that_the_chain_would_reject() {
         let attribute = |key: &str| format!("host: https://h\nattributes:\n- key: {key}\n  value: v\n");
         for (text, word) in [
             (attribute("1x"), "attribute 1"),
             (attribute("a"), "2 to 127"),
             (attribute("a b"), "`a b`"),
-            (format!("{}- key: ab\n  value: w\n", attribute("ab")), "twice"),
+            (format!("{}- key: ab\n  value: w\n", attribute("ab")), "duplicate"),
             ("host: [1]\n".to_owned(), "host"),
             ("attributes: 5\n".to_owned(), "attributes"),
             ("host: a\nhost: b\n".to_owned(), "duplicate"),

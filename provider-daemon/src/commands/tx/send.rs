@@ -1,16 +1,16 @@
-//! One transaction from its messages to its block.
+//! Signing and sending of one transaction, until its block.
 //!
-//! It is unordered unless a sequence or a height is given: it then meets no other transaction of the account, such as
-//! those of a provider that runs with the same key, and can land for a minute only. Where the chain takes none that are
-//! unordered, it counts with the account's sequence.
+//! Without `--sequence` or `--timeout-height` the transaction is unordered: it does not conflict with other
+//! transactions of the account, such as those of a running provider, and is valid for one minute. If the chain does not
+//! support unordered transactions, the sequence of the account is used.
 
-use super::Author;
+use super::TxAccount;
 use crate::args::TxArgs;
 use crate::args::tx::{BroadcastMode, Gas};
-use crate::commands::chain::named;
+use crate::commands::chain::endpoints_with_chain_id;
 use crate::commands::query::print;
 use crate::json::Json;
-use crate::{secrets, shown};
+use crate::{chain_json, secrets};
 use akash_provider_chain::Reader;
 use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::proto::cosmos::base::abci::v1beta1::TxResponse;
@@ -27,59 +27,59 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Gas of a transaction that is only printed and has no limit of its own, as with today's tool.
-const GAS_UNASKED: u64 = 200_000;
-/// Gas that a simulation may use: more than any of our messages needs.
-const GAS_TRIED: u64 = 10_000_000;
-/// Time between two looks for the transaction.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Longest wait for a block: a transaction lives for a minute of the chain's time.
+/// Gas limit of a transaction that is only printed, as in the Go tools.
+const DEFAULT_GAS: u64 = 200_000;
+/// Gas limit of a simulation: more than any message of this program needs.
+const SIMULATION_GAS: u64 = 10_000_000;
+/// Interval of queries for the transaction.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum wait for a block; a transaction is valid for one minute of chain time.
 const WAIT_MAX: Duration = Duration::from_secs(180);
 
-/// Signs and sends, after asking; prints what came of it.
-pub(super) async fn send(args: &TxArgs, author: &Author, messages: Vec<Any>) -> anyhow::Result<ExitCode> {
-    let money = Money::of(args)?;
+/// Signs and sends a transaction after a confirmation, and prints the result.
+pub(super) async fn send(args: &TxArgs, account: &TxAccount, messages: Vec<Any>) -> anyhow::Result<ExitCode> {
+    let fee = FeeArgs::from_args(args)?;
     if args.how.generate_only {
         let limit = match args.gas.gas {
             Gas::Limit(limit) => limit,
-            Gas::Auto => GAS_UNASKED,
+            Gas::Auto => DEFAULT_GAS,
         };
-        // Whoever signs it decides what keeps it apart from others.
-        let unsigned = unsigned(messages, money.fees.as_ref(), limit, false, args)?;
+        // The signing program chooses the sequence.
+        let unsigned = unsigned(messages, fee.fees.as_ref(), limit, false, args)?;
         print(&unsigned, args.output)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut sending = Sending::start(args, author, messages, money).await?;
+    let mut sending = TransactionSender::start(args, account, messages, fee).await?;
     let price = sending.price().await?;
     if args.how.dry_run {
         crate::say(&format!("gas estimate: {}\n", price.gas_limit));
         return Ok(ExitCode::SUCCESS);
     }
     let fee = (price.fee.amount > 0).then_some(&price.fee);
-    let is_unordered = sending.turn == Turn::Unordered;
+    let is_unordered = sending.sequencing == Sequencing::Unordered;
     let messages = sending.messages.clone();
     let preview = unsigned(messages, fee, price.gas_limit, is_unordered, args)?;
     if !args.yes {
-        // On stderr: what goes to stdout is the result, which scripts read.
+        // On stderr: scripts read the result from stdout.
         eprintln!("{}", serde_json::to_string_pretty(&preview)?);
         if !secrets::confirm("Sign and send this transaction?")? {
-            bail!("nothing was sent: say yes, or use --yes");
+            bail!("transaction not sent: no confirmation (use --yes)");
         }
     }
     let response = sending.broadcast(&price).await?;
-    print(&shown::of(&response)?, args.output)?;
+    print(&chain_json::from_message(&response)?, args.output)?;
     if response.code == 0 {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!(
-        "error: the chain refused transaction {} ({}/{}): {}",
+        "error: the chain rejected transaction {} ({}/{}): {}",
         response.txhash, response.codespace, response.code, response.raw_log
     );
     Ok(ExitCode::FAILURE)
 }
 
-/// As JSON, before it is signed. The timeout of an unordered one is missing: it counts from the block that is the newest
-/// when it is signed.
+/// Returns the unsigned transaction as JSON. The timeout of an unordered transaction is missing, because it is relative
+/// to the latest block at the time of signing.
 fn unsigned(
     messages: Vec<Any>,
     fee: Option<&Coin>,
@@ -108,21 +108,21 @@ fn unsigned(
         }),
         ..AuthInfo::default()
     };
-    shown::unsigned(&body, &auth_info)
+    chain_json::unsigned(&body, &auth_info)
 }
 
-/// What was said about paying.
-struct Money {
+/// Fee flags.
+struct FeeArgs {
     fees: Option<Coin>,
     config: GasConfig,
 }
 
-impl Money {
-    fn of(args: &TxArgs) -> anyhow::Result<Self> {
+impl FeeArgs {
+    fn from_args(args: &TxArgs) -> anyhow::Result<Self> {
         let given = args.gas.fees.as_deref().filter(|fees| !fees.is_empty());
         let fees = given.map(|text| {
             let coin = text.parse::<Coin>();
-            coin.map_err(|e| anyhow!("--fees {text}: {e}; write it as 5000uakt"))
+            coin.map_err(|e| anyhow!("--fees {text}: {e}; expected an amount such as 5000uakt"))
         });
         Ok(Self {
             fees: fees.transpose()?,
@@ -139,17 +139,18 @@ fn config(args: &TxArgs) -> anyhow::Result<GasConfig> {
         price,
         price_max,
         ceilings: args.gas.ceilings(price_max),
-        // The flag is from 1 to 10.
+        // The flag is between 1 and 10.
         factor_percent: (args.gas.gas_adjustment * 100.0).round() as u32,
         granter: args.gas.fee_granter.clone(),
     })
 }
 
-/// A price such as `0.025uakt`.
+/// Parses a gas price such as `0.025uakt`.
 pub(crate) fn gas_price(text: &str) -> anyhow::Result<(Denom, Dec)> {
     let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (amount, denom) = text.split_at(at);
-    let wanted = || format!("--gas-prices {text}: write it as 0.025uakt");
+    let wanted =
+        || format!("invalid value \"{text}\" for --gas-prices: expected an amount such as 0.025uakt");
     let is_amount = !amount.is_empty();
     let amount: Dec = amount.parse().with_context(wanted)?;
     if !is_amount || denom.is_empty() || amount < Dec::ZERO {
@@ -158,92 +159,93 @@ pub(crate) fn gas_price(text: &str) -> anyhow::Result<(Denom, Dec)> {
     Ok((denom.into(), amount))
 }
 
-const IN_TURN: &str = "the chain takes no unordered transactions: the account's sequence is used";
+const SEQUENCE_NOTICE: &str =
+    "the chain does not support unordered transactions: using the sequence of the account";
 
-struct Sending<'a> {
+struct TransactionSender<'a> {
     args: &'a TxArgs,
-    author: &'a Author,
+    account: &'a TxAccount,
     messages: Vec<Any>,
-    money: Money,
+    fee: FeeArgs,
     node: Reader,
     tip: SyncInfo,
     account_number: u64,
-    turn: Turn,
+    sequencing: Sequencing,
 }
 
-/// What keeps it apart from the account's other transactions.
+/// Protection of a transaction against replays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// A timeout of its own.
+enum Sequencing {
+    /// Timeout instead of a sequence number.
     Unordered,
-    /// Its place in the account's sequence, and the last height it may land at: 0 for any, `None` for about as long
-    /// as an unordered one has.
+    /// Sequence number of the account, and the last valid height: 0 for no limit, `None` for about the lifetime of an
+    /// unordered transaction.
     Ordered { sequence: u64, last: Option<u64> },
 }
 
-/// The chain's codes for what it does not support, and for what it cannot read, which is how one that has never heard
-/// of unordered transactions sees them.
-const UNORDERED_UNKNOWN: [u32; 2] = [37, 2];
+/// Codes of the chain for unsupported features, and for undecodable transactions: a chain without unordered
+/// transactions cannot decode them.
+const UNORDERED_UNSUPPORTED: [u32; 2] = [37, 2];
 
-impl<'a> Sending<'a> {
+impl<'a> TransactionSender<'a> {
     async fn start(
         args: &'a TxArgs,
-        author: &'a Author,
+        account: &'a TxAccount,
         messages: Vec<Any>,
-        money: Money,
+        fee: FeeArgs,
     ) -> anyhow::Result<Self> {
-        let node = Reader::new(named(&args.node)?);
+        let node = Reader::new(endpoints_with_chain_id(&args.node)?);
         let tip = TxApi::sync_info(&node)
             .await
-            .context("asking for the newest block")?;
+            .context("cannot query the latest block")?;
         let mut sending = Self {
             args,
-            author,
+            account,
             messages,
-            money,
+            fee,
             node,
             tip,
             account_number: args.how.account_number.unwrap_or_default(),
-            turn: Turn::Unordered,
+            sequencing: Sequencing::Unordered,
         };
         if args.how.account_number.is_none() {
             sending.account_number = sending.account().await?.number;
         }
         let last = args.how.timeout_height;
-        sending.turn = match args.how.sequence {
-            Some(sequence) => Turn::Ordered {
+        sending.sequencing = match args.how.sequence {
+            Some(sequence) => Sequencing::Ordered {
                 sequence,
                 last: Some(last),
             },
-            None if last > 0 => sending.next_turn(Some(last)).await?,
-            None => Turn::Unordered,
+            None if last > 0 => sending.next_sequence(Some(last)).await?,
+            None => Sequencing::Unordered,
         };
         Ok(sending)
     }
 
     async fn account(&self) -> anyhow::Result<AccountRecord> {
-        let account = TxApi::account(&self.node, &self.author.address).await;
-        let account = account.context("asking for the account")?;
+        let account = TxApi::account(&self.node, &self.account.address).await;
+        let account = account.context("cannot query the account")?;
         account.with_context(|| {
             format!(
-                "account {} is not on chain `{}`: it must have been sent money before it can sign",
-                self.author.address, self.tip.chain_id
+                "account {} does not exist on chain `{}`: it needs funds before it can sign",
+                self.account.address, self.tip.chain_id
             )
         })
     }
 
-    /// The next place in the account's sequence.
-    async fn next_turn(&self, last: Option<u64>) -> anyhow::Result<Turn> {
+    /// Returns the next sequence number of the account.
+    async fn next_sequence(&self, last: Option<u64>) -> anyhow::Result<Sequencing> {
         let sequence = self.account().await?.sequence;
-        Ok(Turn::Ordered { sequence, last })
+        Ok(Sequencing::Ordered { sequence, last })
     }
 
-    /// From here on it counts with the account's sequence. True when that may help.
-    async fn take_a_turn(&mut self) -> anyhow::Result<bool> {
-        if self.turn != Turn::Unordered {
+    /// Switches to the sequence of the account; returns whether another attempt may succeed.
+    async fn use_sequence(&mut self) -> anyhow::Result<bool> {
+        if self.sequencing != Sequencing::Unordered {
             return Ok(false);
         }
-        self.turn = self.next_turn(None).await?;
+        self.sequencing = self.next_sequence(None).await?;
         Ok(true)
     }
 
@@ -251,16 +253,16 @@ impl<'a> Sending<'a> {
         last.unwrap_or_else(|| self.tip.height.saturating_add(LIFETIME_BLOCKS))
     }
 
-    /// The next nonce. Two calls give two, where there is no sequence.
+    /// Returns the next nonce. For unordered transactions each call returns another one.
     fn ordering(&self) -> Ordering {
-        match self.turn {
-            Turn::Ordered { sequence, last } => Ordering::Ordered {
+        match self.sequencing {
+            Sequencing::Ordered { sequence, last } => Ordering::Ordered {
                 sequence,
                 timeout_height: self.last_height(last),
             },
-            Turn::Unordered => {
+            Sequencing::Unordered => {
                 let expires = self.tip.time.plus(LIFETIME).0.saturating_mul(1_000_000);
-                // Below a millisecond the process differs from others of the same key.
+                // The process ID below one millisecond avoids collisions with other processes that use the same key.
                 let salt = i64::from(std::process::id()) % 1_000_000;
                 Ordering::Unordered {
                     timeout_nanos: expires.saturating_add(salt),
@@ -271,7 +273,7 @@ impl<'a> Sending<'a> {
 
     fn sign(&self, price: &Price) -> anyhow::Result<SignedTx> {
         let account = Account {
-            key: self.author.key()?,
+            key: self.account.key()?,
             number: self.account_number,
             chain_id: &self.tip.chain_id,
         };
@@ -281,12 +283,12 @@ impl<'a> Sending<'a> {
     }
 
     async fn price(&mut self) -> anyhow::Result<Price> {
-        let (config, fees) = (self.money.config.clone(), self.money.fees.clone());
+        let (config, fees) = (self.fee.config.clone(), self.fee.fees.clone());
         let minimum = match &fees {
             Some(_) => Vec::new(),
             None => {
                 let prices = self.node.min_gas_prices().await;
-                prices.context("asking for the price of gas")?
+                prices.context("cannot query the gas price")?
             }
         };
         let per_unit = config.price_at(&minimum)?;
@@ -303,53 +305,56 @@ impl<'a> Sending<'a> {
         if let Gas::Limit(limit) = self.args.gas.gas {
             return Ok(price(limit));
         }
-        // The fee of the trial is that of a usual transaction: its payment uses gas too, whatever its amount.
+        // The simulation includes a usual fee, because its payment uses gas too.
         let trial = Price {
-            gas_limit: GAS_TRIED,
-            ..price(GAS_UNASKED)
+            gas_limit: SIMULATION_GAS,
+            ..price(DEFAULT_GAS)
         };
         let mut used = self.simulate(&trial).await?;
-        // A trial gives no code, so only another one says whether the order of transactions was the trouble.
-        if used.is_err() && self.take_a_turn().await? {
+        // A simulation returns no code, so a second attempt shows whether the ordering was the problem.
+        if used.is_err() && self.use_sequence().await? {
             used = self.simulate(&trial).await?;
             if used.is_ok() {
-                eprintln!("{IN_TURN}");
+                eprintln!("{SEQUENCE_NOTICE}");
             }
         }
         match used {
             Ok(used) => {
                 let price = price(config.limit(used));
-                // A fee that was named is what somebody wants to pay.
+                // An explicit fee is used unchanged.
                 match fees {
                     Some(_) => {}
-                    None => config.ceilings.check_price(&price).context("nothing was sent")?,
+                    None => config
+                        .ceilings
+                        .check_price(&price)
+                        .context("transaction not sent")?,
                 }
                 Ok(price)
             }
-            Err(log) => bail!("nothing was sent, the chain would refuse it: {log}"),
+            Err(log) => bail!("transaction not sent, the simulation failed: {log}"),
         }
     }
 
-    /// The gas that it would use, or why the chain would refuse it.
+    /// Returns the gas of a simulation, or the reason why the chain would reject the transaction.
     async fn simulate(&self, trial: &Price) -> anyhow::Result<Result<u64, String>> {
         let signed = self.sign(trial)?;
         let simulated = self.node.simulate(signed.bytes).await;
-        Ok(match simulated.context("asking what gas is needed")? {
+        Ok(match simulated.context("cannot simulate the transaction")? {
             Simulation::Gas { used } => Ok(used),
             Simulation::Refused { log } | Simulation::Unpaid { log, .. } => Err(one_line(&log)),
         })
     }
 
     async fn broadcast(&mut self, price: &Price) -> anyhow::Result<TxResponse> {
-        // Whoever was asked may have taken their time, and it is from the newest block that its life counts.
+        // The confirmation may have taken time, and the validity is relative to the latest block.
         let tip = TxApi::sync_info(&self.node).await;
-        self.tip = tip.context("asking for the newest block")?;
+        self.tip = tip.context("cannot query the latest block")?;
         let (mut hash, mut sent) = self.submit(price).await?;
-        // What a node refuses to take can never land, so another one in its place is no second one.
-        if matches!(&sent, Submission::Refused { code, .. } if UNORDERED_UNKNOWN.iter().any(|n| code.is_sdk(*n)))
-            && self.take_a_turn().await?
+        // A transaction that the node rejects is never included, so sending another one is safe.
+        if matches!(&sent, Submission::Refused { code, .. } if UNORDERED_UNSUPPORTED.iter().any(|n| code.is_sdk(*n)))
+            && self.use_sequence().await?
         {
-            eprintln!("{IN_TURN}");
+            eprintln!("{SEQUENCE_NOTICE}");
             (hash, sent) = self.submit(price).await?;
         }
         let mut response = TxResponse {
@@ -370,11 +375,13 @@ impl<'a> Sending<'a> {
 
     async fn submit(&self, price: &Price) -> anyhow::Result<(String, Submission)> {
         let signed = self.sign(price)?;
-        // Known before it is sent, so that it can be looked for when the node's answer is lost.
+        // The hash is known before sending, so that the transaction can be found if the response is lost.
         let hash = signed.hash.to_string();
         let sent = self.node.broadcast(signed.bytes).await;
         let sent = sent.with_context(|| {
-            format!("sending transaction {hash}; it may have arrived: `query tx {hash}` says so")
+            format!(
+                "cannot confirm the broadcast of transaction {hash}; run `query tx {hash}` to check it later"
+            )
         })?;
         Ok((hash, sent))
     }
@@ -384,14 +391,14 @@ impl<'a> Sending<'a> {
         let began = Instant::now();
         let mut last_error = None;
         while began.elapsed() < WAIT_MAX {
-            // In this order: what is not found after a block beyond the expiry can never land.
+            // In this order: a transaction that is not found after a block beyond its expiry can never be included.
             let tip = TxApi::sync_info(&self.node).await;
             match self.find(hash).await {
                 Ok(Some(response)) => {
                     progress.end(&format!("in block {}", response.height));
                     return Ok(response);
                 }
-                // Asked after the tip above: what a failure before left open, this answers.
+                // Queried after the tip above, so earlier failures no longer matter.
                 Ok(None) => last_error = None,
                 Err(error) => last_error = Some(error),
             }
@@ -399,23 +406,21 @@ impl<'a> Sending<'a> {
                 progress.at(&format!("block {}", tip.height));
                 if self.has_expired(&tip) && last_error.is_none() {
                     progress.end("expired");
-                    bail!(
-                        "transaction {hash} was taken by the node and is in no block; it can no longer land"
-                    );
+                    bail!("transaction {hash} expired: the node accepted it, but no block includes it");
                 }
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         progress.end("not seen");
         let why = last_error.map(|e| format!(": {e:#}")).unwrap_or_default();
-        bail!("whether transaction {hash} landed is not known{why}; `query tx {hash}` says so later")
+        bail!("cannot confirm transaction {hash}{why}; run `query tx {hash}` to check it later")
     }
 
-    /// True when no block after this one can hold it.
+    /// Returns whether no later block can include the transaction.
     fn has_expired(&self, tip: &SyncInfo) -> bool {
-        match self.turn {
-            Turn::Unordered => tip.time > self.tip.time.plus(LIFETIME).plus(Duration::from_secs(1)),
-            Turn::Ordered { last, .. } => {
+        match self.sequencing {
+            Sequencing::Unordered => tip.time > self.tip.time.plus(LIFETIME).plus(Duration::from_secs(1)),
+            Sequencing::Ordered { last, .. } => {
                 let last = self.last_height(last);
                 last > 0 && tip.height >= last
             }
@@ -428,7 +433,7 @@ impl<'a> Sending<'a> {
         };
         match self.node.endpoints().query(&request, None).await {
             Ok((answer, _)) => Ok(answer.tx_response.map(|mut response| {
-                // What was sent is known; what came of it is asked.
+                // The printed response contains the result without the transaction itself.
                 response.tx = None;
                 response.raw_log = one_line(&response.raw_log);
                 response
@@ -439,12 +444,12 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// The chain's text without the stack trace of a handler that panicked.
+/// Returns the log of the chain without the stack trace of a panic.
 fn one_line(log: &str) -> String {
     log.split("stack:").next().unwrap_or_default().trim().to_owned()
 }
 
-/// A line on stderr while somebody waits.
+/// Progress line on stderr.
 struct Progress {
     began: Instant,
     is_seen: bool,
@@ -453,7 +458,7 @@ struct Progress {
 impl Progress {
     fn start(hash: &str) -> Self {
         let is_seen = std::io::stderr().is_terminal();
-        eprintln!("transaction {hash} is sent; waiting for its block");
+        eprintln!("transaction {hash} sent; waiting for its block");
         Self {
             began: Instant::now(),
             is_seen,
@@ -463,7 +468,7 @@ impl Progress {
     fn at(&mut self, what: &str) {
         if self.is_seen {
             eprint!("\r{:>5.1}s  {what}   ", self.began.elapsed().as_secs_f64());
-            // A line that cannot be shown is not worth an error.
+            // A failed write of the progress line is ignored.
             let _ = std::io::stderr().flush();
         }
     }
@@ -482,7 +487,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_price_of_gas_has_an_amount_and_a_denomination() {
+    fn parses_a_gas_price() {
         let (denom, price) = gas_price("0.025uakt").unwrap();
         assert_eq!(
             (&*denom, price.to_string().as_str()),
@@ -497,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_trace_is_left_out() {
+    fn omits_the_stack_trace() {
         assert_eq!(
             one_line("recovered: no payment\nstack:\ngoroutine 1"),
             "recovered: no payment"

@@ -1,6 +1,6 @@
-//! A real provider: what the chain says of it and its cluster has, by the settings it runs with. Nothing is written.
+//! Explanation from the chain, the cluster and the settings of a provider. Nothing is written.
 
-use super::{Desk, code, needed, orders};
+use super::{ExplainedProvider, code, needed, orders};
 use crate::args::{ExplainArgs, Output, RunArgs};
 use crate::commands::chain::{addresses, given_chain_id, limits, roots};
 use crate::commands::run::config;
@@ -28,24 +28,27 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// A cluster is read by then: a thousand nodes take seconds.
+/// Timeout of the inventory; a cluster with a thousand nodes takes seconds.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
-/// Pages of an order's bids: the chain takes far fewer.
+/// Maximum number of pages with bids of one order; an order has far fewer bids.
 const BID_PAGES: usize = 16;
 
 /// Explains an order of the chain, or every group of an SDL.
 pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) -> anyhow::Result<ExitCode> {
     let run = &args.run;
-    // A fixed seed, so that asking twice gives the same price.
-    let pricing = run.pricing.strategy(1).context("the prices, --bid-price-…")?;
-    let chain_id = given_chain_id(&run.node).context("--chain-id is missing: say which chain this is for")?;
+    // A fixed seed, so that repeated commands print the same price.
+    let pricing = run
+        .pricing
+        .strategy(1)
+        .context("invalid prices (--bid-price-…)")?;
+    let chain_id = given_chain_id(&run.node).context("missing --chain-id")?;
     let mut config = config(run, account(run, home)?, chain_id)?;
     let mut settings = ClientSettings::new(addresses(&run.node)?, chain_id);
     (settings.roots, settings.limits) = (roots(&run.node), limits(&run.node));
-    // Without a key there is nothing to be written.
+    // Without a key the client cannot send transactions.
     let (chain, _) = AkashClient::start(settings, CancellationToken::new())?;
     let us = config.provider.clone();
-    let snapshot = chain.snapshot(&us).await.context("reading the chain")?;
+    let snapshot = chain.snapshot(&us).await.context("cannot read the chain")?;
     let (backend, cluster) = cluster(run, &config).await?;
     config.leased_ips = backend.cluster().leased_ips().is_some();
     let update = first(&*backend.inventory()).await?;
@@ -59,7 +62,7 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) 
             "provider {us} at height {height}: {leases} and {bids} counted; {cluster}\n"
         ));
     }
-    let mut desk = Desk {
+    let mut provider = ExplainedProvider {
         capacity: capacity(config, &snapshot, update)?,
         attributes: snapshot.provider.map(|record| record.attributes),
         params: snapshot.params,
@@ -68,17 +71,17 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) 
     };
     if let Some(id) = &args.order {
         let order = open_order(&chain, id).await?;
-        return Ok(code(explain_order(&mut desk, &chain, &us, &order).await?));
+        return Ok(code(explain_order(&mut provider, &chain, &us, &order).await?));
     }
     let mut all_bid = true;
     for order in orders(needed(sdl)?)? {
         let audited = audited(&chain, &us, &order).await?;
-        all_bid &= desk.explain(&order, &audited, None).await?;
+        all_bid &= provider.explain(&order, &audited, None).await?;
     }
     Ok(code(all_bid))
 }
 
-/// Whose provider it is. An address needs no key.
+/// Returns the account of the provider. An address needs no key.
 fn account(args: &RunArgs, home: &Path) -> anyhow::Result<Address> {
     let from = args.signer.from.as_deref().unwrap_or_default();
     match from.parse() {
@@ -87,13 +90,13 @@ fn account(args: &RunArgs, home: &Path) -> anyhow::Result<Address> {
     }
 }
 
-/// The cluster, and which it is.
+/// Returns the cluster and its description.
 async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'static str)> {
     if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
         let backend = Backend::in_memory(&args.cluster).await;
         return Ok((
             backend,
-            "its cluster is that of the flags; name a real one with --kubeconfig",
+            "in-memory cluster of the flags (use --kubeconfig for a real one)",
         ));
     }
     let options = args.cluster.inventory_options();
@@ -104,18 +107,15 @@ async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'
         config.provider.clone(),
         &config.chain_id,
         &options,
-        // A command that only looks cleans up nothing.
+        // A read-only command deletes nothing.
         LeadershipGate::new(false),
         &writers,
     );
-    let kubernetes = connecting.await.context("the cluster")?;
-    Ok((
-        Backend::Kubernetes(Box::new(kubernetes)),
-        "its cluster is a real one",
-    ))
+    let kubernetes = connecting.await.context("cannot connect to the cluster")?;
+    Ok((Backend::Kubernetes(Box::new(kubernetes)), "Kubernetes cluster"))
 }
 
-/// What the cluster has. What cannot be read at the moment is tried again until the limit.
+/// Returns the first inventory update; temporary failures are retried until the timeout.
 async fn first(source: &dyn InventorySource) -> anyhow::Result<InventoryUpdate> {
     let mut trouble = None;
     let reading = async {
@@ -131,8 +131,8 @@ async fn first(source: &dyn InventorySource) -> anyhow::Result<InventoryUpdate> 
     match tokio::time::timeout(CLUSTER_LIMIT, reading).await {
         Ok(Some(update)) => Ok(update),
         _ => match trouble {
-            Some(error) => Err(error).context("reading what the cluster has"),
-            None => bail!("the cluster did not say within {CLUSTER_LIMIT:?} what it has"),
+            Some(error) => Err(error).context("cannot read the inventory of the cluster"),
+            None => bail!("no inventory of the cluster within {CLUSTER_LIMIT:?}"),
         },
     }
 }
@@ -142,11 +142,10 @@ fn open_bids(snapshot: &Snapshot) -> impl Iterator<Item = &OrderId> {
     open.map(|bid| &bid.id.order)
 }
 
-/// What is left beside the leases and the open bids: the engine takes them over as it does at a start, and nothing that
-/// it wants to do is done.
+/// Returns the capacity beside leases and open bids. The engine adopts them as at a start; its commands are discarded.
 fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> anyhow::Result<Capacity> {
     let mut known = snapshot.clone();
-    // Orders without a bid of ours are looked at by the provider that runs; they hold nothing here.
+    // Orders without a bid of this provider reserve nothing.
     known
         .orders
         .retain(|order| open_bids(snapshot).any(|id| *id == order.id));
@@ -156,7 +155,7 @@ fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> any
     };
     let mut engine = Engine::new(config)?;
     let inputs = [
-        // A standby writes nothing, so whatever the engine asks for can be dropped.
+        // A standby writes nothing, so all commands of the engine can be discarded.
         Input::Leadership(Leadership::Standby),
         Input::Inventory(update),
         Input::Chain(ChainEvent::Resync(Arc::new(known))),
@@ -164,19 +163,21 @@ fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> any
     for input in inputs {
         drop(engine.step(now, input));
     }
-    engine.capacity().context("the cluster did not say what it has")
+    engine.capacity().context("no inventory of the cluster")
 }
 
-/// What those auditors have signed whom an order names.
+/// Returns the attributes that the auditors of an order signed.
 async fn audited(chain: &AkashClient, us: &Address, order: &Order) -> anyhow::Result<Vec<AuditedAttributes>> {
     let mut audited = Vec::new();
-    // Of more than that it is declined without anybody being asked.
+    // An order with more auditors is declined without a query.
     for auditor in bidding::auditors(&order.spec)
         .into_iter()
         .take(bidding::AUDITORS_MAX)
     {
         let signed = chain.auditor_attributes(auditor, us).await;
-        audited.extend(signed.with_context(|| format!("asking what auditor {auditor} has signed"))?);
+        audited.extend(
+            signed.with_context(|| format!("cannot query the attributes signed by auditor {auditor}"))?,
+        );
     }
     Ok(audited)
 }
@@ -185,31 +186,31 @@ pub(super) async fn open_order(chain: &impl ChainQuery, id: &OrderId) -> anyhow:
     let order = chain
         .order(id)
         .await
-        .with_context(|| format!("reading order {id}"))?;
-    let order = order.with_context(|| format!("the chain has no order {id}"))?;
+        .with_context(|| format!("cannot query order {id}"))?;
+    let order = order.with_context(|| format!("no order {id} on the chain"))?;
     if order.state != OrderState::Open {
-        bail!("order {id} is no longer open: nobody bids on it");
+        bail!("order {id} is not open");
     }
     Ok(order)
 }
 
 async fn explain_order(
-    desk: &mut Desk,
+    provider: &mut ExplainedProvider,
     chain: &AkashClient,
     us: &Address,
     order: &Order,
 ) -> anyhow::Result<bool> {
     let (others, ours) = bids(chain, us, &order.id).await?;
     if ours {
-        let explanation = desk.capacity.explain(&order.spec);
+        let explanation = provider.capacity.explain(&order.spec);
         let bid = Err(Decline::AlreadyBid);
-        return desk.tell(&order.spec, Verdict { bid, explanation });
+        return provider.print_verdict(&order.spec, Verdict { bid, explanation });
     }
     let audited = audited(chain, us, order).await?;
-    desk.explain(order, &audited, Some(others)).await
+    provider.explain(order, &audited, Some(others)).await
 }
 
-/// Bids of others that count, and whether there is one of ours.
+/// Returns the number of other providers' bids, and whether this provider has a bid.
 pub(super) async fn bids(
     chain: &impl ChainQuery,
     us: &Address,
@@ -224,8 +225,8 @@ pub(super) async fn bids(
         let answer = chain
             .bids(&filter, page)
             .await
-            .context("counting the bids of the order")?;
-        // A node that does not apply the filter answers with the bids on other orders too.
+            .context("cannot query the bids on the order")?;
+        // A node without the filter also returns bids on other orders.
         for bid in answer.items.iter().filter(|bid| bid.id.order == *order) {
             ours |= bid.id.provider == *us;
             others += u32::from(bid.id.provider != *us && bid.state != BidState::Lost);

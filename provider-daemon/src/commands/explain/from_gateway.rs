@@ -1,8 +1,8 @@
-//! A provider that runs, asked at its gateway: it judges by what it knows at the moment.
+//! Explanation by the gateway of a running provider, based on its current state.
 
-use super::{Verdict, code, needed, print, real};
+use super::{Verdict, code, from_chain, needed, print};
 use crate::args::{ExplainArgs, Output};
-use crate::tenant::{Screened, Screener};
+use crate::tenant::{Screener, ScreeningResult};
 use crate::{plain, say};
 use akash_provider_core::bidding::{self, Decline};
 use akash_provider_core::inventory::Explanation;
@@ -20,42 +20,45 @@ pub(super) async fn explain(
     let output = args.run.output;
     let mut verdicts = Vec::new();
     if let Some(id) = &args.order {
-        let order = real::open_order(screener.chain(), id).await?;
-        // A gateway is asked about groups and not about orders, so it cannot know that it has bid on this one.
-        let (_, is_ours) = real::bids(screener.chain(), provider, id).await?;
+        let order = from_chain::open_order(screener.chain(), id).await?;
+        // The gateway screens groups instead of orders, so it cannot report an existing bid.
+        let (_, is_ours) = from_chain::bids(screener.chain(), provider, id).await?;
         verdicts.push(match is_ours {
             true => Verdict::new(&order.spec, refused(Decline::AlreadyBid)),
-            false => asked(&screener, &order.spec).await?,
+            false => screen(&screener, &order.spec).await?,
         });
     } else {
         for group in &needed(sdl)?.groups {
-            verdicts.push(asked(&screener, group).await?);
+            verdicts.push(screen(&screener, group).await?);
         }
     }
     if output == Output::Text {
-        say(&format!("provider {provider} says at {}:\n", screener.at()));
+        say(&format!(
+            "response of provider {provider} at {}:\n",
+            screener.at()
+        ));
     }
     let all_bid = verdicts.iter().all(|verdict| verdict.would_bid);
     for mut verdict in verdicts {
         if output == Output::Text {
-            verdict.message = verdict.message.as_deref().map(in_lines);
+            verdict.message = verdict.message.as_deref().map(reason_lines);
         }
         print(&verdict, output)?;
     }
     Ok(code(all_bid))
 }
 
-/// Its words, each reason and each node on a line of its own, and no line that it has made itself.
-fn in_lines(words: &str) -> String {
-    plain::line(words).replace("; ", "\n  gateway      ")
+/// Formats the reasons of the provider, one per line. Line breaks of the provider are escaped.
+fn reason_lines(reasons: &str) -> String {
+    plain::line(reasons).replace("; ", "\n  gateway      ")
 }
 
-async fn asked(screener: &Screener, group: &GroupSpec) -> anyhow::Result<Verdict> {
+async fn screen(screener: &Screener, group: &GroupSpec) -> anyhow::Result<Verdict> {
     let (price, message) = match screener.screen(group).await? {
-        Screened::Bid(price) => (Some(price), None),
-        Screened::NoBid(words) => (None, Some(words)),
+        ScreeningResult::Bid(price) => (Some(price), None),
+        ScreeningResult::NoBid(reasons) => (None, Some(reasons)),
     };
-    // It says in words what it does not say in parts: no reason, no nodes.
+    // The gateway returns a text without reason code and nodes.
     Ok(Verdict {
         group: group.name.clone(),
         would_bid: price.is_some(),

@@ -1,6 +1,6 @@
-//! A provider that is nowhere: its hardware and its attributes are what the flags say.
+//! Explanation for a hypothetical provider with the hardware and attributes of the flags.
 
-use super::{Desk, code, orders};
+use super::{ExplainedProvider, code, orders};
 use crate::args::ExplainArgs;
 use crate::dev::{most_volumes, names, widest_reclamation};
 use akash_provider_core::Config;
@@ -13,7 +13,7 @@ use anyhow::Context;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Explains every group of an SDL.
+/// Explains each group of an SDL.
 pub(super) async fn explain(args: &ExplainArgs, sdl: &Sdl) -> anyhow::Result<ExitCode> {
     let hardware = &args.run.cluster;
     let mut config = Config::new(names::provider()?, names::CHAIN_ID);
@@ -35,8 +35,8 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: &Sdl) -> anyhow::Result<Exi
         placements: Vec::new(),
         leased_ips: config.leased_ips.then_some(usage),
     });
-    let mut desk = Desk {
-        capacity: reservations.capacity().context("there is no capacity")?,
+    let mut provider = ExplainedProvider {
+        capacity: reservations.capacity().context("no capacity")?,
         attributes: Some(attributes),
         params: network_params(),
         pricing: args.run.pricing.strategy(1)?,
@@ -44,7 +44,7 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: &Sdl) -> anyhow::Result<Exi
     };
     let mut all_bid = true;
     for order in orders(sdl)? {
-        all_bid &= desk.explain(&order, &audited, None).await?;
+        all_bid &= provider.explain(&order, &audited, None).await?;
     }
     Ok(code(all_bid))
 }
