@@ -1,21 +1,21 @@
-//! A provider on a chain: chain client, cluster, bus and the provider between them, started with whatever of them is
-//! there.
+//! Wiring of a provider: chain client, cluster, bus and gateway. The provider starts even if chain or cluster are
+//! unavailable.
 //!
 //! ```text
-//! key, settings ─▶ chain client ─────────────────────┐
-//!                  cluster (connected, or tried again) ─▶ provider ─▶ gateway, lines, and what it waits for
+//! key, settings ─▶ chain client ───────────────────┐
+//!                  cluster (connected, or retried) ─▶ provider ─▶ gateway, events, readiness
 //! ```
 //!
-//! Operators ask it at a [socket](crate::operator) in its home folder.
+//! The commands for a running provider use a [socket](crate::operator) in the home directory.
 
-mod awaited;
 mod breaker;
 mod bus;
-mod distant;
+mod cluster;
+mod cluster_proxy;
 mod gateway;
 mod ha;
-mod hardware;
 mod parts;
+mod readiness;
 mod summary;
 mod writers;
 
@@ -25,9 +25,9 @@ use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::flight;
 use crate::operators::OperatorPlan;
-use crate::prices::PolicyOfFile;
+use crate::prices::FilePolicy;
 use crate::signals::on_signals;
-use crate::state::{Opened, State};
+use crate::state::{OpenedState, State};
 use crate::supervise::{self, PartFailed, Supervisor};
 use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::private_key::PrivateKey;
@@ -39,13 +39,13 @@ use akash_provider_core::types::Address;
 use akash_provider_gateway::Screening;
 use akash_provider_gateway::descriptors::raise;
 use anyhow::Context;
-use awaited::{Desks, Watch};
-use breaker::Breaker;
+use breaker::BreakerFile;
 use bus::Buses;
-pub(crate) use distant::Distant;
+use cluster::ClusterAccess;
+pub(crate) use cluster_proxy::ClusterProxy;
 use ha::Ha;
-use hardware::Hardware;
 use parts::{all_ended, answer_operators, connect, print, run_and_look, supervised};
+use readiness::{Conditions, Watch};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -53,29 +53,31 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 pub(crate) use writers::Writers;
 
-/// Everything a provider is started with.
+/// Settings and dependencies of a provider.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// The flags, for the parts that have settings of their own: gateway, cluster, chain client.
+    /// Flags, for parts with separate settings: gateway, cluster, chain client.
     pub args: &'a RunArgs,
-    /// Where state is kept.
+    /// Home directory, with the persisted state.
     pub home: &'a Path,
-    /// What the engine goes by; the start adds what was kept of the breaker, and whether addresses are leased.
+    /// Configuration of the engine. The start adds the stored state of the circuit breaker, and whether IP addresses
+    /// are leased.
     pub config: Config,
-    /// The account's key: signs transactions, and opens the key file of the gateway's certificate.
+    /// Key of the account, which signs transactions and decrypts the certificate of the gateway.
     pub key: PrivateKey,
-    /// Calculates what leases cost, for bids and for whoever is screened.
+    /// Strategy that calculates prices, for bids and for screening.
     pub pricing: Arc<dyn PricingStrategy>,
-    /// The file of `pricing`, if that is a policy.
-    pub(crate) policy: Option<PolicyOfFile>,
-    /// Tells what happens, in lines for people or objects for programs.
+    /// File of `pricing` if the strategy is a policy.
+    pub(crate) policy: Option<FilePolicy>,
+    /// Printer of events, as text or JSON.
     pub printer: Arc<Printer>,
 }
 
 /// Runs a provider until a signal.
 ///
 /// # Errors
-/// What the provider failed of. That chain or cluster are down is no failure: it waits, and says for what.
+/// Returns the failure of the provider. An unavailable chain or cluster is not an error: the provider waits and reports
+/// the cause.
 pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let Plan {
         args,
@@ -86,75 +88,75 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         policy,
         printer,
     } = plan;
-    // Signals are heard before anything slow begins, so that one during the start stops it in order.
+    // Signal handlers are installed first, so that a signal during the start causes an orderly shutdown.
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = tokio::spawn(on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?);
     raise_open_files();
     let nodes = addresses(&args.node)?;
     introduce(&config, &nodes, &printer);
-    let breaker = Breaker::of(home, &config.chain_id, &config.provider);
-    // Before the provider exists: it must not close a lease before it knows that its breaker has tripped.
-    let shut = breaker.remind(&mut config);
-    // Before anything is opened or sent: rules and files that make no sense end a start.
+    let breaker = BreakerFile::new(home, &config.chain_id, &config.provider);
+    // Restored before the provider exists, which must not close a lease while its breaker is tripped.
+    let shut = breaker.restore(&mut config);
+    // Checked before anything is opened or sent: an invalid file prevents the start.
     let buses = Buses::open(&args.bus, &printer)?;
     let domain = &args.leases.deployment_ingress_domain;
     let operators = OperatorPlan::read(&args.kubernetes, &[], domain, Some(home))?;
     let background = CancellationToken::new();
-    // Opening the state is also the lock of the home: a second provider of the same home ends here, before it sends
-    // anything.
+    // Opening the state also locks the home directory: a second provider with the same directory fails here, before any
+    // transaction.
     let state = state(home, &printer)?;
     let settings = client(args, nodes, &config.chain_id, key.clone(), &state)?;
     let ha = Ha::start(args, &config, &shut, &state, &printer).await?;
     let mut parts = Supervisor::new(shutdown.clone());
-    let desks = Desks::of(ha.gate(), ha.writers(args.ha.ha_lease));
-    let chain = connect(settings, &desks.writers, &background, &mut parts)?;
+    let conditions = Conditions::new(ha.gate(), ha.writers(args.ha.ha_lease));
+    let chain = connect(settings, &conditions.writers, &background, &mut parts)?;
     let prepared = (operators, state.lease_events());
-    let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, prepared).await;
-    config.leased_ips = hardware.cluster.leased_ips().is_some();
+    let cluster = ClusterAccess::start(args, &config, &conditions, &background, &mut parts, prepared).await;
+    config.leased_ips = cluster.cluster.leased_ips().is_some();
     let screening = screening(&config, &pricing);
-    let gateway = gateway::Plan::of(args, home, key, screening, ha.source());
+    let gateway = gateway::GatewayOptions::from_args(args, home, key, screening, ha.source());
     let (builder, recording) = recorded(args, &config)?;
-    let watch = Watch::new(&printer, &chain, &breaker, args, &desks, recording.as_ref());
-    let mut builder = hardware.given_to(builder.config(config).pricing(pricing));
+    let watch = Watch::new(&printer, &chain, &breaker, args, &conditions, recording.as_ref());
+    let mut builder = cluster.add_to(builder.config(config).pricing(pricing));
     if gateway.is_some() {
-        // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.
-        builder = builder.bids_held(gateway::STARTS);
+        // Bids are held from the start: a lease that is won before tenants reach the gateway gets no manifest.
+        builder = builder.bids_held(gateway::PENDING);
     }
-    let bus = buses.of_provider(&desks.writers);
-    builder = builder.bus(bus.bus()).leadership(ha.at_first()).keeper(breaker);
+    let bus = buses.provider_bus(&conditions.writers);
+    builder = builder.bus(bus.bus()).leadership(ha.role()).keeper(breaker);
     let (provider, handle) = builder.chain(chain.clone()).build()?;
-    // Those who listen subscribe before the provider runs, or its first facts are told to nobody.
+    // Subscribers start before the provider, or they miss its first events.
     print(&mut parts, &buses, &printer, &background).await?;
-    answer_operators(&mut parts, home, &handle, hardware.distant.clone(), &background);
-    let served = gateway::Served {
+    answer_operators(&mut parts, home, &handle, cluster.proxy.clone(), &background);
+    let served = gateway::GatewayDependencies {
         handle: handle.clone(),
-        cluster: hardware.cluster,
+        cluster: cluster.cluster,
         chain,
         memory: state.tenants(),
-        writers: desks.writers,
+        writers: conditions.writers,
     };
-    let end = gateway::End::of(&shutdown);
-    gateway::start(gateway, served, desks.gateway, &printer, &end, &mut parts);
+    let end = gateway::ShutdownTokens::new(&shutdown);
+    gateway::start(gateway, served, conditions.gateway, &printer, &end, &mut parts);
     ha.follow(&handle, &background, &mut parts);
     let _following = policy.map(|policy| AbortOnDropHandle::new(tokio::spawn(policy.follow(handle.clone()))));
     let running = provider.run_until(shutdown.clone(), abort.clone());
     let running = run_and_look(&mut parts, running, watch, &handle, &background);
-    let _watchdog = parts.watchdog().context("starting the watchdog")?;
+    let _watchdog = parts.watchdog().context("cannot start the watchdog")?;
     supervise::ready();
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
-    stop_operators(hardware.distant).await;
-    // Last of what writes: whoever leads next does so at once. What did not end in order ends by itself.
+    stop_operators(cluster.proxy).await;
+    // The last write: another instance leads immediately afterwards. Without an orderly end the lease expires.
     ha.end(&handle, ended.is_ok() && failure.is_none()).await;
-    // Only after the provider: while it stops it still sends transactions and tells facts.
+    // Stopped after the provider, which still sends transactions and events while it stops.
     background.cancel();
-    // The gateway ends with it, however it ended.
+    // The gateway ends with the provider, in every case.
     shutdown.cancel();
-    end.over.cancel();
+    end.stopped.cancel();
     let parts = all_ended(parts).await;
     bus.finish().await;
     written(recording).await;
     signals.abort();
-    // The part that failed first is the cause. Whatever failed after it may only follow from that.
+    // The first failed part is the cause. Later failures may be consequences.
     concluded(failure.map_or(parts, Err), ended, &printer)
 }
 
@@ -164,12 +166,12 @@ fn concluded(
     printer: &Printer,
 ) -> anyhow::Result<ExitCode> {
     parts?;
-    ended.context("the provider")?;
-    printer.note("stopped; open bids and leases stay as they are");
+    ended.context("the provider failed")?;
+    printer.note("stopped; open bids and leases are unchanged");
     Ok(ExitCode::SUCCESS)
 }
 
-/// A provider that is recorded, where that is wanted.
+/// Returns the builder of the provider, with a flight recorder if enabled.
 fn recorded(args: &RunArgs, config: &Config) -> anyhow::Result<(ProviderBuilder, Option<flight::Finish>)> {
     let Some(dir) = &args.record.record else {
         return Ok((Provider::builder(), None));
@@ -178,14 +180,14 @@ fn recorded(args: &RunArgs, config: &Config) -> anyhow::Result<(ProviderBuilder,
     Ok((Provider::builder().recorder(recorder), Some(recording)))
 }
 
-/// The recorder went with the provider; the last of what it took is written.
+/// Writes the remaining part of the recording after the provider has stopped.
 async fn written(recording: Option<flight::Finish>) {
     if let Some(recording) = recording {
         recording.wait().await;
     }
 }
 
-/// What a screening goes by: the same as a bid.
+/// Returns the rules for screening, which equal those for bids.
 fn screening(config: &Config, pricing: &Arc<dyn PricingStrategy>) -> Screening {
     Screening {
         config: config.clone(),
@@ -193,31 +195,33 @@ fn screening(config: &Config, pricing: &Arc<dyn PricingStrategy>) -> Screening {
     }
 }
 
-/// Before the end, so that another process can take over at once.
-async fn stop_operators(cluster: Option<Distant>) {
+/// Stops embedded operators in order, so that another process can take over immediately.
+async fn stop_operators(cluster: Option<ClusterProxy>) {
     if let Some(cluster) = cluster {
         cluster.stop_operators().await;
     }
 }
 
-/// Gives the chain client what it has to know after a restart.
+/// Restores the persisted state of the chain client.
 fn remember(
     settings: &mut ClientSettings,
     state: &State,
     chain_id: &str,
     account: &Address,
 ) -> anyhow::Result<()> {
-    let reading = || format!("reading {}", state.path().display());
+    let reading = || format!("cannot read {}", state.path().display());
     settings.heights = state.heights(chain_id).with_context(reading)?;
     settings.expenses = state.spent(chain_id, account).with_context(reading)?;
     Ok(())
 }
 
-/// Many strangers hold many connections.
+/// Raises the limit of open files, because many clients mean many connections.
 fn raise_open_files() {
     match raise() {
-        Ok(files) => tracing::debug!(files, "files that may be open"),
-        Err(error) => tracing::warn!("the limit of open files stays as it is: {error}"),
+        Ok(files) => tracing::debug!(files, "limit of open files raised"),
+        Err(error) => {
+            tracing::warn!(%error, "cannot raise the limit of open files, which limits connections; run with a higher `ulimit -n`")
+        }
     }
 }
 
@@ -228,13 +232,13 @@ fn introduce(config: &Config, nodes: &[String], printer: &Printer) {
     printer.note(&format!("provider {account} on chain `{chain_id}`, {nodes}"));
 }
 
-/// What is kept in the home folder; whoever has it open is the one provider of that folder.
+/// Opens the state in the home directory, which locks the directory for this process.
 fn state(home: &Path, printer: &Printer) -> anyhow::Result<State> {
-    let Opened { state, moved_aside } = State::open(home)?;
+    let OpenedState { state, moved_aside } = State::open(home)?;
     if let Some(aside) = moved_aside {
         let aside = aside.display();
         printer.note(&format!(
-            "the state was damaged and is kept at {aside}; no lease is lost"
+            "damaged state file moved to {aside}; no lease is affected"
         ));
     }
     Ok(state)
@@ -259,7 +263,7 @@ fn client(
         price,
         price_max,
         ceilings: args.gas.ceilings(price_max),
-        // The flag is from 1 to 10.
+        // The flag is between 1 and 10.
         factor_percent: (args.gas.gas_adjustment * 100.0).round() as u32,
         granter: args.gas.fee_granter.clone(),
     };

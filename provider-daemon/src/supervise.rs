@@ -7,7 +7,6 @@
 //!                                                      └─ stalled ─▶ logged by name, no WATCHDOG=1
 //! ```
 //! `docs/lifecycle.md` specifies the behavior.
-//! `docs/lifecycle.md` has the contract.
 
 mod notify;
 mod part;

@@ -1,13 +1,13 @@
-//! The circuit breaker's state over restarts: a file that is there while it is tripped, for all or for some owners. It
-//! is a note for the next start and no switch: the command `breaker release` releases the breaker, and what is removed
-//! by hand is written again while it is tripped.
+//! Persisted state of the circuit breaker: a file that exists while the breaker is tripped, for all or for some owners.
+//! The next start reads the file. To release the breaker, use the command `breaker release`: a deleted file is written
+//! again while the breaker is tripped.
 //!
 //! ```text
 //! # a remark
 //! all
 //! owner akash1…
 //! ```
-//! A file that says something else, or nothing, is never taken for a release: the breaker has then tripped for all.
+//! A file with other content, or without content, is not a release: the breaker is then tripped for all owners.
 
 use crate::plain;
 use akash_provider_chain::regular_file;
@@ -22,26 +22,26 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-const FOR_ALL: &str = "# The circuit breaker has tripped: more leases were about to be closed by this provider than \
-                       is usual.\n";
-const FOR_OWNERS: &str = "# The circuit breaker has tripped for the owners below: more leases of each of them were about \
-                          to be closed\n# than is usual. Leases of others are closed as ever.\n";
-const MEND: &str = "# Look at the provider's log. When that is how it should be, let the provider run and release it \
-                    with\n# `provider-daemon breaker release`: the closes then go on.\n";
-/// Longest file in bytes; the longest that is written has a line for each of 64 owners.
+const FOR_ALL: &str = "# The circuit breaker has tripped: this provider was about to close an unusual number of \
+                       leases.\n";
+const FOR_OWNERS: &str = "# The circuit breaker has tripped for the owners below: this provider was about to close an \
+                          unusual\n# number of their leases. Leases of other owners are not affected.\n";
+const HELP: &str = "# Check the log of the provider. If the closes are correct, start the provider and run\n\
+                    # `provider-daemon breaker release`: the closes then continue.\n";
+/// Maximum size of the file, in bytes; the largest written file has 64 owners.
 const BYTES_MAX: u64 = 16 * 1024;
 
-/// Where it is kept.
+/// File of the circuit breaker.
 #[derive(Debug, Clone)]
-pub(super) struct Breaker {
+pub(super) struct BreakerFile {
     path: PathBuf,
-    /// Who writes does so alone.
+    /// Lock of writers.
     turn: Arc<Mutex<()>>,
 }
 
-impl Breaker {
-    /// That of one account on one chain.
-    pub(super) fn of(home: &Path, chain_id: &str, provider: &Address) -> Self {
+impl BreakerFile {
+    /// Returns the file for one account on one chain.
+    pub(super) fn new(home: &Path, chain_id: &str, provider: &Address) -> Self {
         let plain = |c: char| {
             if c.is_ascii_alphanumeric() || "-_.".contains(c) {
                 c
@@ -49,7 +49,7 @@ impl Breaker {
                 '_'
             }
         };
-        // The chain id is a setting and may hold `/` and `..`: the file must stay in the home.
+        // The chain ID is a setting and may contain `/` and `..`; the file must stay in the home directory.
         let chain: String = chain_id.chars().map(plain).collect();
         Self {
             path: home.join(format!("{provider}.{chain}.breaker-tripped")),
@@ -57,15 +57,15 @@ impl Breaker {
         }
     }
 
-    /// Writes the file again when it is gone although the breaker of this provider is `shut`.
-    pub(super) async fn renew(&self, shut: &Kept, handle: &ProviderHandle) {
+    /// Writes the file again if it was deleted while the breaker is tripped.
+    pub(super) async fn rewrite_if_deleted(&self, shut: &Kept, handle: &ProviderHandle) {
         if self.path.try_exists().is_ok_and(|is_there| !is_there) {
             tracing::warn!(
                 file = %self.path.display(),
-                "the file of the tripped circuit breaker was removed, which releases nothing: it is written again"
+                "file of the tripped circuit breaker deleted without effect, writing it again; use `provider-daemon breaker release`"
             );
             self.keep(shut);
-            // It may have been released just before, and its file rightly removed.
+            // The breaker may have been released in the meantime, and its file correctly deleted.
             let now = handle.known_status().await;
             if let Some(now) = now.map(|status| Kept::of(&status)).filter(|now| now != shut) {
                 self.keep(&now);
@@ -73,8 +73,8 @@ impl Breaker {
         }
     }
 
-    /// What was kept, given to the provider that starts.
-    pub(super) fn remind(&self, config: &mut Config) -> Kept {
+    /// Copies the persisted state into the configuration of the provider.
+    pub(super) fn restore(&self, config: &mut Config) -> Kept {
         let shut = self.kept();
         shut.give(config);
         shut
@@ -83,27 +83,28 @@ impl Breaker {
     fn kept(&self) -> Kept {
         let read = regular_file::read(&self.path, BYTES_MAX);
         let (shut, problem) = match read {
-            Ok(bytes) => parsed(&bytes),
+            Ok(bytes) => parse_file(&bytes),
             Err(error) if error.kind() == ErrorKind::NotFound => return Kept::default(),
             Err(error) => {
                 let for_all = Kept::doubtful();
-                (for_all, Some(format!("it cannot be read: {error}")))
+                (for_all, Some(format!("cannot read the file: {error}")))
             }
         };
         if let Some(problem) = problem {
             tracing::warn!(
                 file = %self.path.display(),
-                "{problem}: the circuit breaker counts as tripped for all; release it with `provider-daemon breaker \
-                 release` when its leases may be closed"
+                problem,
+                "invalid circuit breaker file, circuit breaker tripped for all owners; check the leases and run \
+                 `provider-daemon breaker release`"
             );
         }
         shut
     }
 
-    /// Keeps what the engine says; the engine goes on where that fails.
+    /// Persists the state of the engine; a failure is logged.
     fn keep(&self, shut: &Kept) {
         if let Err(error) = self.set(shut) {
-            tracing::error!("the state of the circuit breaker was not kept: {error:#}");
+            tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the circuit breaker");
         }
     }
 
@@ -114,17 +115,17 @@ impl Breaker {
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
                 removed => removed
                     .and_then(|()| sync(self.folder()))
-                    .with_context(|| format!("removing {}", self.path.display())),
+                    .with_context(|| format!("cannot remove {}", self.path.display())),
             };
         }
         let folder = self.folder();
-        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-        // Half of it would release some owners.
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        // Written atomically: a partial file would release some owners.
         let fresh = self.path.with_extension("breaker-new");
-        write(&fresh, &text(shut)).with_context(|| format!("writing {}", fresh.display()))?;
+        write(&fresh, &text(shut)).with_context(|| format!("cannot write {}", fresh.display()))?;
         fs::rename(&fresh, &self.path)
             .and_then(|()| sync(folder))
-            .with_context(|| format!("replacing {}", self.path.display()))
+            .with_context(|| format!("cannot replace {}", self.path.display()))
     }
 
     fn folder(&self) -> &Path {
@@ -133,11 +134,11 @@ impl Breaker {
 }
 
 #[async_trait]
-impl Keeper for Breaker {
+impl Keeper for BreakerFile {
     async fn keep(&self, kept: &Kept) -> Result<(), Error> {
         let (file, kept) = (self.clone(), kept.clone());
-        let failed = |message| Error::new(Kind::Unavailable, "keep the circuit breaker", message);
-        // A disk may take its time, and the runtime has other things to do.
+        let failed = |message| Error::new(Kind::Unavailable, "store the circuit breaker", message);
+        // A slow disk must not block the runtime.
         let written = tokio::task::spawn_blocking(move || file.set(&kept)).await;
         match written {
             Ok(written) => written.map_err(|error| failed(format!("{error:#}"))),
@@ -146,7 +147,7 @@ impl Keeper for Breaker {
     }
 }
 
-/// What is in a folder, and what no longer is, is so after a crash of the machine too.
+/// Makes created and deleted files of a directory durable.
 fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -162,7 +163,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
         .mode(0o600)
         .open(path)?;
     file.write_all(text.as_bytes())?;
-    // On disk before the rename: after a crash the new name could otherwise stand for an empty file.
+    // Flushed before the rename: otherwise the new name could refer to an empty file after a crash.
     file.sync_all()
 }
 
@@ -174,7 +175,7 @@ fn text(shut: &Kept) -> String {
     if !shut.breaker_held_owners.is_empty() {
         text.push_str(FOR_OWNERS);
     }
-    text.push_str(MEND);
+    text.push_str(HELP);
     if shut.breaker_tripped {
         text.push_str("all\n");
     }
@@ -186,8 +187,8 @@ fn text(shut: &Kept) -> String {
     text
 }
 
-/// What a file says, and what is wrong with it.
-fn parsed(bytes: &[u8]) -> (Kept, Option<String>) {
+/// Parses the file; returns the state and the fault of the file, if any.
+fn parse_file(bytes: &[u8]) -> (Kept, Option<String>) {
     let mut shut = Kept::default();
     let mut problem = None;
     for (number, line) in (1..).zip(String::from_utf8_lossy(bytes).lines()) {
@@ -202,15 +203,15 @@ fn parsed(bytes: &[u8]) -> (Kept, Option<String>) {
             _ => {
                 let line = plain::line(line);
                 problem.get_or_insert_with(|| {
-                    format!("line {number} says neither `all` nor `owner ADDRESS`: `{line}`")
+                    format!("line {number}: expected `all` or `owner ADDRESS`, found `{line}`")
                 });
             }
         }
     }
     if shut.is_empty() && problem.is_none() {
-        problem = Some("it does not say for whom".to_owned());
+        problem = Some("the file names no owners".to_owned());
     }
-    // In doubt it has tripped: a lease that is closed late can still be closed, one that is closed wrongly is gone.
+    // An invalid file counts as tripped: a delayed close can still happen, but a wrong close cannot be undone.
     shut.breaker_tripped |= problem.is_some();
     (shut, problem)
 }
@@ -233,24 +234,24 @@ mod tests {
     fn breaker_stays_tripped_after_restart() {
         let home = std::env::temp_dir().join(format!("breaker-{}", std::process::id()));
         let account: Address = OWNER.parse().unwrap();
-        let breaker = Breaker::of(&home, "../odd chain", &account);
+        let breaker = BreakerFile::new(&home, "../odd chain", &account);
         assert!(breaker.path.starts_with(&home) && breaker.kept().is_empty());
         breaker.set(&Kept::default()).unwrap();
         for kept in [shut(true, &[]), shut(false, &[OWNER]), shut(true, &[OWNER])] {
             breaker.set(&kept).unwrap();
-            let again = Breaker::of(&home, "../odd chain", &account);
+            let again = BreakerFile::new(&home, "../odd chain", &account);
             let mut config = Config::new(account.clone(), "here");
-            assert_eq!(again.remind(&mut config), kept);
+            assert_eq!(again.restore(&mut config), kept);
             assert_eq!(config.breaker_tripped, kept.breaker_tripped);
             assert_eq!(config.breaker_held_owners, kept.breaker_held_owners);
         }
-        assert!(Breaker::of(&home, "another", &account).kept().is_empty());
+        assert!(BreakerFile::new(&home, "another", &account).kept().is_empty());
         breaker.set(&Kept::default()).unwrap();
         assert!(breaker.kept().is_empty());
         fs::create_dir(&breaker.path).unwrap();
         assert!(
             breaker.kept().breaker_tripped,
-            "what cannot be read is no release"
+            "an unreadable file must not release the breaker"
         );
         fs::remove_dir(&breaker.path).unwrap();
         let left: Vec<_> = fs::read_dir(&home).unwrap().collect();
@@ -259,28 +260,28 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_makes_no_sense_is_no_release() {
-        let owner = format!("# by hand\n\n  owner {OWNER}  \n");
-        assert_eq!(parsed(owner.as_bytes()), (shut(false, &[OWNER]), None));
-        let (half, problem) = parsed(format!("owner {OWNER}\nowner akash1y37\nowned\n").as_bytes());
+    fn does_not_release_the_breaker_for_an_invalid_file() {
+        let owner = format!("# manual\n\n  owner {OWNER}  \n");
+        assert_eq!(parse_file(owner.as_bytes()), (shut(false, &[OWNER]), None));
+        let (half, problem) = parse_file(format!("owner {OWNER}\nowner akash1y37\nowned\n").as_bytes());
         assert_eq!(half, shut(true, &[OWNER]));
         let problem = problem.unwrap();
         assert!(
             problem.contains("line 2") && problem.contains("`owner akash1y37`"),
             "{problem}"
         );
-        // Nothing, only remarks, what versions before wrote, and no text at all.
+        // Empty, only remarks, the format of earlier versions, and invalid UTF-8.
         for text in [
             &b""[..],
             b"# all\n",
             b"The circuit breaker has tripped: more\n",
             b"\xff\xfe",
         ] {
-            let (shut, problem) = parsed(text);
+            let (shut, problem) = parse_file(text);
             assert!(shut.breaker_tripped && problem.is_some(), "{text:?}");
         }
         let folder = tempfile::tempdir().unwrap();
-        let breaker = Breaker::of(folder.path(), "here", &OWNER.parse().unwrap());
+        let breaker = BreakerFile::new(folder.path(), "here", &OWNER.parse().unwrap());
         let kept = |text: &str| {
             fs::write(&breaker.path, text).unwrap();
             breaker.kept()

@@ -1,4 +1,4 @@
-//! The bus of `run`: that of the process, and beside it one that others read where there is one.
+//! Event buses of `run`: the bus of the process, and an optional remote bus.
 
 use super::writers::Writers;
 use crate::args::bus::BusArgs;
@@ -8,38 +8,38 @@ use akash_provider_redis::{Location, RedisBus};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the last events may take to where others read them.
+/// Maximum time to send the last events to the remote bus.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
 
-/// What the provider publishes on.
+/// Buses of the process.
 pub(super) struct Buses {
-    /// Of this process.
+    /// Bus within this process.
     pub(super) local: Arc<LocalBus>,
     remote: Option<Location>,
 }
 
-/// The bus that the provider publishes on.
+/// Bus that the provider publishes to.
 pub(super) struct ProviderBus {
     all: Option<Arc<FanOut>>,
     local: Arc<LocalBus>,
 }
 
 impl Buses {
-    /// Reads the location of the remote bus. Nothing is connected, so the server may be down.
+    /// Creates the buses. Nothing is connected yet, so the server may be unavailable.
     ///
     /// # Errors
-    /// A file that a flag names cannot be used.
+    /// Returns an error if a credential file is invalid.
     pub(super) fn open(args: &BusArgs, printer: &Printer) -> anyhow::Result<Self> {
         let remote = args.location()?;
         if let Some(location) = &remote {
-            printer.note(&format!("events are published at {location} too"));
+            printer.note(&format!("publishing events to {location}"));
         }
         let local = Arc::new(LocalBus::new());
         Ok(Self { local, remote })
     }
 
-    /// Returns the bus of the provider. The remote bus gets events from the leader of `writers` only.
-    pub(super) fn of_provider(&self, writers: &Writers) -> ProviderBus {
+    /// Returns the bus of the provider. The remote bus receives events only while the instance leads.
+    pub(super) fn provider_bus(&self, writers: &Writers) -> ProviderBus {
         let local = Arc::clone(&self.local);
         let all = self.remote.clone().map(|location| {
             let remote = writers.bus(RedisBus::new(location));
@@ -57,7 +57,7 @@ impl ProviderBus {
         }
     }
 
-    /// Lets others have what waits for them.
+    /// Sends the pending events.
     pub(super) async fn finish(&self) {
         if let Some(all) = &self.all {
             all.finish(LAST_EVENTS).await;

@@ -1,7 +1,6 @@
-//! The gateway of a provider on a chain: it begins as soon as there is a certificate, and shows a new one as soon as
-//! there is one.
+//! Gateway of a provider: starts when a certificate is available, and reloads a changed certificate.
 
-use super::awaited::Desk;
+use super::readiness::WaitCondition;
 use super::writers::Writers;
 use crate::args::RunArgs;
 use crate::dev::Printer;
@@ -31,25 +30,25 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// Time between two looks for a certificate, or for another one.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Interval of checks for a new certificate.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What it is started with.
+/// Settings of the gateway.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct GatewayOptions {
     settings: Settings,
-    /// Port of probes.
+    /// Listen address of probes.
     health: Option<SocketAddr>,
     home: PathBuf,
     account: Address,
     key: Arc<PrivateKey>,
-    /// Names of a certificate that is to be kept valid; empty when somebody else does.
+    /// Names of the certificate to maintain; empty if the certificate is maintained externally.
     domains: Vec<String>,
 }
 
-/// What the gateway serves from; only its certificate is still missing at the start.
+/// Dependencies of the gateway.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct GatewayDependencies {
     pub(super) handle: ProviderHandle,
     pub(super) cluster: Arc<dyn Cluster>,
     pub(super) chain: AkashClient,
@@ -57,9 +56,9 @@ pub(super) struct Served {
     pub(super) writers: Writers,
 }
 
-impl Plan {
-    /// `None` where none is wanted.
-    pub(super) fn of(
+impl GatewayOptions {
+    /// Returns the settings, or `None` if the gateway is disabled.
+    pub(super) fn from_args(
         args: &RunArgs,
         home: &Path,
         key: PrivateKey,
@@ -94,7 +93,7 @@ impl Plan {
         })
     }
 
-    /// The certificate in the home folder; opening it takes a good part of a second.
+    /// Reads the certificate in the home directory. Its decryption takes a good part of a second.
     async fn certificate(&self) -> Result<OwnCertificate, String> {
         let (home, key) = (self.home.clone(), Arc::clone(&self.key));
         let reading = move || {
@@ -106,7 +105,7 @@ impl Plan {
         read.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// Tells one state of the file from another, without opening it.
+    /// Returns modification time and size of the certificate file, to detect changes without decryption.
     fn stamp(&self) -> Option<(SystemTime, u64)> {
         let path = KeyFiles::new(&self.home, &self.key).path(KeyFile::Current);
         let about = std::fs::metadata(path).ok()?;
@@ -114,76 +113,88 @@ impl Plan {
     }
 }
 
-/// What bids wait for until the gateway has its first word.
-pub(super) const STARTS: &str = "the gateway to start, so that tenants can be served";
+/// Condition that holds bids until the gateway serves requests.
+pub(super) const PENDING: &str = "the gateway to start, so that tenants can be dependencies";
 
-/// Starts it, where one is wanted.
+/// Starts the gateway if enabled.
 pub(super) fn start(
-    plan: Option<Plan>,
-    served: Served,
-    desk: Desk,
+    plan: Option<GatewayOptions>,
+    dependencies: GatewayDependencies,
+    condition: WaitCondition,
     printer: &Arc<Printer>,
-    end: &End,
+    end: &ShutdownTokens,
     parts: &mut Supervisor,
 ) {
     let Some(plan) = plan else {
-        desk.put(None);
+        condition.set(None);
         return;
     };
-    let (plan, served) = (Arc::new(plan), Arc::new(served));
+    let (plan, dependencies) = (Arc::new(plan), Arc::new(dependencies));
     let (printer, end) = (Arc::clone(printer), end.clone());
     parts.again(Part::Gateway, move |_| {
-        // Also when it is begun anew: until it is there again, a lease that is won would get no manifest.
-        desk.put(Some(STARTS.to_owned()));
-        let (plan, served) = (Arc::clone(&plan), Arc::clone(&served));
-        serve(plan, served, desk.clone(), Arc::clone(&printer), end.clone())
-            .map(Ok)
-            .boxed()
+        // Also after a restart of the part: until the gateway serves again, a won lease would get no manifest.
+        condition.set(Some(PENDING.to_owned()));
+        let (plan, dependencies) = (Arc::clone(&plan), Arc::clone(&dependencies));
+        serve(
+            plan,
+            dependencies,
+            condition.clone(),
+            Arc::clone(&printer),
+            end.clone(),
+        )
+        .map(Ok)
+        .boxed()
     });
 }
 
-/// The two steps in which the gateway ends. A clone has the same tokens.
+/// Tokens for the two steps of a shutdown. Clones share the tokens.
 #[derive(Debug, Clone)]
-pub(super) struct End {
-    /// The provider begins to stop: streams end, and requests are still answered.
+pub(super) struct ShutdownTokens {
+    /// The provider starts to stop: streams end, but requests are served.
     pub(super) draining: CancellationToken,
-    /// The provider has stopped: requests are answered no more, and connections end.
-    pub(super) over: CancellationToken,
+    /// The provider has stopped: requests fail, and connections end.
+    pub(super) stopped: CancellationToken,
 }
 
-impl End {
-    /// Of a provider that begins to stop then.
-    pub(super) fn of(shutdown: &CancellationToken) -> Self {
+impl ShutdownTokens {
+    /// Creates the tokens of a provider that stops with `shutdown`.
+    pub(super) fn new(shutdown: &CancellationToken) -> Self {
         Self {
             draining: shutdown.clone(),
-            over: CancellationToken::new(),
+            stopped: CancellationToken::new(),
         }
     }
 }
 
-/// Serves until the end.
-async fn serve(plan: Arc<Plan>, served: Arc<Served>, desk: Desk, printer: Arc<Printer>, end: End) {
+/// Serves until the shutdown.
+async fn serve(
+    plan: Arc<GatewayOptions>,
+    dependencies: Arc<GatewayDependencies>,
+    condition: WaitCondition,
+    printer: Arc<Printer>,
+    end: ShutdownTokens,
+) {
     let shutdown = &end.draining;
-    let keeping = keep(&plan, &served, shutdown);
+    let maintaining = maintain_certificate(&plan, &dependencies, shutdown);
     let health = Arc::new(OnceLock::new());
-    let probing = probes(plan.health, &health, &printer, &end.over);
+    let probing = probes(plan.health, &health, &printer, &end.stopped);
     let serving = async {
-        let Some((gateway, stamp)) = begin(&plan, &served, &desk, shutdown).await else {
+        let Some((gateway, stamp)) = begin(&plan, &dependencies, &condition, shutdown).await else {
             return;
         };
-        tell(&gateway, &printer);
+        print(&gateway, &printer);
         let _ = health.set(gateway.health_router());
         let tls = gateway.tls();
         tokio::join!(
-            gateway.serve_through(end.draining.clone(), end.over.clone()),
+            gateway.serve_through(end.draining.clone(), end.stopped.clone()),
             follow(&plan, &tls, stamp, shutdown)
         );
     };
-    // Side by side: `begin` waits for the very file that `keep` writes.
-    tokio::join!(keeping, serving, probing);
+    // Concurrent, because `begin` waits for the file that `keep` writes.
+    tokio::join!(maintaining, serving, probing);
 }
 
-/// Serves probes at a port of their own, from the start on: `/readyz` is 503 until there is a gateway.
+/// Serves probes at a separate port from the start: `/readyz` returns 503 until the gateway runs.
 async fn probes(
     address: Option<SocketAddr>,
     gateway: &Arc<OnceLock<Router>>,
@@ -202,7 +213,7 @@ async fn probes(
         tokio::select! {
             biased;
             () = over.cancelled() => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
     };
     let url = format!("http://{}", listener.local_addr().unwrap_or(address));
@@ -219,7 +230,7 @@ async fn probes(
                 None if request.uri().path() == "/healthz" => Ok(serve::status(StatusCode::OK, "ok\n")),
                 None => Ok(serve::status(
                     StatusCode::SERVICE_UNAVAILABLE,
-                    format!("waiting for {STARTS}\n"),
+                    format!("waiting for {PENDING}\n"),
                 )),
             }
         }
@@ -227,8 +238,12 @@ async fn probes(
     serve::serve(listener, Router::new().fallback(probe), over.clone()).await;
 }
 
-/// Makes and renews the certificate, where that is wanted.
-async fn keep(plan: &Plan, served: &Served, shutdown: &CancellationToken) {
+/// Creates and renews the certificate, if enabled.
+async fn maintain_certificate(
+    plan: &GatewayOptions,
+    dependencies: &GatewayDependencies,
+    shutdown: &CancellationToken,
+) {
     if plan.domains.is_empty() {
         return;
     }
@@ -236,14 +251,14 @@ async fn keep(plan: &Plan, served: &Served, shutdown: &CancellationToken) {
         domains: plan.domains.clone(),
     };
     let rotation = Rotation::new(
-        Arc::new(served.chain.clone()),
+        Arc::new(dependencies.chain.clone()),
         plan.home.clone(),
         Arc::clone(&plan.key),
         RotationSettings::new(usage),
     );
-    let rotating = served
+    let rotating = dependencies
         .writers
-        // `begin` and `follow` read the file, whoever wrote it.
+        // `begin` and `follow` read the file, independent of its writer.
         .while_leading(|| rotation.run(|_| {}, shutdown.clone()));
     tokio::select! {
         biased;
@@ -252,46 +267,50 @@ async fn keep(plan: &Plan, served: &Served, shutdown: &CancellationToken) {
     }
 }
 
-/// A gateway with its address, and the state of the file that its certificate is from. `None` at the shutdown.
+/// Starts the gateway; returns its address and the stamp of the certificate file, or `None` at a shutdown.
 async fn begin(
-    plan: &Plan,
-    served: &Served,
-    desk: &Desk,
+    plan: &GatewayOptions,
+    dependencies: &GatewayDependencies,
+    condition: &WaitCondition,
     shutdown: &CancellationToken,
 ) -> Option<(Gateway, Option<(SystemTime, u64)>)> {
     loop {
-        // Taken before the file is read: one that is replaced in between then counts as changed.
+        // Taken before the file is read, so that a file that is replaced in between counts as changed.
         let stamp = plan.stamp();
         let why = match plan.certificate().await {
-            Ok(own) => match bind(plan, served, &own).await {
+            Ok(own) => match bind(plan, dependencies, &own).await {
                 Ok(gateway) => {
-                    desk.put(None);
+                    condition.set(None);
                     return Some((gateway, stamp));
                 }
                 Err(error) => format!("the gateway, so that tenants reach it: {error:#}"),
             },
             Err(why) => format!("a certificate, so that tenants reach it: {why}"),
         };
-        desk.put(Some(why));
+        condition.set(Some(why));
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return None,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
     }
 }
 
-async fn bind(plan: &Plan, served: &Served, own: &OwnCertificate) -> anyhow::Result<Gateway> {
+async fn bind(
+    plan: &GatewayOptions,
+    dependencies: &GatewayDependencies,
+    own: &OwnCertificate,
+) -> anyhow::Result<Gateway> {
     let ports = Ports {
-        handle: served.handle.clone(),
-        cluster: Arc::clone(&served.cluster),
-        chain: Arc::new(served.chain.clone()),
-        memory: Arc::clone(&served.memory),
+        handle: dependencies.handle.clone(),
+        cluster: Arc::clone(&dependencies.cluster),
+        chain: Arc::new(dependencies.chain.clone()),
+        memory: Arc::clone(&dependencies.memory),
     };
     Ok(Gateway::bind(plan.account.clone(), ports, own, plan.settings.clone()).await?)
 }
 
-fn tell(gateway: &Gateway, printer: &Printer) {
+fn print(gateway: &Gateway, printer: &Printer) {
     let Ok(address) = gateway.address() else {
         return;
     };
@@ -303,13 +322,18 @@ fn tell(gateway: &Gateway, printer: &Printer) {
     printer.object(json!({ "event": "gateway", "url": format!("https://{address}"), "grpc": grpc }));
 }
 
-/// Shows the certificate of the file whenever that changes.
-async fn follow(plan: &Plan, tls: &Tls, mut shown: Option<(SystemTime, u64)>, shutdown: &CancellationToken) {
+/// Reloads the certificate whenever the file changes.
+async fn follow(
+    plan: &GatewayOptions,
+    tls: &Tls,
+    mut shown: Option<(SystemTime, u64)>,
+    shutdown: &CancellationToken,
+) {
     loop {
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
         let there = plan.stamp();
         if there == shown || there.is_none() {
@@ -321,11 +345,14 @@ async fn follow(plan: &Plan, tls: &Tls, mut shown: Option<(SystemTime, u64)>, sh
         };
         match replaced {
             Ok(()) => {
-                tracing::info!("the gateway shows another certificate");
+                tracing::info!("certificate of the gateway replaced");
                 shown = there;
             }
-            // The stamp stays as it was, so that the file is tried again with each look.
-            Err(why) => tracing::warn!("the certificate cannot be replaced: {why}"),
+            // The stamp is not updated, so that the file is read again with the next check.
+            Err(why) => tracing::warn!(
+                error = why,
+                "cannot reload the certificate of the gateway; check the file"
+            ),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! One of several instances of a provider: it leads, or stands by until it does.
+//! High availability: one of several instances of a provider leads, the others stand by.
 //!
 //! ```text
-//! election ─► gate ─► what was kept ─► provider leads in this term ─► gate shut ─► provider stands by
-//!                └──► chain client and cluster: nothing is written while it is shut
+//! election ─► gate opens ─► restore state ─► provider leads in this term ─► gate closes ─► provider stands by
+//!                   └──► chain client and cluster write only while the gate is open
 //! ```
-//! The gate shuts by the clock, and before the provider has heard of it: an instance that was stopped for longer than its
-//! term and goes on writes nothing more.
+//! The gate closes by the clock, before the provider is notified: an instance that was suspended for longer than its
+//! term writes nothing when it resumes.
 
 mod settings;
 
@@ -37,35 +37,35 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// How often it is looked at what the next leader must know.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How long a hand-over may keep the end waiting: without one others wait as long as a lease.
-const HAND_OVER: Duration = Duration::from_secs(5);
-/// A namespace that lasts as long as its cluster, so that its uid is that of the cluster.
+/// Interval at which the state for the next leader is updated.
+const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum time to release the lease. Without a release, standbys wait for one lease duration.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Namespace that exists as long as the cluster, so its UID identifies the cluster.
 const NEVER_DELETED: &str = "kube-system";
-/// How long a cluster that does not answer may keep the start waiting.
-const CLUSTER_LIMIT: Duration = Duration::from_secs(5);
-/// How often a standby looks which term it is.
-const TERM_EVERY: Duration = Duration::from_secs(2);
+/// Maximum time for an unresponsive cluster to delay the start.
+const CLUSTER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval at which a standby checks the term.
+const TERM_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The election, where there is one. A clone is the same one.
+/// Leader election, if enabled. Clones share the election.
 #[derive(Debug, Clone)]
 pub(super) struct Ha {
     election: Option<Arc<Election>>,
-    /// Task that gives the election changed settings.
+    /// Task that updates the settings in the election.
     following: Option<Arc<AbortOnDropHandle<()>>>,
     address: Option<String>,
     terms: Terms,
-    /// The highest term that was known at the start.
+    /// Highest term that was stored at the start.
     known_term: u64,
     printer: Arc<Printer>,
 }
 
 impl Ha {
-    /// Begins to contend, where the flags say so; `kept` is what this home knows of the time before.
+    /// Starts the election if enabled; `kept` is the persisted state of this home directory.
     ///
     /// # Errors
-    /// A setting makes no sense, or the state cannot be read. That the store is away is none.
+    /// Returns an error if a setting is invalid or the state cannot be read. An unavailable store is not an error.
     pub(super) async fn start(
         args: &RunArgs,
         config: &Config,
@@ -108,7 +108,9 @@ impl Ha {
         let election = match args.ha.ha {
             HaStore::Redis => {
                 let location = args.ha.redis(&args.bus)?;
-                printer.note(&format!("{identity} contends for `{name}` at {location}"));
+                printer.note(&format!(
+                    "{identity} takes part in the election `{name}` at {location}"
+                ));
                 Election::start(RedisElection::new(location, &name), election)
             }
             HaStore::Kubernetes | HaStore::Off => {
@@ -116,7 +118,7 @@ impl Ha {
                 let namespace = args.ha.ha_namespace.as_deref();
                 let namespace = namespace.unwrap_or(&args.kubernetes.k8s_manifest_ns);
                 printer.note(&format!(
-                    "{identity} contends for the Lease `{name}` in `{namespace}`"
+                    "{identity} takes part in the election by Lease `{name}` in `{namespace}`"
                 ));
                 let limit = election.call_timeout;
                 Election::start(LeaseElection::new(&client, namespace, &name, limit), election)
@@ -130,8 +132,9 @@ impl Ha {
         Ok(ha)
     }
 
-    /// What the provider begins as. Without an election it leads, and not in an earlier term than one that was.
-    pub(super) const fn at_first(&self) -> Leadership {
+    /// Returns the initial role. Without an election the instance leads, in a term that is not lower than a previous
+    /// one.
+    pub(super) const fn role(&self) -> Leadership {
         match self.election {
             Some(_) => Leadership::Standby,
             None => Leadership::Leader {
@@ -140,7 +143,7 @@ impl Ha {
         }
     }
 
-    /// Open while this instance leads; `None` without an election.
+    /// Returns the gate, which is open while this instance leads; `None` without an election.
     pub(super) fn gate(&self) -> Option<LeadershipGate> {
         self.election.as_ref().map(|election| election.gate())
     }
@@ -150,7 +153,7 @@ impl Ha {
         Writers::new(self.gate(), lease)
     }
 
-    /// How it stands, for whoever asks the gateway.
+    /// Returns the source of the election status for the gateway.
     pub(super) fn source(&self) -> Option<LeadershipSource> {
         let ha = self.clone();
         self.election.as_ref()?;
@@ -174,7 +177,7 @@ impl Ha {
         }
     }
 
-    /// Tells the provider whether it leads, until the end.
+    /// Notifies the provider of role changes until `until` is cancelled.
     pub(super) fn follow(&self, handle: &ProviderHandle, until: &CancellationToken, parts: &mut Supervisor) {
         let Some(election) = self.election.clone() else {
             return;
@@ -184,9 +187,9 @@ impl Ha {
             tokio::select! {
                 biased;
                 () = until.cancelled() => Ok(()),
-                stopped = ha.turns(&election, &handle) => match stopped {
+                stopped = ha.follow_terms(&election, &handle) => match stopped {
                     Err(error) if error.kind() != ErrorKind::Stopped => Err(error.to_string()),
-                    // Nobody is left to be told who leads.
+                    // The provider has stopped, so no role is reported.
                     _ => {
                         until.cancelled().await;
                         Ok(())
@@ -197,39 +200,39 @@ impl Ha {
         parts.once(Part::Leadership, |_| following.boxed());
     }
 
-    async fn turns(&self, election: &Election, handle: &ProviderHandle) -> Result<(), Error> {
+    async fn follow_terms(&self, election: &Election, handle: &ProviderHandle) -> Result<(), Error> {
         let gate = election.gate();
         loop {
             tokio::select! {
                 biased;
                 () = gate.begins() => {}
-                () = sleep(TERM_EVERY) => {}
+                () = sleep(TERM_INTERVAL) => {}
             }
             if election.has_failed() {
-                let message = "the election has failed, and nobody here would ever lead";
+                let message = "the election has failed: this instance can no longer lead";
                 return Err(Error::new(ErrorKind::Internal, "follow the leadership", message));
             }
             let Some(term) = gate.term() else {
-                self.keep_term(election.status().known_term);
+                self.store_term(election.status().known_term);
                 continue;
             };
-            self.keep_term(term);
-            remind(election, handle).await?;
+            self.store_term(term);
+            restore_state(election, handle).await?;
             handle.set_leadership(Leadership::Leader { epoch: term }).await?;
-            self.tell();
+            self.report();
             lead(election, handle, term, &gate).await;
             handle.set_leadership(Leadership::Standby).await?;
-            self.tell();
+            self.report();
         }
     }
 
-    fn keep_term(&self, term: u64) {
-        if let Err(error) = self.terms.keep(term) {
-            tracing::warn!("the term of the leadership was not kept: {error}");
+    fn store_term(&self, term: u64) {
+        if let Err(error) = self.terms.store(term) {
+            tracing::warn!(%error, "cannot store the term of the election, check the disk of the home directory");
         }
     }
 
-    fn tell(&self) {
+    fn report(&self) {
         let shown = self.shown();
         if self.printer.is_text() {
             let term = shown
@@ -248,8 +251,8 @@ impl Ha {
         }));
     }
 
-    /// Lets another one lead at once, and tells it what it must know; where the provider did not end in order, others wait
-    /// until they see no sign of life.
+    /// Releases the lease with the state for the next leader. If the provider did not stop in order, the lease expires
+    /// instead.
     pub(super) async fn end(&self, handle: &ProviderHandle, in_order: bool) {
         let Some(election) = self.election.as_ref().filter(|_| in_order) else {
             return;
@@ -257,14 +260,14 @@ impl Ha {
         if let Some(status) = handle.known_status().await {
             keep(election, &Kept::of(&status));
         }
-        if timeout(HAND_OVER, election.hand_over()).await.is_err() {
-            tracing::warn!("the leadership is not handed over in time, and ends by itself");
+        if timeout(RELEASE_TIMEOUT, election.hand_over()).await.is_err() {
+            tracing::warn!("cannot release the lease in time; a standby takes over after the lease duration");
         }
     }
 }
 
-/// Which cluster this instance works on; nothing where it has none, or where that does not answer: what is not known keeps
-/// nobody from leading.
+/// Returns the identity of the cluster; `None` without a cluster or a response. An unknown identity does not prevent
+/// leadership.
 async fn cluster(args: &RunArgs) -> Option<(String, String)> {
     if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
         return None;
@@ -274,31 +277,35 @@ async fn cluster(args: &RunArgs) -> Option<(String, String)> {
         let namespace = namespaces.get(NEVER_DELETED).await?;
         anyhow::Ok(namespace.metadata.uid)
     };
-    match timeout(CLUSTER_LIMIT, asked).await {
+    match timeout(CLUSTER_TIMEOUT, asked).await {
         Ok(Ok(uid)) => uid.map(|uid| settings::cluster(&uid)),
         Ok(Err(error)) => {
-            tracing::warn!("other instances are not told which cluster this one works on: {error}");
+            tracing::warn!(%error, "cannot identify the cluster, so the election does not compare clusters; check the API server");
             None
         }
         Err(_) => {
             tracing::warn!(
-                "other instances are not told which cluster this one works on: it does not answer"
+                "cannot identify the cluster, so the election does not compare clusters; check the API server"
             );
             None
         }
     }
 }
 
-/// Tells the provider what the leader before it kept.
-async fn remind(election: &Election, handle: &ProviderHandle) -> Result<(), Error> {
+/// Restores the state that the previous leader stored.
+async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(), Error> {
     let kept = Kept::from_json(&election.kept()).unwrap_or_else(|error| {
-        tracing::warn!("{error}; the circuit breaker counts as tripped for all");
+        tracing::warn!(
+            %error,
+            "invalid state of the previous leader, circuit breaker tripped for all owners; check the leases and run \
+             `provider-daemon breaker release`"
+        );
         Kept::doubtful()
     });
     handle.remind(&kept).await
 }
 
-/// Until the leadership of this term is over; meanwhile the next leader is told what it must know.
+/// Updates the state for the next leader until the term is over.
 async fn lead(election: &Election, handle: &ProviderHandle, term: u64, gate: &LeadershipGate) {
     let mut told = None;
     while gate.term() == Some(term) {
@@ -310,7 +317,7 @@ async fn lead(election: &Election, handle: &ProviderHandle, term: u64, gate: &Le
         tokio::select! {
             biased;
             () = gate.ends() => return,
-            () = sleep(LOOK_EVERY) => {}
+            () = sleep(UPDATE_INTERVAL) => {}
         }
     }
 }
@@ -321,6 +328,6 @@ fn keep(election: &Election, kept: &Kept) {
         return;
     }
     if let Err(error) = election.keep(kept) {
-        tracing::error!("the next leader will not know how the circuit breaker is: {error}");
+        tracing::error!(%error, "cannot store the circuit breaker for the next leader");
     }
 }

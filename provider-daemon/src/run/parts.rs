@@ -1,8 +1,8 @@
-//! How each part of a provider is begun, and how all of them end.
+//! Start and end of the parts of a provider.
 
-use super::awaited::Watch;
 use super::bus::Buses;
-use super::distant::Distant;
+use super::cluster_proxy::ClusterProxy;
+use super::readiness::Watch;
 use super::writers::Writers;
 use crate::dev::Printer;
 use crate::dev::output::follow_facts;
@@ -20,10 +20,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// How long the parts may take to end once the provider has.
+/// Maximum time for the parts to end after the provider.
 const PARTS_END: Duration = Duration::from_secs(10);
 
-/// The client of the chain, and with it the first part that the provider stands on.
+/// Starts the chain client as the first part of the provider.
 pub(super) fn connect(
     settings: ClientSettings,
     writers: &Writers,
@@ -35,7 +35,7 @@ pub(super) fn connect(
     Ok(writers.chain(chain))
 }
 
-/// Prints what happens; after a fault from then on.
+/// Prints events; after a failure, continues with new events.
 pub(super) async fn print(
     parts: &mut Supervisor,
     buses: &Buses,
@@ -60,15 +60,15 @@ pub(super) async fn print(
     Ok(())
 }
 
-/// Waits until every part has ended, but not for one that does not.
+/// Waits until all parts have ended, up to a time limit.
 pub(super) async fn all_ended(parts: Supervisor) -> Result<(), PartFailed> {
     timeout(PARTS_END, parts.end()).await.unwrap_or_else(|_| {
-        tracing::warn!("a part has not ended within {PARTS_END:?}, and is cut");
+        tracing::warn!(limit = ?PARTS_END, "part did not end in time, aborted");
         Ok(())
     })
 }
 
-/// Runs the provider; looks what is awaited, and whether it answers.
+/// Runs the provider, its readiness watch and its heartbeat.
 pub(super) fn run_and_look<E: Send + 'static>(
     parts: &mut Supervisor,
     running: impl Future<Output = Result<(), E>> + Send + 'static,
@@ -92,7 +92,7 @@ pub(super) fn run_and_look<E: Send + 'static>(
     tokio::spawn(running)
 }
 
-/// Runs the provider as long as all its parts do.
+/// Runs the provider as long as all its parts run.
 pub(super) async fn supervised<E>(
     mut running: JoinHandle<Result<(), E>>,
     parts: &mut Supervisor,
@@ -102,7 +102,7 @@ pub(super) async fn supervised<E>(
         ended = &mut running => (ended, None),
         failure = parts.failure() => {
             supervise::stopping();
-            // Aborted too: draining may need the very part that has failed.
+            // Aborted too, because draining may need the failed part.
             stop.iter().for_each(|token| token.cancel());
             (running.await, Some(failure))
         }
@@ -120,18 +120,18 @@ pub(super) fn answer_operators(
     parts: &mut Supervisor,
     home: &Path,
     handle: &ProviderHandle,
-    cluster: Option<Distant>,
+    cluster: Option<ClusterProxy>,
     until: &CancellationToken,
 ) {
     let handle = handle.clone();
-    let desk = operator::SocketHandler { handle, cluster };
+    let condition = operator::SocketHandler { handle, cluster };
     let (home, until) = (home.to_owned(), until.clone());
     parts.again(Part::OperatorSocket, move |_| {
-        let serving = operator::serve(home.clone(), desk.clone(), until.clone());
+        let serving = operator::serve(home.clone(), condition.clone(), until.clone());
         let until = until.clone();
         async move {
             serving.await;
-            // Where there can be no socket, which is told, the provider goes on without.
+            // Without a socket, which was reported, the provider continues.
             until.cancelled().await;
             Ok(())
         }

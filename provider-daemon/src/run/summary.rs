@@ -1,4 +1,4 @@
-//! What there is, in one line: `3 leases, 2 bids, 41 declined: attributes 30, gpu 11`.
+//! Periodic summary in one line: `3 leases, 2 bids, 41 declined: attributes 30, gpu 11`.
 
 use crate::dev::Printer;
 use crate::flight::RecordingStatus;
@@ -7,13 +7,13 @@ use akash_provider_core::types::{DeclineCode, LeaseId, OrderId};
 use serde_json::json;
 use tokio::runtime::Handle;
 
-/// Reasons that are told to people; a machine gets all of them.
+/// Maximum number of reasons in the text; the JSON contains all.
 const REASONS_MAX: usize = 5;
-/// Orders and leases that are named to people.
+/// Maximum number of orders and leases in the text.
 const NAMES_MAX: usize = 3;
 
-/// Prints the line for people, and the object with all reasons for programs.
-pub(super) fn tell(printer: &Printer, status: &Status, recording: Option<&RecordingStatus>) {
+/// Prints the summary as text, or as JSON with all reasons.
+pub(super) fn print(printer: &Printer, status: &Status, recording: Option<&RecordingStatus>) {
     let (leases, bids) = (status.leases.len(), open_bids(status));
     let declined: u64 = status.declines.values().sum();
     if printer.is_text() {
@@ -35,14 +35,14 @@ fn open_bids(status: &Status) -> usize {
         .count()
 }
 
-/// Orders that wait for money.
+/// Returns the orders that wait for funds.
 fn unfunded(status: &Status) -> Vec<&OrderId> {
     let orders = status.orders.iter();
     let unfunded = orders.filter(|order| order.phase == OrderPhase::Unfunded);
     unfunded.map(|order| &order.order).collect()
 }
 
-/// Leases whose last payout failed.
+/// Returns the leases with a failed last payout.
 fn failed_payouts(status: &Status) -> Vec<&LeaseId> {
     let leases = status.leases.iter();
     leases
@@ -51,7 +51,7 @@ fn failed_payouts(status: &Status) -> Vec<&LeaseId> {
         .collect()
 }
 
-/// The first few of several, for people.
+/// Formats the first names of a list.
 fn named<T: ToString>(what: &str, all: &[T]) -> String {
     if all.is_empty() {
         return String::new();
@@ -65,15 +65,15 @@ fn named<T: ToString>(what: &str, all: &[T]) -> String {
 }
 
 fn line(status: &Status) -> String {
-    let many = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+    let count = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let mut reasons: Vec<(&DeclineCode, &u64)> = status.declines.iter().collect();
-    reasons.sort_by_key(|(word, count)| (std::cmp::Reverse(**count), *word));
+    reasons.sort_by_key(|(reason, count)| (std::cmp::Reverse(**count), *reason));
     let declined: u64 = reasons.iter().map(|(_, count)| **count).sum();
     let more = reasons.len().saturating_sub(REASONS_MAX);
     let mut told: Vec<String> = reasons
         .iter()
         .take(REASONS_MAX)
-        .map(|(word, count)| format!("{} {count}", word.as_str().replace('_', " ")))
+        .map(|(reason, count)| format!("{} {count}", reason.as_str().replace('_', " ")))
         .collect();
     if more > 0 {
         told.push(format!("{more} more"));
@@ -83,7 +83,10 @@ fn line(status: &Status) -> String {
     } else {
         format!(": {}", told.join(", "))
     };
-    let (leases, bids) = (many(status.leases.len(), "lease"), many(open_bids(status), "bid"));
+    let (leases, bids) = (
+        count(status.leases.len(), "lease"),
+        count(open_bids(status), "bid"),
+    );
     let orders = named("orders waiting for money", &unfunded(status));
     let payouts = named("leases with a failed payout", &failed_payouts(status));
     format!("{leases}, {bids}, {declined} declined{why}{orders}{payouts}")
@@ -97,7 +100,7 @@ mod tests {
     use akash_provider_core::types::{Address, Now};
 
     #[test]
-    fn orders_without_money_and_failed_payouts_are_named() {
+    fn lists_unfunded_orders_and_failed_payouts() {
         let names: Vec<String> = (1..=5).map(|dseq| format!("tenant/{dseq}/1/1")).collect();
         assert_eq!(named("orders waiting for money", &names[..0]), "");
         assert_eq!(
@@ -111,17 +114,17 @@ mod tests {
     }
 
     #[test]
-    fn the_most_frequent_reasons_come_first_and_few_of_them() {
+    fn prints_the_most_frequent_reasons() {
         let owner = Address::from_bytes(&[1; 20]).unwrap();
         let engine = Engine::new(Config::new(owner, "test")).unwrap();
         let mut status = engine.status(Now::default());
         assert_eq!(line(&status), "0 leases, 0 bids, 0 declined");
-        for (word, count) in [
+        for (reason, count) in [
             (DeclineCode::Gpu, 11),
             (DeclineCode::Attributes, 30),
             (DeclineCode::Price, 1),
         ] {
-            status.declines.insert(word, count);
+            status.declines.insert(reason, count);
         }
         assert_eq!(
             line(&status),

@@ -1,8 +1,8 @@
-//! Write access of one instance: every port through which `run` changes something outside of its home folder is made
-//! here, and refuses writes while another instance leads.
+//! Write access of one instance. All ports with which `run` changes anything outside of its home directory are created
+//! here and reject writes while another instance leads.
 //!
-//! Two clients are not made here, because they decide who leads: that of the provider's election, and that of the
-//! operators in this process, each of which has an election of its own.
+//! Two clients are created in other modules, because they decide who leads: that of the provider's election, and those
+//! of the embedded operators' elections.
 
 use akash_provider_chain::AkashClient;
 use akash_provider_core::bus::{Bus, LeaderBus};
@@ -16,9 +16,9 @@ use std::time::Duration;
 
 /// Requests with a body that are queries: the API server stores nothing.
 const REVIEWS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];
-const REFUSED: &str = "nothing was written: another instance may lead by now";
+const REFUSED: &str = "not written: another instance may be the leader";
 
-/// Makes ports that write while this instance leads. A clone has the same gate.
+/// Factory of ports that write while this instance leads. Clones share the gate.
 #[derive(Debug, Clone)]
 pub(crate) struct Writers {
     gate: Option<LeadershipGate>,
@@ -87,11 +87,11 @@ impl Writers {
 
 fn is_write(request: &Request<Body>) -> bool {
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
-    // A review is a query in the form of an object.
+    // A review is a query in the form of a created object.
     !reads && !REVIEWS.iter().any(|path| request.uri().path().starts_with(path))
 }
 
-/// The refusal in the form of the API server, so that callers see an unavailable server and try again later.
+/// Returns the rejection in the form of the API server, so that callers retry later.
 fn refusal() -> Response<Body> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",

@@ -88,8 +88,7 @@ impl Part {
 /// Permanent failure of a part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the {name} failed{after}: {why}. This is a bug. Open bids and leases stay as they are; restart the provider (exit \
-    code {code})",
+    "the {name} failed{after}: {why} (exit code {code})",
     name = self.part.name(),
     after = after(self.restarts),
     code = self.part.code()
@@ -123,6 +122,11 @@ impl PartFailed {
     #[must_use]
     pub const fn restarts(&self) -> u32 {
         self.restarts
+    }
+
+    /// Returns the remedy.
+    pub(crate) const fn help() -> &'static str {
+        "restart the provider, and report this bug; open bids and leases are unchanged"
     }
 
     /// Returns the exit code of the process for an error: the code of the failed part, or 1.

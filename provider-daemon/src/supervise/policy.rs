@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_takes_every_input() {
+    fn handles_every_input_in_every_state() {
         use Action::{End, Nothing, Wait};
         use Input::{Due, Failed};
         use State::{Over, Running, Waiting};

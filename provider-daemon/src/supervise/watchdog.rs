@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_heartbeat_is_reported_once_and_so_is_its_return() {
+    fn reports_a_missing_heartbeat_and_its_return_once() {
         let (pulses, mut watch) = (Pulses::default(), Watch::new(LOOK_EVERY));
         let pulse = pulses.add(Part::Watch);
         assert_eq!(watch.look(&pulses, Instant::now()), []);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_of_the_whole_process_is_not_a_standstill() {
+    fn does_not_report_a_pause_of_the_whole_process() {
         let (pulses, mut watch) = (Pulses::default(), Watch::new(LOOK_EVERY));
         pulses.add(Part::Watch).beat(Duration::from_millis(20));
         thread::sleep(Duration::from_millis(40));

@@ -1,5 +1,5 @@
-//! The settings that all instances of a provider must have alike, each as a short hash: a record that everybody may read
-//! says which of them differ, and not what they are.
+//! Settings that all instances of a provider must share, as short hashes. The election record is readable by others: it
+//! shows which settings differ, but not their values.
 
 use crate::args::RunArgs;
 use crate::prices::{Stamp, stamp};
@@ -13,45 +13,45 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Those that say whose leadership it is.
+/// Settings that identify the election.
 pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
-/// Which cluster it is, where that is known: with that of another one the leases would be there twice, or nowhere.
+/// Identity of the cluster, if known. An instance with another cluster would duplicate or lose the leases.
 pub(super) const CLUSTER: &str = "cluster";
-/// Digits of a hash.
+/// Number of digits of a hash.
 const DIGITS: usize = 16;
-/// A file that is longer is known by its first bytes.
+/// Maximum number of bytes per file that are hashed.
 const FILE_MAX: u64 = 8 << 20;
-/// Pause between two looks at the files, shorter than that between two heartbeats.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Interval of file checks, shorter than the interval of heartbeats.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The Lease where nobody gives it another name: a namespace of records has one provider, and the role in `deploy/rbac`
-/// names this Lease.
+/// Default name of the Lease. A namespace of records belongs to one provider, and the Role in `deploy/rbac` contains
+/// this name.
 pub(super) const LEASE: &str = "akash-provider";
 
-/// Name of the leadership on a Redis, which providers may share, where nobody gives it another.
+/// Returns the default name of the election in Redis, which providers may share.
 pub(super) fn name(config: &Config) -> String {
     let mut chain = hash(config.chain_id.as_bytes());
     chain.truncate(8);
     format!("akash-provider-{}-{chain}", config.provider)
 }
 
-/// The cluster of this instance, by what only it has.
+/// Returns the setting that identifies the cluster.
 pub(super) fn cluster(uid: &str) -> (String, String) {
     (CLUSTER.to_owned(), hash(uid.as_bytes()))
 }
 
-/// Hashes of the compared settings by the names of their flags. Files are read again when they changed.
+/// Hashes of the compared settings by flag name. Changed files are read again.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     hashes: BTreeMap<String, String>,
-    files: Vec<Watched>,
+    files: Vec<WatchedFile>,
 }
 
 #[derive(Debug, Clone)]
-struct Watched {
+struct WatchedFile {
     name: &'static str,
     path: PathBuf,
-    /// Stamp of the content that was read last.
+    /// Stamp of the hashed content.
     stamp: Option<Stamp>,
 }
 
@@ -60,14 +60,14 @@ impl Settings {
         let of_config = [
             ("provider", config.provider.to_string()),
             ("chain-id", config.chain_id.clone()),
-            // From the file of --provider-config.
+            // From the file of `--provider-config`.
             ("attributes", format!("{:?}", config.required_attributes)),
         ];
         let of_flags = args.compared.values.iter();
         let of_flags = of_flags.map(|(name, text)| (*name, text.clone()));
         let hashes = of_config.into_iter().chain(of_flags);
         let hashes = hashes.map(|(name, text)| (name.to_owned(), hash(text.as_bytes())));
-        let files = args.compared.files.iter().map(|(name, path)| Watched {
+        let files = args.compared.files.iter().map(|(name, path)| WatchedFile {
             name,
             path: path.clone(),
             stamp: None,
@@ -88,8 +88,8 @@ impl Settings {
         &self.hashes
     }
 
-    /// Reads the files that changed. Returns true if a hash changed. A file that cannot be read has the hash of its last
-    /// content: the program goes on with that content too.
+    /// Reads changed files; returns whether a hash changed. An unreadable file keeps the hash of its last content,
+    /// which the program still uses.
     fn refresh(&mut self) -> bool {
         let mut is_changed = false;
         for file in &mut self.files {
@@ -107,11 +107,11 @@ impl Settings {
         is_changed
     }
 
-    /// Gives the election the hashes of files whenever they changed. Ends at once without files.
+    /// Updates the hashes in the election whenever files change. Returns immediately if there are no files.
     pub(super) async fn follow(mut self, election: Arc<Election>) {
         while !self.files.is_empty() {
-            sleep(LOOK_EVERY).await;
-            // A file on a disk that hangs must not hold the heartbeats.
+            sleep(CHECK_INTERVAL).await;
+            // A slow disk must not delay the heartbeats.
             let look = move || {
                 let is_changed = self.refresh();
                 (self, is_changed)
@@ -150,7 +150,7 @@ mod tests {
     fn settings(words: &[&str]) -> Settings {
         let all = [&["provider-daemon", "run"][..], words].concat();
         let Command::Run(args) = Cli::try_parse_from(all).unwrap().command else {
-            panic!("it is run")
+            panic!("expected `run`")
         };
         let provider = akash_provider_core::types::Address::from_bytes(&[7; 20]).unwrap();
         let config = crate::commands::run::config(&args, provider, "test").unwrap();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_role_of_the_provider_has_rights_to_the_lease_that_is_contended_for_by_default() {
+    fn matches_the_default_lease_name_with_the_role() {
         let role = include_str!("../../../../deploy/rbac/provider.yaml");
         assert!(role.contains(&format!("resourceNames: [\"{LEASE}\"]")));
         let parsed = crate::args::values::dns_name(LEASE);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_differs_is_named_and_one_that_may_differ_is_not() {
+    fn reports_differing_settings_that_must_be_equal() {
         for (flag, value) in [
             ("bid-price-cpu-scale", "7"),
             ("bid-timeout", "1m"),
@@ -211,12 +211,12 @@ mod tests {
         };
         assert!(
             beside.to_json().len() < BESIDE_MAX / 4,
-            "it is written with each heartbeat"
+            "the record is written with each heartbeat"
         );
     }
 
     #[test]
-    fn a_file_is_known_by_its_content_and_read_again_when_it_changes() {
+    fn compares_files_by_content_and_reads_changed_files() {
         let folder = tempfile::tempdir().unwrap();
         for (strategy, flag) in [
             ("shellScript", "bid-price-script-path"),
@@ -236,7 +236,7 @@ mod tests {
             std::fs::write(folder.path().join("a"), "echo 2").unwrap();
             assert!(one.refresh());
             assert_eq!(one.hashes, other.hashes);
-            // A missing file changes nothing: prices go on by the last content.
+            // A missing file changes nothing: the last content is still used.
             std::fs::remove_file(folder.path().join("a")).unwrap();
             assert!(!one.refresh());
             assert_eq!(one.hashes, other.hashes);

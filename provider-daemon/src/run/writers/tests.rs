@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 const LEASE: Duration = Duration::from_secs(12);
 
-/// An API server that records requests and has no object.
+/// API server without objects, which records requests.
 fn server(seen: &Arc<Mutex<Vec<Method>>>) -> Client {
     let seen = Arc::clone(seen);
     let answer = tower::service_fn(move |request: Request<Body>| {
@@ -30,13 +30,13 @@ fn server(seen: &Arc<Mutex<Vec<Method>>>) -> Client {
     Client::new(answer, "default")
 }
 
-/// Every method of HTTP that there is, and one that does not exist yet: what is not a read is a write.
+/// All HTTP methods and a fictitious one, which must count as a write.
 const METHODS: [&str; 10] = [
     "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "FUTURE",
 ];
 
 #[tokio::test]
-async fn a_standby_sends_the_cluster_no_method_but_those_that_read() {
+async fn sends_only_reads_to_the_cluster_as_a_standby() {
     let (gate, seen) = (LeadershipGate::new(false), Arc::default());
     let client = Writers::new(Some(gate.clone()), LEASE).kubernetes(&server(&seen));
     let send_all = async || {
@@ -52,14 +52,14 @@ async fn a_standby_sends_the_cluster_no_method_but_those_that_read() {
     gate.set(true);
     assert_eq!(send_all().await.len(), METHODS.len());
     gate.set_until(3, tokio::time::Instant::now());
-    assert_eq!(send_all().await.len(), 3, "a term that is over");
+    assert_eq!(send_all().await.len(), 3, "an expired term");
     let review = Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
     client.send(review.body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), [Method::POST]);
 }
 
 #[tokio::test]
-async fn every_call_that_changes_an_object_is_refused_as_by_a_server_that_is_away() {
+async fn rejects_writes_like_an_unavailable_server() {
     let seen: Arc<Mutex<Vec<Method>>> = Arc::default();
     let client = Writers::read_only().kubernetes(&server(&seen));
     let pods: Api<Pod> = Api::namespaced(client, "a");
@@ -94,7 +94,7 @@ fn msg() -> Msg {
 }
 
 #[tokio::test]
-async fn a_standby_sends_no_transaction_and_publishes_no_event() {
+async fn sends_no_transactions_and_events_as_a_standby() {
     let gate = LeadershipGate::new(false);
     let writers = Writers::new(Some(gate.clone()), LEASE);
     let mut settings = ClientSettings::new(vec!["http://127.0.0.1:1".to_owned()], "test");
@@ -115,7 +115,7 @@ async fn a_standby_sends_no_transaction_and_publishes_no_event() {
     assert!(refused.message().contains("another instance"), "{refused}");
     gate.set(true);
     assert!(matches!(publish().await, Some(Delivery::Event { .. })));
-    // No node responds, so a message that is accepted waits for one.
+    // No node responds, so an accepted message waits.
     let sent = tokio::time::timeout(Duration::from_millis(200), chain.broadcast_msgs(vec![msg()])).await;
     assert!(sent.is_err(), "{sent:?}");
 }

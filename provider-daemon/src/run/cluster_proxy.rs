@@ -1,5 +1,5 @@
-//! A cluster that may be away at the start. Until it is connected each call fails as it does when a cluster is away
-//! later; so the provider, its gateway and its status are there before it.
+//! Cluster that may be unavailable at the start. Until the connection is made, each call fails as it does for an
+//! unavailable cluster, so that provider, gateway and status can start.
 
 use crate::dev::Backend;
 use akash_provider_core::cluster::{
@@ -21,15 +21,16 @@ use tokio::sync::SetOnce;
 type Ports = BTreeMap<String, Vec<ForwardedPort>>;
 type Items<T> = BoxStream<'static, Result<T, Error>>;
 
-/// A cluster with hostnames and shells, and with leased addresses where they are wanted. A clone is the same one.
+/// Proxy of a cluster that is connected later, with hostnames, shells and, if enabled, leased addresses. Clones share
+/// the connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Distant {
+pub(crate) struct ClusterProxy {
     there: Arc<SetOnce<Backend>>,
     has_leased_ips: bool,
 }
 
-impl Distant {
-    /// One that is away.
+impl ClusterProxy {
+    /// Creates a proxy without a connection.
     pub(super) fn new(has_leased_ips: bool) -> Self {
         Self {
             there: Arc::default(),
@@ -37,27 +38,27 @@ impl Distant {
         }
     }
 
-    /// It is connected. Only the first one counts.
+    /// Sets the connection. Only the first call has an effect.
     pub(super) fn set(&self, backend: Backend) {
         if self.there.set(backend).is_err() {
-            tracing::error!("the cluster was connected twice");
+            tracing::error!("cluster connected twice");
         }
     }
 
-    /// Gives the pods of a lease the isolation of the settings.
+    /// Applies the isolation settings to the pods of a lease.
     pub(crate) async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
         const HARDEN: &str = "harden";
         match self.there.get() {
             Some(Backend::Kubernetes(kubernetes)) => kubernetes.harden(lease).await,
             Some(Backend::Memory(_) | Backend::Processes(_)) => {
-                let message = "leases run on no Kubernetes here: there is nothing to harden";
+                let message = "leases do not run on Kubernetes: nothing to harden";
                 Err(Error::new(ErrorKind::Invalid, HARDEN, message))
             }
             None => Err(away(HARDEN)),
         }
     }
 
-    /// How the operators in this process are, by their names.
+    /// Returns the status of the embedded operators by name.
     pub(crate) fn operators(&self) -> BTreeMap<&'static str, Value> {
         match self.there.get() {
             Some(Backend::Kubernetes(kubernetes)) => kubernetes.operators(),
@@ -65,7 +66,7 @@ impl Distant {
         }
     }
 
-    /// Confirms the deletions that the operators in this process hold; a line for each operator.
+    /// Confirms the withheld deletions of the embedded operators; returns one line for each operator.
     pub(crate) fn confirm_deletions(&self) -> Vec<String> {
         match self.there.get() {
             Some(Backend::Kubernetes(kubernetes)) => kubernetes.confirm_deletions(),
@@ -73,7 +74,7 @@ impl Distant {
         }
     }
 
-    /// Ends the operators in this process in order.
+    /// Stops the embedded operators in order.
     pub(super) async fn stop_operators(&self) {
         if let Some(Backend::Kubernetes(kubernetes)) = self.there.get() {
             kubernetes.stop_operators().await;
@@ -87,17 +88,17 @@ impl Distant {
             .ok_or_else(|| away(operation))
     }
 
-    /// A facet of the cluster that is there.
+    /// Returns an optional port of the connected cluster.
     fn facet<T: ?Sized>(
         &self,
         operation: &'static str,
         facet: impl FnOnce(&dyn Cluster) -> Option<Arc<T>>,
     ) -> Result<Arc<T>, Error> {
-        let absent = || Error::new(ErrorKind::Invalid, operation, "the cluster has no such facet");
+        let absent = || Error::new(ErrorKind::Invalid, operation, "not supported by the cluster");
         facet(&*self.cluster(operation)?).ok_or_else(absent)
     }
 
-    /// The items of a stream that begins when the cluster is there.
+    /// Returns a stream that starts when the cluster is connected.
     fn items<T: 'static>(&self, begin: impl FnOnce(&Backend) -> Items<T> + Send + 'static) -> Items<T> {
         let there = Arc::clone(&self.there);
         futures::stream::once(async move { begin(there.wait().await) })
@@ -107,7 +108,7 @@ impl Distant {
 }
 
 fn away(operation: &'static str) -> Error {
-    let message = "the cluster has not answered since the start";
+    let message = "the cluster has not responded since the start";
     Error::new(ErrorKind::Unavailable, operation, message)
 }
 
@@ -115,7 +116,7 @@ macro_rules! once_there {
     ($port:ident by $facet:ident; $(async fn $call:ident($($arg:ident: $of:ty),*) -> $out:ty;)*) => {
         #[async_trait]
         #[deny(clippy::missing_trait_methods)]
-        impl $port for Distant {
+        impl $port for ClusterProxy {
             $(async fn $call(&self, $($arg: $of),*) -> Result<$out, Error> {
                 let found = self.facet(stringify!($call), |cluster| cluster.$facet())?;
                 found.$call($($arg),*).await
@@ -126,7 +127,7 @@ macro_rules! once_there {
 
 #[async_trait]
 #[deny(clippy::missing_trait_methods)]
-impl Cluster for Distant {
+impl Cluster for ClusterProxy {
     async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.cluster("deploy")?.deploy(deployment).await
     }
@@ -144,8 +145,7 @@ impl Cluster for Distant {
     }
 
     async fn deployments(&self) -> Result<Listing, Error> {
-        // The one call that waits, as long as its caller does: the sooner it is answered, the sooner leases are
-        // looked after.
+        // The only call that waits for the connection: the caller needs the list as soon as possible.
         self.there.wait().await.cluster().deployments().await
     }
 
@@ -186,7 +186,7 @@ impl Cluster for Distant {
     }
 
     fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>> {
-        // From the flags: whether addresses are leased is settled at the start, perhaps before the cluster answers.
+        // Decided by the flags, because this must be known before the cluster responds.
         self.has_leased_ips
             .then(|| Arc::new(self.clone()) as Arc<dyn LeasedIps>)
     }
@@ -215,7 +215,7 @@ once_there! { Shell by shell;
     async fn exec(lease: &LeaseId, request: ExecRequest, io: ExecIo) -> i32;
 }
 
-impl InventorySource for Distant {
+impl InventorySource for ClusterProxy {
     fn watch(&self) -> Items<InventoryUpdate> {
         self.items(|there| there.inventory().watch())
     }
@@ -244,34 +244,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cluster_that_was_never_there_is_one_that_does_not_answer() {
-        let distant = Distant::new(true);
+    async fn fails_as_an_unavailable_cluster_before_the_connection() {
+        let proxy = ClusterProxy::new(true);
         let away = Some(ErrorKind::Unavailable);
         let lease = lease();
-        assert_eq!(kind(distant.teardown_lease(&lease).await), away);
-        assert_eq!(kind(distant.lease_status(&lease).await), away);
-        assert_eq!(kind(distant.harden(&lease).await), away);
-        assert_eq!(kind(distant.hostnames().unwrap().all_hostnames().await), away);
-        assert_eq!(kind(distant.leased_ips().unwrap().usage().await), away);
-        assert!(distant.shell().is_some());
-        assert!(Distant::new(false).leased_ips().is_none());
-        let (mut changes, mut updates) = (distant.changes(), distant.watch());
+        assert_eq!(kind(proxy.teardown_lease(&lease).await), away);
+        assert_eq!(kind(proxy.lease_status(&lease).await), away);
+        assert_eq!(kind(proxy.harden(&lease).await), away);
+        assert_eq!(kind(proxy.hostnames().unwrap().all_hostnames().await), away);
+        assert_eq!(kind(proxy.leased_ips().unwrap().usage().await), away);
+        assert!(proxy.shell().is_some());
+        assert!(ClusterProxy::new(false).leased_ips().is_none());
+        let (mut changes, mut updates) = (proxy.changes(), proxy.watch());
         let soon = Duration::from_millis(50);
         assert!(tokio::time::timeout(soon, changes.next()).await.is_err());
         assert!(tokio::time::timeout(soon, updates.next()).await.is_err());
-        assert!(tokio::time::timeout(soon, distant.deployments()).await.is_err());
+        assert!(tokio::time::timeout(soon, proxy.deployments()).await.is_err());
 
         let args = Hardware::parse_from(["test", "--leased-ips=3"]).cluster;
-        distant.set(Backend::in_memory(&args).await);
-        assert_eq!(distant.deployments().await.unwrap().deployments, []);
-        assert_eq!(kind(distant.harden(&lease).await), Some(ErrorKind::Invalid));
-        assert_eq!(
-            kind(distant.lease_status(&lease).await),
-            Some(ErrorKind::NotFound)
-        );
-        assert_eq!(distant.hostnames().unwrap().all_hostnames().await.unwrap(), []);
-        assert_eq!(distant.leased_ips().unwrap().usage().await.unwrap().total, 3);
-        // Who listened before hears it too.
+        proxy.set(Backend::in_memory(&args).await);
+        assert_eq!(proxy.deployments().await.unwrap().deployments, []);
+        assert_eq!(kind(proxy.harden(&lease).await), Some(ErrorKind::Invalid));
+        assert_eq!(kind(proxy.lease_status(&lease).await), Some(ErrorKind::NotFound));
+        assert_eq!(proxy.hostnames().unwrap().all_hostnames().await.unwrap(), []);
+        assert_eq!(proxy.leased_ips().unwrap().usage().await.unwrap().total, 3);
+        // A subscriber from before the connection receives the change too.
         let first = changes.next().await.unwrap().unwrap();
         assert!(matches!(first, ClusterChange::Snapshot { .. }), "{first:?}");
         assert!(updates.next().await.unwrap().unwrap().leased_ips.is_some());

@@ -1,7 +1,7 @@
-//! Where the leases run: in memory, or on a real cluster that is asked until it answers.
+//! Cluster of the leases: in memory, or a Kubernetes cluster that is connected in the background.
 
-use super::awaited::{Desk, Desks};
-use super::distant::Distant;
+use super::cluster_proxy::ClusterProxy;
+use super::readiness::{Conditions, WaitCondition};
 use super::writers::Writers;
 use crate::args::{KubernetesArgs, RunArgs};
 use crate::dev::{Backend, Kubernetes};
@@ -21,54 +21,54 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Time between two steps of a cluster in memory: what starts there is healthy with the next one.
+/// Interval of steps of the in-memory cluster: a started workload is healthy after the next step.
 const TICK: Duration = Duration::from_secs(1);
-/// It is busy for longer than that only when it stands still.
-const TICK_WITHIN: Duration = Duration::from_secs(30);
-/// First wait for a cluster that does not answer; it doubles.
+/// Heartbeat limit of the in-memory cluster.
+const TICK_LIMIT: Duration = Duration::from_secs(30);
+/// Initial back-off of the connection to the cluster, doubled after each failure.
 const WAIT_MIN: Duration = Duration::from_secs(1);
-/// Longest such wait: a cluster that comes late is used so soon after it.
+/// Maximum back-off of the connection.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// A cluster and its capacity.
+/// Cluster and its inventory.
 #[derive(Debug)]
-pub(super) struct Hardware {
+pub(super) struct ClusterAccess {
     pub(super) cluster: Arc<dyn Cluster>,
     pub(super) inventory: Arc<dyn InventorySource>,
-    /// The real cluster, where it is one.
-    pub(super) distant: Option<Distant>,
+    /// Proxy of the Kubernetes cluster; `None` for the in-memory cluster.
+    pub(super) proxy: Option<ClusterProxy>,
 }
 
-impl Hardware {
-    /// Begins to connect to a real cluster, and goes on whether that answers or not.
+impl ClusterAccess {
+    /// Starts to connect to a Kubernetes cluster in the background, or creates an in-memory cluster.
     pub(super) async fn start(
         args: &RunArgs,
         config: &Config,
-        desks: &Desks,
+        conditions: &Conditions,
         background: &CancellationToken,
         parts: &mut Supervisor,
         prepared: (OperatorPlan, Arc<dyn EventStore>),
     ) -> Self {
         if args.cluster_k8s || args.kubernetes.kubeconfig.is_some() {
-            let distant = Distant::new(args.kubernetes.ip_operator);
+            let proxy = ClusterProxy::new(args.kubernetes.ip_operator);
             let (operators, events) = prepared;
-            let connecting = Connecting {
+            let connector = ClusterConnector {
                 kubernetes: args.kubernetes.clone(),
                 options: args.cluster.inventory_options(),
                 provider: config.provider.clone(),
                 chain_id: config.chain_id.clone(),
-                desk: desks.cluster.clone(),
-                leading: desks.leading.clone(),
-                writers: desks.writers.clone(),
+                condition: conditions.cluster.clone(),
+                leading: conditions.leading.clone(),
+                writers: conditions.writers.clone(),
                 operators,
                 events,
             };
-            let working = connecting.work(distant.clone(), background.clone());
+            let working = connector.work(proxy.clone(), background.clone());
             parts.once(Part::Cluster, |_| working.boxed());
             return Self {
-                cluster: Arc::new(distant.clone()),
-                inventory: Arc::new(distant.clone()),
-                distant: Some(distant),
+                cluster: Arc::new(proxy.clone()),
+                inventory: Arc::new(proxy.clone()),
+                proxy: Some(proxy),
             };
         }
         let backend = Backend::in_memory(&args.cluster)
@@ -77,7 +77,7 @@ impl Hardware {
         let hardware = Self {
             cluster: backend.cluster(),
             inventory: backend.inventory(),
-            distant: None,
+            proxy: None,
         };
         let (backend, until) = (Arc::new(backend), background.clone());
         parts.again(Part::MemoryCluster, move |pulse| {
@@ -89,15 +89,15 @@ impl Hardware {
     }
 }
 
-impl Hardware {
-    /// A provider on it.
-    pub(super) fn given_to(&self, builder: ProviderBuilder) -> ProviderBuilder {
+impl ClusterAccess {
+    /// Adds the cluster to the builder of a provider.
+    pub(super) fn add_to(&self, builder: ProviderBuilder) -> ProviderBuilder {
         let inventory = Arc::clone(&self.inventory);
         builder.cluster(Arc::clone(&self.cluster)).inventory(inventory)
     }
 }
 
-/// The clock of a cluster in memory.
+/// Advances the in-memory cluster.
 async fn tick(backend: Arc<Backend>, until: CancellationToken, pulse: Pulse) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
@@ -107,44 +107,44 @@ async fn tick(backend: Arc<Backend>, until: CancellationToken, pulse: Pulse) {
             _ = ticks.tick() => {}
         }
         backend.tick().await;
-        pulse.beat(TICK_WITHIN);
+        pulse.beat(TICK_LIMIT);
     }
 }
 
-/// What a real cluster is connected with.
-struct Connecting {
+/// Settings of the connection to a cluster.
+struct ClusterConnector {
     kubernetes: KubernetesArgs,
     options: Options,
     provider: Address,
     chain_id: String,
-    desk: Desk,
+    condition: WaitCondition,
     leading: LeadershipGate,
     writers: Writers,
-    /// What runs beside the provider once the cluster is there.
+    /// Embedded operators to start after the connection.
     operators: OperatorPlan,
-    /// Storage of the events of leases.
+    /// Store of lease events.
     events: Arc<dyn EventStore>,
 }
 
-impl Connecting {
-    /// Connects, and looks after what works besides from then on.
-    async fn work(self, distant: Distant, until: CancellationToken) -> Result<(), String> {
-        let connecting = async {
-            self.run(distant, until.clone()).await;
+impl ClusterConnector {
+    /// Connects to the cluster, and then runs the background work of the cluster.
+    async fn work(self, proxy: ClusterProxy, until: CancellationToken) -> Result<(), String> {
+        let connector = async {
+            self.run(proxy, until.clone()).await;
             until.cancelled().await;
         };
         tokio::select! {
             biased;
-            () = connecting => Ok(()),
+            () = connector => Ok(()),
             failed = task::first_panic() => Err(failed.to_string()),
         }
     }
 
-    /// Tries until the cluster answers.
-    async fn run(self, distant: Distant, until: CancellationToken) {
+    /// Retries until the cluster responds.
+    async fn run(self, proxy: ClusterProxy, until: CancellationToken) {
         let mut wait = WAIT_MIN;
         loop {
-            let connecting = Kubernetes::adopt(
+            let connector = Kubernetes::adopt(
                 self.kubernetes.kubeconfig.as_deref(),
                 &self.kubernetes,
                 self.provider.clone(),
@@ -156,19 +156,19 @@ impl Connecting {
             let connected = tokio::select! {
                 biased;
                 () = until.cancelled() => return,
-                connected = connecting => connected,
+                connected = connector => connected,
             };
             match connected {
                 Ok(kubernetes) => {
                     kubernetes.run_operators(self.operators);
                     kubernetes.persist_events(self.events);
-                    distant.set(Backend::Kubernetes(Box::new(kubernetes)));
-                    self.desk.put(None);
+                    proxy.set(Backend::Kubernetes(Box::new(kubernetes)));
+                    self.condition.set(None);
                     return;
                 }
                 Err(error) => {
-                    tracing::warn!("the cluster does not answer: {error:#}");
-                    self.desk.put(Some(format!("the cluster: {error:#}")));
+                    tracing::warn!(error = %format_args!("{error:#}"), "cannot connect to the cluster, retrying; check the kubeconfig and the API server");
+                    self.condition.set(Some(format!("the cluster: {error:#}")));
                 }
             }
             tokio::select! {

@@ -1,6 +1,6 @@
-//! What a provider waits for before it can bid, told whenever it changes; and whether it leads, told to its cluster.
+//! Readiness: the conditions that a provider waits for before it bids, and the role of the instance.
 
-use super::breaker::Breaker;
+use super::breaker::BreakerFile;
 use super::summary;
 use super::writers::Writers;
 use crate::args::{PricingArgs, RunArgs};
@@ -18,88 +18,88 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// How often it is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often it is summed up what there is.
-const SUMMARY_EVERY: Duration = Duration::from_secs(60);
-/// Its loop comes round within so long: a provider that does not answer holds it up for as long as a request may take.
-const LOOK_WITHIN: Duration = Duration::from_secs(180);
-/// The provider answers within so long, which takes it milliseconds.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// A connection that is opened again within so long is no outage.
-const SILENCE_MIN: Duration = Duration::from_secs(2);
-/// Reasons of one kind that are told; the rest is in the log.
+/// Interval of checks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of summaries.
+const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
+/// Heartbeat limit of the loop: a slow provider blocks the loop for at most the duration of a request.
+const LOOP_LIMIT: Duration = Duration::from_secs(180);
+/// Heartbeat limit of the provider, which normally responds within milliseconds.
+const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
+/// Minimum duration of a disconnection that counts as an outage.
+const OUTAGE_MIN: Duration = Duration::from_secs(2);
+/// Maximum number of node faults in a message; the log contains all.
 const REASONS_MAX: usize = 4;
 
-/// Where a part leaves what it waits for.
+/// Condition that a part waits for, shared with the watch.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Desk {
+pub(super) struct WaitCondition {
     awaited: Arc<Mutex<Option<String>>>,
 }
 
-/// Those of the parts that wait, and what the cluster is told.
+/// Conditions of the parts, and the gates of the cluster.
 #[derive(Debug)]
-pub(super) struct Desks {
-    pub(super) cluster: Desk,
-    pub(super) gateway: Desk,
+pub(super) struct Conditions {
+    pub(super) cluster: WaitCondition,
+    pub(super) gateway: WaitCondition,
     pub(super) leading: LeadershipGate,
     pub(super) writers: Writers,
-    /// An election says who leads, and not the provider.
+    /// True if an election decides the role of this instance.
     is_elected: bool,
 }
 
-impl Desks {
-    /// With the gate of an election, where there is one.
-    pub(super) fn of(elected: Option<LeadershipGate>, writers: Writers) -> Self {
+impl Conditions {
+    /// Creates the conditions; `elected` is the gate of an election, if any.
+    pub(super) fn new(elected: Option<LeadershipGate>, writers: Writers) -> Self {
         Self {
             writers,
             is_elected: elected.is_some(),
-            cluster: Desk::default(),
-            gateway: Desk::default(),
-            // Until the provider says that it leads, its cluster does nothing unasked.
+            cluster: WaitCondition::default(),
+            gateway: WaitCondition::default(),
+            // The gate is closed until the provider leads.
             leading: elected.unwrap_or_else(|| LeadershipGate::new(false)),
         }
     }
 }
 
-impl Desk {
-    fn awaits(&self) -> Option<String> {
+impl WaitCondition {
+    fn get(&self) -> Option<String> {
         let awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
         awaited.clone()
     }
 
-    pub(super) fn put(&self, awaited: Option<String>) {
+    pub(super) fn set(&self, awaited: Option<String>) {
         *self.awaited.lock().unwrap_or_else(PoisonError::into_inner) = awaited;
     }
 }
 
-/// Looks, and tells changes.
+/// Watch that checks the conditions and reports changes.
 #[derive(Debug)]
 pub(super) struct Watch {
     printer: Arc<Printer>,
     chain: AkashClient,
-    breaker: Breaker,
-    cluster: Desk,
-    gateway: Desk,
+    breaker: BreakerFile,
+    cluster: WaitCondition,
+    gateway: WaitCondition,
     leading: LeadershipGate,
     is_elected: bool,
     pricing: PricingArgs,
-    /// What is left to others, for the status.
+    /// Components that must run besides this process, for the status.
     notes: Vec<String>,
-    told: Mutex<Option<Vec<String>>>,
-    /// Where the provider is recorded.
+    reported: Mutex<Option<Vec<String>>>,
+    /// Health of the flight recorder.
     recording: Option<flight::Health>,
-    /// Why the recording was not written when that was told last.
-    recording_told: Mutex<Option<String>>,
+    /// Last reported failure of the recording.
+    reported_recording: Mutex<Option<String>>,
 }
 
 impl Watch {
     pub(super) fn new(
         printer: &Arc<Printer>,
         chain: &AkashClient,
-        breaker: &Breaker,
+        breaker: &BreakerFile,
         args: &RunArgs,
-        parts: &Desks,
+        parts: &Conditions,
         recording: Option<&flight::Finish>,
     ) -> Self {
         Self {
@@ -112,13 +112,13 @@ impl Watch {
             leading: parts.leading.clone(),
             is_elected: parts.is_elected,
             notes: args.left_to_others(),
-            told: Mutex::default(),
+            reported: Mutex::default(),
             recording: recording.map(flight::Finish::health),
-            recording_told: Mutex::default(),
+            reported_recording: Mutex::default(),
         }
     }
 
-    /// Looks until the token is cancelled or the provider stops; from then on the cluster is told that nobody leads.
+    /// Checks until `until` is cancelled or the provider stops, and then closes the gate of the cluster.
     pub(super) async fn follow(
         &self,
         handle: &ProviderHandle,
@@ -126,36 +126,36 @@ impl Watch {
         pulse: &Pulse,
         provider: &Pulse,
     ) {
-        self.look(handle, until, (pulse, provider)).await;
-        // Nobody asks it from here on.
+        self.check_until(handle, until, (pulse, provider)).await;
+        // The provider is not queried from here on.
         provider.rest();
         pulse.rest();
-        // Whatever ended it: nobody says any more who leads, and a cluster that takes itself for leading acts
-        // unasked.
+        // In every case: without updates of the role, a cluster that still considers itself leader would act without a
+        // command.
         if !self.is_elected {
             self.leading.set(false);
         }
     }
 
-    async fn look(
+    async fn check_until(
         &self,
         handle: &ProviderHandle,
         until: &CancellationToken,
         (pulse, provider): (&Pulse, &Pulse),
     ) {
-        let mut summarised = Instant::now();
+        let mut summarized = Instant::now();
         loop {
             tokio::select! {
                 biased;
                 () = until.cancelled() => return,
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(CHECK_INTERVAL) => {}
             }
-            pulse.beat(LOOK_WITHIN);
-            let answer = handle.known_status().await;
-            if answer.is_some() {
-                provider.beat(ANSWER_WITHIN);
+            pulse.beat(LOOP_LIMIT);
+            let response = handle.known_status().await;
+            if response.is_some() {
+                provider.beat(RESPONSE_LIMIT);
             }
-            let status = match answer {
+            let status = match response {
                 Some(status) => status,
                 None => handle.status().await,
             };
@@ -166,58 +166,59 @@ impl Watch {
                 self.leading.set(status.leader);
             }
             let shut = Kept::of(&status);
-            // While it has not tripped there is no file, and so none that could be missing.
+            // A breaker that is not tripped has no file that could be missing.
             if !shut.is_empty() {
-                self.breaker.renew(&shut, handle).await;
+                self.breaker.rewrite_if_deleted(&shut, handle).await;
             }
-            let gateway = self.gateway.awaits();
-            // Compared with what the provider has, not with what it was sent, so that one that was lost is sent
+            let gateway = self.gateway.get();
+            // Compared with the state of the provider instead of the last sent value, so that a lost update is sent
             // again.
             if gateway.as_deref() != status.bids_held.as_deref() {
-                // It only fails when the provider is over.
+                // Fails only if the provider has stopped.
                 drop(handle.hold_bids(gateway.as_deref()).await);
             }
-            let mut awaited = awaited(&status, self.cluster.awaits(), &self.chain.status());
+            let mut awaited = awaited(&status, self.cluster.get(), &self.chain.status());
             awaited.extend(self.pricing.script_trouble());
             awaited.extend(gateway);
             if self.is_elected && !status.leader {
-                awaited.push("the leadership, which another instance has or nobody can have now".to_owned());
+                awaited.push("leadership: this instance is a standby".to_owned());
             }
-            self.tell(awaited);
+            self.report(awaited);
             let recording = self.recording.as_ref().map(flight::Health::status);
             if let Some(recording) = &recording {
-                self.tell_recording(recording);
+                self.report_recording(recording);
             }
-            if summarised.elapsed() >= SUMMARY_EVERY {
-                summarised = Instant::now();
-                summary::tell(&self.printer, &status, recording.as_ref());
+            if summarized.elapsed() >= SUMMARY_INTERVAL {
+                summarized = Instant::now();
+                summary::print(&self.printer, &status, recording.as_ref());
             }
         }
     }
 
-    /// Tells that the recording is not written, or that it is again.
-    fn tell_recording(&self, recording: &flight::RecordingStatus) {
-        let mut told = self.recording_told.lock().unwrap_or_else(PoisonError::into_inner);
-        if *told == recording.trouble {
+    /// Reports a failed or resumed recording.
+    fn report_recording(&self, recording: &flight::RecordingStatus) {
+        let mut reported = self
+            .reported_recording
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if *reported == recording.trouble {
             return;
         }
         if self.printer.is_text() {
             self.printer.note(&match &recording.trouble {
-                Some(why) => {
-                    plain::line(&format!("nothing is recorded: {why}; it is tried again")).into_owned()
-                }
-                None => format!("recorded again; {} turns are missing", recording.missed),
+                Some(why) => plain::line(&format!("recording failed, retrying: {why}")).into_owned(),
+                None => format!("recording resumed; {} turns are missing", recording.missed),
             });
         }
         self.printer
             .object(json!({"event": "recording", "recording": recording}));
-        told.clone_from(&recording.trouble);
+        reported.clone_from(&recording.trouble);
     }
 
-    /// Tells what bidding waits for, when that has changed.
-    fn tell(&self, awaited: Vec<String>) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.as_ref() == Some(&awaited) {
+    /// Reports the conditions if they changed.
+    fn report(&self, awaited: Vec<String>) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.as_ref() == Some(&awaited) {
             return;
         }
         supervise::status(&match awaited.is_empty() {
@@ -225,34 +226,34 @@ impl Watch {
             false => format!("waiting for {}", awaited.join("; ")),
         });
         if self.printer.is_text() {
-            let told = if awaited.is_empty() {
+            let reported = if awaited.is_empty() {
                 "ready: bidding".to_owned()
             } else {
                 format!("waiting for {}", awaited.join("; "))
             };
-            // Nodes and clusters have a say in it.
-            self.printer.note(&plain::line(&told));
+            // The text contains messages of nodes and clusters.
+            self.printer.note(&plain::line(&reported));
         }
         self.printer.object(json!({
             "event": "awaited", "is_ready": awaited.is_empty(), "awaited": awaited, "notes": self.notes,
         }));
-        *told = Some(awaited);
+        *reported = Some(awaited);
     }
 }
 
-/// What is awaited, one line each; empty when it can bid.
+/// Returns the unmet conditions; empty if the provider can bid.
 fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Vec<String> {
     let mut awaited: Vec<String> = cluster.into_iter().collect();
     let is_there = awaited.is_empty();
-    // What runs there is asked for with the first picture of the chain.
+    // The workloads are listed with the first snapshot of the chain.
     if is_there && status.chain_known && !status.cluster_known {
-        awaited.push("the cluster to say what runs on it".to_owned());
+        awaited.push("the list of workloads from the cluster".to_owned());
     }
     if is_there && !status.inventory_known {
-        awaited.push("the cluster to say what it has room for".to_owned());
+        awaited.push("the inventory of the cluster".to_owned());
     }
     let follower = &chain.reader.follower;
-    // The one that tells blocks may have failed and not been replaced.
+    // The node that reports blocks may have failed without a replacement.
     let speaks = chain
         .reader
         .endpoints
@@ -260,11 +261,11 @@ fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Ve
         .any(|e| e.serves_blocks && e.fault.is_none());
     let silent_since = follower.silent_since.filter(|since| {
         let silent_for = since.elapsed().unwrap_or_default();
-        silent_for >= SILENCE_MIN
+        silent_for >= OUTAGE_MIN
     });
     if !status.chain_known || !speaks || silent_since.is_some() {
         let since = silent_since.map(|at| format!(" (since {})", humantime::format_rfc3339_seconds(at)));
-        let why = why_not_heard(chain, status);
+        let why = chain_problem(chain, status);
         awaited.push(format!("the chain: {why}{}", since.unwrap_or_default()));
     }
     if !status.registered {
@@ -275,7 +276,7 @@ fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Ve
         awaited.push(format!("money for a bid: {missing}"));
     }
     if let Some(trouble) = chain.writer.as_ref().and_then(|writer| writer.problem.as_ref()) {
-        awaited.push(format!("what transactions need: {trouble}"));
+        awaited.push(format!("transactions: {trouble}"));
     }
     if status.breaker.tripped {
         awaited.push("the circuit breaker to be released: `provider-daemon breaker release`".to_owned());
@@ -283,7 +284,7 @@ fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Ve
     awaited
 }
 
-fn why_not_heard(chain: &ClientStatus, status: &Status) -> String {
+fn chain_problem(chain: &ClientStatus, status: &Status) -> String {
     if let Some(block) = chain.reader.unreached {
         let height = block.height;
         return format!(
@@ -300,7 +301,7 @@ fn why_not_heard(chain: &ClientStatus, status: &Status) -> String {
         return faults.join(", ");
     }
     match (status.chain_known, &chain.reader.follower.source) {
-        (false, _) => "its first picture".to_owned(),
+        (false, _) => "the first snapshot".to_owned(),
         (true, Source::None) => format!("blocks after {}", chain.reader.follower.height),
         (true, _) => format!("no node has a block after {}", chain.reader.follower.height),
     }
