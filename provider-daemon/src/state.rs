@@ -1,20 +1,20 @@
-//! What the daemon keeps over a restart: a small database in the provider's home.
+//! Persisted state of the daemon: a small database in the home directory.
 //!
-//! | room | what it keeps | lost, it costs |
+//! | module | content | after a loss |
 //! |---|---|---|
-//! | [`heights`] | height and time of the last block that was told, for each chain | nothing: a restart begins with a whole snapshot |
-//! | [`spent`] | what an account paid in the last hour | its ceiling counts from nothing |
-//! | [`terms`] | the highest term of a leadership | a new leader may begin at a term that was |
-//! | `lease_events` | events of leases | the API server has those of the last hour |
-//! | [`tenants`] | keys and certificates of tenants | a question to the chain for each of them |
+//! | [`heights`] | height and time of the last processed block per chain | no effect: a start reads a complete snapshot
+//! |
+//! | [`spent`] | fees of an account in the last hour | the hourly limit starts at zero |
+//! | [`terms`] | highest term of the election | a new leader may repeat a term |
+//! | `lease_events` | events of leases | the API server has the events of the last hour |
+//! | [`tenants`] | keys and certificates of tenants | one chain query for each |
 //!
-//! Each kind of record has a room of its own: its table, its key and value, and the trait of the port it serves. All
-//! of them share the one file `state.redb`, so that a write of several kinds is one transaction. Nothing here is
-//! the truth about a lease: losing the file loses none. Therefore a damaged file is moved aside and an empty one
-//! begun, and the log says where the old one lies; a file that cannot be opened for another reason (no permission,
-//! another process has it) ends the start with an error instead.
+//! Each module has a table and implements the trait of a port. All tables are in the file `state.redb`, so that one
+//! transaction can write several of them. No lease depends on the file. A damaged file is therefore moved aside and
+//! replaced by an empty one, and the log contains its new path. Any other failure, such as a missing permission or a
+//! lock of another process, prevents the start.
 
-mod desk;
+mod delayed_writer;
 pub mod heights;
 mod lease_events;
 mod private;
@@ -30,108 +30,108 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Name of the file in the home.
+/// Name of the file in the home directory.
 pub const FILE: &str = "state.redb";
-/// Memory for pages: the whole file is smaller.
+/// Size of the page cache, in bytes; larger than the file.
 const CACHE_BYTES: usize = 1 << 20;
-/// What is known of the file itself.
+/// Metadata of the file.
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 const LAYOUT: &str = "layout";
-/// Counted up when a table changes its meaning.
+/// Version of the layout, incremented when a table changes its meaning.
 const LAYOUT_NOW: u64 = 1;
 
-/// Why there is no state.
+/// Failure to open the state.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// Another process has the file open.
-    #[error("{} is in use by another provider: stop it, or give this one another home", path.display())]
+    #[error("{} is in use by another provider: stop that provider, or choose another --home", path.display())]
     InUse {
-        /// The file; it is left as it is.
+        /// Path of the file, which is unchanged.
         path: PathBuf,
     },
-    /// A later version of this program wrote it.
-    #[error("{} was written by a later version (layout {found}, this one knows {known}): use that version, or move the file away; no lease is lost with it", path.display(), known = LAYOUT_NOW)]
+    /// A later version of this program wrote the file.
+    #[error("{} was written by a later version (layout {found}, supported {known}): use that version, or move the file away; no lease is affected", path.display(), known = LAYOUT_NOW)]
     Later {
-        /// The file; nothing of it was changed.
+        /// Path of the file, which is unchanged.
         path: PathBuf,
-        /// Number of the layout in the file, larger than the one this version knows.
+        /// Layout version of the file.
         found: u64,
     },
-    /// The file system refuses.
-    #[error("{operation} {}", path.display())]
+    /// A file system operation failed.
+    #[error("cannot {operation} {}", path.display())]
     Io {
-        /// What was tried, as the text of the error begins.
+        /// Failed operation, as an infinitive for the message.
         operation: &'static str,
-        /// The file or the folder that it was tried on.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The system's reason, such as a missing permission.
+        /// Cause, such as a missing permission.
         source: std::io::Error,
     },
-    /// The database refuses, though the file is not damaged.
-    #[error("{}", path.display())]
+    /// The database failed without damage.
+    #[error("cannot open {}", path.display())]
     Database {
-        /// The file; it is not moved aside, for it is not damaged.
+        /// Path of the file, which is not moved aside because it is not damaged.
         path: PathBuf,
-        /// The library's reason; in a box, for it is large.
+        /// Cause; boxed because of its size.
         source: Box<redb::Error>,
     },
 }
 
-/// The database. A clone is the same one.
+/// Handle of the database. Clones share the database.
 #[derive(Debug, Clone)]
 pub struct State {
     database: Arc<Database>,
     path: PathBuf,
 }
 
-/// A state, and what became of the one before.
+/// Opened state, and the path of a damaged predecessor.
 #[derive(Debug)]
-pub struct Opened {
-    /// The state from now on; an empty one where `moved_aside` names a file.
+pub struct OpenedState {
+    /// New state; empty if `moved_aside` is set.
     pub state: State,
-    /// Where a damaged file was moved to.
+    /// New path of the damaged file.
     pub moved_aside: Option<PathBuf>,
 }
 
-/// How opening went wrong.
-enum Trouble {
+/// Result of a failed attempt to open the file.
+enum OpenError {
     Damaged(String),
     Other(StateError),
 }
 
 impl State {
-    /// Opens the state in a home folder; creates the folder (0700) and the file (0600) where they are missing, and
-    /// removes the access of other accounts from everything in the folder.
+    /// Opens the state in a home directory. Creates the directory (0700) and the file (0600) if they are missing, and
+    /// removes the access of other accounts to all files in the directory.
     ///
     /// # Errors
-    /// When the file cannot be used and is not damaged.
-    pub fn open(home: &Path) -> Result<Opened, StateError> {
+    /// Returns an error if the file is unusable but not damaged.
+    pub fn open(home: &Path) -> Result<OpenedState, StateError> {
         let path = home.join(FILE);
         private::folder(home).map_err(|source| StateError::Io {
-            operation: "create the folder",
+            operation: "create the directory",
             path: home.to_owned(),
             source,
         })?;
         private::close(home, &path);
-        let why = match begin(&path) {
-            Ok(database) => return Ok(Opened::new(database, path, None)),
-            Err(Trouble::Other(error)) => return Err(error),
-            Err(Trouble::Damaged(why)) => why,
+        let why = match open_or_create(&path) {
+            Ok(database) => return Ok(OpenedState::new(database, path, None)),
+            Err(OpenError::Other(error)) => return Err(error),
+            Err(OpenError::Damaged(why)) => why,
         };
         let aside = move_aside(&path)?;
         tracing::warn!(
             path = %path.display(),
             aside = %aside.display(),
             why,
-            "the state is damaged: it is kept aside, and an empty one is begun; no lease is lost"
+            "state file damaged, moved aside and replaced by an empty one; no lease is affected: check the disk"
         );
-        match begin(&path) {
-            Ok(database) => Ok(Opened::new(database, path, Some(aside))),
-            Err(Trouble::Other(error)) => Err(error),
-            // An empty file that is damaged at once is the disk's fault: moving it aside as well would never end.
-            Err(Trouble::Damaged(why)) => Err(StateError::Io {
-                operation: "begin an empty state at",
+        match open_or_create(&path) {
+            Ok(database) => Ok(OpenedState::new(database, path, Some(aside))),
+            Err(OpenError::Other(error)) => Err(error),
+            // A new file that is damaged indicates a faulty disk. Another attempt would not help.
+            Err(OpenError::Damaged(why)) => Err(StateError::Io {
+                operation: "create an empty state at",
                 path,
                 source: std::io::Error::other(why),
             }),
@@ -145,7 +145,7 @@ impl State {
     }
 }
 
-impl Opened {
+impl OpenedState {
     fn new(database: Database, path: PathBuf, moved_aside: Option<PathBuf>) -> Self {
         let state = State {
             database: Arc::new(database),
@@ -155,31 +155,31 @@ impl Opened {
     }
 }
 
-/// Opens or makes the file, looks through it, and writes its layout where it has none.
-fn begin(path: &Path) -> Result<Database, Trouble> {
-    // The library answers a damaged file with an error, or, where its own checks are compiled in, with a panic.
+/// Opens or creates the file, checks its integrity and writes the layout version of a new file.
+fn open_or_create(path: &Path) -> Result<Database, OpenError> {
+    // The library reports damage as an error or, with assertions, as a panic.
     let opened = catch_unwind(AssertUnwindSafe(|| open(path)));
-    opened.unwrap_or_else(|_| Err(Trouble::Damaged("reading it breaks off".to_owned())))
+    opened.unwrap_or_else(|_| Err(OpenError::Damaged("reading failed".to_owned())))
 }
 
-fn open(path: &Path) -> Result<Database, Trouble> {
-    let trouble = |error: redb::Error| trouble(path, error);
-    // Before the library, which would create the file with the bits that the umask leaves.
-    private::file(path).map_err(|e| trouble(redb::Error::Io(e)))?;
+fn open(path: &Path) -> Result<Database, OpenError> {
+    let classify = |error: redb::Error| classify(path, error);
+    // Created here, because the library would use the permissions of the umask.
+    private::file(path).map_err(|e| classify(redb::Error::Io(e)))?;
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
-    let mut database = builder.create(path).map_err(|e| trouble(e.into()))?;
-    // Damage is to be found now, and not when a tenant's request happens to meet it.
-    database.check_integrity().map_err(|e| trouble(e.into()))?;
-    let found = layout(&database).map_err(&trouble)?;
+    let mut database = builder.create(path).map_err(|e| classify(e.into()))?;
+    // The check finds damage now instead of during a tenant's request.
+    database.check_integrity().map_err(|e| classify(e.into()))?;
+    let found = layout(&database).map_err(&classify)?;
     match found {
-        // No damage: whoever goes back to the later version finds everything as it was.
+        // Not damaged: a return to the later version finds everything unchanged.
         Some(found) if found > LAYOUT_NOW => {
             let path = path.to_owned();
-            return Err(Trouble::Other(StateError::Later { path, found }));
+            return Err(OpenError::Other(StateError::Later { path, found }));
         }
         Some(_) => {}
-        None => write_layout(&database).map_err(&trouble)?,
+        None => write_layout(&database).map_err(&classify)?,
     }
     Ok(database)
 }
@@ -203,19 +203,19 @@ fn write_layout(database: &Database) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Damage is what the file itself is to blame for.
-fn trouble(path: &Path, error: redb::Error) -> Trouble {
+/// Classifies an error: damage is a fault of the file itself.
+fn classify(path: &Path, error: redb::Error) -> OpenError {
     let path = path.to_owned();
-    let damaged = |error: &redb::Error| Trouble::Damaged(error.to_string());
+    let damaged = |error: &redb::Error| OpenError::Damaged(error.to_string());
     match error {
         redb::Error::DatabaseAlreadyOpen | redb::Error::LockProtocolMismatch => {
-            Trouble::Other(StateError::InUse { path })
+            OpenError::Other(StateError::InUse { path })
         }
-        // These two kinds are how a truncated or foreign file shows itself. All others are the system's.
+        // These two kinds occur for a truncated or foreign file. All others are faults of the system.
         redb::Error::Io(source)
             if !matches!(source.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>
         {
-            Trouble::Other(StateError::Io {
+            OpenError::Other(StateError::Io {
                 operation: "open",
                 path,
                 source,
@@ -228,14 +228,14 @@ fn trouble(path: &Path, error: redb::Error) -> Trouble {
         | redb::Error::TableTypeMismatch { .. }
         | redb::Error::TableIsMultimap(_)
         | redb::Error::TypeDefinitionChanged { .. }) => damaged(&error),
-        error => Trouble::Other(StateError::Database {
+        error => OpenError::Other(StateError::Database {
             path,
             source: Box::new(error),
         }),
     }
 }
 
-/// Renames the file, to a name that was not there.
+/// Renames the file to an unused name.
 fn move_aside(path: &Path) -> Result<PathBuf, StateError> {
     let seconds = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -253,7 +253,7 @@ fn move_aside(path: &Path) -> Result<PathBuf, StateError> {
     Ok(aside)
 }
 
-/// A storage error as one of the library's.
+/// Converts a storage error to the general error type.
 fn any(error: impl Into<redb::Error>) -> redb::Error {
     error.into()
 }

@@ -1,9 +1,9 @@
-//! The last block that was told, for each chain.
+//! Last processed block of each chain.
 //!
-//! A height comes with every block, hundreds a second while blocks are caught up, so it lies on a
-//! desk (`desk.rs`). What a crash loses is a second of blocks, told again after the next start.
+//! Heights change with every block, hundreds of times per second while the chain client catches up, so the writes are
+//! delayed. A crash loses at most one second of blocks, which are processed again after the next start.
 
-use super::desk::Desk;
+use super::delayed_writer::DelayedWriter;
 use super::{State, any};
 use akash_provider_chain::{Checkpoint, HeightStore};
 use akash_provider_core::error::{Error, ErrorKind};
@@ -12,33 +12,33 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Chain id to height.
+/// Chain ID to height.
 const HEIGHTS: TableDefinition<'_, &str, u64> = TableDefinition::new("heights");
-/// Chain id to height and block time in ms. Versions without this table write the height alone, so a time counts only
-/// beside the same height.
+/// Chain ID to height and block time in milliseconds. Earlier versions write the height only, so a time is valid only
+/// together with the same height.
 const TIMES: TableDefinition<'_, &str, (u64, i64)> = TableDefinition::new("height-times");
 
-/// Keeps the heights of one chain. When it is dropped, the last one is on disk.
+/// Store of the heights of one chain. Dropping the store writes the last height.
 #[derive(Debug)]
 pub struct Heights {
-    desk: Desk<Checkpoint>,
+    writer: DelayedWriter<Checkpoint>,
 }
 
 impl State {
-    /// The last heights of a chain.
+    /// Returns the height store of a chain.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// Returns an error if the thread of the writer cannot be started.
     pub fn heights(&self, chain_id: &str) -> std::io::Result<Arc<dyn HeightStore>> {
         let database = Arc::clone(&self.database);
-        let desk = Desk::new(database, chain_id.to_owned(), "heights", write)?;
-        Ok(Arc::new(Heights { desk }))
+        let writer = DelayedWriter::new(database, chain_id.to_owned(), "heights", write)?;
+        Ok(Arc::new(Heights { writer }))
     }
 
     /// Returns the last block of every chain.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn stored_heights(&self) -> Result<Vec<(String, Checkpoint)>, Box<redb::Error>> {
         let chains = chains(&self.database)?;
         let block = |chain: String| {
@@ -52,7 +52,7 @@ impl State {
     /// Removes the last block of one chain or of all, and returns the number of removed blocks.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn reset_height(&self, chain_id: Option<&str>) -> Result<usize, Box<redb::Error>> {
         let mut chains = chains(&self.database)?;
         chains.retain(|chain| chain_id.is_none_or(|wanted| wanted == chain));
@@ -125,7 +125,7 @@ fn read(database: &Database, chain_id: &str) -> Result<Option<Checkpoint>, redb:
     }))
 }
 
-/// The time of a block that was stored without one: no block that was stored is later.
+/// Returns the time for a block that was stored without one: an upper bound of its time.
 fn now() -> BlockTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     BlockTime(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
@@ -133,16 +133,16 @@ fn now() -> BlockTime {
 
 impl HeightStore for Heights {
     fn load(&self) -> Result<Option<Checkpoint>, Error> {
-        if let Some(block) = self.desk.newest() {
+        if let Some(block) = self.writer.newest() {
             return Ok(Some(block));
         }
-        let read = read(self.desk.database(), self.desk.key());
+        let read = read(self.writer.database(), self.writer.key());
         read.map_err(|e| Error::new(ErrorKind::Unavailable, "read the last height", e.to_string()))
     }
 
     fn store(&self, block: Checkpoint) -> Result<(), Error> {
-        // A lower one replaces a height that turned out to be false.
-        let kept = self.desk.put(|_| Some(block));
-        kept.map_err(|why| Error::new(ErrorKind::Unavailable, "keep the last height", why))
+        // A lower height replaces one that turned out to be false.
+        let kept = self.writer.put(|_| Some(block));
+        kept.map_err(|why| Error::new(ErrorKind::Unavailable, "store the last height", why))
     }
 }

@@ -1,7 +1,7 @@
 //! Events of leases, which the API server drops after an hour.
 //!
-//! A row is one event. Writes do not wait for the disk: the next write of a height makes them durable, and the API server
-//! still has the events that a crash loses. Number and size of the rows are bounded; the oldest events go first.
+//! A row is one event. Writes do not wait for the disk: the next write of a height makes them durable, and the API
+//! server still has the events that a crash loses. Number and size of the rows are bounded; the oldest events go first.
 
 use super::{State, any};
 use akash_provider_core::cluster::LeaseEvent;
@@ -23,7 +23,7 @@ const EVENT_BYTES_MAX: usize = 8 << 10;
 /// Namespace and identity of an event.
 type Key = (String, String);
 
-/// Events of leases in the state file.
+/// Store of lease events in the state file.
 #[derive(Debug)]
 struct LeaseEvents {
     database: Arc<Database>,
@@ -48,7 +48,7 @@ struct Row {
 }
 
 impl State {
-    /// Events of leases.
+    /// Returns the store of lease events.
     #[must_use]
     pub fn lease_events(&self) -> Arc<dyn EventStore> {
         let limits = Limits {
@@ -72,7 +72,7 @@ impl LeaseEvents {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads all rows. A row that cannot be decoded is of no use to anyone, and the next write removes it.
+    /// Reads all rows. The next write removes rows that cannot be decoded.
     fn read(&self) -> Result<Vec<StoredEvent>, redb::Error> {
         let mut index = Index::new();
         let mut events = Vec::new();
@@ -239,12 +239,12 @@ mod tests {
             .collect()
     }
 
-    fn of(namespace: &str, events: Vec<RecordedEvent>) -> Vec<(String, Vec<RecordedEvent>)> {
+    fn replacement(namespace: &str, events: Vec<RecordedEvent>) -> Vec<(String, Vec<RecordedEvent>)> {
         vec![(namespace.to_owned(), events)]
     }
 
     #[test]
-    fn events_are_there_after_a_restart_as_they_were_replaced_last() {
+    fn restores_events_after_a_restart() {
         let home = tempfile::tempdir().unwrap();
         let open = || State::open(home.path()).unwrap().state;
         {
@@ -252,10 +252,12 @@ mod tests {
             let store = state.lease_events();
             assert!(store.load().unwrap().is_empty());
             let both = vec![recorded("a", "1", 1, ""), recorded("b", "2", 2, "")];
-            store.replace(of("one", both)).unwrap();
-            store.replace(of("two", vec![recorded("a", "3", 3, "")])).unwrap();
+            store.replace(replacement("one", both)).unwrap();
             store
-                .replace(of("gone", vec![recorded("a", "4", 4, "")]))
+                .replace(replacement("two", vec![recorded("a", "3", 3, "")]))
+                .unwrap();
+            store
+                .replace(replacement("gone", vec![recorded("a", "4", 4, "")]))
                 .unwrap();
         }
         {
@@ -263,8 +265,10 @@ mod tests {
             let store = state.lease_events();
             assert_eq!(store.load().unwrap().len(), 4);
             // A newer version of `b`, and `a` is no longer retained.
-            store.replace(of("one", vec![recorded("b", "5", 5, "")])).unwrap();
-            store.replace(of("gone", Vec::new())).unwrap();
+            store
+                .replace(replacement("one", vec![recorded("b", "5", 5, "")]))
+                .unwrap();
+            store.replace(replacement("gone", Vec::new())).unwrap();
         }
         let state = open();
         let wanted = ["one b 5 Warning", "two a 3 Warning"];
@@ -272,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn number_and_size_are_bounded_and_the_oldest_go_first() {
+    fn limits_number_and_size_by_removing_the_oldest() {
         let home = tempfile::tempdir().unwrap();
         let state = State::open(home.path()).unwrap().state;
         let store = LeaseEvents::new(Arc::clone(&state.database), LIMITS);
@@ -280,7 +284,7 @@ mod tests {
             let events = (0..2)
                 .map(|n| recorded(&n.to_string(), "1", 10 - lease, ""))
                 .collect();
-            store.replace(of(&lease.to_string(), events)).unwrap();
+            store.replace(replacement(&lease.to_string(), events)).unwrap();
         }
         let namespaces: Vec<String> = store.load().unwrap().into_iter().map(|e| e.namespace).collect();
         assert_eq!(namespaces, ["0", "0", "1", "1", "2", "2"]);
@@ -296,7 +300,7 @@ mod tests {
         let long = "x".repeat(5 << 10);
         for lease in ["new", "newer"] {
             bytes
-                .replace(of(lease, vec![recorded("a", "1", 20, &long)]))
+                .replace(replacement(lease, vec![recorded("a", "1", 20, &long)]))
                 .unwrap();
         }
         let all = bytes.load().unwrap();
@@ -305,26 +309,29 @@ mod tests {
             size <= 8 << 10 && all.iter().any(|e| e.namespace == "newer"),
             "{size}"
         );
-        // An event that is too long is not stored, and takes the place of none.
+        // An event that is too large is not stored and displaces no other event.
         let before = stored(&bytes);
         let too_long = "x".repeat(EVENT_BYTES_MAX);
         bytes
-            .replace(of("long", vec![recorded("a", "1", 30, &too_long)]))
+            .replace(replacement("long", vec![recorded("a", "1", 30, &too_long)]))
             .unwrap();
         assert_eq!(stored(&bytes), before);
     }
 
     #[test]
-    fn a_row_that_cannot_be_decoded_hides_no_other() {
+    fn skips_rows_that_cannot_be_decoded() {
         let home = tempfile::tempdir().unwrap();
         let state = State::open(home.path()).unwrap().state;
         let store = state.lease_events();
         let spoiled = BTreeMap::from([(("one".to_owned(), "bad".to_owned()), b"{".to_vec())]);
         let raw = LeaseEvents::new(Arc::clone(&state.database), LIMITS);
         raw.commit(&spoiled, &HashSet::new()).unwrap();
-        raw.replace(of("two", vec![recorded("a", "1", 1, "")])).unwrap();
+        raw.replace(replacement("two", vec![recorded("a", "1", 1, "")]))
+            .unwrap();
         assert_eq!(stored(&*store), ["two a 1 Warning"]);
-        store.replace(of("one", vec![recorded("b", "2", 2, "")])).unwrap();
+        store
+            .replace(replacement("one", vec![recorded("b", "2", 2, "")]))
+            .unwrap();
         assert_eq!(stored(&*store), ["one b 2 Warning", "two a 1 Warning"]);
         assert_eq!(raw.read().unwrap().len(), 2);
         assert_eq!(raw.index().len(), 2, "the next write of its namespace removes it");

@@ -1,29 +1,30 @@
-//! Permissions of the home folder: 0700 for folders and 0600 for files, also where they existed before with wider bits.
+//! Permissions of the home directory: 0700 for directories and 0600 for files, including existing ones with wider
+//! permissions.
 //!
-//! Only the bits of group and others are removed. Symbolic links are not followed: the target of a
-//! link keeps its permissions.
+//! Only the bits of group and others are removed. Symbolic links are not followed, so their targets are unchanged.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Bits of group and others, and the special bits, which have no use in a home folder.
+/// Permission bits of group and others, and the special bits.
 const TOO_WIDE: u32 = 0o7077;
-/// Most entries that are looked at; a home folder has some dozens. A folder of many thousands is no home of a provider.
+/// Maximum number of checked entries. A home directory has some dozens; one with many thousands belongs to something
+/// else.
 const ENTRIES_MAX: usize = 10_000;
-/// Deepest folder that is looked into; a keyring is two deep.
+/// Maximum depth of checked directories; a keyring has a depth of two.
 const DEPTH_MAX: usize = 8;
 
-/// Creates the folder with mode 0700 where it is missing.
+/// Creates the directory with mode 0700 if it is missing.
 pub(super) fn folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Creates the file with mode 0600 where it is missing.
+/// Creates the file with mode 0600 if it is missing.
 pub(super) fn file(path: &Path) -> io::Result<()> {
     let options = &mut OpenOptions::new();
-    // Write access and no truncation: an existing file stays as it is.
+    // Opened without truncation, so that an existing file is unchanged.
     let opened = options
         .write(true)
         .create(true)
@@ -33,10 +34,11 @@ pub(super) fn file(path: &Path) -> io::Result<()> {
     opened.map(drop)
 }
 
-/// Removes the access of group and others from the home folder and everything in it. Logs a warning for what cannot
-/// be changed: a read-only mount or another owner must not stop a provider.
+/// Removes the access of group and others to the home directory and its content. Failures are logged, because a
+/// read-only mount or another owner must not stop a provider.
 ///
-/// The home directory of a user and the root of a file system also hold files of others: there only `owned` is changed.
+/// The home directory of a user and the root of a file system also contain other files, so only `owned` is changed
+/// there.
 pub(super) fn close(home: &Path, owned: &Path) {
     let is_shared = home.parent().is_none() || std::env::home_dir().is_some_and(|user| user == home);
     let mut failures = Vec::new();
@@ -51,7 +53,7 @@ pub(super) fn close(home: &Path, owned: &Path) {
             home = %home.display(),
             count = failures.len(),
             first,
-            "cannot restrict permissions of the home folder: other accounts of this machine may read it; run chmod -R go-rwx on it"
+            "cannot restrict permissions of the home directory: other accounts of this machine may read it; run chmod -R go-rwx on it"
         );
     }
 }
@@ -75,11 +77,11 @@ fn close_all(path: &Path, depth: usize, entries: &mut usize, failures: &mut Vec<
     }
 }
 
-/// Narrows one entry; true for a folder.
+/// Restricts one entry; returns whether the entry is a directory.
 fn narrow(path: &Path, failures: &mut Vec<String>) -> bool {
     let about = match fs::symlink_metadata(path) {
         Ok(about) => about,
-        // Removed since it was listed.
+        // Deleted since it was listed.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
         Err(error) => {
             failures.push(format!("{}: {error}", path.display()));

@@ -1,8 +1,8 @@
-//! What an account paid in the last hour, by the minute, so that the ceiling of an hour holds over a restart.
+//! Fees that an account paid in the last hour, per minute, so that the hourly limit survives a restart.
 //!
-//! It changes with every transaction, so it lies on a desk (`desk.rs`). What a crash loses is a second of fees.
+//! The value changes with every transaction, so the writes are delayed. A crash loses at most one second.
 
-use super::desk::Desk;
+use super::delayed_writer::DelayedWriter;
 use super::{State, any};
 use akash_provider_chain::gas::{Cost, ExpenseStore, Minute};
 use akash_provider_core::error::{Error, ErrorKind};
@@ -10,32 +10,32 @@ use akash_provider_core::types::Address;
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::sync::Arc;
 
-/// Chain id and account to rows of [`ROW`] bytes.
+/// Chain ID and account to rows of [`ROW`] bytes.
 const SPENT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("spent");
-/// Minute, gas and fee, as little-endian numbers of 8, 8 and 16 bytes.
+/// Size of a row: minute, gas and fee, as little-endian numbers of 8, 8 and 16 bytes.
 const ROW: usize = 32;
-/// Rows that are read; an hour has no more.
+/// Maximum number of rows; an hour has fewer.
 const ROWS_MAX: usize = 64;
 
-/// Keeps what one account paid. When it is dropped, all of it is on disk.
+/// Store of the payments of one account. Dropping the store writes all payments.
 #[derive(Debug)]
 pub struct Payments {
-    desk: Desk<Vec<Minute>>,
+    writer: DelayedWriter<Vec<Minute>>,
 }
 
 impl State {
-    /// What an account paid on a chain in the last hour.
+    /// Returns the payments of an account on a chain in the last hour.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// Returns an error if the thread of the writer cannot be started.
     pub fn spent(&self, chain_id: &str, account: &Address) -> std::io::Result<Arc<dyn ExpenseStore>> {
         let key = format!("{chain_id} {account}");
-        let desk = Desk::new(Arc::clone(&self.database), key, "fees", write)?;
-        Ok(Arc::new(Payments { desk }))
+        let writer = DelayedWriter::new(Arc::clone(&self.database), key, "fees", write)?;
+        Ok(Arc::new(Payments { writer }))
     }
 }
 
-#[expect(clippy::ptr_arg, reason = "a desk hands out what it keeps, as it keeps it")]
+#[expect(clippy::ptr_arg, reason = "the writer passes its value by reference")]
 fn write(database: &Database, key: &str, minutes: &Vec<Minute>) -> Result<(), redb::Error> {
     let rows: Vec<u8> = minutes.iter().flat_map(row).collect();
     let write = database.begin_write().map_err(any)?;
@@ -54,7 +54,7 @@ fn row(minute: &Minute) -> [u8; ROW] {
     row
 }
 
-/// A minute that was kept; `None` where there is none in these bytes.
+/// Decodes a row; `None` for invalid bytes.
 fn minute(row: &[u8]) -> Option<Minute> {
     let (at, rest) = row.split_first_chunk()?;
     let (gas, rest) = rest.split_first_chunk()?;
@@ -81,23 +81,23 @@ fn read(database: &Database, key: &str) -> Result<Vec<u8>, redb::Error> {
 
 impl ExpenseStore for Payments {
     fn load(&self) -> Result<Vec<Minute>, Error> {
-        const OPERATION: &str = "read what was paid in the last hour";
-        if let Some(minutes) = self.desk.newest() {
+        const OPERATION: &str = "read the payments of the last hour";
+        if let Some(minutes) = self.writer.newest() {
             return Ok(minutes);
         }
-        let rows = read(self.desk.database(), self.desk.key());
+        let rows = read(self.writer.database(), self.writer.key());
         let rows = rows.map_err(|e| Error::new(ErrorKind::Unavailable, OPERATION, e.to_string()))?;
         let minutes: Option<Vec<Minute>> = rows.chunks(ROW).map(minute).collect();
         let minutes = minutes.filter(|minutes| minutes.len() <= ROWS_MAX);
         minutes.ok_or_else(|| {
-            let message = format!("{} bytes are not what is written there", rows.len());
+            let message = format!("invalid length of {} bytes", rows.len());
             Error::new(ErrorKind::Invalid, OPERATION, message)
         })
     }
 
     fn store(&self, minutes: Vec<Minute>) -> Result<(), Error> {
-        let kept = self.desk.put(|_| Some(minutes));
-        kept.map_err(|why| Error::new(ErrorKind::Unavailable, "keep what is paid", why))
+        let kept = self.writer.put(|_| Some(minutes));
+        kept.map_err(|why| Error::new(ErrorKind::Unavailable, "store the payments", why))
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_account_paid_is_there_after_a_restart() {
+    fn restores_the_payments_of_each_account() {
         let home = tempfile::tempdir().unwrap();
         let account = |number: u8| Address::from_bytes(&[number; 20]).unwrap();
         {
@@ -127,7 +127,7 @@ mod tests {
             for number in 0..=61 {
                 spent.store(minutes(number)).unwrap();
             }
-            assert_eq!(spent.load().unwrap(), minutes(61), "before it is on disk");
+            assert_eq!(spent.load().unwrap(), minutes(61), "before the value is on disk");
         }
         let state = State::open(home.path()).unwrap().state;
         let kept = |chain, number| state.spent(chain, &account(number)).unwrap().load().unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error_and_is_written_over() {
+    fn reports_unreadable_payments_and_overwrites_them() {
         let home = tempfile::tempdir().unwrap();
         let state = State::open(home.path()).unwrap().state;
         let account = Address::from_bytes(&[1; 20]).unwrap();

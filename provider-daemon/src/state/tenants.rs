@@ -1,8 +1,8 @@
-//! Keys and certificates of tenants that the chain has shown to be true, so that tenants keep their logs and shells
-//! while the chain is away, also over a restart.
+//! Verified keys and certificates of tenants, so that tenants have access to logs and shells while the chain is
+//! unavailable, even after a restart.
 //!
-//! A record is some hundred bytes and comes with a tenant's first request. It is written without waiting for the disk:
-//! the next write of a height takes it along, and what a crash loses is asked of the chain again.
+//! A record has some hundred bytes and is created by the first request of a tenant. Writes do not wait for the disk:
+//! the next write of a height makes them durable, and lost records are queried again on the chain.
 
 use super::{State, any};
 use akash_provider_core::types::Address;
@@ -16,16 +16,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Address of an account to its compressed public key, which never changes.
 const KEYS: TableDefinition<'_, &str, &[u8; 33]> = TableDefinition::new("tenant-keys");
-/// Certificates that were valid when the chain was last asked.
+/// Fingerprints of certificates that were valid at the last chain query.
 const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("tenant-certificates");
 
-/// When each of them was kept; what has no time is older than whatever has one.
+/// Times at which keys were stored. A record without a time is older than all others.
 const KEY_AGES: TableDefinition<'_, &str, u64> = TableDefinition::new("tenant-key-ages");
 const CERTIFICATE_AGES: TableDefinition<'_, &[u8; 32], u64> = TableDefinition::new("tenant-certificate-ages");
-/// When there is no room, this part of them goes at once: looking for the oldest is looking at all.
-const SHARE_THAT_GOES: u64 = 16;
+/// Fraction of the records that is removed when the table is full, because finding the oldest needs a full scan.
+const EVICTED_FRACTION: u64 = 16;
 
-/// What is known of tenants.
+/// Store of tenant keys and certificates.
 #[derive(Debug)]
 pub struct Tenants {
     database: Arc<Database>,
@@ -33,7 +33,7 @@ pub struct Tenants {
 }
 
 impl State {
-    /// What is known of tenants.
+    /// Returns the store of tenant keys and certificates.
     #[must_use]
     pub fn tenants(&self) -> Arc<dyn Memory> {
         Arc::new(Tenants {
@@ -57,10 +57,10 @@ impl Tenants {
         self.write(|write| {
             let mut keys = write.open_table(KEYS).map_err(any)?;
             let mut ages = write.open_table(KEY_AGES).map_err(any)?;
-            // Only a new account needs room. One that is kept again stays as old as it is.
+            // Only a new account needs space. Storing a key again does not change its age.
             if keys.get(account.as_str()).map_err(any)?.is_none() {
-                let too_old = too_old(&keys, &ages, self.max, |key: &str| key.to_owned())?;
-                for old in &too_old {
+                let oldest = oldest(&keys, &ages, self.max, |key: &str| key.to_owned())?;
+                for old in &oldest {
                     keys.remove(old.as_str()).map_err(any)?;
                     ages.remove(old.as_str()).map_err(any)?;
                 }
@@ -81,7 +81,7 @@ impl Tenants {
     }
 
     fn write_certificate(&self, certificate: &Fingerprint, is_valid: bool) -> Result<(), redb::Error> {
-        // Reading is cheap, and writing shuts out all other writers of the file.
+        // Reads are cheap, but a write blocks all other writers of the file.
         if self.read_certificate(certificate)? == is_valid {
             return Ok(());
         }
@@ -93,8 +93,8 @@ impl Tenants {
                 ages.remove(certificate).map_err(any)?;
                 return Ok(());
             }
-            let too_old = too_old(&all, &ages, self.max, |key: &[u8; 32]| *key)?;
-            for old in &too_old {
+            let oldest = oldest(&all, &ages, self.max, |key: &[u8; 32]| *key)?;
+            for old in &oldest {
                 all.remove(old).map_err(any)?;
                 ages.remove(old).map_err(any)?;
             }
@@ -115,15 +115,15 @@ impl Tenants {
     }
 }
 
-/// Nanoseconds since the epoch. A clock that is set back makes a record look older than it is, and it is asked for
-/// again a little earlier.
+/// Returns nanoseconds since the epoch. A clock that was set back makes records look older, so they are evicted
+/// earlier.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Those that go, the oldest first, where there is no room for one more.
-fn too_old<K: Key + 'static, V: redb::Value + 'static, O>(
+/// Returns the oldest records to evict if there is no space for another one.
+fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     all: &Table<'_, K, V>,
     ages: &Table<'_, K, u64>,
     max: u64,
@@ -139,40 +139,40 @@ fn too_old<K: Key + 'static, V: redb::Value + 'static, O>(
         by_age.push((age.map_or(0, |a| a.value()), own(key.value())));
     }
     by_age.sort_by_key(|(age, _)| *age);
-    let go = usize::try_from((max / SHARE_THAT_GOES).max(1)).unwrap_or(usize::MAX);
+    let go = usize::try_from((max / EVICTED_FRACTION).max(1)).unwrap_or(usize::MAX);
     Ok(by_age.into_iter().take(go).map(|(_, key)| key).collect())
 }
 
-/// What could not be read or written is asked of the chain again.
-fn told<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
+/// Logs a failure and returns the default: the chain is queried instead.
+fn or_default<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
     result.unwrap_or_else(|error| {
-        tracing::warn!("{what}: {error}");
+        tracing::warn!(%error, "{what}; the chain is queried instead");
         T::default()
     })
 }
 
 impl Memory for Tenants {
     fn key(&self, account: &Address) -> Option<PublicKeyBytes> {
-        told("reading a tenant's key", self.read_key(account))
+        or_default("cannot read the key of a tenant", self.read_key(account))
     }
     fn store_key(&self, account: &Address, key: PublicKeyBytes) {
-        told("keeping a tenant's key", self.write_key(account, &key));
+        or_default("cannot store the key of a tenant", self.write_key(account, &key));
     }
     fn has_certificate(&self, certificate: &Fingerprint) -> bool {
-        told(
-            "reading a tenant's certificate",
+        or_default(
+            "cannot read the certificate of a tenant",
             self.read_certificate(certificate),
         )
     }
     fn store_certificate(&self, certificate: Fingerprint) {
-        told(
-            "keeping a tenant's certificate",
+        or_default(
+            "cannot store the certificate of a tenant",
             self.write_certificate(&certificate, true),
         );
     }
     fn remove_certificate(&self, certificate: &Fingerprint) {
-        told(
-            "forgetting a tenant's certificate",
+        or_default(
+            "cannot remove the certificate of a tenant",
             self.write_certificate(certificate, false),
         );
     }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_there_after_a_restart_and_what_was_forgotten_is_not() {
+    fn restores_stored_records_and_no_removed_ones() {
         let home = tempfile::tempdir().unwrap();
         {
             let state = State::open(home.path()).unwrap().state;
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_what_is_kept() {
+    fn limits_the_number_of_records() {
         let home = tempfile::tempdir().unwrap();
         let state = State::open(home.path()).unwrap().state;
         let tenants = Tenants {
@@ -223,19 +223,19 @@ mod tests {
         let keys = (0..10).filter(|n| tenants.key(&account(*n)).is_some()).count();
         let certificates = (0..10).filter(|n| tenants.has_certificate(&[*n; 32])).count();
         assert_eq!((keys, certificates), (3, 3));
-        // The newest is among them.
+        // The latest record is among them.
         assert_eq!(tenants.key(&account(9)), Some([9; 33]));
     }
 
     #[test]
-    fn the_oldest_goes_and_not_the_smallest() {
+    fn evicts_the_oldest_record() {
         let home = tempfile::tempdir().unwrap();
         let state = State::open(home.path()).unwrap().state;
         let tenants = |max| Tenants {
             database: Arc::clone(&state.database),
             max,
         };
-        // From a file of before there were ages: older than all that came later.
+        // Records of an earlier version without times are older than all others.
         let write = |write: &WriteTransaction| {
             write
                 .open_table(KEYS)
@@ -251,7 +251,7 @@ mod tests {
         for number in [9, 5, 4] {
             tenants(3).store_certificate([number; 32]);
         }
-        // Again is not anew.
+        // Storing a key again does not change its age.
         tenants(3).store_key(&account(9), [9; 33]);
         let there = || {
             let keys = (0..10).filter(|n| tenants(3).key(&account(*n)).is_some());

@@ -1,15 +1,15 @@
-//! The highest term of a leadership that this home has heard of. Records of leases say in which term they were written,
-//! and nobody writes them in an earlier one: a store that forgot its terms, or another store, must not begin again at 1.
+//! Highest term of the election that this home directory has stored. Lease records contain the term of their last
+//! write, and writes of an earlier term are rejected. A store without terms must therefore not restart at 1.
 
 use super::{State, any};
 use akash_provider_core::election::TERM_MAX;
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::sync::Arc;
 
-/// Chain id and account to term.
+/// Chain ID and account to term.
 const TERMS: TableDefinition<'_, &str, u64> = TableDefinition::new("terms");
 
-/// The term of one provider.
+/// Store of the term of one provider.
 #[derive(Debug, Clone)]
 pub struct Terms {
     database: Arc<Database>,
@@ -17,7 +17,7 @@ pub struct Terms {
 }
 
 impl State {
-    /// The term of an account on a chain.
+    /// Returns the term store of an account on a chain.
     #[must_use]
     pub fn terms(&self, chain_id: &str, account: &str) -> Terms {
         Terms {
@@ -28,16 +28,16 @@ impl State {
 }
 
 impl Terms {
-    /// The highest that was kept; 0 where there never was one.
+    /// Returns the highest stored term; 0 if there is none.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn highest(&self) -> Result<u64, redb::Error> {
         let read = self.database.begin_read().map_err(any)?;
         match read.open_table(TERMS) {
             Ok(terms) => {
                 let term = terms.get(self.key.as_str()).map_err(any)?;
-                // A forged term that an earlier version stored.
+                // An earlier version may have stored a forged term.
                 let term = term.map(|term| term.value()).filter(|term| *term <= TERM_MAX);
                 Ok(term.unwrap_or(0))
             }
@@ -46,11 +46,11 @@ impl Terms {
         }
     }
 
-    /// Keeps a term, unless a higher one was kept.
+    /// Stores a term unless a higher one is stored.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub fn keep(&self, term: u64) -> Result<(), redb::Error> {
+    /// Returns an error if the file cannot be written.
+    pub fn store(&self, term: u64) -> Result<(), redb::Error> {
         if self.highest()? >= term {
             return Ok(());
         }
@@ -65,29 +65,33 @@ impl Terms {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Opened;
+    use super::super::OpenedState;
     use super::*;
 
     #[test]
-    fn the_highest_term_outlives_a_restart_and_never_goes_back() {
+    fn restores_the_highest_term() {
         let home = std::env::temp_dir().join(format!("terms-{}", std::process::id()));
         let open = || {
-            let Opened { state, .. } = State::open(&home).unwrap();
+            let OpenedState { state, .. } = State::open(&home).unwrap();
             state
         };
         let state = open();
         let terms = state.terms("chain", "akash1x");
         assert_eq!(terms.highest().unwrap(), 0);
-        terms.keep(7).unwrap();
-        terms.keep(3).unwrap();
+        terms.store(7).unwrap();
+        terms.store(3).unwrap();
         drop((state, terms));
         let state = open();
         assert_eq!(state.terms("chain", "akash1x").highest().unwrap(), 7);
         let forged = state.terms("other", "akash1x");
         assert_eq!(forged.highest().unwrap(), 0);
-        forged.keep(u64::MAX).unwrap();
-        assert_eq!(forged.highest().unwrap(), 0, "it does not use up all later terms");
-        forged.keep(8).unwrap();
+        forged.store(u64::MAX).unwrap();
+        assert_eq!(
+            forged.highest().unwrap(),
+            0,
+            "a forged term must not block later terms"
+        );
+        forged.store(8).unwrap();
         assert_eq!(forged.highest().unwrap(), 8);
         drop(state);
         std::fs::remove_dir_all(&home).unwrap();

@@ -1,4 +1,4 @@
-//! The state over restarts, damage and second processes.
+//! Tests of restarts, damage and concurrent processes.
 
 use super::*;
 use akash_provider_chain::Checkpoint;
@@ -20,7 +20,7 @@ fn block(height: u64) -> Checkpoint {
 }
 
 #[test]
-fn the_last_height_of_each_chain_is_there_after_a_restart() {
+fn restores_the_last_height_of_each_chain() {
     let home = home();
     {
         let state = open(&home.path().join("deep/er"));
@@ -32,7 +32,11 @@ fn the_last_height_of_each_chain_is_there_after_a_restart() {
         for height in 1..=1000 {
             main.store(block(height)).unwrap();
         }
-        assert_eq!(main.load().unwrap(), Some(block(1000)), "before it is on disk");
+        assert_eq!(
+            main.load().unwrap(),
+            Some(block(1000)),
+            "before the value is on disk"
+        );
         main.store(block(900)).unwrap();
         test.store(block(u64::MAX)).unwrap();
     }
@@ -52,7 +56,7 @@ fn the_last_height_of_each_chain_is_there_after_a_restart() {
 }
 
 #[test]
-fn a_damaged_file_is_kept_aside_and_an_empty_one_begun() {
+fn moves_a_damaged_file_aside_and_starts_an_empty_one() {
     let home = home();
     let path = home.path().join(FILE);
     for garbage in [&b"no database"[..], &[0xff; 100_000]] {
@@ -72,7 +76,7 @@ fn a_damaged_file_is_kept_aside_and_an_empty_one_begun() {
 }
 
 #[test]
-fn a_byte_changed_anywhere_is_read_or_noticed_and_never_ends_the_program() {
+fn detects_or_tolerates_any_changed_byte() {
     let home = home();
     let path = home.path().join(FILE);
     open(home.path())
@@ -82,7 +86,7 @@ fn a_byte_changed_anywhere_is_read_or_noticed_and_never_ends_the_program() {
         .unwrap();
     let whole = fs::read(&path).unwrap();
     let mut moved = 0;
-    // Every byte of the header and a prime's step through the rest.
+    // All bytes of the header, and the rest with a prime step.
     for at in (0..320).chain((320..whole.len()).step_by(4099)) {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x41;
@@ -102,12 +106,12 @@ fn a_byte_changed_anywhere_is_read_or_noticed_and_never_ends_the_program() {
             Err(error) => panic!("byte {at}: {error}"),
         }
     }
-    assert!(moved > 0, "some of that was damage");
+    assert!(moved > 0, "some changes must be damage");
     println!("{moved} files were moved aside");
 }
 
 #[test]
-fn what_is_no_damage_is_an_error_and_moves_nothing() {
+fn fails_without_moving_an_undamaged_file() {
     let home = home();
     let state = open(home.path());
     let error = State::open(home.path()).unwrap_err();
@@ -135,7 +139,7 @@ fn what_is_no_damage_is_an_error_and_moves_nothing() {
 }
 
 #[test]
-fn other_accounts_have_no_access_to_the_home_also_where_it_was_wider_before() {
+fn restricts_the_home_directory_to_its_account() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -172,5 +176,5 @@ fn other_accounts_have_no_access_to_the_home_also_where_it_was_wider_before() {
     for (path, _, after) in &wide {
         assert_eq!(mode(path), *after, "{}", path.display());
     }
-    assert_eq!(mode(&elsewhere), 0o644, "behind a link nothing changes");
+    assert_eq!(mode(&elsewhere), 0o644, "the target of a link must not change");
 }

@@ -1,0 +1,154 @@
+//! Delayed writes of a value that changes more often than a disk should write.
+//!
+//! A separate thread writes the latest value, with a pause between writes. A crash loses at most one second; dropping
+//! the writer stores the last value.
+
+use redb::Database;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Pause between two writes; each write waits for the disk.
+const WRITE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Function that writes a value.
+pub(super) type Write<T> = fn(&Database, &str, &T) -> Result<(), redb::Error>;
+
+/// Writer of the latest value of a key. Dropping the writer stores the value.
+#[derive(Debug)]
+pub(super) struct DelayedWriter<T: fmt::Debug> {
+    shared: Arc<Shared<T>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared<T> {
+    database: Arc<Database>,
+    key: String,
+    write: Write<T>,
+    pending: Mutex<Pending<T>>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Pending<T> {
+    /// Latest value, stored or not; `None` before the first value.
+    newest: Option<T>,
+    /// True while the value is not stored.
+    is_due: bool,
+    /// Failure of the last write, until the caller is notified.
+    failure: Option<String>,
+    closing: bool,
+}
+
+impl<T: Clone + fmt::Debug + Send + 'static> DelayedWriter<T> {
+    /// Creates a writer with its thread.
+    ///
+    /// # Errors
+    /// Returns an error if the thread cannot be started.
+    pub(super) fn new(
+        database: Arc<Database>,
+        key: String,
+        name: &str,
+        write: Write<T>,
+    ) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            database,
+            key,
+            write,
+            pending: Mutex::new(Pending {
+                newest: None,
+                is_due: false,
+                failure: None,
+                closing: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let at = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let writer = thread.spawn(move || at.write_pending())?;
+        Ok(Self {
+            shared,
+            writer: Some(writer),
+        })
+    }
+}
+
+impl<T: Clone + fmt::Debug> DelayedWriter<T> {
+    pub(super) fn database(&self) -> &Database {
+        &self.shared.database
+    }
+
+    pub(super) fn key(&self) -> &str {
+        &self.shared.key
+    }
+
+    /// Returns the latest value; `None` before the first value.
+    pub(super) fn newest(&self) -> Option<T> {
+        self.shared.pending().newest.clone()
+    }
+
+    /// Replaces the value with the result of `next`; `None` leaves it unchanged.
+    ///
+    /// # Errors
+    /// Returns the failure of the previous write; the new value is written anyway.
+    pub(super) fn put(&self, next: impl FnOnce(Option<&T>) -> Option<T>) -> Result<(), String> {
+        let mut pending = self.shared.pending();
+        if let Some(next) = next(pending.newest.as_ref()) {
+            pending.newest = Some(next);
+            pending.is_due = true;
+        }
+        let failure = pending.failure.take();
+        drop(pending);
+        self.shared.changed.notify_one();
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+impl<T: Clone> Shared<T> {
+    /// Writes changed values until the writer is dropped.
+    fn write_pending(&self) {
+        loop {
+            let mut pending = self.pending();
+            while !pending.is_due && !pending.closing {
+                pending = self.changed.wait(pending).unwrap_or_else(PoisonError::into_inner);
+            }
+            // Read under one lock, so that a value set before the drop is written.
+            let (due, closing) = (pending.newest.clone().filter(|_| pending.is_due), pending.closing);
+            // The lock is released during the write, so that callers never wait for the disk.
+            pending.is_due = false;
+            drop(pending);
+            if let Some(due) = due {
+                let written = (self.write)(&self.database, &self.key, &due);
+                self.pending().failure = written.err().map(|error| error.to_string());
+            }
+            if closing {
+                return;
+            }
+            let pending = self.pending();
+            // Dropping the writer ends the pause, so that a shutdown does not wait for it.
+            drop(
+                self.changed
+                    .wait_timeout_while(pending, WRITE_PAUSE, |pending| !pending.closing),
+            );
+        }
+    }
+}
+
+impl<T> Shared<T> {
+    fn pending(&self) -> MutexGuard<'_, Pending<T>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: fmt::Debug> Drop for DelayedWriter<T> {
+    fn drop(&mut self) {
+        self.shared.pending().closing = true;
+        self.shared.changed.notify_one();
+        if let Some(writer) = self.writer.take() {
+            // Ends after at most one write. A panic of the thread was already reported.
+            drop(writer.join());
+        }
+    }
+}
