@@ -1,4 +1,4 @@
-//! Where the provider of the embedded market runs its leases.
+//! Cluster of the embedded market.
 
 use super::{Kubernetes, Processes, processes};
 use crate::args::ClusterArgs;
@@ -7,21 +7,21 @@ use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, NodeInventory};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What workloads in memory say of themselves, in their logs and where somebody opens a shell.
+/// Notice in the logs and shells of simulated workloads.
 const BANNER: &str = "this workload is simulated: nothing of it runs";
 
-/// A cluster and its capacity.
+/// Cluster and its inventory.
 #[derive(Debug)]
 pub enum Backend {
-    /// Nothing really runs: workloads are scheduled, and shown as running.
+    /// In-memory cluster: workloads are scheduled and reported as running, but nothing runs.
     Memory(InMemory),
-    /// Processes of this machine run.
+    /// Processes of the local machine.
     Processes(Box<Processes>),
-    /// Pods of a real cluster run, and go on when this program ends.
+    /// Pods of a Kubernetes cluster, which outlive this program.
     Kubernetes(Box<Kubernetes>),
 }
 
-/// A cluster in memory.
+/// In-memory cluster.
 #[derive(Debug)]
 pub struct InMemory {
     cluster: MemoryCluster,
@@ -31,14 +31,14 @@ pub struct InMemory {
 }
 
 impl Backend {
-    /// A cluster in memory with this hardware.
+    /// Creates an in-memory cluster with this hardware.
     pub async fn in_memory(hardware: &ClusterArgs) -> Self {
         let cluster = MemoryCluster::new(Facets {
             hostnames: true,
             leased_ips: (hardware.leased_ips > 0).then_some(hardware.leased_ips),
             shell: true,
         });
-        // Healthy with the next block, so that one sees it start.
+        // A workload becomes healthy with the next block, so that its start is visible.
         cluster.set_start_ticks(1);
         cluster.set_banner(BANNER);
         let memory = InMemory {
@@ -51,7 +51,7 @@ impl Backend {
         Self::Memory(memory)
     }
 
-    /// A cluster in memory says that its forwarded ports are at this host; a real one has been told.
+    /// Sets the public host for forwarded ports of an in-memory cluster. Other clusters have their own setting.
     #[must_use]
     pub fn at_public_host(self, host: &str) -> Self {
         match &self {
@@ -61,7 +61,7 @@ impl Backend {
         self
     }
 
-    /// Where leases run. Each call gives the same cluster.
+    /// Returns the cluster. All calls return the same cluster.
     #[must_use]
     pub fn cluster(&self) -> Arc<dyn Cluster> {
         match self {
@@ -71,21 +71,21 @@ impl Backend {
         }
     }
 
-    /// What workloads are, in a word, and what people would take for more than it is.
+    /// Returns a keyword and a notice about the limits of the workloads, if there are any.
     #[must_use]
     pub const fn notice(&self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Memory(_) => Some((
                 "simulated",
-                "workloads are simulated: they are scheduled and shown as running, and nothing of them runs; --processes \
-                 runs their commands here, --kubeconfig FILE runs them as pods",
+                "workloads are simulated: they are scheduled and reported as running, but nothing runs; --processes \
+                 runs their commands on this machine, --kubeconfig FILE runs them as pods",
             )),
             Self::Processes(_) => Some(("processes", processes::NOTICE)),
             Self::Kubernetes(_) => None,
         }
     }
 
-    /// Where the provider learns what its cluster has room for.
+    /// Returns the inventory of the cluster.
     #[must_use]
     pub fn inventory(&self) -> Arc<dyn InventorySource> {
         match self {
@@ -95,22 +95,22 @@ impl Backend {
         }
     }
 
-    /// A block was made.
+    /// Advances an in-memory cluster by one block.
     pub async fn tick(&self) {
         match self {
             Self::Memory(memory) => {
                 memory.cluster.tick();
                 memory.tell_capacity().await;
             }
-            // The real thing has a clock of its own.
+            // These clusters use the real time.
             Self::Processes(_) | Self::Kubernetes(_) => {}
         }
     }
 
-    /// What is there of leases, one line each.
+    /// Returns the remaining objects of leases, one line each.
     ///
     /// # Errors
-    /// The cluster does not answer.
+    /// Returns an error if the cluster does not respond.
     pub async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         match self {
             Self::Memory(memory) => Ok(memory.leftovers()),
@@ -119,10 +119,10 @@ impl Backend {
         }
     }
 
-    /// Ends what ends with this program; pods go on.
+    /// Stops processes; pods continue to run.
     ///
     /// # Errors
-    /// What it kept for itself cannot be removed.
+    /// Returns an error if the working directory cannot be removed.
     pub async fn close(&self) -> anyhow::Result<()> {
         match self {
             Self::Processes(processes) => processes.close().await,
@@ -132,14 +132,14 @@ impl Backend {
 }
 
 impl InMemory {
-    /// Tells how many addresses are taken, when that has changed.
+    /// Publishes the number of used addresses if it changed.
     async fn tell_capacity(&self) {
         let leased_ips = match self.cluster.leased_ips() {
             Some(facet) => facet.usage().await.ok(),
             None => None,
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        // Told only when it differs: this is called with every block, and most of them change nothing.
+        // Published only after a change, because this function runs with every block.
         if last.as_ref().is_some_and(|told| told.leased_ips == leased_ips) {
             return;
         }

@@ -1,5 +1,5 @@
-//! The gateway of the embedded market: a certificate made for this run, a tenant whose key everybody knows, and a node
-//! that tenants' tools can ask, so that their commands work as they do on the network.
+//! Gateway of the embedded market: with a new certificate for each run, a tenant with a public key pair, and a node, so
+//! that tenant commands work as on the network.
 
 use super::{Printer, World, names, node};
 use crate::args::DevArgs;
@@ -23,35 +23,35 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// The port of today's provider; another one is taken where it is in use and nobody asked for it.
+/// Default port of the Go provider. If the port is in use and was not requested, another one is used.
 const PORT: u16 = 8443;
-/// How long the printed token is good for: a day's work.
+/// Lifetime of the printed token: one day.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Account of the SDLs that were given.
+/// Account number of the given SDLs.
 const GIVEN: u32 = 0;
-/// Money of that account at each start, in each denomination: a thousand AKT, a thousand ACT.
+/// Balance of that account at each start, per token, in millionths: 1,000 AKT and 1,000 ACT.
 const MONEY: u128 = 1_000_000_000;
-/// What that account's key is called in the keyring.
+/// Name of the account's key in the keyring.
 const TENANT: &str = "tenant";
 
-/// A gateway that serves.
+/// Running gateway.
 #[derive(Debug)]
 pub struct DevGateway {
     address: SocketAddr,
     grpc: Option<SocketAddr>,
     token: String,
     serving: JoinHandle<()>,
-    /// Where tenants' tools ask the chain.
+    /// URL of the node for tenant commands.
     node_url: String,
-    /// The node, where the provider needs none itself.
+    /// Node, if the provider does not run one for itself.
     node: Option<Devnet>,
 }
 
 impl DevGateway {
-    /// Starts it and says how to reach it; `None` where nobody asked for it.
+    /// Starts the gateway and prints its address; returns `None` if no gateway was requested.
     ///
     /// # Errors
-    /// The address that was asked for cannot be had.
+    /// Returns an error if the requested address is unavailable.
     pub async fn start(
         args: &DevArgs,
         world: &World,
@@ -63,7 +63,7 @@ impl DevGateway {
             None if !is_wanted(args) => return Ok(None),
             None => (SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)), true),
         };
-        // The gateway reports a limit that it cannot raise and that matters.
+        // The gateway reports an insufficient limit of open files.
         drop(raise());
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let own = certificate(world, now)?;
@@ -71,10 +71,10 @@ impl DevGateway {
             .gateway_grpc_listen_address
             .unwrap_or_else(|| next_port(address));
         let gateway = match bind(world, address, grpc, &own).await {
-            // Only a port that nobody asked for may become another one.
+            // Another port is used only if none was requested.
             Err(error) if fall_back && is_taken(&error) => {
                 printer.note(&format!(
-                    "{address} or {grpc} is taken; the gateway takes free ports"
+                    "{address} or {grpc} is in use; the gateway uses other ports"
                 ));
                 let free = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
                 bind(
@@ -87,12 +87,12 @@ impl DevGateway {
             }
             bound => bound,
         };
-        let gateway = gateway.context("the gateway")?;
-        let address = gateway.address().context("the gateway's address")?;
+        let gateway = gateway.context("the gateway failed")?;
+        let address = gateway.address().context("the gateway has no address")?;
         let grpc = gateway.grpc_address();
         let token = tenants_token(world, now)?;
         fund_tenant(world)?;
-        // Only now is it known which port was taken.
+        // The port is known only now.
         register(world, address)?;
         let served = match world.rpc_url() {
             Some(_) => None,
@@ -105,40 +105,40 @@ impl DevGateway {
             grpc,
             token,
             serving,
-            node_url: node_url.context("the node of the embedded market")?,
+            node_url: node_url.context("the embedded market has no node")?,
             node: served,
         };
         started.tell(world, printer)?;
         Ok(Some(started))
     }
 
-    /// Where REST and websockets are served, with the port that was really taken.
+    /// Returns the address of REST and websockets.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where gRPC is served, with the port that was really taken.
+    /// Returns the address of gRPC.
     #[must_use]
     pub const fn grpc_address(&self) -> Option<SocketAddr> {
         self.grpc
     }
 
-    /// A token for everything that the tenant of the given SDLs has.
+    /// Returns a token with full access for the tenant of the given SDLs.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Waits for its end, after the shutdown.
+    /// Waits for the end of the gateway after a shutdown.
     ///
     /// # Errors
-    /// It ended badly.
+    /// Returns the failure of the gateway.
     pub async fn stop(self) -> anyhow::Result<()> {
         if let Some(node) = self.node {
             node.stop().await;
         }
-        self.serving.await.context("the gateway")
+        self.serving.await.context("the gateway failed")
     }
 
     fn tell(&self, world: &World, printer: &Printer) -> anyhow::Result<()> {
@@ -158,7 +158,7 @@ impl DevGateway {
         match keyring {
             Ok(folder) => {
                 printer.note(&format!(
-                    "gateway at https://{address}; be its tenant in another terminal:"
+                    "gateway at https://{address}; to act as a tenant, use another terminal:"
                 ));
                 printer.note(&format!(
                     "  export AKASH_NODE={} AKASH_CHAIN_ID={chain_id} AKASH_FROM={TENANT} AKASH_KEYRING_BACKEND=test \
@@ -171,10 +171,10 @@ impl DevGateway {
                 printer.note(&format!("  provider-daemon status {}", world.provider));
             }
             Err(error) => printer.note(&format!(
-                "gateway at https://{address}; no key for a tenant: {error:#}"
+                "gateway at https://{address}; cannot create the key of the tenant: {error:#}"
             )),
         }
-        printer.note("or with what you have:");
+        printer.note("or with other tools:");
         if let Some(grpc) = self.grpc {
             let method = "akash.provider.v1.ProviderRPC/GetStatus";
             printer.note(&format!("  grpcurl -insecure {grpc} {method}"));
@@ -186,12 +186,12 @@ impl DevGateway {
     }
 }
 
-/// True where tenants are let in.
+/// Returns whether a gateway is requested.
 pub(super) const fn is_wanted(args: &DevArgs) -> bool {
     !args.once || args.gateway_listen_address.is_some()
 }
 
-/// The provider's record says where it really is.
+/// Updates the address in the record of the provider.
 fn register(world: &World, address: SocketAddr) -> anyhow::Result<()> {
     world.chain.market(|market| {
         let mut record = market
@@ -202,16 +202,16 @@ fn register(world: &World, address: SocketAddr) -> anyhow::Result<()> {
         let updated = market.execute(&Msg::UpdateProvider(record));
         updated
             .map(drop)
-            .map_err(|e| anyhow!("registering the gateway's address: {e}"))
+            .map_err(|e| anyhow!("cannot register the address of the gateway: {e}"))
     })
 }
 
-/// Gives the tenant of the given SDLs money for the fees of its commands, and for deposits.
+/// Funds the tenant of the given SDLs, for fees and deposits.
 fn fund_tenant(world: &World) -> anyhow::Result<()> {
     let tenant = names::tenant(GIVEN)?;
     world.chain.market(|market| {
         for denom in ["uakt", "uact"] {
-            // A market of a state file has the money of the start before.
+            // A restored market contains the balance of the previous run.
             let amount = MONEY.saturating_sub(market.balance(&tenant, denom).amount);
             let denom = denom.into();
             market.fund(&tenant, &Coin { denom, amount });
@@ -220,14 +220,14 @@ fn fund_tenant(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A keyring with the key of the tenant of the given SDLs, which is no secret.
+/// Returns the keyring with the key of the tenant of the given SDLs, which is not secret.
 fn tenants_keyring() -> anyhow::Result<PathBuf> {
     let folder = cache("dev")?;
-    std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let keyring = Keyring::open(Backend::Test, &folder, None)?;
     if keyring.show(TENANT).is_err() {
         match keyring.add(TENANT, &names::tenant_key(GIVEN)?) {
-            // Somebody else was faster.
+            // Another process created the key at the same time.
             Ok(_) | Err(KeyringError::Exists { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -235,22 +235,22 @@ fn tenants_keyring() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// A certificate that is published and used until the end of this run.
+/// Creates and publishes a certificate for this run.
 fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
     let usage = Usage::Server {
         domains: vec!["localhost".to_owned()],
     };
-    // A moment ago: clocks of clients on the same machine may be a little behind.
+    // Valid since one minute ago, because client clocks may be slightly behind.
     let made = now.saturating_sub(Duration::from_secs(60));
     let own = OwnCertificate::make(&world.provider, &usage, made)?;
     world
         .chain
         .market(|market| market.execute(&own.publish()))
-        .map_err(|e| anyhow::anyhow!("publishing the gateway's certificate: {e}"))?;
+        .map_err(|e| anyhow::anyhow!("cannot publish the certificate of the gateway: {e}"))?;
     Ok(own)
 }
 
-/// 8444 for 8443; a free one where that is asked for.
+/// Returns the next port, or port 0 for port 0.
 fn next_port(address: SocketAddr) -> SocketAddr {
     let next = match address.port() {
         0 => 0,
@@ -284,7 +284,7 @@ fn is_taken(error: &anyhow::Error) -> bool {
     matches!(listen, Some(GatewayError::Listen { why, .. }) if why.kind() == ErrorKind::AddrInUse)
 }
 
-/// A token of the tenant of the given SDLs, whose key the chain knows from then on.
+/// Returns a token for the tenant of the given SDLs, and stores the public key of the tenant on the chain.
 fn tenants_token(world: &World, now: Duration) -> anyhow::Result<String> {
     let key = names::tenant_key(GIVEN)?;
     let public = key.public().as_bytes().to_vec();
@@ -309,7 +309,7 @@ mod tests {
     use clap::Parser;
 
     #[tokio::test]
-    async fn an_address_that_is_taken_is_an_error_where_it_was_asked_for() {
+    async fn rejects_a_requested_address_that_is_in_use() {
         let line = ["x", "dev", "--gateway-listen-address", "127.0.0.1:0"];
         let Command::Dev(args) = Cli::parse_from(line).command else {
             panic!()
@@ -329,7 +329,7 @@ mod tests {
         let taken = DevGateway::start(&again, &world, &printer, shutdown.clone()).await;
         let told = format!("{:#}", taken.unwrap_err());
         assert!(told.contains("another program uses this address"), "{told}");
-        // One that was not asked for is looked for elsewhere.
+        // Without a requested address another port is used.
         let own = certificate(&world, Duration::from_secs(9)).unwrap();
         let busy = bind(&world, gateway.address(), ([127, 0, 0, 1], 0).into(), &own);
         assert!(is_taken(&busy.await.unwrap_err()));

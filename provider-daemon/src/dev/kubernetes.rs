@@ -1,4 +1,4 @@
-//! Leases of the embedded market on a real cluster.
+//! Kubernetes cluster of a provider.
 
 use crate::args::KubernetesArgs;
 use crate::cluster_client::client;
@@ -24,16 +24,16 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Names of what stands in the way that are listed before the rest is only counted.
-const NAMED: usize = 5;
+/// Maximum number of foreign objects in an error message.
+const LISTED_MAX: usize = 5;
 
-/// A real cluster that is connected. Dropping it ends our tasks and leaves the pods.
+/// Connected Kubernetes cluster. Dropping it ends the tasks of this process; pods continue to run.
 #[derive(Debug)]
 pub struct Kubernetes {
-    client: Quiet,
+    client: OpaqueClient,
     pub(super) cluster: Arc<KubeCluster>,
     pub(super) inventory: Arc<KubeInventory>,
-    #[expect(dead_code, reason = "dropping it ends the task")]
+    #[expect(dead_code, reason = "dropping the handle ends the task")]
     closes: AbortOnDropHandle<()>,
     chain_id: String,
     args: KubernetesArgs,
@@ -43,20 +43,22 @@ pub struct Kubernetes {
     definitions: Definitions,
 }
 
-/// A client that prints as nothing.
-struct Quiet(Client);
+/// Client with an empty debug output.
+struct OpaqueClient(Client);
 
-impl Debug for Quiet {
+impl Debug for OpaqueClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Client")
     }
 }
 
 impl Kubernetes {
-    /// Connects. Nothing is written.
+    /// Connects for the embedded chain. Nothing is written.
     ///
     /// # Errors
-    /// The kubeconfig is wrong, the cluster does not answer, or it has leases that another chain made.
+    /// Returns an error if the kubeconfig is invalid, the cluster does not respond, or the cluster has leases of
+    /// another
+    /// chain.
     pub async fn connect(
         kubeconfig: &Path,
         args: &KubernetesArgs,
@@ -66,7 +68,7 @@ impl Kubernetes {
     ) -> anyhow::Result<Self> {
         let client = client(Some(kubeconfig)).await?;
         refuse_foreign(&client, chain_id, args).await?;
-        // Nobody else serves the embedded chain.
+        // No other process serves the embedded chain.
         Self::start(
             client.clone(),
             client,
@@ -79,11 +81,11 @@ impl Kubernetes {
         .await
     }
 
-    /// Connects for a real chain, whose leases are on the cluster already: to the cluster of a file, or without
-    /// one to that of the environment or the one this runs in. Nothing is written but while the provider leads.
+    /// Connects for a real chain with existing leases: to the cluster of a kubeconfig, or else to that of the
+    /// environment or of this pod. Writes happen only while the provider leads.
     ///
     /// # Errors
-    /// The kubeconfig is wrong, or the cluster does not answer.
+    /// Returns an error if the kubeconfig is invalid, or if the cluster does not respond.
     pub(crate) async fn adopt(
         kubeconfig: Option<&Path>,
         args: &KubernetesArgs,
@@ -98,7 +100,8 @@ impl Kubernetes {
         Self::start(client, guarded, args, provider, chain_id, capacity, leading).await
     }
 
-    /// `client` is for operators in this process, which have elections of their own; `guarded` for everything else.
+    /// Starts the backend. `client` is for embedded operators, which have separate elections; `guarded` is for all
+    /// other requests.
     async fn start(
         client: Client,
         guarded: Client,
@@ -109,11 +112,12 @@ impl Kubernetes {
         leading: LeadershipGate,
     ) -> anyhow::Result<Self> {
         let mut settings = args.settings(provider, chain_id);
-        // One watch of them for all that works in this process.
+        // All parts of the process share one watch of the definitions.
         settings.definitions = capacity.definitions.clone();
-        // Before anything is deployed: the first pods must not reach nodes and API servers either.
+        // Read before the first deployment: the network policies of all pods need the addresses of nodes and API
+        // servers.
         let found = Infrastructure::read(&guarded, settings.call_timeout).await;
-        let found = found.context("reading the addresses of nodes and API servers")?;
+        let found = found.context("cannot read the addresses of nodes and API servers")?;
         found.close(&mut settings.egress);
         let cluster = KubeCluster::connect(guarded.clone(), settings.clone())?;
         let inventory = Arc::new(KubeInventory::start(&guarded, &settings, capacity));
@@ -131,7 +135,7 @@ impl Kubernetes {
             },
         );
         Ok(Self {
-            client: Quiet(client),
+            client: OpaqueClient(client),
             cluster,
             closes,
             inventory,
@@ -144,7 +148,7 @@ impl Kubernetes {
         })
     }
 
-    /// Runs operators in this process. Only the first call counts.
+    /// Starts the embedded operators. Only the first call has an effect.
     pub(crate) fn run_operators(&self, prepared: OperatorPlan) {
         self.operators.get_or_init(|| {
             let (client, args) = (&self.client.0, &self.args);
@@ -152,14 +156,14 @@ impl Kubernetes {
         });
     }
 
-    /// Restores the events of leases, and persists them from now on. Only the first call counts.
+    /// Restores the events of leases and persists new ones. Only the first call has an effect.
     pub(crate) fn persist_events(&self, store: Arc<dyn EventStore>) {
         let history = Arc::clone(self.cluster.state().history());
         self.events
             .get_or_init(|| task::spawn("storage of lease events", history.persist(store)));
     }
 
-    /// How the operators in this process are, by their names.
+    /// Returns the status of the embedded operators by name.
     #[must_use]
     pub fn operators(&self) -> BTreeMap<&'static str, Value> {
         self.operators
@@ -168,7 +172,7 @@ impl Kubernetes {
             .unwrap_or_default()
     }
 
-    /// Confirms the deletions that the operators in this process hold; a line for each operator.
+    /// Confirms the withheld deletions of the embedded operators; returns one line for each operator.
     #[must_use]
     pub fn confirm_deletions(&self) -> Vec<String> {
         self.operators
@@ -177,22 +181,22 @@ impl Kubernetes {
             .unwrap_or_default()
     }
 
-    /// Ends the operators in this process in order.
+    /// Stops the embedded operators in order.
     pub async fn stop_operators(&self) {
         if let Some(operators) = self.operators.get() {
             operators.stop().await;
         }
     }
 
-    /// Gives the pods of a lease the isolation of the settings.
+    /// Applies the isolation settings to the pods of a lease.
     ///
     /// # Errors
-    /// The lease is unknown, or the cluster does not take it.
+    /// Returns an error if the lease is unknown, or if the API server rejects the change.
     pub async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
         self.cluster.harden(lease).await
     }
 
-    /// Namespaces and records of this chain that are still there, one line each.
+    /// Returns the remaining namespaces and records of this chain, one line each.
     pub(super) async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         let client = &self.client.0;
         let mut left = Vec::new();
@@ -216,10 +220,10 @@ impl Kubernetes {
     }
 }
 
-/// The embedded chain must not touch a cluster on which leases of another chain live.
+/// Rejects a cluster with leases of another chain, which the embedded chain must not change.
 async fn refuse_foreign(client: &Client, chain_id: &str, args: &KubernetesArgs) -> anyhow::Result<()> {
     let found = foreign_leases(client, chain_id, &args.k8s_manifest_ns, args.kube_call_timeout);
-    let found = found.await.context("looking for leases of other chains")?;
+    let found = found.await.context("cannot list leases of other chains")?;
     if let Some(refusal) = refusal(&found) {
         bail!("{refusal}");
     }
@@ -230,8 +234,8 @@ fn refusal(found: &[ForeignObject]) -> Option<String> {
     if found.is_empty() {
         return None;
     }
-    let named: Vec<_> = found.iter().take(NAMED).map(|f| format!("  {f}")).collect();
-    let rest = found.len().saturating_sub(NAMED);
+    let named: Vec<_> = found.iter().take(LISTED_MAX).map(|f| format!("  {f}")).collect();
+    let rest = found.len().saturating_sub(LISTED_MAX);
     let more = if rest > 0 {
         format!("\n  and {rest} more")
     } else {
@@ -240,36 +244,36 @@ fn refusal(found: &[ForeignObject]) -> Option<String> {
     let mut chains: Vec<_> = found.iter().filter_map(|f| f.chain_id.as_deref()).collect();
     chains.retain(|chain| is_embedded(chain));
     chains.dedup();
-    let mend = match chains.first() {
+    let remedy = match chains.first() {
         Some(chain) => format!(
-            "Some are what an earlier `dev` left behind: go on with its --state file, or remove them with \
+            "Some are from an earlier `dev`: continue with its --state file, or remove them with \
              --remove-leftovers-of {chain}."
         ),
         None => "Use a cluster without leases.".to_owned(),
     };
     Some(format!(
-        "the cluster has leases that this embedded chain did not make; nothing was touched:\n{}{more}\n{mend}",
+        "the cluster has leases of other chains; nothing was changed:\n{}{more}\n{remedy}",
         named.join("\n")
     ))
 }
 
-/// True for the id of an embedded chain.
+/// Returns whether a chain ID belongs to an embedded chain.
 fn is_embedded(chain: &str) -> bool {
     chain.starts_with("dev-")
 }
 
-/// Removes what an embedded chain left on a cluster, and nothing else; what was removed, one line each.
+/// Deletes the objects of an embedded chain from a cluster; returns one line for each deleted object.
 ///
 /// # Errors
-/// The id is not that of an embedded chain, or the cluster does not answer.
+/// Returns an error if the chain ID does not belong to an embedded chain, or if the cluster does not respond.
 pub async fn remove_leftovers(
     kubeconfig: &Path,
     args: &KubernetesArgs,
     chain_id: &str,
 ) -> anyhow::Result<Vec<String>> {
-    // With the id of a real chain this would remove what every tenant has there.
+    // With the ID of a real chain this would delete all leases.
     if !is_embedded(chain_id) {
-        bail!("`{chain_id}` is not the id of an embedded chain; those begin with `dev-`");
+        bail!("`{chain_id}` is not the ID of an embedded chain, which starts with `dev-`");
     }
     let client = client(Some(kubeconfig)).await?;
     let ns = &args.k8s_manifest_ns;
@@ -277,7 +281,7 @@ pub async fn remove_leftovers(
     removed.extend(remove::<ProviderHost>(Api::namespaced(client.clone(), ns), chain_id).await?);
     removed.extend(remove::<ProviderLeasedIP>(Api::namespaced(client.clone(), ns), chain_id).await?);
     removed.extend(remove::<Manifest>(Api::namespaced(client.clone(), ns), chain_id).await?);
-    // Registry passwords, beside their records.
+    // Registry passwords are stored beside their records.
     removed.extend(remove::<Secret>(Api::namespaced(client, ns), chain_id).await?);
     Ok(removed)
 }
@@ -291,15 +295,15 @@ where
         let name = object.name_any();
         match api.delete(&name, &DeleteParams::default()).await {
             Ok(_) => removed.push(format!("{} {name}", K::kind(&()))),
-            // Gone since it was listed, which is what is wanted.
+            // Deleted since it was listed.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(error).with_context(|| format!("deleting {name}")),
+            Err(error) => return Err(error).with_context(|| format!("cannot delete {name}")),
         }
     }
     Ok(removed)
 }
 
-/// Objects with the network's label that name a chain.
+/// Returns the labelled objects of a chain.
 async fn made_by<K>(api: &Api<K>, chain_id: &str) -> anyhow::Result<Vec<K>>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + serde::de::DeserializeOwned,
@@ -308,7 +312,7 @@ where
     let listed = api
         .list(&params)
         .await
-        .with_context(|| format!("listing {}", K::plural(&())))?;
+        .with_context(|| format!("cannot list {}", K::plural(&())))?;
     let ours = |object: &K| {
         let chain = object.annotations().get(akash_provider_k8s::labels::CHAIN_ID);
         chain.is_some_and(|chain| chain == chain_id)

@@ -1,4 +1,4 @@
-//! How the provider of the embedded market speaks to it: directly, or over the wire.
+//! Connection of the embedded market's provider to the chain: direct, or over the network protocols.
 
 use super::gateway::is_wanted;
 use super::{Printer, names, node};
@@ -14,21 +14,21 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Longest time between two questions for the newest block while a transaction is under way.
+/// Maximum interval of block queries while a transaction is pending.
 const POLL_MAX: Duration = Duration::from_secs(1);
 
-/// The provider's chain, and what keeps it.
+/// Chain client of the provider, and its background tasks.
 #[derive(Debug)]
 pub struct Link {
     client: Arc<dyn ChainClient>,
-    /// The network between provider and market, and the client's task.
+    /// Network between provider and market, and the task of the client.
     wire: Option<(Devnet, JoinHandle<()>)>,
 }
 
-/// The provider's account: over the wire it signs, so it has a key.
+/// Returns the account of the provider. Over the network the account has a key, because it signs transactions.
 ///
 /// # Errors
-/// Never, in practice: the bytes are fixed.
+/// Returns an error only for an invalid constant.
 pub fn account(args: &DevArgs) -> anyhow::Result<Address> {
     if args.wire {
         return Ok(names::provider_key()?.address().clone());
@@ -37,10 +37,10 @@ pub fn account(args: &DevArgs) -> anyhow::Result<Address> {
 }
 
 impl Link {
-    /// Opens it.
+    /// Opens the connection.
     ///
     /// # Errors
-    /// There is no free port on this machine.
+    /// Returns an error if there is no unused port.
     pub async fn open(
         args: &DevArgs,
         chain: &MemoryChain,
@@ -53,7 +53,7 @@ impl Link {
                 wire: None,
             });
         }
-        // Nobody but the provider asks where no tenant is let in.
+        // Without tenants only the provider queries the node.
         let devnet = match is_wanted(args) {
             true => node::start(chain, printer).await?,
             false => Devnet::start(DevnetConfig::new(chain.clone())).await?,
@@ -62,7 +62,7 @@ impl Link {
         let mut settings = ClientSettings::new(vec![devnet.rpc_url()], chain_id.clone());
         settings.key = Some(names::provider_key()?);
         settings.planner = PlannerConfig {
-            // Blocks may be quicker than the network's.
+            // Blocks may be faster than on the network.
             poll: args.block_time.min(POLL_MAX),
             ..PlannerConfig::new(chain_id)
         };
@@ -73,32 +73,32 @@ impl Link {
         })
     }
 
-    /// The chain as the provider knows it.
+    /// Returns the chain client of the provider.
     #[must_use]
     pub fn client(&self) -> Arc<dyn ChainClient> {
         Arc::clone(&self.client)
     }
 
-    /// True when the provider sees only what is in a complete block.
+    /// Returns whether the provider sees changes only after a complete block.
     #[must_use]
     pub const fn is_wire(&self) -> bool {
         self.wire.is_some()
     }
 
-    /// Where the network between provider and market is asked, when there is one.
+    /// Returns the URL of the network between provider and market, if any.
     #[must_use]
     pub fn rpc_url(&self) -> Option<String> {
         self.wire.as_ref().map(|(devnet, _)| devnet.rpc_url())
     }
 
-    /// Ends it, once it was told to stop.
+    /// Waits for the end of the connection after a shutdown.
     ///
     /// # Errors
-    /// A part of it failed.
+    /// Returns the failure of a task.
     pub async fn close(self) -> anyhow::Result<()> {
         if let Some((devnet, task)) = self.wire {
-            // The client before its network: one that goes away under it would look like an outage.
-            task.await.context("the client of the network")?;
+            // The client ends first: a missing network would look like an outage.
+            task.await.context("the chain client failed")?;
             devnet.stop().await;
         }
         Ok(())

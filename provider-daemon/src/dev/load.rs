@@ -1,13 +1,12 @@
-//! Generated tenants: as many as wanted, at a rate, the same ones for the same seed.
+//! Generated tenants, repeatable with a seed.
 
 use akash_provider_core::sdl::{self, Sdl};
 use anyhow::Context;
 
-/// What the names of generated tenants begin with.
+/// Prefix of the names of generated tenants.
 pub const PREFIX: &str = "load-";
 
-/// A generator that is the same everywhere (SplitMix64): its numbers only vary sizes, so nothing better is
-/// needed, and a seed keeps its meaning over versions of any library.
+/// Generator of orders (SplitMix64). The own implementation makes the orders of a seed independent of library versions.
 #[derive(Debug, Clone)]
 pub struct Orders {
     state: u64,
@@ -15,16 +14,16 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// A generator at its beginning; the same seed makes the same orders.
+    /// Creates a generator; the same seed generates the same orders.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed, made: 0 }
     }
 
-    /// The next order, with its name.
+    /// Returns the next order with its name.
     ///
     /// # Errors
-    /// Never, in practice: the template is valid.
+    /// Returns an error only for an invalid template.
     pub fn make(&mut self) -> anyhow::Result<(String, Sdl)> {
         self.made += 1;
         let cpu = 100 * (1 + self.below(4));
@@ -56,7 +55,7 @@ deployment:
     anywhere: {{ profile: web, count: {count} }}
 "#
         );
-        let sdl = sdl::parse(&text).context("the template of generated orders")?;
+        let sdl = sdl::parse(&text).context("invalid template of generated orders")?;
         Ok((format!("{PREFIX}{:05}", self.made), sdl))
     }
 
@@ -74,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_makes_the_same_orders() {
+    fn generates_the_same_orders_for_a_seed() {
         let make = |seed| {
             let mut orders = Orders::new(seed);
             (0..20).map(|_| orders.make().unwrap().1.hash).collect::<Vec<_>>()

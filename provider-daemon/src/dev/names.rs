@@ -1,46 +1,46 @@
-//! Who is who in the embedded market.
+//! Accounts and samples of the embedded market.
 
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::types::Address;
 use anyhow::Context;
 
-/// Chain id of an embedded market; where its leases are on a real cluster, a time is added to it.
+/// Chain ID of the embedded market; on a Kubernetes cluster a time is appended.
 pub const CHAIN_ID: &str = "dev";
-/// The auditor who signs for a provider that accepts anything.
+/// Auditor that signs the attributes of a provider with `--accept-any`.
 pub const AUDITOR: &str = "dev-auditor";
-/// The SDL that is played when none is given.
+/// SDL that is used if none is given.
 pub const SAMPLE: &str = include_str!("../../samples/web.yaml");
-/// The same, where services run as processes.
+/// SDL that is used with `--processes` if none is given.
 pub const PROCESS_SAMPLE: &str = include_str!("../../samples/processes.yaml");
 
-/// The provider's account.
+/// Returns the account of the provider.
 ///
 /// # Errors
-/// Never, in practice: the bytes are fixed.
+/// Returns an error only for an invalid constant.
 pub fn provider() -> anyhow::Result<Address> {
     Ok(Address::from_bytes(b"embedded-provider-01")?)
 }
 
-/// The key of the provider that speaks to its market over the wire. Anybody knows it.
+/// Returns the key of a provider that uses the network protocols. The key is public.
 ///
 /// # Errors
-/// Never, in practice: the bytes are fixed.
+/// Returns an error only for an invalid constant.
 pub fn provider_key() -> anyhow::Result<PrivateKey> {
-    PrivateKey::from_bytes(b"embedded-provider-of-everybody-1").context("the provider's key")
+    PrivateKey::from_bytes(b"embedded-provider-of-everybody-1").context("invalid key of the provider")
 }
 
-/// The account of a tenant.
+/// Returns the account of a tenant.
 ///
 /// # Errors
-/// Never, in practice: the number fits.
+/// Returns an error only for an invalid number.
 pub fn tenant(number: u32) -> anyhow::Result<Address> {
     Ok(tenant_key(number)?.address().clone())
 }
 
-/// The key of a tenant: anybody can know it, so that anybody can be that tenant.
+/// Returns the key of a tenant. The keys are public, so any user can act as the tenant.
 ///
 /// # Errors
-/// Never, in practice: the bytes are a key.
+/// Returns an error only for an invalid number.
 pub fn tenant_key(number: u32) -> anyhow::Result<PrivateKey> {
     let bytes = format!("embedded-tenant-of-dev{number:010}");
     Ok(PrivateKey::from_bytes(bytes.as_bytes())?)
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tenant_is_somebody_else() {
+    fn derives_different_accounts_for_tenants() {
         let all: Vec<Address> = [0, 1, u32::MAX].map(|n| tenant(n).unwrap()).into();
         assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2]);
     }

@@ -1,19 +1,19 @@
-//! Where tenants' tools ask the chain of the embedded market: at the same port at every start.
+//! Node of the embedded market for tenant commands, at the same port in every run.
 
 use super::Printer;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_devnet::{Devnet, DevnetConfig};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// The first that is tried: apart from a real node's and a development network's 26657.
+/// First port to try; a real node and a development network use 26657.
 const FIRST_PORT: u16 = 26_757;
-/// How many are tried before any free one is taken.
+/// Number of ports to try before any other port is used.
 const TRIED: u16 = 20;
 
-/// Serves a chain, at the first of its ports that is free.
+/// Serves a chain at the first unused port.
 ///
 /// # Errors
-/// There is no free port on this machine.
+/// Returns an error if there is no unused port.
 pub(super) async fn start(chain: &MemoryChain, printer: &Printer) -> anyhow::Result<Devnet> {
     let mut taken = None;
     for port in FIRST_PORT..FIRST_PORT + TRIED {
@@ -22,10 +22,10 @@ pub(super) async fn start(chain: &MemoryChain, printer: &Printer) -> anyhow::Res
             taken = Some(at);
             continue;
         }
-        // Somebody may have been faster.
+        // Another process may have taken the port.
         if let Ok(devnet) = serve(chain, at).await {
             if let Some(taken) = taken {
-                printer.note(&format!("{taken} is taken; the node is at {at}"));
+                printer.note(&format!("{taken} is in use; the node is at {at}"));
             }
             return Ok(devnet);
         }
@@ -33,7 +33,7 @@ pub(super) async fn start(chain: &MemoryChain, printer: &Printer) -> anyhow::Res
     }
     let devnet = serve(chain, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
     printer.note(&format!(
-        "the ports from {FIRST_PORT} on are taken; the node is at {}",
+        "the ports from {FIRST_PORT} are in use; the node is at {}",
         devnet.rpc_url()
     ));
     Ok(devnet)

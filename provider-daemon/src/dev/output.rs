@@ -1,6 +1,6 @@
-//! What `dev` and `run` print: one line per transition, for people or as JSON.
+//! Output of `dev` and `run`: one line per event, as text or JSON.
 
-mod words;
+mod event_text;
 
 use crate::args::Output;
 use crate::{plain, say, say_styled};
@@ -8,6 +8,7 @@ use akash_provider_core::bus::{Bus, Delivery, EventStream, LocalBus};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{DeploymentId, Event, LeaseId, Topic};
 use anstyle::Style;
+use event_text::{Line, line, short, style};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,42 +16,41 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use words::{Line, line, short, style};
 
-/// Deployments of which it is remembered when their order came.
+/// Maximum number of deployments with a stored order time.
 const ORDERS_MAX: usize = 10_000;
-/// Leases of which it is remembered that they run well; of others a line too many is printed.
+/// Maximum number of stored healthy leases; for others an additional line may be printed.
 const SETTLED_MAX: usize = 20_000;
-/// How long at least.
+/// Minimum time for which an order time is stored.
 const ORDER_AGE_MAX: Duration = Duration::from_secs(600);
 
-/// An event in a line, as it is printed; nothing of those that are only for machines.
-pub(crate) fn words_of(event: &Event) -> Option<String> {
+/// Returns the text of an event; `None` for events without text.
+pub(crate) fn text_of(event: &Event) -> Option<String> {
     line(event).map(|line| format!("{}: {}", line.what, line.detail))
 }
 
-/// Prints events as they come.
+/// Printer of events.
 #[derive(Debug)]
 pub struct Printer {
     output: Output,
     started: Instant,
     clock: Clock,
     names: Mutex<BTreeMap<DeploymentId, (String, Instant)>>,
-    /// Leases that run with their newest manifest and that nobody has closed: only there is bad health news.
+    /// Leases that are healthy with their latest manifest and not closed. Only for these an unhealthy event is printed.
     settled: Mutex<BTreeSet<LeaseId>>,
 }
 
-/// What its lines begin with.
+/// Time at the start of each line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
-    /// Seconds since the start, or since the order: a short run is watched as a whole.
+    /// Seconds since the start or the order, for short runs.
     Elapsed,
-    /// The time of day in UTC, and ids in full: what is read later, and beside other logs.
+    /// Time of day in UTC with full IDs, for logs.
     Wall,
 }
 
 impl Printer {
-    /// Begins each line with the seconds since the start.
+    /// Creates a printer with the seconds since the start.
     #[must_use]
     pub fn new(output: Output) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Printer {
         }
     }
 
-    /// Begins each line with the time of day.
+    /// Creates a printer with the time of day.
     #[must_use]
     pub fn with_wall_clock(output: Output) -> Self {
         Self {
@@ -71,51 +71,51 @@ impl Printer {
         }
     }
 
-    /// From now on this deployment is known by a name, and its time counts.
+    /// Sets the name of a deployment and starts its time.
     pub fn name(&self, id: &DeploymentId, name: &str) {
         if let Ok(mut names) = self.names.lock() {
             names.insert(id.clone(), (name.to_owned(), Instant::now()));
         }
     }
 
-    /// One event of the provider.
+    /// Prints an event of the provider.
     pub fn event(&self, event: &Event) {
         let Some(line) = line(event) else { return };
         if let Event::OrderSeen { order } = event {
             self.ordered(order.deployment());
         }
-        let is_news = self.is_news(event);
-        if is_news || !self.is_text() {
+        let is_printed = self.is_printed(event);
+        if is_printed || !self.is_text() {
             let body = serde_json::to_value(event).unwrap_or(Value::Null);
             self.print(&line, style(event), body);
         }
         if let Event::LeaseClosed { lease, .. } = event {
-            self.forget(lease.deployment());
+            self.remove(lease.deployment());
             if let Ok(mut settled) = self.settled.lock() {
                 settled.remove(lease);
             }
         }
     }
 
-    /// The time of a deployment counts from its first order.
+    /// Starts the time of a deployment with its first order.
     fn ordered(&self, id: &DeploymentId) {
         if let Ok(mut names) = self.names.lock()
-            && self.has_room(&mut names)
+            && self.make_space(&mut names)
         {
             let name = || (self.unnamed(id), Instant::now());
             names.entry(id.clone()).or_insert_with(name);
         }
     }
 
-    /// Old orders make room for new ones; a few more than that count from nowhere.
-    fn has_room(&self, names: &mut BTreeMap<DeploymentId, (String, Instant)>) -> bool {
+    /// Removes old orders for a new one; returns whether there is space.
+    fn make_space(&self, names: &mut BTreeMap<DeploymentId, (String, Instant)>) -> bool {
         if self.clock == Clock::Wall && names.len() >= ORDERS_MAX {
             names.retain(|_, (_, since)| since.elapsed() < ORDER_AGE_MAX);
         }
         names.len() < ORDERS_MAX
     }
 
-    fn forget(&self, id: &DeploymentId) {
+    fn remove(&self, id: &DeploymentId) {
         if self.clock == Clock::Wall
             && let Ok(mut names) = self.names.lock()
         {
@@ -130,8 +130,8 @@ impl Printer {
         }
     }
 
-    /// A workload that starts, or that its tenant has closed, is unhealthy and that is as it must be.
-    fn is_news(&self, event: &Event) -> bool {
+    /// Returns whether an event is printed. A workload that starts or is being closed is expected to be unhealthy.
+    fn is_printed(&self, event: &Event) -> bool {
         match event {
             Event::ManifestReceived { deployment, .. } => self.unsettle(deployment),
             Event::HealthChanged {
@@ -150,9 +150,9 @@ impl Printer {
                 };
                 return settled.remove(lease) || settled.len() >= SETTLED_MAX;
             }
-            // The tenants of `dev` tell their refusals themselves.
+            // The tenants of `dev` print their rejections themselves.
             Event::ManifestRefused { .. } => return self.clock == Clock::Wall,
-            // Every other fact is news of its own.
+            // All other events are printed.
             _ => {}
         }
         true
@@ -164,13 +164,13 @@ impl Printer {
         }
     }
 
-    /// A tenant closes its deployment.
+    /// Prints that a tenant closes its deployment.
     pub fn closing(&self, id: &DeploymentId) {
         self.unsettle(id);
         self.tenant(id, "closed", "by the tenant");
     }
 
-    /// One thing a tenant did.
+    /// Prints an action of a tenant.
     pub fn tenant(&self, id: &DeploymentId, what: &'static str, detail: &str) {
         let line = Line {
             deployment: id.clone(),
@@ -181,7 +181,7 @@ impl Printer {
         self.print(&line, Style::new(), body);
     }
 
-    /// A line that belongs to no deployment.
+    /// Prints a line that belongs to no deployment.
     pub fn note(&self, text: &str) {
         match self.output {
             Output::Text if self.clock == Clock::Wall => say(&format!("{}  {text}\n", now())),
@@ -190,7 +190,7 @@ impl Printer {
         }
     }
 
-    /// A JSON object of its own; nothing for people.
+    /// Prints a JSON object; nothing in text mode.
     pub fn object(&self, mut value: Value) {
         if self.output == Output::Json {
             self.stamp(&mut value);
@@ -208,7 +208,7 @@ impl Printer {
         }
     }
 
-    /// True when it prints for people.
+    /// Returns whether the output is text.
     #[must_use]
     pub fn is_text(&self) -> bool {
         self.output == Output::Text
@@ -235,7 +235,7 @@ impl Printer {
             Output::Json => {
                 self.stamp(&mut body);
                 if let Some(object) = body.as_object_mut() {
-                    // Of what was there before us it is not known when it was ordered.
+                    // The order time of an earlier deployment is unknown.
                     let since = since.map(|since| since.as_millis() as u64);
                     object.insert("since_order_ms".to_owned(), json!(since));
                     object.insert("name".to_owned(), json!(name));
@@ -257,15 +257,15 @@ impl Printer {
     }
 }
 
-/// The time of day.
+/// Returns the time of day.
 fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
-/// Prints the provider's facts as they come.
+/// Prints the events of the provider as they arrive.
 ///
 /// # Errors
-/// The bus takes no more subscribers.
+/// Returns an error if the bus accepts no more subscribers.
 pub async fn print_facts(
     bus: &LocalBus,
     printer: &Arc<Printer>,
@@ -279,7 +279,7 @@ pub async fn print_facts(
     )))
 }
 
-/// The same of a subscription that is there.
+/// Prints the events of an existing subscription.
 pub(crate) async fn follow_facts(
     mut facts: EventStream,
     printer: Arc<Printer>,
@@ -288,7 +288,7 @@ pub(crate) async fn follow_facts(
     loop {
         let delivery = tokio::select! {
             biased;
-            // Facts before the end, so that the last lines are printed.
+            // Events have priority over the end, so that the last lines are printed.
             delivery = facts.next() => delivery,
             () = background.cancelled() => None,
         };
@@ -296,7 +296,7 @@ pub(crate) async fn follow_facts(
             Some(Delivery::Event { event, .. }) => printer.event(&event),
             Some(Delivery::Lagged(lost)) => {
                 let lost = lost.map_or_else(|| "some".to_owned(), |lost| lost.to_string());
-                printer.note(&format!("{lost} lines were skipped: too many at once"));
+                printer.note(&format!("{lost} events skipped: too many at once"));
             }
             None => return,
         }

@@ -1,4 +1,4 @@
-//! Leases of the embedded market as processes of this machine.
+//! Leases of the embedded market as processes of the local machine.
 
 use super::names;
 use crate::args::{ClusterArgs, DevArgs};
@@ -14,15 +14,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What people would take for more than it is, or for less.
-pub(super) const NOTICE: &str = "services run as processes of this machine, with your rights: what runs is a service's \
-     command and args with its env; no image is pulled, and nothing is isolated or limited. Whoever reaches the gateway \
-     can run programs here. A port exposed to all, 8080 say, is a free one at localhost: lease-status says which, and \
-     the service is told as PORT_8080";
-/// What ends the name of the folder beside a state file.
+/// Notice about the limits of processes.
+pub(super) const NOTICE: &str = "services run as processes of this machine with the rights of your user: the command and args of a \
+     service with its env; no image is pulled, and nothing is isolated or limited. Clients of the gateway can run programs \
+     here. A global port such as 8080 becomes an unused port of localhost, which lease-status reports and which the service \
+     receives as PORT_8080";
+/// Suffix of the directory beside a state file.
 const BESIDE: &str = "processes";
 
-/// Processes, and the hardware they are said to have.
+/// Process cluster with its configured hardware.
 #[derive(Debug)]
 pub struct Processes {
     pub(super) cluster: ProcessCluster,
@@ -32,16 +32,16 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Opens the cluster: beside the state file, where there is one, with what ran there; else an empty one.
+    /// Opens the cluster: beside the state file with its previous processes, or as an empty one.
     ///
     /// # Errors
-    /// Its folder cannot be made or read.
+    /// Returns an error if its directory cannot be created or read.
     pub async fn open(hardware: &ClusterArgs, state: Option<&Path>) -> anyhow::Result<Self> {
         let folder = match state {
             Some(state) => beside(state),
             None => own_folder()?,
         };
-        let what = || format!("the processes of {}", folder.display());
+        let what = || format!("cannot open the processes in {}", folder.display());
         let cluster = ProcessCluster::open(&folder, Images::new())
             .await
             .with_context(what)?;
@@ -59,22 +59,22 @@ impl Processes {
         })
     }
 
-    /// Ends what runs. Its folder goes where no state is kept.
+    /// Stops all processes, and removes the directory unless a state file is used.
     ///
     /// # Errors
-    /// The folder cannot be removed.
+    /// Returns an error if the directory cannot be removed.
     pub async fn close(&self) -> anyhow::Result<()> {
         self.cluster.close().await;
         if self.is_kept {
             return Ok(());
         }
-        fs::remove_dir_all(&self.folder).with_context(|| format!("removing {}", self.folder.display()))
+        fs::remove_dir_all(&self.folder).with_context(|| format!("cannot remove {}", self.folder.display()))
     }
 
-    /// What is there of leases, one line each.
+    /// Returns the remaining objects of leases, one line each.
     ///
     /// # Errors
-    /// Never, in practice: it is known without asking anybody.
+    /// Does not fail; the signature matches other clusters.
     pub async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         let there = self.cluster.deployments().await?;
         let recorded = there.deployments.iter();
@@ -91,38 +91,38 @@ fn beside(state: &Path) -> PathBuf {
     name.into()
 }
 
-/// A folder of this run alone: what another one left in its own is not ours to start.
+/// Returns a directory for this run only, so that processes of other runs are not started.
 fn own_folder() -> anyhow::Result<PathBuf> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let name = format!("{BESIDE}-{}-{}", std::process::id(), since.as_millis());
     Ok(cache("dev")?.join(name))
 }
 
-/// What is played where no SDL is given.
+/// Returns the sample SDL for processes.
 ///
 /// # Errors
-/// Never, in practice: it is valid.
+/// Returns an error only for an invalid sample.
 pub fn sample() -> anyhow::Result<Sdl> {
-    sdl::parse(names::PROCESS_SAMPLE).context("the built-in SDL")
+    sdl::parse(names::PROCESS_SAMPLE).context("invalid built-in SDL")
 }
 
-/// Fails for what cannot be run as processes, before anybody orders it.
+/// Checks that all SDLs can run as processes.
 ///
 /// # Errors
-/// A service has no command, or people beyond this machine could start processes on it.
+/// Returns an error if a service has no command, or if other machines could start processes here.
 pub fn check(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<()> {
     let addresses = [args.gateway_listen_address, args.gateway_grpc_listen_address];
     if let Some(open) = addresses.iter().flatten().find(|a| !a.ip().is_loopback()) {
         bail!(
-            "{open} can be reached from other machines, and everybody knows the tenant's key: with --processes anybody \
-             could run programs here; listen at 127.0.0.1"
+            "{open} is reachable from other machines, and the key of the tenant is public: with --processes third parties \
+             could run programs here; use 127.0.0.1"
         );
     }
     for (name, sdl) in sdls {
         for service in sdl.manifest.groups.iter().flat_map(|group| &group.services) {
             if service.command.as_ref().is_none_or(Vec::is_empty) {
                 bail!(
-                    "{name}: service `{}` has no command, and --processes runs no images: give it one, such as \
+                    "{name}: service `{}` has no command, which --processes requires; add one, such as \
                      `command: [python3, -m, http.server]`",
                     service.name
                 );

@@ -1,4 +1,4 @@
-//! What the embedded market keeps over a restart, in one file.
+//! Persisted state of the embedded market, in one file.
 
 use akash_provider_chain::regular_file;
 use akash_provider_core::chain::MemoryChain;
@@ -15,10 +15,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Larger files are not read: a market of 100,000 deployments has some 200 MiB.
+/// Maximum file size, in bytes; a market with 100,000 deployments has about 200 MiB.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The contents of the file.
+/// Content of the file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Contents {
     market: Option<Market>,
@@ -27,7 +27,7 @@ struct Contents {
     breaker_owners: BTreeSet<Address>,
 }
 
-/// A file that always holds the newest state, whole: it is replaced, never rewritten in place.
+/// State file. Each change replaces the file atomically.
 #[derive(Debug, Clone)]
 pub struct StateFile {
     path: PathBuf,
@@ -35,43 +35,43 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// Opens the file, or starts an empty one.
+    /// Opens the file, or creates an empty one.
     ///
     /// # Errors
-    /// The file cannot be read, or is not one of ours.
+    /// Returns an error if the file cannot be read, or is not a state file.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let contents = match fs::metadata(path) {
             Ok(about) if about.len() > MAX_BYTES => {
                 bail!(
-                    "{} is larger than {MAX_BYTES} bytes; it cannot be a state file",
+                    "cannot read state file {}: larger than {MAX_BYTES} bytes",
                     path.display()
                 )
             }
             Ok(_) => {
                 let bytes = regular_file::read(path, MAX_BYTES)
-                    .with_context(|| format!("reading {}", path.display()))?;
+                    .with_context(|| format!("cannot read {}", path.display()))?;
                 rmp_serde::from_slice(&bytes)
                     .with_context(|| format!("{} is not a state file of this version", path.display()))?
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Contents::default(),
-            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
         let file = Self {
             path: path.to_owned(),
             contents: Arc::new(Mutex::new(contents)),
         };
-        // Written once at the start, so that a place that cannot be written is told now.
+        // Written at the start, so that an unwritable path is reported immediately.
         file.change(|_| {})?;
         Ok(file)
     }
 
-    /// The market as it was, if there was one.
+    /// Returns the stored market, if any.
     #[must_use]
     pub fn market(&self) -> Option<Market> {
         self.lock().market.clone()
     }
 
-    /// For whom the circuit breaker had tripped.
+    /// Returns the stored state of the circuit breaker.
     pub(crate) fn breaker(&self) -> Kept {
         let contents = self.lock();
         Kept {
@@ -80,7 +80,7 @@ impl StateFile {
         }
     }
 
-    /// The circuit breaker tripped or was released.
+    /// Stores the state of the circuit breaker.
     fn set_breaker(&self, shut: &Kept) -> anyhow::Result<()> {
         self.change(|contents| {
             contents.breaker_tripped = shut.breaker_tripped;
@@ -88,27 +88,27 @@ impl StateFile {
         })
     }
 
-    /// Keeps every change of a chain from now on, before anybody is told of it.
+    /// Stores each change of a chain from now on, before subscribers are notified.
     pub fn follow(&self, chain: &MemoryChain) {
         let file = self.clone();
         chain.keep(move |market| file.keep(|contents| contents.market = Some(market.clone())));
     }
 
-    /// A change that cannot be written is told; the market goes on without it.
+    /// Stores a change. A failure is logged, and the market continues.
     fn keep(&self, change: impl FnOnce(&mut Contents)) {
         if let Err(error) = self.change(change) {
-            tracing::error!("the state of the market was not kept: {error:#}");
+            tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the market");
         }
     }
 
     fn change(&self, change: impl FnOnce(&mut Contents)) -> anyhow::Result<()> {
         let mut contents = self.lock();
         change(&mut contents);
-        // With the names of fields, so that a field that is added later does not spoil older files.
+        // With field names, so that a new field does not invalidate older files.
         let bytes = rmp_serde::to_vec_named(&*contents)?;
         let fresh = self.path.with_extension("new");
-        fs::write(&fresh, bytes).with_context(|| format!("writing {}", fresh.display()))?;
-        fs::rename(&fresh, &self.path).with_context(|| format!("replacing {}", self.path.display()))
+        fs::write(&fresh, bytes).with_context(|| format!("cannot write {}", fresh.display()))?;
+        fs::rename(&fresh, &self.path).with_context(|| format!("cannot replace {}", self.path.display()))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Contents> {
@@ -120,7 +120,7 @@ impl StateFile {
 impl Keeper for StateFile {
     async fn keep(&self, kept: &Kept) -> Result<(), Error> {
         let (file, kept) = (self.clone(), kept.clone());
-        let failed = |message| Error::new(ErrorKind::Unavailable, "keep the circuit breaker", message);
+        let failed = |message| Error::new(ErrorKind::Unavailable, "store the circuit breaker", message);
         let written = tokio::task::spawn_blocking(move || file.set_breaker(&kept)).await;
         match written {
             Ok(written) => written.map_err(|error| failed(format!("{error:#}"))),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_market_goes_on_where_it_was() {
+    fn restores_the_market() {
         let path = place("goes-on");
         let file = StateFile::open(&path).unwrap();
         assert!(file.market().is_none() && file.breaker().is_empty());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_something_else_is_refused_and_left_alone() {
+    fn rejects_a_foreign_file_without_changing_it() {
         let path = place("foreign");
         fs::write(&path, "version: \"2.0\"\n").unwrap();
         let error = format!("{:#}", StateFile::open(&path).unwrap_err());
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_told_at_once() {
+    fn reports_an_unwritable_state_file_at_the_start() {
         let error = format!(
             "{:#}",
             StateFile::open(Path::new("/proc/none/market")).unwrap_err()

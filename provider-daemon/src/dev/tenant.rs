@@ -1,6 +1,6 @@
-//! A tenant: orders, chooses a bid, sends a manifest, updates it, closes.
+//! Simulated tenant: orders, accepts a bid, sends a manifest, updates it, and closes.
 
-use super::{Printer, Turns, World, names};
+use super::{CapacityQueue, Printer, World, names};
 use crate::plain::count;
 use akash_provider_core::cluster::{Cluster, Health};
 use akash_provider_core::engine::{LeasePhase, RefusalKind};
@@ -15,22 +15,22 @@ use data_encoding::HEXLOWER;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Blocks a tenant waits for the next thing to happen before it gives up.
-const PATIENCE_BLOCKS: u32 = 60;
-/// And never less than this, so that fast blocks do not make tenants impatient.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Tries of one that waits for room when nothing is taken any more.
-const VAIN_MAX: u32 = 2;
-/// How long nothing may be taken until it is certain that nobody has to end first, in blocks.
-const MOMENT_BLOCKS: u32 = 3;
-/// And never less than this.
-const MOMENT: Duration = Duration::from_secs(1);
-/// How often it looks.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// First money of a deployment.
+/// Number of blocks that a tenant waits for the next event before it gives up.
+const WAIT_BLOCKS: u32 = 60;
+/// Minimum wait, so that fast blocks do not shorten it too much.
+const WAIT_MIN: Duration = Duration::from_secs(20);
+/// Attempts of a waiting tenant after all capacity is released.
+const ATTEMPTS_MAX: u32 = 2;
+/// Number of blocks without reservations after which no capacity will be released.
+const IDLE_BLOCKS: u32 = 3;
+/// Minimum of that time.
+const IDLE_MIN: Duration = Duration::from_secs(1);
+/// Interval of checks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
+/// Initial deposit of a deployment.
 const DEPOSIT: u128 = 50_000_000;
 
-/// What a tenant sends to get what an SDL asks for.
+/// Returns the message that creates a deployment for an SDL.
 pub(crate) fn create_deployment(id: DeploymentId, sdl: &Sdl, deposit: Coin) -> TenantMsg {
     TenantMsg::CreateDeployment {
         id,
@@ -41,30 +41,30 @@ pub(crate) fn create_deployment(id: DeploymentId, sdl: &Sdl, deposit: Coin) -> T
     }
 }
 
-/// How one SDL fared.
+/// Result of one SDL.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// Name of the SDL, by which it is printed.
+    /// Name of the SDL.
     pub name: String,
-    /// From the order to the bid.
+    /// Time from the order to the bid.
     pub to_bid: Option<Duration>,
-    /// From the order to all services running.
+    /// Time from the order until all services run.
     pub to_run: Option<Duration>,
-    /// Price per block, group by group.
+    /// Price per block of each group.
     pub prices: Vec<DecCoin>,
-    /// Why it was declined or failed.
+    /// Reason of a decline or failure.
     pub problem: Option<String>,
-    /// It was the provider's decision not to bid.
+    /// True if the provider declined the order.
     pub declined: bool,
-    /// Why not.
+    /// Code of the reason for a decline.
     pub reason: Option<DeclineCode>,
-    /// How long it waited until others gave room back.
+    /// Time waited for released capacity.
     pub waited: Option<Duration>,
-    /// What to say to `dev` so that it is served.
-    pub mend: Option<String>,
+    /// Flags or changes with which the SDL is served.
+    pub remedy: Option<String>,
 }
 
-/// A tenant with one deployment.
+/// Tenant with one deployment.
 #[derive(Debug)]
 pub struct Tenant {
     world: Arc<World>,
@@ -73,15 +73,15 @@ pub struct Tenant {
     name: String,
     sdl: Sdl,
     started: Instant,
-    /// It waits for room with the others; who does not takes the first no.
-    turns: Option<Arc<Turns>>,
+    /// Queue for capacity; a tenant without a queue gives up after the first decline.
+    queue: Option<Arc<CapacityQueue>>,
 }
 
 impl Tenant {
-    /// A tenant for one SDL; deployments of the same account have numbers of their own.
+    /// Creates a tenant for one SDL; deployments of the same account have different numbers.
     ///
     /// # Errors
-    /// Never, in practice: the account number fits.
+    /// Returns an error only for an invalid account number.
     pub fn new(
         world: &Arc<World>,
         printer: &Arc<Printer>,
@@ -101,45 +101,49 @@ impl Tenant {
             name,
             sdl,
             started: Instant::now(),
-            turns: None,
+            queue: None,
         })
     }
 
-    /// It waits for room as long as others come and go.
+    /// Lets the tenant wait for capacity as long as other tenants release some.
     #[must_use]
-    pub fn in_turn(mut self, turns: &Arc<Turns>) -> Self {
-        self.turns = Some(Arc::clone(turns));
+    pub fn with_queue(mut self, queue: &Arc<CapacityQueue>) -> Self {
+        self.queue = Some(Arc::clone(queue));
         self
     }
 
-    /// Plays until everything runs; with `to_the_end` also an update and the close.
+    /// Runs the tenant until its services run; with `to_the_end` also through an update and the close.
     pub async fn play(mut self, to_the_end: bool) -> Outcome {
         let (mut waited, mut vain) = (Duration::ZERO, 0);
         let mut outcome = loop {
             let outcome = self.attempt(to_the_end).await;
-            let is_for_room = outcome.reason.is_some_and(Turns::is_for_room);
-            let Some(turns) = self.turns.clone().filter(|_| is_for_room && vain < VAIN_MAX) else {
+            let is_for_capacity = outcome.reason.is_some_and(CapacityQueue::is_for_capacity);
+            let Some(queue) = self
+                .queue
+                .clone()
+                .filter(|_| is_for_capacity && vain < ATTEMPTS_MAX)
+            else {
                 break outcome;
             };
             let began = Instant::now();
             let is_taken = || !self.world.status().leases.is_empty();
-            let moment = MOMENT.max(self.world.block_time.saturating_mul(MOMENT_BLOCKS));
-            if !turns.wait(is_taken, moment).await {
-                // Nothing is in its way, so this is nearly its last try.
+            let moment = IDLE_MIN.max(self.world.block_time.saturating_mul(IDLE_BLOCKS));
+            if !queue.wait(is_taken, moment).await {
+                // All capacity is released, so another attempt is unlikely to succeed.
                 vain += 1;
             }
             waited += began.elapsed();
-            // A deployment that was closed stays closed: this is another one.
+            // A closed deployment cannot be reopened, so the next attempt creates a new one.
             self.id.dseq += 1;
         };
         outcome.waited = (waited > Duration::ZERO).then_some(waited);
-        if let Some(turns) = &self.turns {
-            turns.next();
+        if let Some(queue) = &self.queue {
+            queue.next();
         }
         outcome
     }
 
-    /// One deployment, from wherever it is.
+    /// Runs one deployment from its current state.
     async fn attempt(&mut self, to_the_end: bool) -> Outcome {
         self.started = Instant::now();
         let mut outcome = Outcome {
@@ -149,7 +153,7 @@ impl Tenant {
         if let Err(error) = self.life(to_the_end, &mut outcome).await {
             outcome.problem = Some(format!("{error:#}"));
             if to_the_end {
-                // Whatever went wrong, nothing is left behind on purpose.
+                // The deployment is closed after any failure.
                 let _ = self
                     .world
                     .chain
@@ -159,7 +163,7 @@ impl Tenant {
         outcome
     }
 
-    /// Goes on from wherever the chain says that this deployment is.
+    /// Continues from the state of the deployment on the chain.
     async fn life(&self, to_the_end: bool, outcome: &mut Outcome) -> anyhow::Result<()> {
         let record = self
             .world
@@ -194,7 +198,7 @@ impl Tenant {
         self.printer.tenant(&self.id, "goes on", detail);
     }
 
-    /// A lease for every group: the ones there are, and the cheapest bids for the rest.
+    /// Returns a lease for every group: existing leases, and the cheapest bids for the others.
     async fn lease(&self, outcome: &mut Outcome) -> anyhow::Result<Vec<LeaseId>> {
         let (mut leases, mut prices) = self.leases();
         let bids = self.bids(outcome).await?;
@@ -202,12 +206,12 @@ impl Tenant {
         prices.extend(bids.iter().map(|b| b.price.clone()));
         outcome.prices = prices;
         leases.extend(self.take(bids)?);
-        // Over the wire the provider knows of the lease with the next block, and refuses a manifest before.
+        // Over the network the provider receives the lease with the next block, and rejects an earlier manifest.
         self.world.settled().await;
         Ok(leases)
     }
 
-    /// Every lease there ever was, and its price.
+    /// Returns all leases, including closed ones, with their prices.
     fn leases(&self) -> (Vec<LeaseId>, Vec<DecCoin>) {
         self.world.chain.market(|market| {
             let mine = market.leases().filter(|l| *l.lease.id.deployment() == self.id);
@@ -232,7 +236,7 @@ impl Tenant {
             .market(|market| market.fund(&self.id.owner, &coin));
         let create = create_deployment(self.id.clone(), &self.sdl, coin);
         let created = self.world.chain.tenant(create);
-        created.map_err(|e| anyhow!("the chain refuses the deployment: {e}"))?;
+        created.map_err(|e| anyhow!("the chain rejected the deployment: {e}"))?;
         self.printer
             .tenant(&self.id, "ordered", &count(self.sdl.groups.len(), "group"));
         Ok(())
@@ -250,7 +254,7 @@ impl Tenant {
         })
     }
 
-    /// The cheapest bid of every order, once there is one each.
+    /// Waits for bids, and returns the cheapest bid of every order.
     async fn bids(&self, outcome: &mut Outcome) -> anyhow::Result<Vec<Bid>> {
         let orders = self.orders();
         let deadline = self.deadline();
@@ -266,9 +270,9 @@ impl Tenant {
                 bail!("declined ({}): {}", decline.reason, decline.message);
             }
             if Instant::now() >= deadline {
-                bail!("no bid within {}", humantime::format_duration(self.patience()));
+                bail!("no bid within {}", humantime::format_duration(self.wait_limit()));
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
@@ -286,7 +290,7 @@ impl Tenant {
                 .world
                 .chain
                 .tenant(TenantMsg::CreateLease { bid: bid.id.clone() });
-            taken.map_err(|e| anyhow!("the chain refuses the lease: {e}"))?;
+            taken.map_err(|e| anyhow!("the chain rejected the lease: {e}"))?;
             leases.push(bid.id);
         }
         Ok(leases)
@@ -302,18 +306,18 @@ impl Tenant {
                 .submit_manifest(&self.id, Arc::clone(&manifest), hash)
                 .await;
             let Err(refusal) = answer else { return Ok(()) };
-            // What may change by itself is asked again; the rest is final.
+            // Temporary rejections are retried, others are final.
             let may_pass = matches!(refusal.kind, RefusalKind::Unavailable | RefusalKind::Busy);
             if !may_pass || Instant::now() >= deadline {
                 self.printer
                     .tenant(&self.id, "manifest refused", &refusal.message);
-                return Err(refusal).context("the manifest was refused");
+                return Err(refusal).context("manifest rejected");
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// The provider has this manifest, deployed it, and knows that every service is healthy.
+    /// Returns whether the provider has deployed this manifest and all services are healthy.
     async fn all_run(&self, leases: &[LeaseId], hash: [u8; 32]) -> bool {
         let (status, hash) = (self.world.status(), HEXLOWER.encode(&hash));
         let mine = status.deployments.iter().find(|d| d.deployment == self.id);
@@ -334,7 +338,7 @@ impl Tenant {
         true
     }
 
-    /// The provider may know an update as deployed and its health not yet; the cluster knows.
+    /// Returns whether the cluster reports all services as healthy, which may be earlier than the provider.
     async fn all_serve(&self, leases: &[LeaseId]) -> bool {
         for lease in leases {
             match self.world.cluster.lease_status(lease).await {
@@ -358,11 +362,11 @@ impl Tenant {
             .world
             .chain
             .market(|m| m.deployment(&self.id).map(|d| d.deployment.hash));
-        // A market from a state file may have the update already.
+        // A restored market may have the update already.
         if there != Some(hash) {
             let id = self.id.clone();
             let updated = self.world.chain.tenant(TenantMsg::UpdateDeployment { id, hash });
-            updated.map_err(|e| anyhow!("the chain refuses the update: {e}"))?;
+            updated.map_err(|e| anyhow!("the chain rejected the update: {e}"))?;
             self.world.settled().await;
             let what = "one more environment variable in every service";
             self.printer.tenant(&self.id, "updated", what);
@@ -378,7 +382,7 @@ impl Tenant {
             .world
             .chain
             .tenant(TenantMsg::CloseDeployment { id: self.id.clone() });
-        closed.map_err(|e| anyhow!("the chain refuses the close: {e}"))?;
+        closed.map_err(|e| anyhow!("the chain rejected the close: {e}"))?;
         self.released(leases).await
     }
 
@@ -403,19 +407,19 @@ impl Tenant {
             if Instant::now() >= deadline {
                 bail!(
                     "{what}: not within {}",
-                    humantime::format_duration(self.patience())
+                    humantime::format_duration(self.wait_limit())
                 );
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
         Ok(())
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE.max(self.world.block_time.saturating_mul(PATIENCE_BLOCKS))
+    fn wait_limit(&self) -> Duration {
+        WAIT_MIN.max(self.world.block_time.saturating_mul(WAIT_BLOCKS))
     }
 
     fn deadline(&self) -> Instant {
-        Instant::now() + self.patience()
+        Instant::now() + self.wait_limit()
     }
 }

@@ -1,31 +1,31 @@
-//! What a load run comes to: how many were served, why the others were not, and how long it took.
+//! Totals of a load run: served orders, reasons of the others, and durations.
 
 use super::Outcome;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Shares of all that took no longer, in percent.
+/// Reported percentiles.
 const SHARES: [(&str, usize); 3] = [("p50", 50), ("p90", 90), ("p99", 99)];
 
-/// The outcomes of generated tenants together.
+/// Totals of all generated tenants.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     orders: usize,
     served: usize,
     waited: usize,
-    /// By reason, those that were not served.
+    /// Number of orders that were not served, by reason.
     not_served: BTreeMap<String, usize>,
     to_bid: Vec<Duration>,
-    /// For room, of those who did.
-    for_room: Vec<Duration>,
+    /// Times waited for capacity.
+    for_capacity: Vec<Duration>,
     to_run: Vec<Duration>,
 }
 
 impl Totals {
-    /// Of so many orders these have ended.
+    /// Returns the totals of `orders` orders, of which `ended` have ended.
     #[must_use]
-    pub fn of<'a>(orders: u32, ended: impl Iterator<Item = &'a Outcome>) -> Self {
+    pub fn from_outcomes<'a>(orders: u32, ended: impl Iterator<Item = &'a Outcome>) -> Self {
         let mut totals = Self {
             orders: orders as usize,
             ..Self::default()
@@ -34,7 +34,7 @@ impl Totals {
         for outcome in ended {
             seen += 1;
             totals.waited += usize::from(outcome.waited.is_some());
-            totals.for_room.extend(outcome.waited);
+            totals.for_capacity.extend(outcome.waited);
             match (&outcome.problem, &outcome.reason) {
                 (None, _) => totals.served += 1,
                 (Some(_), Some(reason)) => totals.count(format!("declined ({reason})"), 1),
@@ -50,10 +50,10 @@ impl Totals {
                 .extend(running.map(|(run, bid)| run.saturating_sub(bid)));
         }
         totals.count(
-            "not ended when it was stopped".to_owned(),
+            "not finished at the stop".to_owned(),
             totals.orders.saturating_sub(seen),
         );
-        for times in [&mut totals.to_bid, &mut totals.for_room, &mut totals.to_run] {
+        for times in [&mut totals.to_bid, &mut totals.for_capacity, &mut totals.to_run] {
             times.sort_unstable();
         }
         totals
@@ -67,13 +67,13 @@ impl Totals {
 
     fn times(&self) -> [(&'static str, &'static str, &[Duration]); 3] {
         [
-            ("wait for room", "wait_for_room_ms", &self.for_room),
+            ("wait for room", "wait_for_room_ms", &self.for_capacity),
             ("order to bid", "order_to_bid_ms", &self.to_bid),
             ("lease to running", "lease_to_running_ms", &self.to_run),
         ]
     }
 
-    /// For people: counts, why others were not served, and a table of times in seconds.
+    /// Returns the counts, the reasons and a table of durations in seconds.
     #[must_use]
     pub fn text(&self) -> String {
         let (orders, served, waited) = (self.orders, self.served, self.waited);
@@ -96,7 +96,7 @@ impl Totals {
         text
     }
 
-    /// For programs; times in milliseconds.
+    /// Returns the totals as JSON, with durations in milliseconds.
     #[must_use]
     pub fn json(&self) -> Value {
         let mut value = json!({
@@ -113,7 +113,7 @@ impl Totals {
     }
 }
 
-/// The least time that so many percent took at most, of sorted ones.
+/// Returns a percentile of sorted durations.
 fn share(sorted: &[Duration], percent: usize) -> Option<Duration> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.checked_sub(1)?).copied()
@@ -125,7 +125,7 @@ mod tests {
     use akash_provider_core::types::DeclineCode;
 
     #[test]
-    fn shares_are_of_those_that_took_no_longer() {
+    fn calculates_percentiles() {
         let times: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
         let of = |percent| share(&times, percent).unwrap().as_millis();
         assert_eq!((of(50), of(90), of(99), of(100)), (100, 180, 198, 200));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_is_counted_once_with_its_reason() {
+    fn counts_every_order_once_with_its_reason() {
         let outcome = |problem: Option<&str>, reason: Option<DeclineCode>, waited: bool| Outcome {
             problem: problem.map(str::to_owned),
             reason,
@@ -147,13 +147,13 @@ mod tests {
             outcome(None, None, false),
             outcome(None, None, true),
             outcome(Some("declined (gpu): x"), Some(DeclineCode::Gpu), false),
-            outcome(Some("the manifest was refused: y"), None, false),
+            outcome(Some("manifest rejected: y"), None, false),
         ];
-        let totals = Totals::of(5, all.iter());
+        let totals = Totals::from_outcomes(5, all.iter());
         let value = totals.json();
         assert_eq!((&value["served"], &value["waited"]), (&json!(2), &json!(1)));
         let reasons = json!({
-            "declined (gpu)": 1, "the manifest was refused": 1, "not ended when it was stopped": 1,
+            "declined (gpu)": 1, "manifest rejected": 1, "not finished at the stop": 1,
         });
         assert_eq!(value["not_served"], reasons);
         assert_eq!(value["lease_to_running_ms"]["p99"], 2000);

@@ -1,8 +1,8 @@
-//! The embedded market with the provider in it.
+//! Embedded market with a provider.
 
 use super::output::print_facts;
 use super::{Backend, Kubernetes, Link, Printer, Processes, StateFile, link, names};
-use crate::args::operators::InsideArg;
+use crate::args::operators::EmbeddedOperatorArg;
 use crate::args::{ClusterArgs, DevArgs};
 use crate::operators::OperatorPlan;
 use akash_provider_core::bidding;
@@ -26,23 +26,23 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How often the provider is asked for its status.
+/// Interval of status queries.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Chain, cluster and provider.
 #[derive(Debug)]
 pub struct World {
-    /// The market. Tenants act on it directly, also where the provider speaks to it over the wire.
+    /// Market. Tenants always use it directly, even if the provider uses the network protocols.
     pub chain: MemoryChain,
-    /// The provider's account, registered and with money from the start.
+    /// Account of the provider, registered and funded from the start.
     pub provider: Address,
-    /// Where leases run; tenants look here whether their services do.
+    /// Cluster of the leases; tenants check their services here.
     pub cluster: Arc<dyn Cluster>,
-    /// The provider that runs; ready once [`World::start`] has returned.
+    /// Handle of the running provider, ready after [`World::start`].
     pub handle: ProviderHandle,
-    /// What bids follow from.
+    /// Rules that decide bids.
     pub screening: Screening,
-    /// Time between two blocks, as the flag says.
+    /// Time between two blocks.
     pub block_time: Duration,
     link: Link,
     backend: Arc<Backend>,
@@ -53,10 +53,10 @@ pub struct World {
 }
 
 impl World {
-    /// Builds everything and starts it; returns when the provider is ready.
+    /// Builds and starts all parts; returns when the provider is ready.
     ///
     /// # Errors
-    /// A setting makes no sense, or the provider did not become ready.
+    /// Returns an error if a setting is invalid, or if the provider does not become ready.
     pub async fn start(
         args: &DevArgs,
         sdls: &[(String, Sdl)],
@@ -70,7 +70,7 @@ impl World {
         if args.accept_any {
             hardware.grow_for(&groups);
             let (wanted, signed) = bidding::accepting_profile(&groups, names::AUDITOR);
-            // What the SDLs ask for comes first; a capability number must not be used twice.
+            // The attributes of the SDLs come first, because a capability number must be unique.
             attributes.retain(|a| !a.key.starts_with("capabilities/storage/"));
             attributes.extend(wanted);
             audits = signed;
@@ -84,7 +84,7 @@ impl World {
         config.chain_id = chain.market(|m| m.chain_id().to_owned());
         if let Some(state) = &state {
             state.breaker().give(&mut config);
-            // Before anybody acts on the chain, so that the file lacks no change.
+            // Before the first change of the chain, so that the file contains all changes.
             state.follow(&chain);
         }
         let (background, account) = (CancellationToken::new(), config.provider.clone());
@@ -111,7 +111,7 @@ impl World {
             .build()?;
         let mut helpers = vec![print_facts(&bus, printer, &background).await?];
         helpers.push(make_blocks(&chain, &backend, args.block_time, &background));
-        // Last: whoever listens has subscribed by now, and misses no fact.
+        // Started last, so that all subscribers receive the first events.
         let running = tokio::spawn(provider.run_until(shutdown, abort));
         let (watcher, status) = watch_status(&handle, &background);
         helpers.push(watcher);
@@ -134,13 +134,13 @@ impl World {
         Ok(world)
     }
 
-    /// The provider's newest status, asked for once for all tenants: each of them asking would keep it from work.
+    /// Returns the latest status of the provider. One query serves all tenants, to limit the load of the provider.
     #[must_use]
     pub fn status(&self) -> Arc<Status> {
         self.status.borrow().clone()
     }
 
-    /// Returns when the provider can see what was done to the market: over the wire, with the next block.
+    /// Waits until the provider can observe the changes of the market: over the network, until the next block.
     pub async fn settled(&self) {
         let height = || self.chain.market(|m| m.height());
         let before = height();
@@ -149,19 +149,19 @@ impl World {
         }
     }
 
-    /// Where the market can be asked over the wire, when the provider asks it there.
+    /// Returns the URL of the market's node, if the provider uses one.
     #[must_use]
     pub fn rpc_url(&self) -> Option<String> {
         self.link.rpc_url()
     }
 
-    /// The capacity of the cluster, as it changes.
+    /// Returns the inventory of the cluster.
     #[must_use]
     pub fn inventory(&self) -> Arc<dyn InventorySource> {
         self.backend.inventory()
     }
 
-    /// What is left of leases, bids, reservations, hostnames and workloads, one line each.
+    /// Returns the remaining leases, bids, reservations, hostnames and workloads, one line each.
     pub async fn leftovers(&self) -> Vec<String> {
         let status = self.handle.status().await;
         let mut left = Vec::new();
@@ -182,7 +182,7 @@ impl World {
         left.extend(status.hostnames.keys().map(|name| format!("hostname {name}")));
         match self.backend.leftovers().await {
             Ok(lines) => left.extend(lines),
-            Err(error) => left.push(format!("what the cluster has is unknown: {error:#}")),
+            Err(error) => left.push(format!("cannot list the cluster: {error:#}")),
         }
         self.chain.market(|market| {
             let open = market.bids().filter(|b| b.state == BidState::Open);
@@ -195,33 +195,33 @@ impl World {
         left
     }
 
-    /// What workloads are, in a word, and what people would take for more than it is.
+    /// Returns a keyword and a notice about the limits of the workloads, if there are any.
     #[must_use]
     pub fn notice(&self) -> Option<(&'static str, &'static str)> {
         self.backend.notice()
     }
 
-    /// True when the provider has ended by itself.
+    /// Returns whether the provider has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.running.is_finished()
     }
 
-    /// Waits for the provider, which was told to stop, and ends the rest.
+    /// Waits for the provider after a shutdown, and stops the other parts.
     ///
     /// # Errors
-    /// The provider's own error.
+    /// Returns the failure of the provider.
     pub async fn stop(self) -> anyhow::Result<()> {
-        // The provider first: its last facts are still printed and kept.
+        // The provider ends first, so that its last events are printed and stored.
         let result = self.running.await;
         self.background.cancel();
         for helper in self.helpers {
-            helper.await.context("a part of the embedded market")?;
+            helper.await.context("a part of the embedded market failed")?;
         }
-        // Both are closed, whichever of them fails.
+        // Both are closed, even if one fails.
         let (link, backend) = (self.link.close().await, self.backend.close().await);
         link.and(backend)?;
-        Ok(result.context("the provider")??)
+        Ok(result.context("the provider failed")??)
     }
 }
 
@@ -229,7 +229,7 @@ fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
     let mut config = Config::new(link::account(args)?, names::CHAIN_ID);
     config.external_ports = args.cluster.cluster_node_port_quantity;
     let kubernetes = &args.kubernetes;
-    // Addresses are handed out by the operators of a real cluster, and none runs here; processes have none.
+    // Leased addresses of a Kubernetes cluster need an operator, which does not run here; processes have no addresses.
     let has_addresses = kubernetes.kubeconfig.is_none() && !args.processes;
     config.leased_ips = args.cluster.leased_ips > 0 && has_addresses;
     config.overcommit_cpu_percent = kubernetes.overcommit_pct_cpu;
@@ -248,15 +248,15 @@ fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// Returns a reclamation window that the chain accepts and that is long enough for these SDLs; `None` where none of them
-/// requests a window.
+/// Returns a reclamation window that the chain accepts and that is sufficient for these SDLs; `None` if no SDL requests
+/// a window.
 pub(crate) fn widest_reclamation<'a>(sdls: impl IntoIterator<Item = &'a Sdl>) -> Option<Duration> {
     let wanted = sdls.into_iter().filter_map(|sdl| sdl.reclamation_min_window);
     let least = network_params().min_reclamation_window;
     wanted.max().map(|window| window.max(least))
 }
 
-/// Volumes of the unit that has the most of them.
+/// Returns the maximum number of volumes of a unit.
 pub(crate) fn most_volumes<'a>(groups: impl IntoIterator<Item = &'a GroupSpec>) -> u32 {
     let units = groups.into_iter().flat_map(|g| &g.resources);
     let most = units.map(|u| u.resources.storage.len()).max().unwrap_or(0);
@@ -273,9 +273,9 @@ async fn backend(args: &DevArgs, hardware: &ClusterArgs, config: &Config) -> any
     };
     let (provider, chain_id) = (config.provider.clone(), &config.chain_id);
     let options = args.cluster.inventory_options();
-    // A newcomer's names lead somewhere without a pod of an operator.
+    // Automatic hostnames work without an operator in the cluster.
     let domain = &args.deployment_ingress_domain;
-    let operators = OperatorPlan::read(&args.kubernetes, &[InsideArg::Hostname], domain, None)?;
+    let operators = OperatorPlan::read(&args.kubernetes, &[EmbeddedOperatorArg::Hostname], domain, None)?;
     let kubernetes = Kubernetes::connect(kubeconfig, &args.kubernetes, provider, chain_id, &options).await?;
     kubernetes.run_operators(operators);
     Ok(Backend::Kubernetes(Box::new(kubernetes)))
@@ -289,10 +289,10 @@ fn market(
 ) -> anyhow::Result<MemoryChain> {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .context("the clock is before 1970")?;
+        .context("the system clock is before 1970")?;
     let genesis = BlockTime(i64::try_from(since.as_millis())?);
     if args.kubernetes.kubeconfig.is_some() {
-        // What is on the cluster tells by this who made it.
+        // The chain ID identifies the owner of objects in the cluster.
         config.chain_id = format!("{}-{}", names::CHAIN_ID, genesis.0);
     }
     let chain = MemoryChain::new(MarketConfig::new(config.chain_id.clone(), genesis));
@@ -314,7 +314,7 @@ fn market(
         }
         market
             .execute(&Msg::CreateProvider(record))
-            .map_err(|e| anyhow!("registering the provider: {e}"))?;
+            .map_err(|e| anyhow!("cannot register the provider: {e}"))?;
         for audit in audits {
             market.sign_as(&audit.auditor, &config.provider, audit.attributes.clone());
         }
@@ -341,7 +341,7 @@ fn watch_status(
     (tokio::spawn(asking), status)
 }
 
-/// Makes blocks, and tells the cluster of them.
+/// Creates blocks, and advances the cluster.
 fn make_blocks(
     chain: &MemoryChain,
     backend: &Arc<Backend>,
@@ -357,7 +357,7 @@ fn make_blocks(
                 () = background.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            // By the block time and not by the clock: a run that is held up still has blocks of the same length.
+            // Advanced by the block time instead of the clock, so that delayed blocks have the same length.
             chain.advance(block_time);
             backend.tick().await;
         }

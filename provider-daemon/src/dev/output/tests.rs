@@ -11,7 +11,7 @@ fn order(dseq: u64) -> OrderId {
     lease(dseq).order
 }
 
-/// A lease from its order until it runs well.
+/// Prints the events of a lease from its order until it is healthy.
 fn begin(printer: &Printer, dseq: u64) {
     printer.event(&Event::OrderSeen { order: order(dseq) });
     printer.event(&Event::HealthChanged {
@@ -28,7 +28,7 @@ fn held(printer: &Printer) -> (usize, usize) {
 }
 
 #[test]
-fn of_leases_that_are_closed_nothing_is_remembered() {
+fn removes_closed_leases_from_the_printer() {
     let printer = Printer::with_wall_clock(Output::Text);
     for dseq in 0..200 {
         begin(&printer, dseq);
@@ -44,13 +44,13 @@ fn of_leases_that_are_closed_nothing_is_remembered() {
         lease: lease(dseq),
         health,
     };
-    assert!(printer.is_news(&bad(199)), "it ran well");
-    assert!(!printer.is_news(&bad(199)), "once");
-    assert!(!printer.is_news(&bad(0)), "it is over");
+    assert!(printer.is_printed(&bad(199)), "the lease was healthy");
+    assert!(!printer.is_printed(&bad(199)), "once");
+    assert!(!printer.is_printed(&bad(0)), "the lease is closed");
 }
 
 #[test]
-fn more_leases_than_are_remembered_are_told_about_and_not_remembered() {
+fn prints_events_beyond_the_number_of_stored_leases() {
     let printer = Printer::with_wall_clock(Output::Json);
     let healthy = |dseq| Event::HealthChanged {
         lease: lease(dseq),
@@ -58,10 +58,10 @@ fn more_leases_than_are_remembered_are_told_about_and_not_remembered() {
     };
     let most = u64::try_from(SETTLED_MAX).unwrap();
     for dseq in 0..most + 5 {
-        printer.is_news(&healthy(dseq));
+        printer.is_printed(&healthy(dseq));
     }
     assert_eq!(held(&printer).1, SETTLED_MAX);
     let health = Health::Bad;
     let lease = lease(most + 1);
-    assert!(printer.is_news(&Event::HealthChanged { lease, health }));
+    assert!(printer.is_printed(&Event::HealthChanged { lease, health }));
 }

@@ -1,17 +1,17 @@
-//! The words for each event.
+//! Texts of events.
 
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{DeploymentId, Event, LeaseId};
 use anstyle::{AnsiColor, Style};
 
-/// A transition in words.
+/// Text of an event.
 pub(super) struct Line {
     pub(super) deployment: DeploymentId,
     pub(super) what: &'static str,
     pub(super) detail: String,
 }
 
-/// How it looks on a terminal: what earns is green, what wants a look is red, what was let go is dim.
+/// Returns the terminal style of an event: green for earnings, red for failures, dim for released resources.
 pub(super) fn style(event: &Event) -> Style {
     let colour = |colour: AnsiColor| colour.on_default();
     match event {
@@ -36,13 +36,13 @@ pub(super) fn style(event: &Event) -> Style {
     }
 }
 
-/// A deployment that has no name: the beginning of its owner, and its number.
+/// Returns a short form of a deployment ID: the start of its owner, and its number.
 pub(super) fn short(id: &DeploymentId) -> String {
     let owner: String = id.owner.as_str().chars().take(12).collect();
     format!("{owner}/{}", id.dseq)
 }
 
-/// What is told of an event; nothing of those that are only for machines.
+/// Returns the text of an event; `None` for events without text.
 pub(super) fn line(event: &Event) -> Option<Line> {
     let (deployment, what, detail) = match event {
         Event::OrderSeen { order } => (order.deployment(), "order seen", group(order.group.gseq)),
@@ -81,7 +81,7 @@ pub(super) fn line(event: &Event) -> Option<Line> {
         ),
         Event::DeployFailed { lease, message } => (lease.deployment(), "deploy failed", message.clone()),
         Event::HealthChanged { lease, health } => {
-            let (word, detail) = health_words(*health, lease);
+            let (word, detail) = health_text(*health, lease);
             (lease.deployment(), word, detail)
         }
         Event::LeaseEnding { lease, reason } => (lease.deployment(), "ending", format!("{reason:?}")),
@@ -104,7 +104,7 @@ pub(super) fn line(event: &Event) -> Option<Line> {
         | Event::BreakerReleasedFor { .. }
         | Event::DriftFound { .. }
         | Event::Status { .. } => return None,
-        // An event that has no words here yet is still in the log.
+        // Events without text are in the log.
         _ => return None,
     };
     Some(Line {
@@ -114,7 +114,7 @@ pub(super) fn line(event: &Event) -> Option<Line> {
     })
 }
 
-fn health_words(health: Health, lease: &LeaseId) -> (&'static str, String) {
+fn health_text(health: Health, lease: &LeaseId) -> (&'static str, String) {
     let group = group(lease.order.group.gseq);
     match health {
         Health::Good => ("running", group),

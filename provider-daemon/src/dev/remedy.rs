@@ -1,23 +1,22 @@
-//! What to say to `dev` so that an SDL it declined is served.
+//! Remedies for SDLs that `dev` declined.
 
 use crate::args::{ClusterArgs, DevArgs, PricingArgs, Strategy};
 use akash_provider_core::types::{DeclineCode, GroupSpec, quantity};
 use std::path::PathBuf;
 
-/// The flags, or a hint where flags cannot do it.
+/// Returns the flags of `dev` with which the SDL is served, or another remedy.
 #[must_use]
-pub fn mend(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) -> String {
+pub fn remedy(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) -> String {
     let flags = match reason {
         DeclineCode::Price => return no_price(&args.pricing),
         DeclineCode::PriceTooHigh => return too_expensive(&args.pricing),
         DeclineCode::NoHostnames => {
-            return "processes have ports and no hostnames: expose another port than 80, as with `as: 8080`"
-                .to_owned();
+            return "processes have no hostnames: expose a port other than 80, such as `as: 8080`".to_owned();
         }
         DeclineCode::NoLeasedIps if args.processes => {
-            return "processes have no addresses of their own: leave `ip:` out".to_owned();
+            return "processes have no IP addresses: remove `ip:`".to_owned();
         }
-        DeclineCode::PriceDenom => return "price the SDL in uact".to_owned(),
+        DeclineCode::PriceDenom => return "use prices in uact".to_owned(),
         DeclineCode::ExternalPortsExhausted => vec![format!(
             "--cluster-node-port-quantity {}",
             args.cluster.cluster_node_port_quantity.saturating_mul(2)
@@ -30,14 +29,14 @@ pub fn mend(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) -> String
         | DeclineCode::NoLeasedIps => hardware(&args.cluster, groups),
         _ => Vec::new(),
     };
-    // A real cluster has the nodes it has.
+    // The nodes of a Kubernetes cluster cannot be changed by flags.
     if flags.is_empty() || args.kubernetes.kubeconfig.is_some() {
-        return "--accept-any gives the provider whatever the SDLs ask for".to_owned();
+        return "--accept-any gives the provider everything that the SDLs require".to_owned();
     }
     format!("{}, or --accept-any", flags.join(" "))
 }
 
-/// Advice for a strategy that calculated no price, or a price that is not above zero.
+/// Returns the remedy for a price that is missing, zero or negative.
 fn no_price(pricing: &PricingArgs) -> String {
     let path = |path: &Option<PathBuf>| {
         let path = path.as_ref().map(|path| path.display().to_string());
@@ -45,22 +44,22 @@ fn no_price(pricing: &PricingArgs) -> String {
     };
     match pricing.bid_price_strategy {
         Strategy::ShellScript => format!(
-            "fix the price script {}: it must exit with 0 and print one number above zero",
+            "fix the price script {}: it must exit with 0 and print one number greater than zero",
             path(&pricing.bid_price_script_path)
         ),
         Strategy::Policy => format!("run `price check {}`", path(&pricing.bid_price_policy)),
         Strategy::Scale | Strategy::RandomRange => {
-            "set prices above zero, as with --bid-price-cpu-scale 0.0001".to_owned()
+            "set prices greater than zero, such as --bid-price-cpu-scale 0.0001".to_owned()
         }
     }
 }
 
-/// Advice for a price above the maximum of the SDL.
+/// Returns the remedy for a price above the maximum of the SDL.
 fn too_expensive(pricing: &PricingArgs) -> String {
     let lower = match pricing.bid_price_strategy {
         Strategy::ShellScript => "lower the prices of the price script",
         Strategy::Policy => "lower the prices of the policy file",
-        Strategy::Scale | Strategy::RandomRange => "lower the prices, as with --bid-price-cpu-scale 0.0001",
+        Strategy::Scale | Strategy::RandomRange => "lower the prices, such as --bid-price-cpu-scale 0.0001",
     };
     format!("{lower}, or raise the price in the SDL")
 }
@@ -74,7 +73,7 @@ fn attributes(args: &DevArgs, groups: &[GroupSpec]) -> Vec<String> {
         .collect()
 }
 
-/// What a cluster that has room for these groups has more of.
+/// Returns the flags for a larger cluster that fits these groups.
 fn hardware(cluster: &ClusterArgs, groups: &[GroupSpec]) -> Vec<String> {
     let mut grown = cluster.clone();
     grown.grow_for(groups);
@@ -142,11 +141,11 @@ mod tests {
         let Command::Dev(args) = Cli::try_parse_from(words).unwrap().command else {
             panic!("not `dev`");
         };
-        mend(&args, &[], reason)
+        remedy(&args, &[], reason)
     }
 
     #[test]
-    fn advice_on_prices_names_what_makes_them() {
+    fn names_the_source_of_prices_in_remedies() {
         let script = [
             "--bid-price-strategy=shellScript",
             "--bid-price-script-path=/opt/price.sh",
@@ -169,11 +168,11 @@ mod tests {
                 DeclineCode::PriceTooHigh,
                 "lower the prices of the policy file",
             ),
-            (&[], DeclineCode::Price, "set prices above zero"),
+            (&[], DeclineCode::Price, "set prices greater than zero"),
             (
                 &[],
                 DeclineCode::PriceTooHigh,
-                "lower the prices, as with --bid-price-cpu-scale",
+                "lower the prices, such as --bid-price-cpu-scale",
             ),
         ] {
             let advice = advice(flags, reason);

@@ -1,0 +1,98 @@
+//! Queue of tenants that wait for capacity. A tenant that was declined for lack of capacity closes its deployment, and
+//! orders again when another tenant has released its resources. Only a few tenants retry at a time.
+
+use akash_provider_core::types::DeclineCode;
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// Declines that may succeed after resources were released.
+const FOR_CAPACITY: [DeclineCode; 3] = [
+    DeclineCode::InsufficientCapacity,
+    DeclineCode::LeasedIpsExhausted,
+    DeclineCode::ExternalPortsExhausted,
+];
+/// Number of tenants that retry after one has ended, which may have released resources for several.
+const RELEASED: usize = 4;
+/// Maximum number of concurrent retries: each is an order that the provider evaluates.
+const RELEASED_MAX: usize = 32;
+/// Interval at which remaining reservations are checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Queue of waiting tenants.
+#[derive(Debug)]
+pub struct CapacityQueue {
+    free: Semaphore,
+}
+
+impl Default for CapacityQueue {
+    fn default() -> Self {
+        Self {
+            free: Semaphore::new(0),
+        }
+    }
+}
+
+impl CapacityQueue {
+    /// Returns whether a decline may succeed later.
+    #[must_use]
+    pub fn is_for_capacity(reason: DeclineCode) -> bool {
+        FOR_CAPACITY.contains(&reason)
+    }
+
+    /// Lets waiting tenants retry, because a tenant has released its resources.
+    pub fn next(&self) {
+        // The number of unused permits is limited, so that retries do not accumulate.
+        if self.free.available_permits() < RELEASED_MAX {
+            self.free.add_permits(RELEASED);
+        }
+    }
+
+    /// Waits for a permit in order of arrival; returns `false` if no resources were in use for `limit`.
+    pub async fn wait(&self, is_taken: impl Fn() -> bool, limit: Duration) -> bool {
+        // One place in the queue for the whole wait. A new place for each check would never reach the front.
+        let (turn, mut since) = (self.free.acquire(), Instant::now());
+        tokio::pin!(turn);
+        loop {
+            tokio::select! {
+                biased;
+                turn = &mut turn => {
+                    if let Ok(turn) = turn {
+                        // Not returned: each permit is for a single retry.
+                        turn.forget();
+                    }
+                    return true;
+                }
+                () = tokio::time::sleep(CHECK_INTERVAL) => {}
+            }
+            if is_taken() {
+                since = Instant::now();
+            } else if since.elapsed() >= limit {
+                return false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn releases_a_few_waiting_tenants_after_an_end() {
+        let queue = CapacityQueue::default();
+        let (moment, taken) = (Duration::from_millis(200), || false);
+        assert!(
+            !queue.wait(taken, moment).await,
+            "no tenant can release resources"
+        );
+        queue.next();
+        for _ in 0..RELEASED {
+            assert!(queue.wait(taken, Duration::ZERO).await);
+        }
+        assert!(!queue.wait(taken, moment).await);
+        assert!(
+            CapacityQueue::is_for_capacity(DeclineCode::InsufficientCapacity)
+                && !CapacityQueue::is_for_capacity(DeclineCode::Gpu)
+        );
+    }
+}
