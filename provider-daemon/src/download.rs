@@ -1,4 +1,4 @@
-//! Files of other servers, within limits of time and size.
+//! Downloads with limits of time and size.
 
 use akash_provider_core::error::chain_text;
 use bytes::Bytes;
@@ -14,9 +14,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 use url::Url;
 
-/// Time for the whole of an answer, redirects included.
+/// Timeout of a download, including redirects.
 const ANSWER_TIME: Duration = Duration::from_secs(20);
-/// Redirects that are followed.
+/// Maximum number of redirects.
 const REDIRECTS: usize = 3;
 
 type Https = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
@@ -33,22 +33,22 @@ fn client() -> Result<Https, String> {
         .https_or_http()
         .enable_http1()
         .build();
-    // Asked every few minutes: a connection for each is cheap, and none stays open.
+    // Downloads are minutes apart, so connections are not reused.
     Ok(Client::builder(TokioExecutor::new())
         .pool_max_idle_per_host(0)
         .build(connector))
 }
 
-/// What a server answers, of `most` bytes at most.
+/// Downloads a file of at most `most` bytes.
 ///
 /// # Errors
-/// It does not answer in time, or with something else than such a file.
+/// Returns an error if the server does not respond in time, or responds with an error.
 pub(crate) async fn download(url: &Url, most: usize) -> Result<Vec<u8>, String> {
     let asked = timeout(ANSWER_TIME, fetch(url, most)).await;
-    asked.map_err(|_| format!("no answer within {ANSWER_TIME:?}"))?
+    asked.map_err(|_| format!("no response within {ANSWER_TIME:?}"))?
 }
 
-/// The answer of the server, after some redirects at most.
+/// Follows redirects and returns the body of the response.
 async fn fetch(url: &Url, most: usize) -> Result<Vec<u8>, String> {
     let client = client()?;
     let mut url = url.clone();
@@ -67,27 +67,27 @@ async fn fetch(url: &Url, most: usize) -> Result<Vec<u8>, String> {
             continue;
         }
         if status != StatusCode::OK {
-            return Err(format!("the server answers {status}"));
+            return Err(format!("the server responded with status {status}"));
         }
         let body = Limited::new(answer.into_body(), most).collect().await;
         let body =
-            body.map_err(|error| format!("the answer broke off, or is longer than {most} bytes: {error}"))?;
+            body.map_err(|error| format!("incomplete response, or more than {most} bytes: {error}"))?;
         return Ok(body.to_bytes().to_vec());
     }
     Err(format!("more than {REDIRECTS} redirects"))
 }
 
-/// Where a redirect leads.
+/// Returns the target of a redirect.
 pub(crate) fn onward(from: &Url, location: Option<&http::HeaderValue>) -> Result<Url, String> {
     let text = location
         .and_then(|value| value.to_str().ok())
-        .ok_or("a redirect to nowhere")?;
+        .ok_or("redirect without a location")?;
     let to = from
         .join(text)
-        .map_err(|error| format!("a redirect to no URL: {error}"))?;
-    // Who listens in between must not take TLS off.
+        .map_err(|error| format!("redirect to an invalid URL: {error}"))?;
+    // A downgrade from TLS is rejected.
     if to.scheme() != "https" && to.scheme() != from.scheme() {
-        return Err("a redirect away from https".to_owned());
+        return Err("redirect from https to another scheme".to_owned());
     }
     Ok(to)
 }

@@ -1,4 +1,4 @@
-//! Files that a user names: regular ones, read to a limit.
+//! Regular files of limited size.
 
 use akash_provider_chain::regular_file;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 /// Returns the content of a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// The reason, without the name of the file.
+/// Returns the reason, without the name of the file.
 pub(crate) fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     regular_file::read(path, most).map_err(|error| error.to_string())
 }
@@ -14,9 +14,9 @@ pub(crate) fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
 /// Returns the text of a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// As [`bytes()`], or the content is not UTF-8.
+/// Same as [`bytes()`], and if the content is not UTF-8.
 pub(crate) fn text(path: &Path, most: u64) -> Result<String, String> {
-    String::from_utf8(bytes(path, most)?).map_err(|_| "is no text".to_owned())
+    String::from_utf8(bytes(path, most)?).map_err(|_| "invalid UTF-8".to_owned())
 }
 
 #[cfg(test)]
@@ -31,7 +31,7 @@ mod tests {
         assert_eq!(text(&path, 4).unwrap(), "four");
         assert!(bytes(&path, 3).unwrap_err().contains("longer than 3 bytes"));
         std::fs::write(&path, [0xff]).unwrap();
-        assert_eq!(text(&path, 4).unwrap_err(), "is no text");
+        assert_eq!(text(&path, 4).unwrap_err(), "invalid UTF-8");
         assert!(bytes(Path::new("/dev/zero"), 4).unwrap_err().contains("a device"));
     }
 }

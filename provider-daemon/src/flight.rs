@@ -35,11 +35,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub struct RecordArgs {
-    /// Keep every input of the provider in this folder, for `provider-daemon replay`: without values of the
-    /// environment, commands, arguments and logins of manifests.
+    /// Directory for a recording of all inputs, without secrets of manifests; see `provider-daemon replay`
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
-    /// Maximum size of that folder, in bytes; the oldest files are removed first. At least 1Mi.
+    /// Maximum size of that directory, in bytes, at least 1Mi; the oldest files are removed first
     #[arg(long, value_name = "BYTES", default_value = "256Mi", value_parser = limit)]
     pub record_bytes: u64,
 }

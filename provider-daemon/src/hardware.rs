@@ -1,8 +1,8 @@
-//! What a machine has: processors, memory, devices on its bus and cards, as the kernel tells anybody.
+//! Hardware of a machine: processors, memory, PCI devices and graphics cards, as reported by the kernel.
 //!
-//! It is said in the JSON of the library ghw, which today's provider asks. Everything is read below a folder, `/` or
-//! another one, and no file is read to an end that it does not have. What is not there is none; what is there and cannot
-//! be read is an error, since none would be believed.
+//! The JSON has the form of the library ghw, which the Go provider uses. All files are read below a root directory,
+//! with a size limit. Missing hardware results in an empty list. Unreadable hardware is an error, so that it does not
+//! look like missing hardware.
 
 mod cpu;
 mod gpu;
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use tree::Tree;
 
-/// A part of a machine.
+/// Part of the hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Cpu,
@@ -41,7 +41,7 @@ impl Part {
     }
 }
 
-/// A machine, and names for what it has.
+/// Machine with the names of its devices.
 #[derive(Debug)]
 pub(crate) struct Machine {
     tree: Tree,
@@ -51,19 +51,19 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(root: &Path) -> Self {
         let tree = Tree::new(root);
-        let names = Names::of(&tree);
+        let names = Names::from_tree(&tree);
         Self {
             tree,
             names: Mutex::new(Arc::new(names)),
         }
     }
 
-    /// True where it has a database of names.
+    /// Returns whether there is a database of names.
     pub(crate) fn has_names(&self) -> bool {
         !self.names().is_empty()
     }
 
-    /// Other names from here on.
+    /// Replaces the database of names.
     pub(crate) fn set_names(&self, names: Names) {
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
     }
@@ -72,10 +72,10 @@ impl Machine {
         Arc::clone(&self.names.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A part of it.
+    /// Returns one part of the hardware.
     ///
     /// # Errors
-    /// What of it cannot be read, and why.
+    /// Returns an error with the unreadable file and the cause.
     pub(crate) fn part(&self, part: Part) -> Result<Value, String> {
         let tree = &self.tree;
         let pci = || pci::pci(tree, &self.names());
@@ -87,7 +87,7 @@ impl Machine {
         }
     }
 
-    /// All of it; what cannot be read is among its errors.
+    /// Returns all parts; unreadable parts are listed as errors.
     pub(crate) fn all(&self) -> Value {
         let (mut all, mut errors) = (serde_json::Map::new(), Vec::new());
         for part in Part::ALL {
@@ -96,7 +96,7 @@ impl Machine {
                 Err(why) => errors.push(why),
             }
         }
-        // Where there are none it is `null` with today's.
+        // The Go provider encodes an empty list as `null`.
         let errors = Some(errors).filter(|errors| !errors.is_empty());
         all.insert("errors".to_owned(), errors.into());
         Value::Object(all)

@@ -1,4 +1,4 @@
-//! JSON whose objects keep the order of their fields, for what is printed: scripts and people compare that text.
+//! JSON values that preserve the order of fields, because scripts compare the printed text.
 
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, SerializeSeq};
@@ -6,26 +6,26 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Number;
 use std::fmt;
 
-/// A JSON value. Two objects whose fields are in another order are not equal.
+/// JSON value. Objects with a different order of fields are not equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Json {
-    /// `null`; also a field that is absent, for [`Json::at`].
+    /// `null`; also the result of [`Json::at`] for a missing field.
     Null,
-    /// `true` or `false`; never made of a number or a text.
+    /// `true` or `false`.
     Bool(bool),
-    /// A number as it was read: whole ones of 64 bits lose no digits.
+    /// Number with its original digits, including 64-bit integers.
     Number(Number),
-    /// A text without its quotes and escapes.
+    /// Text without quotes and escapes.
     Text(String),
-    /// A list; its values may be of different kinds.
+    /// List of values of any kind.
     List(Vec<Self>),
-    /// An object: its fields in their order.
+    /// Object with its fields in their order.
     Fields(Vec<(String, Self)>),
 }
 
 impl Json {
-    /// An object's field; `None` where there is none, and for whatever is no object. Of a name that is there twice,
-    /// the first.
+    /// Returns a field of an object; `None` if it is missing or the value is not an object. Of duplicate fields, the
+    /// first.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Self> {
         let Self::Fields(fields) = self else {
@@ -37,13 +37,13 @@ impl Json {
             .map(|(_, value)| value)
     }
 
-    /// An object's field; `Null` where there is none.
+    /// Returns a field of an object, or `Null`.
     #[must_use]
     pub fn at(&self, name: &str) -> &Self {
         self.field(name).unwrap_or(&Self::Null)
     }
 
-    /// The text; `None` for any other kind, numbers included.
+    /// Returns the text, or `None` for other kinds of values.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self {
@@ -52,7 +52,7 @@ impl Json {
         }
     }
 
-    /// An object with one more field at its end.
+    /// Returns an object with one more field at its end.
     #[must_use]
     pub fn with(self, name: &str, value: Self) -> Self {
         let mut fields = match self {
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_nested_without_end_is_refused() {
+    fn rejects_deeply_nested_json() {
         assert!(serde_json::from_str::<Json>(&"[".repeat(100_000)).is_err());
     }
 }

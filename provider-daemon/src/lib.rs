@@ -1,12 +1,15 @@
-//! The daemon: command line, wiring of the default backends, and an embedded market to develop against.
+//! The daemon: command line, default backends, and an embedded market for development.
 //!
-//! It is a library too, so that an embedder can reuse its parts; the binary is a few lines around [`run()`].
+//! The crate is a library, so that embedders can reuse its parts. The binary calls [`run()`].
 
 pub mod args;
+pub mod chain_json;
 mod cluster_client;
 pub mod commands;
+mod core_dumps;
 pub mod dev;
 mod download;
+pub mod error;
 mod files;
 pub mod flight;
 mod hardware;
@@ -17,9 +20,7 @@ pub mod plain;
 mod prices;
 pub mod run;
 pub mod script_supervisor;
-mod sealed;
 pub mod secrets;
-pub mod shown;
 mod signals;
 pub mod state;
 pub mod supervise;
@@ -31,11 +32,11 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
-/// The commit that this was built from, in hexadecimal, or `unknown`: release builds in a checkout know it, others where
-/// `AP_BUILD_COMMIT` named it.
+/// Commit of the build in hexadecimal, or `unknown`. Builds in a checkout determine it from Git, other builds from
+/// `AP_BUILD_COMMIT`.
 const COMMIT: &str = env!("AP_BUILD_COMMIT");
 
-/// This program, as its gateway names it to tenants.
+/// Returns the name and version of this program for responses of the gateway.
 pub(crate) fn program() -> Program {
     Program {
         name: env!("CARGO_PKG_NAME"),
@@ -44,29 +45,28 @@ pub(crate) fn program() -> Program {
     }
 }
 
-/// Runs one command of the command line.
+/// Runs the command of a command line.
 ///
 /// # Errors
-/// What the command could not do, for people, with its causes.
+/// Returns the failure of the command with its causes.
 pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
-    let wrong =
-        |why: String| anyhow::anyhow!("--log-level `{}`: {why}; try `info` or `debug`", cli.log_level);
+    let wrong = |why: String| anyhow::anyhow!("invalid value \"{}\" for --log-level: {why}", cli.log_level);
     args::values::check_log_levels(&cli.log_level).map_err(wrong)?;
     let filter =
         EnvFilter::try_new(levels(&cli.log_level, &cli.command)).map_err(|e| wrong(e.to_string()))?;
     let is_json = cli.log_format == LogFormat::Json;
-    let has_colours = !is_json && cli.log_color.unwrap_or_else(|| std::io::stderr().is_terminal());
+    let has_colors = !is_json && cli.log_color.unwrap_or_else(|| std::io::stderr().is_terminal());
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(move || plain::Logs::new(std::io::stderr(), has_colours))
-        .with_ansi(has_colours);
+        .with_writer(move || plain::LogWriter::new(std::io::stderr(), has_colors))
+        .with_ansi(has_colors);
     if is_json {
         log.json().init();
     } else {
         log.init();
     }
-    // Before any key is read.
-    sealed::seal();
+    // Sealed before any key is read.
+    core_dumps::disable();
     let home = cli.home();
     match &cli.command {
         Command::Dev(args) => commands::dev::run(args),
@@ -102,34 +102,34 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The library behind the Kubernetes backend logs every failed call by itself, and we log what comes of it: it
-/// is heard only where it is named.
+/// Returns the log filter. It disables the log of the Kubernetes client library, which repeats failures that this
+/// program logs, unless the filter names the library.
 fn levels(chosen: &str, command: &Command) -> String {
-    const TWICE: &str = "kube_client";
-    /// Nodes that cannot be used: a command that ends for want of one says so itself.
+    const KUBE_CLIENT: &str = "kube_client";
+    /// Module that logs unusable nodes; short commands report them as errors.
     const NODES: &str = "akash_provider_chain::endpoints";
     let mut levels = args::values::log_levels(chosen);
-    if !chosen.contains(TWICE) {
-        levels.push_str(&format!(",{TWICE}=off"));
+    if !chosen.contains(KUBE_CLIENT) {
+        levels.push_str(&format!(",{KUBE_CLIENT}=off"));
     }
-    let ends_soon = matches!(command, Command::Query(_) | Command::Tx(_) | Command::Tenant(_));
-    if ends_soon && chosen == DEFAULT_LEVEL {
+    let is_short = matches!(command, Command::Query(_) | Command::Tx(_) | Command::Tenant(_));
+    if is_short && chosen == DEFAULT_LEVEL {
         levels.push_str(&format!(",{NODES}=error"));
     }
     levels
 }
 
-/// Writes to the standard output, with nothing in it that acts on a terminal. A reader that has gone away (`… | head`) ends the output, not the program.
+/// Writes to standard output without characters that control a terminal. A closed pipe (`… | head`) is not an error.
 pub(crate) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
-    // There is nobody left to tell that the output cannot be written.
+    // The failure cannot be reported anywhere.
     drop(
         out.write_all(plain::plain(text).as_bytes())
             .and_then(|()| out.flush()),
     );
 }
 
-/// Writes a line, its second half in a style where somebody watches; `NO_COLOR` is heard.
+/// Writes a line with its second half in a style if standard output is a terminal and `NO_COLOR` is not set.
 pub(crate) fn say_styled(head: &str, style: anstyle::Style, tail: &str) {
     let mut out = std::io::stdout().lock();
     let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -139,6 +139,6 @@ pub(crate) fn say_styled(head: &str, style: anstyle::Style, tail: &str) {
         anstyle::Style::new()
     };
     let (head, tail) = (plain::plain(head), plain::plain(tail));
-    // As above.
+    // Same as in `say`.
     drop(writeln!(out, "{head}{style}{tail}{style:#}").and_then(|()| out.flush()));
 }

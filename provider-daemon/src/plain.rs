@@ -1,15 +1,14 @@
-//! What others wrote (tenants in orders and manifests, nodes, clusters), made safe to show: nothing of it moves a
-//! cursor, changes a colour, hides a character, turns the order of writing or begins a line.
+//! Escaping of untrusted text (from tenants, nodes and clusters) for output: the result cannot move the cursor, change
+//! colors, hide characters, change the writing direction or start a line.
 //!
-//! [`plain`] stands where this program writes to a terminal (`say`), [`line`](fn@line) where such a text becomes
-//! part of a line, [`Logs`] where the log is written. What is shown instead is `\u` and four digits, which JSON and
-//! quoted YAML read back as the character.
+//! [`plain`] is applied to output on a terminal (`say`), [`line`](fn@line) to a part of a line, and [`LogWriter`] to the
+//! log. Escaped characters are printed as `\u` and four digits, which JSON and quoted YAML decode.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// True for what acts on whoever shows it, but for a line's end and a tabulator.
+/// Returns whether a character controls a terminal; line feeds and tabs do not count.
 #[must_use]
 pub fn is_active(c: char) -> bool {
     let is_hidden = matches!(c,
@@ -18,7 +17,7 @@ pub fn is_active(c: char) -> bool {
     is_hidden || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// A text of several lines.
+/// Escapes a text of several lines.
 #[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     without(text, is_active)
@@ -30,20 +29,20 @@ pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A text that stays within its line.
+/// Escapes a text within a line.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     without(text, |c| is_active(c) || c == '\n')
 }
 
-fn without(text: &str, is_unwanted: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.chars().any(&is_unwanted) {
+fn without(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(&is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_unwanted(c) {
-            // Writing into a String does not fail.
+        if is_escaped(c) {
+            // Writing into a `String` does not fail.
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         } else {
             out.push(c);
@@ -52,24 +51,23 @@ fn without(text: &str, is_unwanted: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Where the log goes. Each event is one line, whatever its fields hold.
+/// Writer of the log, which prints each event on one line.
 ///
-/// Where there are colours, the escape character is left as it is: the writer of the log has escaped that of the
-/// fields by itself.
+/// With colors the escape character is not escaped, because the log formatter has escaped it in the fields.
 #[derive(Debug)]
-pub struct Logs<W> {
+pub struct LogWriter<W> {
     to: W,
-    has_colours: bool,
+    has_colors: bool,
 }
 
-impl<W> Logs<W> {
-    /// Writes to `to`; `has_colours` where whoever writes the log puts colours into it.
-    pub const fn new(to: W, has_colours: bool) -> Self {
-        Self { to, has_colours }
+impl<W> LogWriter<W> {
+    /// Creates a writer; `has_colors` states whether the log formatter adds colors.
+    pub const fn new(to: W, has_colors: bool) -> Self {
+        Self { to, has_colors }
     }
 }
 
-impl<W: Write> Write for Logs<W> {
+impl<W: Write> Write for LogWriter<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         const ESCAPE: char = '\u{1b}';
         let text = String::from_utf8_lossy(event);
@@ -77,12 +75,12 @@ impl<W: Write> Write for Logs<W> {
             Some(text) => (text, "\n"),
             None => (&*text, ""),
         };
-        let is_unwanted = |c| (is_active(c) || c == '\n') && !(self.has_colours && c == ESCAPE);
-        let shown = without(text, is_unwanted);
+        let is_escaped = |c| (is_active(c) || c == '\n') && !(self.has_colors && c == ESCAPE);
+        let shown = without(text, is_escaped);
         self.to.write_all(shown.as_bytes())?;
         self.to.write_all(end.as_bytes())?;
-        // All of the event is taken, however many bytes were written in its place: a smaller number would be tried
-        // again.
+        // All bytes of the event are consumed, independent of the number of written bytes. A smaller number would cause
+        // a repeated write.
         Ok(event.len())
     }
 
@@ -95,12 +93,12 @@ impl<W: Write> Write for Logs<W> {
 mod tests {
     use super::*;
 
-    /// Colours, a cleared screen (also as one character), a bell, a line of its own, one over this one, writing
-    /// turned round, and a space that is none.
+    /// Colors, a cleared screen (also as one character), a bell, line breaks, an overwritten line, a reversed writing
+    /// direction and a zero-width space.
     const HOSTILE: &str = "a\u{1b}[2J\u{9b}31m\u{7}\nready: bidding\rb\u{202e}c\u{200b}\u{2028}d\u{7f}";
 
     #[test]
-    fn nothing_that_acts_is_left_and_the_rest_stays() {
+    fn escapes_control_characters_only() {
         let shown = line(HOSTILE);
         assert!(!shown.chars().any(|c| is_active(c) || c == '\n'), "{shown:?}");
         assert_eq!(
@@ -114,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn json_reads_back_what_was_there() {
+    fn escapes_as_json_decodes() {
         let value = serde_json::json!({ "region": HOSTILE });
         let shown = plain(&value.to_string()).into_owned();
         assert!(!shown.chars().any(|c| is_active(c) || c == '\n'), "{shown:?}");
@@ -122,16 +120,16 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_the_log_is_one_line() {
-        for has_colours in [false, true] {
+    fn writes_each_log_event_on_one_line() {
+        for has_colors in [false, true] {
             let mut written = Vec::new();
             let event = format!("WARN order declined {HOSTILE}\n");
-            Logs::new(&mut written, has_colours)
+            LogWriter::new(&mut written, has_colors)
                 .write_all(event.as_bytes())
                 .unwrap();
             let written = String::from_utf8(written).unwrap();
             assert_eq!(written.matches('\n').count(), 1, "{written:?}");
-            assert_eq!(written.contains('\u{1b}'), has_colours, "{written:?}");
+            assert_eq!(written.contains('\u{1b}'), has_colors, "{written:?}");
             assert!(!written.contains(['\r', '\u{9b}', '\u{202e}']), "{written:?}");
         }
     }

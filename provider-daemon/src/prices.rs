@@ -1,4 +1,4 @@
-//! A price policy that lies in a file and is read again when the file changes.
+//! Price policy in a file that is reloaded when it changes.
 
 use crate::files;
 use akash_provider_core::error::Error;
@@ -12,21 +12,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Largest file: a thousand rules with a hundred tenants each have room in it.
+/// Maximum file size, in bytes; sufficient for a thousand rules with a hundred tenants each.
 const BYTES_MAX: u64 = 8 << 20;
-/// Maximum age of what is known of the file when a price is calculated.
+/// Maximum age of the last file check when a price is calculated.
 const AGE_MAX: Duration = Duration::from_millis(500);
-/// Number of blocks whose policy is known. Orders of one block are priced within seconds.
+/// Number of blocks with a stored policy. Orders of one block are priced within seconds.
 const BLOCKS: usize = 16;
 
-/// Prices by the policy of a file, which is read again when it changed. An invalid file leaves the policy in force and is
-/// logged once. A clone has the same policy.
+/// Pricing strategy with the policy of a file, which is reloaded when it changes. An invalid file keeps the policy in
+/// force and is logged once. Clones share the policy.
 #[derive(Debug, Clone)]
-pub(crate) struct PolicyOfFile {
+pub(crate) struct FilePolicy {
     path: PathBuf,
     state: Arc<Mutex<State>>,
-    /// Time of the last look. One caller looks at the file, and the others wait for what it finds.
-    looked: Arc<tokio::sync::Mutex<Instant>>,
+    /// Time of the last check. One caller checks the file, and the others wait for the result.
+    checked: Arc<tokio::sync::Mutex<Instant>>,
 }
 
 #[derive(Debug)]
@@ -34,41 +34,42 @@ struct State {
     policy: Arc<Policy>,
     /// Incremented with each policy.
     version: u64,
-    /// Policy of the first price of each block, so that the orders of one block have one policy.
-    of_blocks: VecDeque<(Height, Arc<Policy>)>,
-    /// Stamp of the content that was read last; `None` after a failure, so that the file is read again.
+    /// Policy at the first price of each block, so that all orders of one block have the same policy.
+    block_policies: VecDeque<(Height, Arc<Policy>)>,
+    /// Stamp of the last content; `None` after a failure, so that the file is read again.
     stamp: Option<Stamp>,
-    /// Error of the last look, which is logged once.
+    /// Error of the last check, which is logged once.
     error: Option<String>,
 }
 
-/// What changes with a file: Kubernetes replaces it, an editor may write into it, and `chmod` changes its ctime.
+/// Metadata that changes with a file. Kubernetes replaces files, editors write into them, and `chmod` changes the
+/// ctime.
 pub(crate) type Stamp = (u64, u64, [i64; 4]);
 
-impl PolicyOfFile {
-    /// The policy that lies there now.
+impl FilePolicy {
+    /// Opens the policy file.
     ///
     /// # Errors
-    /// The file and what is wrong with it.
+    /// Returns an error with the file and the position of the mistake.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        // Before the content, so that a later change is another stamp.
+        // Read before the content, so that a later change has another stamp.
         let stamp = stamp(path);
         let state = State {
             policy: Arc::new(read(path)?),
             version: 0,
-            of_blocks: VecDeque::new(),
+            block_policies: VecDeque::new(),
             stamp,
             error: None,
         };
         Ok(Self {
             path: path.to_owned(),
             state: Arc::new(Mutex::new(state)),
-            looked: Arc::new(tokio::sync::Mutex::new(Instant::now())),
+            checked: Arc::new(tokio::sync::Mutex::new(Instant::now())),
         })
     }
 
-    /// Reads the file again if it changed, and notifies the provider of another policy, until the provider stops.
-    /// Orders that were declined for their price are judged again then.
+    /// Reloads the file when it changes and notifies the provider, until the provider stops. The provider then
+    /// reconsiders orders that were declined for their price.
     pub(crate) async fn follow(self, handle: ProviderHandle) {
         let mut known = locked(&self.state).version;
         loop {
@@ -84,17 +85,17 @@ impl PolicyOfFile {
         }
     }
 
-    /// Looks at the file unless that was done within [`AGE_MAX`]. Returns the version of the policy in force.
+    /// Checks the file, unless the last check is within [`AGE_MAX`]. Returns the version of the policy in force.
     async fn refresh(&self) -> u64 {
-        let mut looked = self.looked.lock().await;
-        if looked.elapsed() >= AGE_MAX {
+        let mut checked = self.checked.lock().await;
+        if checked.elapsed() >= AGE_MAX {
             let (path, state) = (self.path.clone(), Arc::clone(&self.state));
-            // A file on a disk that hangs must not hold the loop; the price then ends at its own limit.
+            // A slow disk must not block the loop; the price calculation has its own timeout.
             let look = tokio::task::spawn_blocking(move || look(&path, &state)).await;
             if let Err(error) = look {
                 tracing::error!(%error, "cannot read price policy");
             }
-            *looked = Instant::now();
+            *checked = Instant::now();
         }
         locked(&self.state).version
     }
@@ -106,17 +107,17 @@ impl PolicyOfFile {
         let Some(height) = request.height else {
             return policy;
         };
-        if let Some((_, first)) = state.of_blocks.iter().find(|(of, _)| *of == height) {
+        if let Some((_, first)) = state.block_policies.iter().find(|(of, _)| *of == height) {
             return Arc::clone(first);
         }
-        state.of_blocks.truncate(BLOCKS - 1);
-        state.of_blocks.push_front((height, Arc::clone(&policy)));
+        state.block_policies.truncate(BLOCKS - 1);
+        state.block_policies.push_front((height, Arc::clone(&policy)));
         policy
     }
 }
 
 #[async_trait::async_trait]
-impl PricingStrategy for PolicyOfFile {
+impl PricingStrategy for FilePolicy {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
         self.refresh().await;
         self.policy_of(request).calculate_price(request).await
@@ -151,24 +152,24 @@ fn take(path: &Path, state: &Mutex<State>, seen: Option<Stamp>, text: Result<Str
         }
         Err(error) if state.error.as_ref() == Some(&error) => {}
         Err(error) => {
-            tracing::warn!("invalid price policy, the previous one stays in force: {error}");
+            tracing::warn!(%error, "invalid price policy, the previous policy stays in force; fix the file");
             state.error = Some(error);
         }
     }
 }
 
-/// The policy in a file of YAML or JSON.
+/// Reads a policy in YAML or JSON.
 ///
 /// # Errors
-/// The file, the line or key, and what is wrong there.
+/// Returns an error with the file, the line or key, and the cause.
 pub(crate) fn read(path: &Path) -> Result<Policy, String> {
     text(path).and_then(|text| policy(path, &text))
 }
 
-/// The same as it is written.
+/// Parses the policy file without building the policy.
 ///
 /// # Errors
-/// As [`read`], but for what a policy cannot be made of.
+/// Same as [`read`], except for semantic errors.
 pub(crate) fn parse(path: &Path) -> Result<PolicyFile, String> {
     text(path).and_then(|text| parsed(path, &text))
 }
@@ -200,7 +201,7 @@ pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     Some((about.ino(), about.len(), times))
 }
 
-/// What is kept is whole whenever the lock is free.
+// The state is consistent whenever the lock is free.
 fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -230,11 +231,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_counts_and_what_is_no_policy_changes_nothing() {
+    async fn reloads_a_changed_policy_and_ignores_an_invalid_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prices.yaml");
         std::fs::write(&path, POLICY).unwrap();
-        let policy = PolicyOfFile::open(&path).unwrap();
+        let policy = FilePolicy::open(&path).unwrap();
         let price = async || {
             let price = policy.calculate_price(&request()).await.unwrap();
             price.amount.to_plain()
@@ -247,21 +248,21 @@ mod tests {
         write(&POLICY.replace("1.5", "2")).await;
         assert_eq!(price().await, "4");
         write(&POLICY.replace("cpu: 1.5", "cpu: -7")).await;
-        assert_eq!(price().await, "4", "an invalid file changes nothing");
+        assert_eq!(price().await, "4", "an invalid file must not change the price");
         std::fs::remove_file(&path).unwrap();
         tokio::time::sleep(AGE_MAX).await;
-        assert_eq!(price().await, "4", "nor does one that is gone");
+        assert_eq!(price().await, "4", "a deleted file must not change the price");
         write(&POLICY.replace("1.5", "10")).await;
         assert_eq!(price().await, "20");
     }
 
-    /// While one price read the file, the other prices of a burst used the old policy.
+    /// While one price calculation reads the file, the others of the same burst wait.
     #[tokio::test]
-    async fn a_burst_after_a_change_has_one_price_and_so_has_a_block() {
+    async fn uses_one_policy_for_a_burst_and_for_a_block() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prices.yaml");
         std::fs::write(&path, POLICY).unwrap();
-        let policy = PolicyOfFile::open(&path).unwrap();
+        let policy = FilePolicy::open(&path).unwrap();
         let burst = async |height| {
             let request = PriceRequest { height, ..request() };
             let prices = (0..50).map(|_| policy.calculate_price(&request));
@@ -278,12 +279,12 @@ mod tests {
             assert_eq!(
                 burst(None).await,
                 [(2 * round).to_string()],
-                "as soon as half a second is over"
+                "after half a second"
             );
             assert_eq!(
                 burst(height).await,
                 old,
-                "orders of a block that was started before the change"
+                "orders of a block from before the change"
             );
             assert_eq!(burst(Some(round + 100)).await, [(2 * round).to_string()]);
         }
@@ -295,7 +296,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prices.yaml");
         std::fs::write(&path, POLICY).unwrap();
-        let policy = PolicyOfFile::open(&path).unwrap();
+        let policy = FilePolicy::open(&path).unwrap();
         let (state, seen) = (&*policy.state, stamp(&path));
         assert!(is_read(state, seen));
         take(&path, state, seen, Err("too many open files".to_owned()));
@@ -307,18 +308,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_could_not_be_read_is_read_again_and_a_change_is_noticed_without_an_order() {
+    async fn retries_an_unreadable_file_and_detects_changes_without_an_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prices.yaml");
         std::fs::write(&path, POLICY).unwrap();
-        let policy = PolicyOfFile::open(&path).unwrap();
+        let policy = FilePolicy::open(&path).unwrap();
         let look = async || {
             tokio::time::sleep(AGE_MAX).await;
             let version = policy.refresh().await;
             (version, locked(&policy.state).error.clone())
         };
         assert_eq!(look().await, (0, None));
-        // Root can read a file with mode 000, but not a folder.
+        // Root can read a file with mode 000, so the file is moved instead.
         let aside = folder.path().join("aside");
         std::fs::rename(&path, &aside).unwrap();
         std::fs::create_dir(&path).unwrap();
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(version, 0);
         assert!(error.unwrap().contains("prices.yaml"));
         std::fs::remove_dir(&path).unwrap();
-        // The same file with the same times of its content.
+        // The same file with the same content times.
         std::fs::rename(&aside, &path).unwrap();
         assert_eq!(look().await, (1, None));
         std::fs::write(&path, "version: 7\n").unwrap();
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_file_and_line() {
+    fn reports_policy_errors_with_file_and_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prices.yaml");
         let wrong = |text: &str| {

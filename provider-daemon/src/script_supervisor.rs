@@ -1,17 +1,17 @@
-//! This program as the supervisor of price scripts: it starts itself once for each run of a script.
+//! Supervisor of price scripts: the program starts itself once for each run of a script.
 
 use akash_provider_core::pricing::supervise;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// First argument of a supervisor; the path of the script follows. No command of the command line has this name.
+/// First argument of a supervisor process; the path of the script follows. No command has this name.
 const ARGUMENT: &str = "--supervise-price-script";
 
 static IS_AVAILABLE: AtomicBool = AtomicBool::new(false);
 
-/// Supervises a script if this process was started for that, and returns the exit code. Otherwise enables supervision for
-/// the scripts of this process, and returns `None`. The program calls it first.
+/// Runs a supervisor if this process was started as one, and returns the exit code. Otherwise enables supervision for
+/// the scripts of this process, and returns `None`. Must be called first in `main`.
 pub fn start() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     if words.next()? != ARGUMENT {
@@ -20,12 +20,12 @@ pub fn start() -> Option<ExitCode> {
     }
     let script = words.next()?;
     Some(supervise(&script).unwrap_or_else(|error| {
-        eprintln!("cannot be started: {error}");
+        eprintln!("cannot start the script: {error}");
         ExitCode::FAILURE
     }))
 }
 
-/// Returns the command that supervises a script; empty in a program that is not this one, such as a test.
+/// Returns the command that supervises a script; empty in other programs, such as tests.
 pub(crate) fn command() -> Vec<OsString> {
     if IS_AVAILABLE.load(Ordering::Relaxed) {
         vec!["/proc/self/exe".into(), ARGUMENT.into()]

@@ -1,5 +1,4 @@
-//! Secrets and consent from whoever runs the command: typed at the terminal without being shown, or read from
-//! standard input line by line, as scripts give them.
+//! Secrets and confirmations of the user: typed at the terminal without echo, or read line by line from standard input.
 
 use akash_provider_chain::keyring::{
     Backend, Keyring, KeyringError, SecretSource, decrypt_armor, derive_key,
@@ -14,100 +13,100 @@ use crate::args::environment::variable;
 use crate::args::{KeyringArgs, SignerArgs};
 use akash_provider_chain::keyring::DEFAULT_PATH;
 
-/// Longest line that is a secret.
+/// Maximum length of a secret, in bytes.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
-/// How often a person may mistype.
+/// Maximum number of attempts at a terminal.
 const ATTEMPTS: u32 = 3;
-/// The first line of an exported key.
+/// First line of an exported key.
 const ARMOR: &str = "-----BEGIN TENDERMINT PRIVATE KEY-----";
 
-/// A secret: typed, or the next line of standard input.
+/// Prompts for a secret at the terminal, or reads the next line of standard input.
 ///
 /// # Errors
-/// When there is no line, it is too long or not text.
-pub fn ask(what: &str) -> anyhow::Result<SecretString> {
+/// Returns an error if the line is missing, too long or not UTF-8.
+pub fn prompt(what: &str) -> anyhow::Result<SecretString> {
     let typed = if std::io::stdin().is_terminal() {
         rpassword::prompt_password(format!("{what}: "))
             .map(SecretString::from)
-            .with_context(|| format!("reading the {what} from the terminal"))?
+            .with_context(|| format!("cannot read the {what} from the terminal"))?
     } else {
-        next_line().with_context(|| format!("reading the {what} from standard input"))?
+        next_line().with_context(|| format!("cannot read the {what} from standard input"))?
     };
     if typed.expose_secret().is_empty() {
-        bail!("the {what} is empty: type it, or give it as a line on standard input");
+        bail!("the {what} is empty");
     }
     Ok(typed)
 }
 
-/// A new secret: typed twice, so that a slip does not lock its owner out. A script may give it once.
+/// Prompts for a new secret twice, to detect typing errors. Standard input may contain it once.
 ///
 /// # Errors
-/// As [`ask`], or when the two are not the same.
-pub fn ask_new(what: &str) -> anyhow::Result<SecretString> {
-    let first = ask(what)?;
+/// Same as [`ask`], and if the two inputs differ.
+pub fn prompt_new(what: &str) -> anyhow::Result<SecretString> {
+    let first = prompt(what)?;
     let again = if std::io::stdin().is_terminal() {
-        ask(&format!("{what}, once more"))?
+        prompt(&format!("{what} again"))?
     } else {
         next_line()?
     };
     let (one, two) = (first.expose_secret(), again.expose_secret());
     let was_given_once = two.is_empty() && !std::io::stdin().is_terminal();
     if one != two && !was_given_once {
-        bail!("the two are not the same: nothing was kept");
+        bail!("the two inputs differ; nothing was stored");
     }
     Ok(first)
 }
 
-/// Asks for consent; anything but yes is no. `false` too when nobody is there to ask.
+/// Prompts for a confirmation; any input other than `yes` or `y` means no, as does a missing input.
 ///
 /// # Errors
-/// When standard input cannot be read.
+/// Returns an error if standard input cannot be read.
 pub fn confirm(question: &str) -> anyhow::Result<bool> {
     let mut out = std::io::stderr().lock();
     write!(out, "{question} [y/N]: ")
         .and_then(|()| out.flush())
-        .context("asking on stderr")?;
-    let answer = next_line().context("reading the answer from standard input")?;
+        .context("cannot write to stderr")?;
+    let answer = next_line().context("cannot read the confirmation from standard input")?;
     let answer = answer.expose_secret().trim().to_lowercase();
     Ok(matches!(answer.as_str(), "y" | "yes"))
 }
 
 fn next_line() -> anyhow::Result<SecretString> {
     let mut line = String::new();
-    // One byte more than may be, so that a line that is too long is refused and not cut.
+    // One byte more than the limit, so that a longer line is rejected instead of cut.
     let read = std::io::stdin()
         .lock()
         .take(LINE_BYTES_MAX + 1)
         .read_line(&mut line)?;
     if read as u64 > LINE_BYTES_MAX {
-        bail!("a line is longer than {LINE_BYTES_MAX} bytes");
+        bail!("the line is longer than {LINE_BYTES_MAX} bytes");
     }
     let text = line.strip_suffix('\n').unwrap_or(&line);
     Ok(SecretString::from(text.strip_suffix('\r').unwrap_or(text)))
 }
 
-/// Opens the keyring; asks for its passphrase where nothing else gives it.
+/// Opens the keyring; prompts for its passphrase unless it is configured.
 ///
 /// # Errors
-/// What is wrong with backend, folder or passphrase.
+/// Returns an error if backend, directory or passphrase are invalid.
 pub fn open_keyring(args: &KeyringArgs, home: &Path) -> anyhow::Result<Keyring> {
     let backend: Backend = args.keyring_backend.parse()?;
     let folder = args.keyring_dir.as_deref().unwrap_or(home);
     if backend == Backend::Test {
         return Ok(Keyring::open(backend, folder, None)?);
     }
-    if let Some(given) = given_passphrase(args)? {
+    if let Some(given) = configured_passphrase(args)? {
         return Ok(Keyring::open(backend, folder, Some(&given))?);
     }
     if Keyring::is_without_passphrase(backend, folder)? {
-        let new = ask_new("new passphrase of the keyring")?;
+        let new = prompt_new("new passphrase of the keyring")?;
         return Ok(Keyring::open(backend, folder, Some(&new))?);
     }
     let mut attempt = 1;
     loop {
-        let typed = ask("passphrase of the keyring")?;
+        let typed = prompt("passphrase of the keyring")?;
         match Keyring::open(backend, folder, Some(&typed)) {
-            // Only a person is asked again: the next line of a script is something else.
+            // Only at a terminal: the next line of a script is not a passphrase.
             Err(error @ KeyringError::WrongPassphrase { .. })
                 if attempt < ATTEMPTS && std::io::stdin().is_terminal() =>
             {
@@ -119,16 +118,16 @@ pub fn open_keyring(args: &KeyringArgs, home: &Path) -> anyhow::Result<Keyring> 
     }
 }
 
-fn given_passphrase(args: &KeyringArgs) -> anyhow::Result<Option<SecretString>> {
+fn configured_passphrase(args: &KeyringArgs) -> anyhow::Result<Option<SecretString>> {
     if let Some(path) = &args.keyring_passphrase_file {
         return Ok(Some(SecretSource::File(path.clone()).read()?));
     }
-    of_environment("keyring-passphrase")
+    from_environment("keyring-passphrase")
 }
 
-/// A secret of the environment; the variable is named like a flag, but there is none: the command line of a
-/// process can be seen by others.
-fn of_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
+/// Returns a secret of an environment variable. There is no corresponding flag, because command lines are visible to
+/// other users.
+fn from_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
     let Some(variable) = variable(name, |name| std::env::var(name).ok()) else {
         return Ok(None);
     };
@@ -138,12 +137,12 @@ fn of_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
 /// Checks the settings of the signing key that need no passphrase.
 ///
 /// # Errors
-/// As [`signer`].
+/// Same as [`signer`].
 pub fn check(args: &SignerArgs) -> anyhow::Result<()> {
     args.keyring.keyring_backend.parse::<Backend>()?;
     if let Some(path) = &args.key_file {
         SecretSource::File(path.clone()).read()?;
-    } else if of_environment("key-mnemonic")?.is_none() {
+    } else if from_environment("key-mnemonic")?.is_none() {
         from(args)?;
     }
     Ok(())
@@ -151,34 +150,31 @@ pub fn check(args: &SignerArgs) -> anyhow::Result<()> {
 
 fn from(args: &SignerArgs) -> anyhow::Result<&str> {
     let from = args.from.as_deref().filter(|from| !from.is_empty());
-    from.context("which key signs? name it with --from (`keys list` shows them)")
+    from.context("missing --from; `keys list` lists the keys")
 }
 
-/// The key that signs.
+/// Returns the signing key.
 ///
 /// # Errors
-/// When it is not said which, or it cannot be had; the text names the place and the mend.
+/// Returns an error with the location and the remedy if the key is not selected or unavailable.
 pub fn signer(args: &SignerArgs, home: &Path) -> anyhow::Result<PrivateKey> {
     let Some(key) = secret_key(args)? else {
         let from = from(args)?;
         return Ok(open_keyring(&args.keyring, home)?.private_key(from)?);
     };
-    // A name says nothing about a key that is in no keyring; an address does.
+    // A name does not identify a key outside of the keyring, but an address does.
     if let Some(from) = args.from.as_deref().filter(|from| from.starts_with("akash1"))
         && from != key.address().as_str()
     {
-        bail!(
-            "--from {from} is not the key that was given: that is {}",
-            key.address()
-        );
+        bail!("--from {from} differs from the given key, {}", key.address());
     }
     Ok(key)
 }
 
-/// A key that is given without a keyring.
+/// Returns a key that is given without a keyring.
 fn secret_key(args: &SignerArgs) -> anyhow::Result<Option<PrivateKey>> {
     let Some(path) = &args.key_file else {
-        let mnemonic = of_environment("key-mnemonic")?;
+        let mnemonic = from_environment("key-mnemonic")?;
         return mnemonic
             .map(|m| Ok(derive_key(&m, &"".into(), DEFAULT_PATH)?))
             .transpose();
@@ -191,7 +187,7 @@ fn secret_key(args: &SignerArgs) -> anyhow::Result<Option<PrivateKey>> {
     }
     let passphrase = match &args.key_passphrase_file {
         Some(path) => SecretSource::File(path.clone()).read()?,
-        None => ask("passphrase of the exported key")?,
+        None => prompt("passphrase of the exported key")?,
     };
     Ok(Some(
         decrypt_armor(text.expose_secret(), &passphrase).with_context(place)?,

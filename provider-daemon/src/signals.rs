@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// A signal that follows the first sooner is the same: a terminal and a supervisor may both send it.
+/// Minimum time between two signals. Terminal and supervisor may both send the first signal.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// The first signal drains, and one that comes a second later or more aborts; a terminal that goes away counts as one.
+/// Cancels `shutdown` with the first signal, and `abort` with a later one. A closed terminal counts as a signal.
 ///
 /// # Errors
-/// When signals cannot be heard.
+/// Returns an error if signal handlers cannot be installed.
 pub(crate) fn on_signals(
     printer: Arc<Printer>,
     shutdown: CancellationToken,
@@ -30,7 +30,7 @@ pub(crate) fn on_signals(
                 _ = hangup.recv() => {}
             }
             let (text, token) = match first {
-                None => ("draining; once more, after a second, aborts", &shutdown),
+                None => ("shutting down; a second signal aborts", &shutdown),
                 Some(at) if Instant::now().duration_since(at) < AGAIN_AFTER => continue,
                 Some(_) => ("aborting", &abort),
             };
@@ -38,7 +38,7 @@ pub(crate) fn on_signals(
                 crate::supervise::stopping();
             }
             first.get_or_insert_with(Instant::now);
-            // Before it is told: whoever reads the line finds that it drains.
+            // Cancelled before the message is printed, so that the message is true.
             token.cancel();
             printer.note(text);
         }

@@ -91,7 +91,7 @@ fn write(file: File, files: &[PathBuf], head: &Head, replay: &Replay) -> anyhow:
         add(&mut tar, "status.json", &serde_json::to_vec_pretty(&status)?)?;
     }
     for path in files {
-        let name = path.file_name().context("a recording without a name")?;
+        let name = path.file_name().context("missing name of the recording")?;
         // A file that is still being written: its present contents.
         let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
         add(&mut tar, Path::new("recording").join(name), &bytes)?;

@@ -1,6 +1,6 @@
 //! Descriptions of a turn of the engine: its input, and the decisions with their reasons.
 
-use crate::dev::output::words_of;
+use crate::dev::output::text_of;
 use akash_provider_core::engine::{Call, Completion, Effect, Input, Request};
 use akash_provider_core::types::{ChainEvent, Msg};
 use serde::Serialize;
@@ -37,7 +37,7 @@ pub(super) fn input(input: Option<&Input>) -> String {
 pub(super) fn effect(effect: &Effect) -> Option<String> {
     match effect {
         Effect::Call(id, call) => Some(format!("call {}: {}", id.0, describe_call(call))),
-        Effect::Publish(event) => words_of(event),
+        Effect::Publish(event) => text_of(event),
         Effect::Reply(id, Ok(_)) => Some(format!("request {} granted", id.0)),
         Effect::Reply(id, Err(refusal)) => Some(format!("request {} refused: {refusal}", id.0)),
     }

@@ -111,7 +111,8 @@ impl Writer {
         let before = self.health.set_error(Some(why.clone()));
         if before.as_ref() != Some(&why) {
             tracing::warn!(
-                "the flight recorder cannot write, and the provider continues without it: {why}; check the disk"
+                error = why,
+                "flight recorder cannot write, the provider continues without it; check the disk"
             );
         }
     }

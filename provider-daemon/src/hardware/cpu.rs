@@ -4,14 +4,14 @@ use super::tree::Tree;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Where the kernel lists threads.
+/// Directory in which the kernel lists threads.
 const THREADS: &str = "/sys/devices/system/cpu";
-/// Longest text of all threads; one of 512 has 1 MiB.
+/// Maximum size of `/proc/cpuinfo`, in bytes; 512 threads have 1 MiB.
 const TEXT_MAX: u64 = 16 << 20;
-/// Threads of one machine.
+/// Maximum number of threads.
 const THREADS_MAX: usize = 8192;
 
-/// All processors. The fields are ghw's, those of its older versions too.
+/// Processors. The fields are those of ghw, including its older versions.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Cpu {
     total_cores: u32,
@@ -40,16 +40,16 @@ struct Core {
     logical_processors: Vec<u32>,
 }
 
-type Facts<'a> = BTreeMap<&'a str, &'a str>;
+type Fields<'a> = BTreeMap<&'a str, &'a str>;
 
-/// The threads that run, by their processors and cores.
+/// Returns the online threads by processor and core.
 ///
 /// # Errors
-/// They cannot be looked at, or there are too many.
+/// Returns an error if the threads cannot be listed, or if there are too many.
 pub(super) fn cpu(tree: &Tree) -> Result<Cpu, String> {
     let text = tree.text("/proc/cpuinfo", TEXT_MAX);
     let text = text.map_err(|error| format!("/proc/cpuinfo: {error}"))?;
-    let facts = facts(&text);
+    let fields = fields(&text);
     let names = tree.names(THREADS)?;
     let threads = names
         .iter()
@@ -62,11 +62,11 @@ pub(super) fn cpu(tree: &Tree) -> Result<Cpu, String> {
     let mut found: BTreeMap<i64, BTreeMap<i64, Vec<u32>>> = BTreeMap::new();
     for thread in threads {
         let number = |file: &str| tree.number::<i64>(&format!("{THREADS}/cpu{thread}/{file}"));
-        // The first one cannot be switched off, and does not say so.
+        // The first thread is always online and has no such file.
         if number("online") == Some(0) {
             continue;
         }
-        let place = |file| number(&format!("topology/{file}")).unwrap_or(NOWHERE);
+        let place = |file| number(&format!("topology/{file}")).unwrap_or(UNKNOWN_ID);
         let (processor, core) = (place("physical_package_id"), place("core_id"));
         found
             .entry(processor)
@@ -77,7 +77,7 @@ pub(super) fn cpu(tree: &Tree) -> Result<Cpu, String> {
     }
     let mut cpu = Cpu::default();
     for (id, cores) in found {
-        let processor = Processor::of(id, cores, &facts);
+        let processor = Processor::new(id, cores, &fields);
         cpu.total_cores += processor.total_cores;
         cpu.total_threads += processor.total_threads;
         cpu.processors.push(processor);
@@ -86,24 +86,24 @@ pub(super) fn cpu(tree: &Tree) -> Result<Cpu, String> {
     Ok(cpu)
 }
 
-/// The number of a place that the kernel does not name.
-const NOWHERE: i64 = -1;
+/// ID of a core or processor that the kernel does not report.
+const UNKNOWN_ID: i64 = -1;
 
 fn count<T>(list: &[T]) -> u32 {
     u32::try_from(list.len()).unwrap_or(u32::MAX)
 }
 
 impl Processor {
-    fn of(id: i64, cores: BTreeMap<i64, Vec<u32>>, facts: &BTreeMap<u32, Facts<'_>>) -> Self {
+    fn new(id: i64, cores: BTreeMap<i64, Vec<u32>>, fields: &BTreeMap<u32, Fields<'_>>) -> Self {
         let first = cores.values().flatten().min();
-        let known = first.and_then(|thread| facts.get(thread));
-        // Each architecture has words of its own.
-        let fact = |names: &[&str]| {
+        let known = first.and_then(|thread| fields.get(thread));
+        // The field names depend on the architecture.
+        let field = |names: &[&str]| {
             let mut found = names.iter().filter_map(|name| known?.get(name));
             found.find(|text| !text.is_empty()).copied().unwrap_or_default()
         };
-        let arm = (fact(&["CPU implementer"]) == "0x41").then_some("ARM");
-        let vendor = match fact(&["vendor_id", "isa"]) {
+        let arm = (field(&["CPU implementer"]) == "0x41").then_some("ARM");
+        let vendor = match field(&["vendor_id", "isa"]) {
             "" => arm.unwrap_or_default(),
             vendor => vendor,
         };
@@ -123,8 +123,8 @@ impl Processor {
             total_hardware_threads: threads,
             total_threads: threads,
             vendor: vendor.to_owned(),
-            model: fact(&["model name", "Processor", "cpu model", "Model Name", "uarch"]).to_owned(),
-            capabilities: fact(&["flags", "Features"])
+            model: field(&["model name", "Processor", "cpu model", "Model Name", "uarch"]).to_owned(),
+            capabilities: field(&["flags", "Features"])
                 .split_whitespace()
                 .map(str::to_owned)
                 .collect(),
@@ -133,15 +133,15 @@ impl Processor {
     }
 }
 
-/// What is said of each thread.
-fn facts(text: &str) -> BTreeMap<u32, Facts<'_>> {
+/// Parses the fields of each thread.
+fn fields(text: &str) -> BTreeMap<u32, Fields<'_>> {
     let mut all = BTreeMap::new();
     for block in text.split("\n\n") {
         let lines = block.lines().filter_map(|line| line.split_once(':'));
-        let facts: Facts<'_> = lines.map(|(key, value)| (key.trim(), value.trim())).collect();
-        let number = facts.get("processor").and_then(|number| number.parse().ok());
+        let fields: Fields<'_> = lines.map(|(key, value)| (key.trim(), value.trim())).collect();
+        let number = fields.get("processor").and_then(|number| number.parse().ok());
         if let Some(number) = number.filter(|_| all.len() < THREADS_MAX) {
-            all.insert(number, facts);
+            all.insert(number, fields);
         }
     }
     all

@@ -5,12 +5,12 @@ use super::tree::Tree;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Where the kernel lists cards that have a driver for displays.
+/// Directory in which the kernel lists cards with a display driver.
 const CARDS: &str = "/sys/class/drm";
-/// The number of a card that has none there.
+/// Index of a card without a display driver.
 const NO_NUMBER: i64 = -1;
 
-/// All cards.
+/// Graphics cards and accelerators.
 #[derive(Debug, Serialize)]
 pub(crate) struct Gpu {
     cards: Vec<Card>,
@@ -25,21 +25,21 @@ struct Card {
     node: Option<Node>,
 }
 
-/// The memory that a card is next to.
+/// NUMA node of a card.
 #[derive(Debug, Serialize)]
 struct Node {
     id: u32,
 }
 
-/// The cards of displays, and the other devices on the bus that draw or compute: a maker's driver for computing alone has
-/// no card there.
+/// Returns the display cards, and other PCI devices of the display and accelerator classes, because a compute-only
+/// driver does not create a display card.
 ///
 /// # Errors
-/// They are there and cannot be looked at.
+/// Returns an error if existing cards cannot be read.
 pub(super) fn gpu(tree: &Tree, pci: Pci) -> Result<Gpu, String> {
     let names = tree.names(CARDS)?;
     let numbered = names.iter().filter_map(|name| {
-        // Behind a dash stand the card's sockets.
+        // Names with a dash are connectors of the card.
         let number = name.strip_prefix("card").filter(|rest| !rest.contains('-'))?;
         let to = tree.link(&format!("{CARDS}/{name}"))?;
         let address = to.rsplit('/').find(|part| is_address(part))?;
@@ -48,7 +48,7 @@ pub(super) fn gpu(tree: &Tree, pci: Pci) -> Result<Gpu, String> {
     let mut found: Vec<(i64, String)> = numbered.collect();
     found.sort_unstable();
     let known: BTreeSet<String> = found.iter().map(|(_, address)| address.clone()).collect();
-    // Displays and accelerators. Parts of a device that are lent to virtual machines are no more devices.
+    // Display controllers and accelerators. Virtual functions for virtual machines are not separate devices.
     let computes = |device: &&Device| ["03", "12"].contains(&device.class.id.as_str()) && !device.is_virtual;
     let others = pci.devices.iter().filter(computes);
     let others = others.filter(|device| !known.contains(&device.address));

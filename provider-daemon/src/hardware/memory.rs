@@ -4,14 +4,14 @@ use super::tree::Tree;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Where the kernel lists the blocks that memory is made of.
+/// Directory in which the kernel lists memory blocks.
 const BLOCKS: &str = "/sys/devices/system/memory";
-/// Where it lists sizes of large pages.
+/// Directory in which the kernel lists huge page sizes.
 const PAGES: &str = "/sys/kernel/mm/hugepages";
-/// Longest text about memory.
+/// Maximum size of a text, in bytes.
 const TEXT_MAX: u64 = 1 << 20;
 
-/// All memory. The fields are ghw's.
+/// Memory. The fields are those of ghw.
 #[derive(Debug, Serialize)]
 pub(crate) struct Memory {
     total_physical_bytes: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Memory {
     default_huge_page_size: u64,
     total_huge_page_bytes: u64,
     huge_page_amounts_by_size: BTreeMap<u64, Pages>,
-    /// The modules are told to root alone.
+    /// Memory modules, which only root can read.
     modules: Option<()>,
 }
 
@@ -32,10 +32,10 @@ struct Pages {
     reserved: u64,
 }
 
-/// What the machine has in all, and what of it can be used.
+/// Returns the physical and the usable memory.
 ///
 /// # Errors
-/// It does not say how much can be used.
+/// Returns an error if the usable memory is not reported.
 pub(super) fn memory(tree: &Tree) -> Result<Memory, String> {
     let text = tree.text("/proc/meminfo", TEXT_MAX);
     let text = text.map_err(|error| format!("/proc/meminfo: {error}"))?;
@@ -45,7 +45,7 @@ pub(super) fn memory(tree: &Tree) -> Result<Memory, String> {
         let number = value.trim().trim_end_matches("kB").trim().parse::<u64>().ok()?;
         number.checked_mul(1024)
     };
-    let usable = kilobytes("MemTotal").ok_or("/proc/meminfo does not say `MemTotal`")?;
+    let usable = kilobytes("MemTotal").ok_or("/proc/meminfo has no `MemTotal`")?;
     let mut amounts = BTreeMap::new();
     for name in tree.names(PAGES).unwrap_or_default() {
         let size = name
@@ -74,7 +74,7 @@ pub(super) fn memory(tree: &Tree) -> Result<Memory, String> {
     })
 }
 
-/// The blocks that are switched on; `None` where the machine does not count in blocks.
+/// Returns the size of the online memory blocks; `None` if the machine has no memory blocks.
 fn physical(tree: &Tree) -> Option<u64> {
     let size = tree.value(&format!("{BLOCKS}/block_size_bytes"))?;
     let size = u64::from_str_radix(&size, 16).ok()?;

@@ -1,4 +1,4 @@
-//! Names of makers, products and classes, by the PCI id database (`pci.ids`).
+//! Names of vendors, products and classes from the PCI ID database (`pci.ids`).
 //!
 //! ```text
 //! 10de  NVIDIA Corporation
@@ -11,29 +11,29 @@
 use super::tree::Tree;
 use std::collections::BTreeMap;
 
-/// Longest database; today's has 1.5 MiB.
+/// Maximum size of the database, in bytes; the current one has 1.5 MiB.
 pub(crate) const DATABASE_MAX: usize = 8 << 20;
-/// Entries of a database; today's has 40,000.
+/// Maximum number of entries; the current database has 40,000.
 const ENTRIES_MAX: usize = 200_000;
-/// Longest name that is shown.
+/// Maximum length of a name.
 const NAME_MAX: usize = 256;
-/// Where distributions have it.
+/// Paths of the database in Linux distributions.
 const PLACES: [&str; 3] = [
     "/usr/share/misc/pci.ids",
     "/usr/share/hwdata/pci.ids",
     "/usr/share/pci.ids",
 ];
-/// The name of what the database does not name.
+/// Name of unknown devices.
 const UNKNOWN: &str = "unknown";
 
-/// Names by what they are names of: `v` and the numbers of maker, product and subsystem in a row, or `c` and those of the
-/// class, the subclass and the interface.
+/// Names by key: `v` with the numbers of vendor, product and subsystem, or `c` with those of class, subclass and
+/// interface.
 #[derive(Debug, Default)]
 pub(crate) struct Names(BTreeMap<String, String>);
 
 impl Names {
-    /// The database of the machine; none where it has none that can be read.
-    pub(super) fn of(tree: &Tree) -> Self {
+    /// Reads the database of the machine; empty if there is no readable one.
+    pub(super) fn from_tree(tree: &Tree) -> Self {
         let texts = PLACES
             .iter()
             .filter_map(|place| tree.text(place, DATABASE_MAX as u64).ok());
@@ -41,10 +41,10 @@ impl Names {
         all.find(|names| !names.is_empty()).unwrap_or_default()
     }
 
-    /// Reads a database. A line that makes no sense names nothing.
+    /// Parses a database. Invalid lines are skipped.
     pub(crate) fn read(text: &str) -> Self {
         let mut names = BTreeMap::new();
-        // The numbers of what the line stands below.
+        // Numbers of the parent entries.
         let mut above: [String; 2] = Default::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             if names.len() >= ENTRIES_MAX {
@@ -58,7 +58,7 @@ impl Names {
             let key = match (depth, numbers.split_once(' ')) {
                 (0, Some(("C", class))) => format!("c{class}"),
                 (0, None) => format!("v{numbers}"),
-                // Other kinds of lists, such as that of languages.
+                // Other kinds of lists, such as languages.
                 (0, _) => String::new(),
                 (1, None) if !above[0].is_empty() => format!("{}{numbers}", above[0]),
                 (2, _) if !above[1].is_empty() => format!("{}{}", above[1], numbers.replace(' ', "")),
@@ -80,7 +80,7 @@ impl Names {
         self.0.is_empty()
     }
 
-    /// The name of what has these numbers in a row, in small letters.
+    /// Returns the name for these numbers in lower-case hexadecimal.
     pub(super) fn name(&self, kind: char, numbers: &[&str]) -> String {
         let key = format!("{kind}{}", numbers.concat());
         self.0.get(&key).map_or(UNKNOWN, String::as_str).to_owned()

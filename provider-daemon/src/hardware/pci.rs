@@ -4,48 +4,48 @@ use super::names::Names;
 use super::tree::Tree;
 use serde::Serialize;
 
-/// Where the kernel lists them.
+/// Directory in which the kernel lists PCI devices.
 const DEVICES: &str = "/sys/bus/pci/devices";
-/// Devices of one machine that are shown.
+/// Maximum number of devices.
 const DEVICES_MAX: usize = 4096;
 
-/// All devices. The name of the field is ghw's.
+/// PCI devices. The name of the field is that of ghw.
 #[derive(Debug, Serialize)]
 pub(crate) struct Pci {
     #[serde(rename = "Devices")]
     pub(super) devices: Vec<Device>,
 }
 
-/// Something with a number, and its name.
+/// Number and name.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Named {
+pub(super) struct NamedId {
     pub(super) id: String,
     name: String,
 }
 
-/// A device.
+/// PCI device.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Device {
     driver: String,
     pub(super) address: String,
     parent_address: String,
-    pub(super) vendor: Named,
-    pub(super) product: Named,
+    pub(super) vendor: NamedId,
+    pub(super) product: NamedId,
     revision: String,
-    subsystem: Named,
-    pub(super) class: Named,
-    subclass: Named,
-    programming_interface: Named,
+    subsystem: NamedId,
+    pub(super) class: NamedId,
+    subclass: NamedId,
+    programming_interface: NamedId,
     iommu_group: String,
-    /// It is a part of another device, for a virtual machine.
+    /// True for a virtual function of another device.
     #[serde(skip)]
     pub(super) is_virtual: bool,
 }
 
-/// All devices that can be read, by their addresses.
+/// Returns all readable devices, by address.
 ///
 /// # Errors
-/// The bus is there and cannot be looked at, or has too many devices.
+/// Returns an error if the bus cannot be read, or if it has too many devices.
 pub(super) fn pci(tree: &Tree, names: &Names) -> Result<Pci, String> {
     let addresses = tree.names(DEVICES)?;
     if addresses.len() > DEVICES_MAX {
@@ -58,7 +58,7 @@ pub(super) fn pci(tree: &Tree, names: &Names) -> Result<Pci, String> {
     })
 }
 
-/// A device; `None` where its numbers cannot be read or are none.
+/// Reads a device; `None` if its numbers are missing or invalid.
 fn device(tree: &Tree, names: &Names, address: &str) -> Option<Device> {
     let place = format!("{DEVICES}/{address}");
     let number = |file: &str, digits: usize| hexadecimal(&tree.value(&format!("{place}/{file}"))?, digits);
@@ -68,7 +68,7 @@ fn device(tree: &Tree, names: &Names, address: &str) -> Option<Device> {
     let (subclass, interface) = rest.split_at(2);
     let subsystem_vendor = number("subsystem_vendor", 4).unwrap_or_default();
     let subsystem = number("subsystem_device", 4).unwrap_or_default();
-    let by = |id: &str, kind, numbers: &[&str]| Named {
+    let by = |id: &str, kind, numbers: &[&str]| NamedId {
         id: id.to_owned(),
         name: names.name(kind, numbers),
     };
@@ -95,19 +95,19 @@ fn device(tree: &Tree, names: &Names, address: &str) -> Option<Device> {
     })
 }
 
-/// The node of the machine's memory that a device is next to; `None` where all memory is as near.
+/// Returns the NUMA node of a device; `None` if all memory is equally near.
 pub(super) fn memory_node(tree: &Tree, address: &str) -> Option<u32> {
     tree.number(&format!("{DEVICES}/{address}/numa_node"))
 }
 
-/// A number as the kernel writes it, without its `0x`.
+/// Returns a hexadecimal number without its prefix `0x`.
 fn hexadecimal(text: &str, digits: usize) -> Option<String> {
     let number = text.strip_prefix("0x")?;
     let is_number = number.len() == digits && number.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_number.then(|| number.to_ascii_lowercase())
 }
 
-/// An address on the bus, such as `0000:3b:00.0`.
+/// Returns whether a name is a PCI address such as `0000:3b:00.0`.
 pub(super) fn is_address(text: &str) -> bool {
     let is_hexadecimal = |text: &str, digits: std::ops::RangeInclusive<usize>| {
         digits.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())

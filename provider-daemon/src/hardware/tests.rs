@@ -1,4 +1,4 @@
-//! Machines that are made up, and some that nobody would make.
+//! Tests with artificial machines, including invalid ones.
 
 use super::*;
 use serde_json::json;
@@ -40,7 +40,7 @@ impl Made {
         symlink(to, path).unwrap();
     }
 
-    /// A device behind a bridge, as the kernel lists it.
+    /// Creates a device behind a bridge, as the kernel lists it.
     fn device(&self, address: &str, vendor: &str, device: &str, class: &str) {
         let place = format!("sys/devices/pci0000:00/0000:00:03.0/{address}");
         for (file, text) in [
@@ -71,7 +71,7 @@ impl Made {
         self.machine().part(part).unwrap()
     }
 
-    /// Number, address, vendor and product of each card.
+    /// Returns index, address, and vendor and product of each card.
     fn cards(&self) -> Vec<(i64, String, String)> {
         let found = self.part(Part::Gpu);
         let cards = found["cards"].as_array().unwrap().iter();
@@ -91,7 +91,7 @@ fn card(index: i64, address: &str, numbers: &str) -> (i64, String, String) {
 }
 
 #[test]
-fn a_machine_without_cards_has_none_and_that_is_no_error() {
+fn reports_no_cards_without_an_error() {
     let made = Made::new();
     made.device("0000:00:1f.0", "0x8086", "0x7a04", "0x060100");
     assert!(made.cards().is_empty());
@@ -101,7 +101,7 @@ fn a_machine_without_cards_has_none_and_that_is_no_error() {
 }
 
 #[test]
-fn cards_are_those_with_a_number_and_those_that_only_compute() {
+fn lists_display_cards_and_compute_devices() {
     let made = Made::new();
     made.device("0000:3b:00.0", NVIDIA, "0x20B5", "0x030200");
     made.device("0000:3b:00.1", NVIDIA, "0x10f0", "0x040300");
@@ -110,7 +110,7 @@ fn cards_are_those_with_a_number_and_those_that_only_compute() {
     made.device("0000:01:00.0", "0x1a03", "0x2000", "0x030000");
     made.card(1, "0000:5e:00.0");
     made.card(0, "0000:01:00.0");
-    // Lent to a virtual machine: a part of the first.
+    // Virtual function of the first device.
     made.device("0000:3b:00.4", NVIDIA, "0x20b5", "0x030200");
     made.link(
         "sys/devices/pci0000:00/0000:00:03.0/0000:3b:00.4/physfn",
@@ -133,7 +133,7 @@ fn cards_are_those_with_a_number_and_those_that_only_compute() {
 }
 
 #[test]
-fn a_device_is_said_as_ghw_says_it_and_named_where_there_is_a_database() {
+fn reports_a_device_in_the_form_of_ghw_with_its_name() {
     let made = Made::new();
     made.device("0000:3b:00.0", NVIDIA, "0x20b5", "0x030200");
     let place = "sys/devices/pci0000:00/0000:00:03.0/0000:3b:00.0";
@@ -160,7 +160,7 @@ fn a_device_is_said_as_ghw_says_it_and_named_where_there_is_a_database() {
 }
 
 #[test]
-fn garbage_hides_the_device_that_has_it_and_no_other() {
+fn skips_devices_with_invalid_files() {
     let made = Made::new();
     made.device("0000:3b:00.0", NVIDIA, "0x20b5", "0x030200");
     for (address, vendor, device, class) in [
@@ -172,7 +172,7 @@ fn garbage_hides_the_device_that_has_it_and_no_other() {
     ] {
         made.device(address, vendor, device, class);
     }
-    // A file of ten megabytes, a link that leads to itself, and names that are no addresses.
+    // A file of ten megabytes, a link to itself, and names that are not addresses.
     made.device("0000:41:00.0", NVIDIA, "0x20b5", "0x030200");
     let long = made.at("sys/devices/pci0000:00/0000:00:03.0/0000:41:00.0/vendor");
     fs::write(long, "0x10de".repeat(1_800_000)).unwrap();
@@ -189,7 +189,7 @@ fn garbage_hides_the_device_that_has_it_and_no_other() {
 }
 
 #[test]
-fn what_is_there_and_may_not_be_read_is_an_error_and_not_none() {
+fn reports_unreadable_hardware_as_an_error() {
     let made = Made::new();
     made.device("0000:3b:00.0", NVIDIA, "0x20b5", "0x030200");
     made.device("0000:3c:00.0", NVIDIA, "0x2684", "0x030200");
@@ -197,7 +197,7 @@ fn what_is_there_and_may_not_be_read_is_an_error_and_not_none() {
     fs::set_permissions(made.folder.path(), Permissions::from_mode(0o755)).unwrap();
     none("sys/devices/pci0000:00/0000:00:03.0/0000:3c:00.0/vendor");
     let root = made.folder.path().to_owned();
-    // Root may read everything: another user looks, on a thread of its own.
+    // Root can read all files, so a thread with another user ID reads them.
     let as_nobody = move || {
         nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65_534));
         Machine::new(&root).part(Part::Gpu)
@@ -206,7 +206,7 @@ fn what_is_there_and_may_not_be_read_is_an_error_and_not_none() {
     assert_eq!(
         look().unwrap()["cards"].as_array().unwrap().len(),
         1,
-        "the other one is told"
+        "the other device is reported"
     );
     none(DEVICES);
     let refused = look().unwrap_err();
@@ -214,7 +214,7 @@ fn what_is_there_and_may_not_be_read_is_an_error_and_not_none() {
 }
 
 #[test]
-fn threads_are_counted_by_processor_and_core_and_those_switched_off_are_left_out() {
+fn counts_online_threads_by_processor_and_core() {
     let made = Made::new();
     let mut text = String::new();
     for thread in 0..6 {
@@ -255,7 +255,7 @@ fn threads_are_counted_by_processor_and_core_and_those_switched_off_are_left_out
 }
 
 #[test]
-fn memory_is_what_blocks_and_the_kernel_say() {
+fn reports_memory_of_blocks_and_kernel() {
     let made = Made::new();
     made.file(
         "proc/meminfo",
@@ -264,7 +264,7 @@ fn memory_is_what_blocks_and_the_kernel_say() {
     assert_eq!(
         made.part(Part::Memory)["total_physical_bytes"],
         3_u64 << 30,
-        "as much as can be used"
+        "the usable memory"
     );
     made.file("sys/devices/system/memory/block_size_bytes", "40000000\n");
     for (block, state) in [
@@ -294,13 +294,13 @@ fn memory_is_what_blocks_and_the_kernel_say() {
 }
 
 #[test]
-fn a_database_without_end_names_what_it_can() {
+fn limits_the_size_of_the_name_database() {
     let made = Made::new();
     made.device("0000:3b:00.0", NVIDIA, "0x20b5", "0x030200");
     made.file("usr/share/misc/pci.ids", &"x".repeat(DATABASE_MAX + 1));
-    assert!(!made.machine().has_names(), "it is no database");
+    assert!(!made.machine().has_names(), "an invalid database has no names");
     made.file("usr/share/hwdata/pci.ids", "10de  NVIDIA\n");
-    assert!(made.machine().has_names(), "the next place counts");
+    assert!(made.machine().has_names(), "the next path is used");
     let mut text = "10de  NVIDIA\n".to_owned();
     for number in 0..300_000 {
         text.push_str(&format!("\t{number:x}  p\n"));
@@ -310,9 +310,9 @@ fn a_database_without_end_names_what_it_can() {
     assert_eq!(names.name('v', &["10de", "493df"]), "unknown", "beyond the limit");
 }
 
-/// This machine, whatever it is.
+/// Reads the machine of the tests.
 #[test]
-fn the_machine_of_the_tests_can_be_read() {
+fn reads_the_local_machine() {
     let machine = Machine::new(Path::new("/"));
     let all = machine.all();
     assert_eq!(all["errors"], Value::Null, "{all}");

@@ -1,4 +1,4 @@
-//! Reads small files of the kernel below a folder, each with its limit.
+//! Reader of small kernel files below a root directory, with size limits.
 
 use akash_provider_chain::regular_file;
 use std::fs::metadata;
@@ -6,12 +6,12 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Longest file of one value.
+/// Maximum size of a file with one value, in bytes.
 const VALUE_MAX: u64 = 4 << 10;
-/// Names in one folder; a machine with terabytes of memory has ten thousand blocks of it.
+/// Maximum number of names in a directory; a machine with terabytes of memory has ten thousand memory blocks.
 const NAMES_MAX: usize = 65_536;
 
-/// What is below a folder: `/`, or a copy of some of it.
+/// Root directory: `/`, or a partial copy.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     root: PathBuf,
@@ -28,32 +28,32 @@ impl Tree {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The text of a file of at most `most` bytes; what is no text in it is replaced.
+    /// Returns the text of a file of at most `most` bytes; invalid UTF-8 is replaced.
     pub(super) fn text(&self, path: &str, most: u64) -> io::Result<String> {
         let place = self.at(path);
-        // A pipe that somebody put there would hold us up for ever.
+        // Opening a named pipe would block.
         if !metadata(&place)?.is_file() {
-            return Err(io::Error::new(ErrorKind::InvalidInput, "it is no file"));
+            return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
         }
         let bytes = regular_file::read(&place, most)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// A file of one value. One that cannot be read has none.
+    /// Returns the value of a file; `None` if the file cannot be read.
     pub(super) fn value(&self, path: &str) -> Option<String> {
         let text = self.text(path, VALUE_MAX).ok()?;
         Some(text.trim().to_owned())
     }
 
-    /// A file of one number.
+    /// Returns the number in a file.
     pub(super) fn number<N: FromStr>(&self, path: &str) -> Option<N> {
         self.value(path)?.parse().ok()
     }
 
-    /// The names in a folder, sorted; none where there is no such folder.
+    /// Returns the sorted names in a directory; empty if the directory does not exist.
     ///
     /// # Errors
-    /// It is there and cannot be read: that is not the same as an empty one.
+    /// Returns an error if the directory exists but cannot be read.
     pub(super) fn names(&self, path: &str) -> Result<Vec<String>, String> {
         let failed = |error: io::Error| format!("{path}: {error}");
         let found = match std::fs::read_dir(self.at(path)) {
@@ -65,7 +65,7 @@ impl Tree {
         for entry in found {
             let name = entry.map_err(failed)?.file_name();
             if names.len() >= NAMES_MAX {
-                return Err(format!("{path}: it has more than {NAMES_MAX} names"));
+                return Err(format!("{path} has more than {NAMES_MAX} entries"));
             }
             names.extend(name.into_string().ok());
         }
@@ -73,13 +73,13 @@ impl Tree {
         Ok(names)
     }
 
-    /// What a link says, whether or not it leads anywhere.
+    /// Returns the target of a link, which may not exist.
     pub(super) fn link(&self, path: &str) -> Option<String> {
         let to = std::fs::read_link(self.at(path)).ok()?;
         to.into_os_string().into_string().ok()
     }
 
-    /// The last part of what a link says.
+    /// Returns the last segment of the target of a link.
     pub(super) fn link_name(&self, path: &str) -> Option<String> {
         let to = self.link(path)?;
         to.rsplit('/').next().map(str::to_owned)

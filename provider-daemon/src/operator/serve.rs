@@ -1,7 +1,7 @@
 //! Server of the socket: the provider side.
 
 use super::{LeaseLine, REQUEST_MAX, Request, Response, WORK_LIMIT, path};
-use crate::run::Distant;
+use crate::run::ClusterProxy;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::status::LeaseInfo;
 use akash_provider_core::engine::{LeasePhase, Status};
@@ -39,7 +39,7 @@ pub(crate) struct SocketHandler {
     /// Running provider.
     pub(crate) handle: ProviderHandle,
     /// Cluster; `None` for leases in memory.
-    pub(crate) cluster: Option<Distant>,
+    pub(crate) cluster: Option<ClusterProxy>,
 }
 
 /// Listening socket; the file is removed on drop.
@@ -61,10 +61,10 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
     let socket = match open(&path(&home)) {
         Ok(socket) => socket,
         Err(error) => {
-            let at = path(&home);
             tracing::warn!(
-                "operator socket unavailable, operator commands do not work: {}: {error}",
-                at.display()
+                path = %path(&home).display(),
+                %error,
+                "operator socket unavailable, operator commands do not work; check the home directory"
             );
             return;
         }
@@ -91,7 +91,7 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
                         () = until.cancelled() => {}
                         done = converse(stream, &handler) => {
                             if let Err(error) = done {
-                                tracing::debug!("operator request failed: {error}");
+                                tracing::debug!(%error, "operator request failed");
                             }
                         }
                     }
@@ -99,7 +99,7 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
             }
             Ok(_) => tracing::warn!("operator socket: connection of another account rejected"),
             Err(error) => {
-                tracing::warn!("operator socket: accept failed: {error}");
+                tracing::warn!(%error, "operator socket: accept failed");
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -164,7 +164,11 @@ impl SocketHandler {
             Request::Scan { dry_run, confirm } => self.scan(dry_run, confirm).await,
             Request::Leases => self.with_status(leases).await,
             Request::Operators => {
-                let operators = self.cluster.as_ref().map(Distant::operators).unwrap_or_default();
+                let operators = self
+                    .cluster
+                    .as_ref()
+                    .map(ClusterProxy::operators)
+                    .unwrap_or_default();
                 let named = operators
                     .into_iter()
                     .map(|(name, status)| (name.to_owned(), status));

@@ -6,7 +6,7 @@ use super::pod;
 use super::process::{Operator, Process, elected};
 use crate::args::KubernetesArgs;
 use crate::args::kubernetes::blocked_with_names_below;
-use crate::args::operators::InsideArg;
+use crate::args::operators::EmbeddedOperatorArg;
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::election::{Election, Timing};
@@ -83,7 +83,7 @@ impl<O: Operator> EmbeddedOperator for RunningOperator<O> {
 /// Validated settings of the operators, read before the first request to the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct OperatorPlan {
-    wanted: Vec<InsideArg>,
+    wanted: Vec<EmbeddedOperatorArg>,
     checks: HostnameChecks,
     inventory: Option<inventory::Plan>,
 }
@@ -97,18 +97,18 @@ impl OperatorPlan {
     /// `--hostname-proof` without the hostname operator, and for proofs without a domain of automatic hostnames.
     pub(crate) fn read(
         args: &KubernetesArgs,
-        usual: &[InsideArg],
+        usual: &[EmbeddedOperatorArg],
         own_domain: &str,
         home: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let wanted = args.with_operators.as_deref().unwrap_or(usual).to_vec();
-        if args.names.is_asked() && !wanted.contains(&InsideArg::Hostname) {
+        if args.names.is_asked() && !wanted.contains(&EmbeddedOperatorArg::Hostname) {
             bail!(
                 "--probe and --hostname-proof require the hostname operator in this process: add --with-operators hostname, \
                  or pass them to the stand-alone operator"
             );
         }
-        if args.discovery.discovery_image.is_some() && !wanted.contains(&InsideArg::Inventory) {
+        if args.discovery.discovery_image.is_some() && !wanted.contains(&EmbeddedOperatorArg::Inventory) {
             bail!(
                 "--discovery-image requires the inventory operator in this process: add --with-operators inventory, or pass \
                  it to the stand-alone operator"
@@ -117,7 +117,7 @@ impl OperatorPlan {
         let checks = HostnameChecks::new(&args.names, args.names.rule(Some(own_domain))?)?;
         let rules = args.inventory_config.as_deref();
         let inventory = wanted
-            .contains(&InsideArg::Inventory)
+            .contains(&EmbeddedOperatorArg::Inventory)
             .then(|| inventory::Plan::read("--inventory-config", rules, &args.gpus, home))
             .transpose()?;
         Ok(Self {
@@ -157,13 +157,13 @@ impl EmbeddedOperators {
         } = prepared;
         let mut checks = Some(checks);
         let parts = wanted.into_iter().filter_map(|one| match one {
-            InsideArg::None => None,
+            EmbeddedOperatorArg::None => None,
             // A repeated name starts one operator.
-            InsideArg::Hostname => checks
+            EmbeddedOperatorArg::Hostname => checks
                 .take()
                 .map(|checks| hostname(client, args, definitions, checks)),
-            InsideArg::Ip => Some(ip(client, args, definitions, provider)),
-            InsideArg::Inventory => inventory
+            EmbeddedOperatorArg::Ip => Some(ip(client, args, definitions, provider)),
+            EmbeddedOperatorArg::Inventory => inventory
                 .take()
                 .map(|plan| labels(client, args, definitions, plan)),
         });
@@ -267,7 +267,11 @@ mod tests {
         kubernetes: KubernetesArgs,
     }
 
-    fn prepared(words: &[&str], usual: &[InsideArg], own_domain: &str) -> Result<OperatorPlan, String> {
+    fn prepared(
+        words: &[&str],
+        usual: &[EmbeddedOperatorArg],
+        own_domain: &str,
+    ) -> Result<OperatorPlan, String> {
         let flags = Flags::try_parse_from([&["test"], words].concat());
         let flags = flags.map_err(|error| error.to_string())?;
         OperatorPlan::read(&flags.kubernetes, usual, own_domain, None).map_err(|error| error.to_string())
@@ -276,7 +280,7 @@ mod tests {
     #[test]
     fn discovery_requires_the_inventory_operator_in_this_process() {
         let looks = ["--discovery-image=registry.example.com/provider:1"];
-        let refused = prepared(&looks, &[InsideArg::Hostname], "").unwrap_err();
+        let refused = prepared(&looks, &[EmbeddedOperatorArg::Hostname], "").unwrap_err();
         assert!(refused.contains("--with-operators inventory"), "{refused}");
         let words = [
             looks[0],
@@ -318,13 +322,13 @@ mod tests {
         assert_eq!(options.plan.proof.unwrap().own_domain, "ingress.example.com");
         assert_eq!(options.proving.unwrap().budget.every, Duration::from_secs(7_200));
         let mut options = Options::default();
-        prepared(&[], &[InsideArg::Hostname], "")
+        prepared(&[], &[EmbeddedOperatorArg::Hostname], "")
             .unwrap()
             .checks
             .give(&mut options);
         assert!(options.probe.is_none() && options.plan.proof.is_none() && options.proving.is_none());
         assert!(
-            prepared(&["--probe"], &[InsideArg::Hostname], "").is_ok(),
+            prepared(&["--probe"], &[EmbeddedOperatorArg::Hostname], "").is_ok(),
             "the operator may be stand-alone"
         );
     }

@@ -12,7 +12,7 @@ mod prober;
 
 use self::dns::Dns;
 use self::prober::Http;
-use super::metrics::{Measure, of_counts, of_watches};
+use super::metrics::{Measure, count_metrics, watch_metrics};
 use super::process::{self, Operator};
 use super::responses::{awaited, forgotten, json, value};
 use super::serve::Peer;
@@ -165,8 +165,8 @@ impl Operator for HostnameOperator {
         ];
         let help = "Hostnames by state; a hostname may have several states";
         let mut measures = vec![Measure::gauge("hostnames", help).counted("state", states)];
-        measures.extend(of_counts(now.counts));
-        measures.extend(of_watches(&now.watches));
+        measures.extend(count_metrics(now.counts));
+        measures.extend(watch_metrics(&now.watches));
         measures
     }
 

@@ -14,7 +14,7 @@ mod grpc;
 mod list;
 mod shape;
 
-use super::metrics::{Measure, of_counts, of_watches};
+use super::metrics::{Measure, count_metrics, watch_metrics};
 use super::pod;
 use super::process::{self, Operator};
 use super::responses::{awaited, value};
@@ -285,9 +285,9 @@ impl Operator for InventoryProcess {
     fn measures(&self) -> Vec<Measure> {
         let now = self.operator.status();
         let mut measures = Vec::new();
-        measures.extend(of_counts(now.counts));
-        measures.extend(of_watches(&now.watches));
-        measures.extend(now.discovery.iter().flat_map(of_discovery));
+        measures.extend(count_metrics(now.counts));
+        measures.extend(watch_metrics(&now.watches));
+        measures.extend(now.discovery.iter().flat_map(discovery_metrics));
         measures
     }
 
@@ -329,7 +329,7 @@ impl Operator for InventoryProcess {
 
 /// Returns the metrics of hardware discovery.
 #[expect(clippy::cast_precision_loss, reason = "a count of looks is below 2^52")]
-fn of_discovery(now: &DiscoveryStatus) -> [Measure; 3] {
+fn discovery_metrics(now: &DiscoveryStatus) -> [Measure; 3] {
     let nodes = Measure::gauge("discovery_nodes", "Nodes with a pending hardware discovery");
     let looks = Measure::counter("discoveries", "Successful hardware discoveries");
     let failures = Measure::counter("discovery_failures", "Failed hardware discoveries");

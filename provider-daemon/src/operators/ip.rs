@@ -6,7 +6,7 @@
 //! | `POST /forget/LEASE` | retries its addresses; local clients only |
 //! | `POST /confirm` | confirms held deletions; local clients only |
 
-use super::metrics::{Measure, of_counts, of_watches};
+use super::metrics::{Measure, count_metrics, watch_metrics};
 use super::process::{self, Operator};
 use super::responses::{answer, awaited, forgotten, json, value};
 use super::serve::{Peer, status};
@@ -111,14 +111,17 @@ impl Operator for IpOperator {
             let of = [("total", total as usize), ("in_use", in_use as usize)];
             measures.push(Measure::gauge("addresses", help).counted("of", of));
         }
-        measures.extend(of_counts(now.counts));
-        measures.extend(of_watches(&now.watches));
+        measures.extend(count_metrics(now.counts));
+        measures.extend(watch_metrics(&now.watches));
         measures
     }
 
     fn routes(self: Arc<Self>) -> Router {
         Router::new()
-            .route("/ip-lease-status/{owner}/{dseq}/{gseq}/{oseq}", get(of_lease))
+            .route(
+                "/ip-lease-status/{owner}/{dseq}/{gseq}/{oseq}",
+                get(lease_ip_status),
+            )
             .route("/forget/{*lease}", post(forget))
             .with_state(self)
     }
@@ -132,7 +135,7 @@ impl Operator for IpOperator {
     }
 }
 
-async fn of_lease(
+async fn lease_ip_status(
     State(operator): State<Arc<IpOperator>>,
     Path((owner, dseq, gseq, oseq)): Path<(String, String, String, String)>,
 ) -> Response<Body> {

@@ -66,7 +66,7 @@ impl Measure {
 
 /// Returns the metrics of writes and deletions.
 #[expect(clippy::cast_precision_loss, reason = "a count of writes is below 2^52")]
-pub(super) fn of_counts(counts: Counts) -> [Measure; 3] {
+pub(super) fn count_metrics(counts: Counts) -> [Measure; 3] {
     let one = |name, help, count: u64| Measure::counter(name, help).with([], count as f64);
     [
         one("writes", "Objects created or updated", counts.written),
@@ -77,7 +77,7 @@ pub(super) fn of_counts(counts: Counts) -> [Measure; 3] {
 
 /// Returns the metrics of the watches.
 #[expect(clippy::cast_precision_loss, reason = "seconds of an outage are below 2^52")]
-pub(super) fn of_watches(watches: &BTreeMap<&'static str, WatchStatus>) -> [Measure; 2] {
+pub(super) fn watch_metrics(watches: &BTreeMap<&'static str, WatchStatus>) -> [Measure; 2] {
     let mut synced = Measure::gauge("watch_synced", "1 after the initial list of this kind");
     let mut down = Measure::gauge(
         "watch_down_seconds",

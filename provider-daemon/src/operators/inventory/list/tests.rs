@@ -58,7 +58,12 @@ async fn redirects_and_response_size_are_limited() {
             .contains("redirects")
     );
     let long = server(|_| fine(&" ".repeat(BYTES_MAX + 1))).await;
-    assert!(download(&long, BYTES_MAX).await.unwrap_err().contains("longer"));
+    assert!(
+        download(&long, BYTES_MAX)
+            .await
+            .unwrap_err()
+            .contains("more than")
+    );
     let broken = server(|_| "HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_owned()).await;
     assert!(download(&broken, BYTES_MAX).await.unwrap_err().contains("500"));
     let to = |text: &'static str| {

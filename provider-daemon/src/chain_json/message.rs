@@ -1,4 +1,4 @@
-//! A message as a tree in the network's JSON form.
+//! Messages as trees in the JSON form of the network.
 
 use crate::json::Json;
 use akash_provider_chain::proto::DESCRIPTORS;
@@ -11,35 +11,35 @@ use prost_reflect::{
 use std::sync::OnceLock;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Digits behind the point of the network's decimals.
+/// Decimal places of the network's decimals.
 const DECIMALS: usize = 18;
-/// Fields that are decimals: on the wire integers scaled by 10^18.
+/// Decimal fields: on the wire, integers scaled by 10^18.
 const DECIMAL_FIELDS: [&str; 2] = [
     "cosmos.base.v1beta1.DecCoin.amount",
     "akash.escrow.types.v1.Balance.amount",
 ];
-/// Bytes that are the digits of a number.
+/// Field with the digits of a number as bytes.
 const DIGITS_FIELD: &str = "akash.base.resources.v1beta4.ResourceValue.val";
 const ANY: &str = "google.protobuf.Any";
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 const DURATION: &str = "google.protobuf.Duration";
 
-/// A message of the network.
+/// Converts a message.
 ///
 /// # Errors
-/// When a message within it is of a type that is not known here.
-pub fn of<M: Message + Name>(message: &M) -> anyhow::Result<Json> {
+/// Returns an error if a nested message has an unknown type.
+pub fn from_message<M: Message + Name>(message: &M) -> anyhow::Result<Json> {
     decoded(&M::full_name(), &message.encode_to_vec())
 }
 
-/// A transaction that nobody has signed.
+/// Converts an unsigned transaction.
 ///
 /// # Errors
-/// As [`of`].
+/// Same as [`from_message`].
 pub fn unsigned<B: Message + Name, A: Message + Name>(body: &B, auth_info: &A) -> anyhow::Result<Json> {
     Ok(Json::Fields(vec![
-        ("body".to_owned(), of(body)?),
-        ("auth_info".to_owned(), of(auth_info)?),
+        ("body".to_owned(), from_message(body)?),
+        ("auth_info".to_owned(), from_message(auth_info)?),
         ("signatures".to_owned(), Json::List(Vec::new())),
     ]))
 }
@@ -47,18 +47,18 @@ pub fn unsigned<B: Message + Name, A: Message + Name>(body: &B, auth_info: &A) -
 fn pool() -> anyhow::Result<&'static DescriptorPool> {
     static POOL: OnceLock<Option<DescriptorPool>> = OnceLock::new();
     let pool = POOL.get_or_init(|| DescriptorPool::decode(DESCRIPTORS).ok());
-    pool.as_ref()
-        .context("the descriptions of the network's messages cannot be read")
+    pool.as_ref().context("cannot read the message descriptors")
 }
 
-/// A message of a type that is known by its full name.
+/// Decodes and converts a message by its full type name.
 ///
 /// # Errors
-/// When there is no such type, or the bytes are none of it.
+/// Returns an error if the type is unknown, or if the bytes are invalid.
 pub fn decoded(name: &str, bytes: &[u8]) -> anyhow::Result<Json> {
     let descriptor = pool()?.get_message_by_name(name);
-    let descriptor = descriptor.with_context(|| format!("messages of type {name} are not known here"))?;
-    let message = DynamicMessage::decode(descriptor, bytes).with_context(|| format!("a message {name}"))?;
+    let descriptor = descriptor.with_context(|| format!("unknown message type {name}"))?;
+    let message =
+        DynamicMessage::decode(descriptor, bytes).with_context(|| format!("invalid message {name}"))?;
     shown(&message)
 }
 
@@ -72,16 +72,16 @@ fn shown(message: &DynamicMessage) -> anyhow::Result<Json> {
     }
     let mut fields = Vec::new();
     for field in in_order(&descriptor) {
-        // Of alternatives the one that is there is shown.
+        // Only the set alternative of a `oneof` is printed.
         if field.containing_oneof().is_some() && !message.has_field(&field) {
             continue;
         }
-        fields.push((field.name().to_owned(), of_field(message, &field)?));
+        fields.push((field.name().to_owned(), field_json(message, &field)?));
     }
     Ok(Json::Fields(fields))
 }
 
-/// As the message declares them, which is how today's tool prints them.
+/// Returns the fields in the order of the declaration, as the Go tools print them.
 fn in_order(descriptor: &MessageDescriptor) -> Vec<FieldDescriptor> {
     let declared = descriptor.descriptor_proto().field.iter();
     declared
@@ -89,20 +89,20 @@ fn in_order(descriptor: &MessageDescriptor) -> Vec<FieldDescriptor> {
         .collect()
 }
 
-fn of_field(message: &DynamicMessage, field: &FieldDescriptor) -> anyhow::Result<Json> {
+fn field_json(message: &DynamicMessage, field: &FieldDescriptor) -> anyhow::Result<Json> {
     let value = message.get_field(field);
     if let Value::List(items) = value.as_ref() {
-        let items = items.iter().map(|item| of_value(item, field));
+        let items = items.iter().map(|item| value_json(item, field));
         return items.collect::<anyhow::Result<_>>().map(Json::List);
     }
     let has_absence = matches!(field.kind(), Kind::Message(_) | Kind::Bytes);
     if has_absence && !message.has_field(field) {
         return Ok(Json::Null);
     }
-    of_value(&value, field)
+    value_json(&value, field)
 }
 
-fn of_value(value: &Value, field: &FieldDescriptor) -> anyhow::Result<Json> {
+fn value_json(value: &Value, field: &FieldDescriptor) -> anyhow::Result<Json> {
     Ok(match value {
         Value::Bool(value) => Json::Bool(*value),
         Value::I32(value) => Json::Number((*value).into()),
@@ -129,7 +129,7 @@ fn enum_name(number: i32, field: &FieldDescriptor) -> String {
     value.map_or_else(|| number.to_string(), |v| v.name().to_owned())
 }
 
-/// What is packed, with its type. A type that is not known is shown as its bytes.
+/// Converts a packed message with its type. Unknown types are printed as bytes.
 fn any(message: &DynamicMessage) -> anyhow::Result<Json> {
     let text = |name: &str| {
         let value = message.get_field_by_name(name);
@@ -158,7 +158,7 @@ fn seconds_and_nanos(message: &DynamicMessage) -> (i64, i32) {
     (seconds.unwrap_or_default(), nanos.unwrap_or_default())
 }
 
-/// The last second of the year 9999, since the Unix epoch.
+/// Last second of the year 9999, since the Unix epoch.
 const LAST_SECOND: i64 = 253_402_300_799;
 
 fn timestamp(message: &DynamicMessage) -> String {
@@ -167,7 +167,7 @@ fn timestamp(message: &DynamicMessage) -> String {
         u64::try_from(seconds).unwrap_or(0),
         u32::try_from(nanos).unwrap_or(0),
     );
-    // The form ends with the year 9999, and formatting a later time fails.
+    // RFC 3339 ends with the year 9999, and formatting a later time fails.
     let Some(time) = UNIX_EPOCH.checked_add(since).filter(|_| seconds <= LAST_SECOND) else {
         return format!("{seconds} s after 1970");
     };
@@ -178,7 +178,7 @@ fn timestamp(message: &DynamicMessage) -> String {
     }
 }
 
-/// `25s`, or with 3, 6 or 9 digits of a second.
+/// Formats a duration such as `25s`, with 0, 3, 6 or 9 decimal places.
 fn duration(message: &DynamicMessage) -> String {
     let (seconds, nanos) = seconds_and_nanos(message);
     let sign = if seconds < 0 || nanos < 0 { "-" } else { "" };
@@ -191,7 +191,7 @@ fn duration(message: &DynamicMessage) -> String {
     format!("{sign}{}{point}{fraction}s", seconds.unsigned_abs())
 }
 
-/// An integer scaled by 10^18 as a decimal.
+/// Formats an integer scaled by 10^18 as a decimal.
 fn decimal(scaled: &str) -> String {
     let (sign, digits) = scaled
         .strip_prefix('-')
@@ -211,11 +211,11 @@ mod tests {
     use serde_json::json;
 
     fn json_of<M: Message + Name>(message: &M) -> serde_json::Value {
-        serde_json::to_value(of(message).unwrap()).unwrap()
+        serde_json::to_value(from_message(message).unwrap()).unwrap()
     }
 
     #[test]
-    fn decimals_have_eighteen_digits() {
+    fn prints_decimals_with_18_digits() {
         assert_eq!(decimal("40000000000000000000"), "40.000000000000000000");
         assert_eq!(decimal("0"), "0.000000000000000000");
         assert_eq!(decimal("-5"), "-0.000000000000000005");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn any_time_of_a_node_is_shown() {
+    fn prints_any_time_of_a_node() {
         let shown = |seconds| json_of(&prost_types::Timestamp { seconds, nanos: 0 });
         assert_eq!(shown(LAST_SECOND), "9999-12-31T23:59:59Z");
         for seconds in [i64::MIN, LAST_SECOND + 1, i64::MAX] {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_every_field_in_the_networks_form() {
+    fn prints_every_field_in_the_form_of_the_network() {
         let bid = akash::market::v1beta5::Bid {
             id: Some(akash::market::v1::BidId {
                 owner: "o".into(),
@@ -260,12 +260,12 @@ mod tests {
             "resources_offer": [], "reclamation_window": "3600s",
         });
         assert_eq!(json_of(&bid), expected);
-        let text = serde_json::to_string(&of(&bid).unwrap()).unwrap();
+        let text = serde_json::to_string(&from_message(&bid).unwrap()).unwrap();
         assert!(text.starts_with(r#"{"id":{"owner":"o","dseq":"1001","#), "{text}");
     }
 
     #[test]
-    fn what_is_absent_is_null_and_digits_are_text() {
+    fn prints_missing_messages_as_null_and_digits_as_text() {
         let page = cosmos::base::query::v1beta1::PageResponse::default();
         assert_eq!(json_of(&page), json!({"next_key": null, "total": "0"}));
         let cpu = akash::base::resources::v1beta4::Cpu {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn unpacks_packed_messages() {
         let key = cosmos::crypto::secp256k1::PubKey { key: vec![2, 3] };
         let account = cosmos::auth::v1beta1::BaseAccount {
             address: "a".into(),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_spans_are_text() {
+    fn prints_times_and_durations_as_text() {
         let body = cosmos::tx::v1beta1::TxBody {
             timeout_timestamp: Some(prost_types::Timestamp {
                 seconds: 1_795_253_704,

@@ -1,16 +1,16 @@
-//! The network's messages as today's tool prints them: JSON in the messages' order with every field, or YAML with
+//! Messages of the chain in the form of the Go tools: JSON with all fields in the order of the messages, or YAML with
 //! sorted keys.
 //!
-//! Scripts compare this text, so it is the network's own form: 64-bit numbers as strings, enums by name, bytes as
-//! base64, decimals with 18 digits, absent messages as `null`.
+//! Scripts compare this text, so it has the JSON form of the network: 64-bit numbers as strings, enums by name, bytes
+//! as base64, decimals with 18 digits, missing messages as `null`.
 
 mod message;
 
-pub use message::{decoded, of, unsigned};
+pub use message::{decoded, from_message, unsigned};
 
 use serde_json::Value;
 
-/// JSON as YAML, in block style; strings that would read as something else stand in double quotes.
+/// Formats JSON as YAML in block style; ambiguous strings are quoted.
 #[must_use]
 pub fn yaml(value: &Value) -> String {
     let mut out = String::new();
@@ -56,7 +56,7 @@ fn block(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-/// What follows a key: a list stands at the key's own depth.
+/// Formats the value of a key. A list has the indentation of the key.
 fn below(value: &Value, indent: usize, out: &mut String) {
     if !is_block(value) {
         out.push(' ');
@@ -87,13 +87,13 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// A string as a YAML scalar.
+/// Formats a string as a YAML scalar.
 fn text(text: &str) -> String {
     let reads_as_more = || {
         let value = serde_saphyr::from_str::<Value>(text);
         !matches!(value, Ok(Value::String(read)) if read == text)
     };
-    // YAML 1.1 has these for true and false, and many readers still do.
+    // YAML 1.1 parses these as booleans, as many parsers still do.
     let is_old_truth = matches!(
         text.to_ascii_lowercase().as_str(),
         "y" | "yes" | "n" | "no" | "on" | "off"
@@ -114,7 +114,7 @@ fn text(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// In double quotes: JSON's strings are YAML's, but for control characters beyond ASCII.
+/// Formats a string in double quotes, with JSON escapes and escaped control characters.
 fn quoted(text: &str) -> String {
     let escaped = Value::from(text).to_string();
     let one = |c: char| match c {
@@ -130,7 +130,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn yaml_is_in_block_style_with_sorted_keys() {
+    fn writes_yaml_in_block_style_with_sorted_keys() {
         let value = json!({
             "owner": "akash1x", "attributes": [{"value": "true", "key": "feat"}, {"key": "n", "value": "5"}],
             "info": {"website": "", "email": "a@b.example"}, "none": [], "nothing": null, "more": [["a", "b"], "c"],
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_reads_back_as_what_was_written() {
+    fn writes_yaml_that_parses_to_the_same_value() {
         let odd = [
             "",
             "true",
