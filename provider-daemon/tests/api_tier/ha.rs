@@ -101,7 +101,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     let mut first = start(&stage, &kubeconfig, "a", 1);
     until("a leads", || first.told(), || leads(&first, 1));
     let mut second = start(&stage, &kubeconfig, "b", 1);
-    second.says("the leadership, which another instance has");
+    second.says("leadership: this instance is a standby");
     let id = stage.order(1);
     let bid = stage.bid(&id, &first);
     stage
@@ -120,7 +120,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     spoiled_and_led_again(&cluster, &second);
     // Handed over in order.
     let third = start(&stage, &kubeconfig, "a", 2);
-    third.says("the leadership, which another instance has");
+    third.says("leadership: this instance is a standby");
     second.signal(Signal::SIGTERM);
     let begun = Instant::now();
     until("a leads", || third.told(), || leads(&third, 1));

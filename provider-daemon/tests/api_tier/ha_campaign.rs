@@ -163,7 +163,7 @@ impl<'a> Pair<'a> {
         until(
             "a warm standby",
             || self.told(),
-            || one.output().contains("another instance has"),
+            || one.output().contains("this instance is a standby"),
         );
     }
 

@@ -138,7 +138,7 @@ fn figures_of_takeovers_and_of_leases() {
     for turn in 0..numbers.takeovers * 2 {
         let who = 1 - turn % 2;
         let second = world.start(who, 0);
-        second.says("another instance has");
+        second.says("this instance is a standby");
         sleep(numbers.rest.min(Duration::from_secs(3)));
         standby_mib = standby_mib.max(mib(&second));
         let begun = Instant::now();

@@ -1,6 +1,7 @@
 //! `keys`, `query` and `tx` as used by scripts, without a chain or with a recorded one.
 
 use crate::environment;
+mod errors;
 mod keys;
 mod query;
 mod recorded;

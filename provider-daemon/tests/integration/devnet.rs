@@ -58,7 +58,7 @@ fn suggested_next_commands_work() {
         .map(|l| l.as_str().unwrap())
         .collect();
     let workloads = served.about["workloads"].as_str().unwrap();
-    assert!(workloads.contains("is simulated"), "{workloads}");
+    assert!(workloads.contains("are simulated"), "{workloads}");
     let (export, commands) = next.split_first().unwrap();
     let deploy = commands
         .iter()
@@ -74,7 +74,7 @@ fn suggested_next_commands_work() {
         .unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && told.contains("next, take a bid"),
+        output.status.success() && told.contains("next, accept a bid"),
         "{line}\n{told}"
     );
     // The printed settings also work for its tenant.

@@ -3,7 +3,7 @@
 use akash_provider_chain::proto::DESCRIPTORS;
 use data_encoding::BASE64;
 use prost_reflect::DescriptorPool;
-use provider_daemon::shown::decoded;
+use provider_daemon::chain_json::decoded;
 use serde_json::Value;
 use testbed::recordings::{self, files};
 

@@ -420,6 +420,6 @@ impl<'a> Fixture<'a> {
             assert_eq!(reply.status, 404, "{name}: {}", reply.body);
         }
         let (_, _, err) = self.asks("lease-status", "jwt", &[]);
-        assert!(err.contains("is over"), "{err}");
+        assert!(err.contains("is closed"), "{err}");
     }
 }

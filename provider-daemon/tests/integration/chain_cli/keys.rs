@@ -110,7 +110,7 @@ fn key_moves_between_keyrings_by_export_and_import() {
     home.run_with(&show, &[], "another one\n")
         .failed(&["wrong passphrase", "keyring-file"]);
     home.run_with(&show, &[], "")
-        .failed(&["passphrase of the keyring", "standard input"]);
+        .failed(&["the passphrase of the keyring is empty"]);
     home.run_with(&import, &[], "not that one\n")
         .failed(&["wrong passphrase", "exported key", "key.txt"]);
     let broken = home.write("broken.txt", &armor.replace("kdf", "kdx"));
@@ -135,7 +135,7 @@ fn key_is_removed_only_after_confirmation() {
     .good();
     let delete = ["keys", "delete", "a", "--keyring-backend=test"];
     home.run_with(&delete, &[], "n\n")
-        .failed(&["was not deleted", "--yes"]);
+        .failed(&["not deleted", "--yes"]);
     home.run_with(&delete, &[], "").failed(&["--yes"]);
     home.run_with(&delete, &[], "y\n").good();
     home.run(&["keys", "show", "a", "--keyring-backend=test"])

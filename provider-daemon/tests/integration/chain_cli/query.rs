@@ -126,7 +126,7 @@ fn failed_query_is_a_clear_error() {
         .failed(&["127.0.0.1:1", "--node"]);
     home.run(&["query", "params", "--node", dead, "--chain-id", "local"])
         .failed(&[
-            "error: cannot connect to http://127.0.0.1:1 (connection refused): is the node running? name another node \
+            "error: cannot connect to http://127.0.0.1:1 (connection refused): is the node running? select another node \
              with --node\n",
         ]);
     let once = home.run(&["query", "params", "--node", dead, "--chain-id", "local"]);
@@ -137,7 +137,7 @@ fn failed_query_is_a_clear_error() {
     home.run(&["query", "params", "--node", "ftp://x"])
         .failed(&["ftp", "http://"]);
     home.run(&["query", "params", "--node", ","])
-        .failed(&["--node names no node"]);
+        .failed(&["missing node address in --node"]);
     let node = Recorded::start();
     let url = node.url.as_str();
     home.run(&["query", "params", "--node", url, "--chain-id", "akashnet-2"])
@@ -152,7 +152,7 @@ fn failed_query_is_a_clear_error() {
     home.run(&["query", "provider", "get", nobody, "--node", url])
         .failed(&[
             nobody,
-            "is no provider on this chain",
+            "is not registered on this chain",
             "--chain-id",
             "tx provider create",
         ]);

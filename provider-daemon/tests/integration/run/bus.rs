@@ -27,7 +27,7 @@ fn events_are_read_by_another_process_and_dead_bus_ends_no_lease() {
     assert!(
         provider
             .output()
-            .contains(&format!("events are published at {url}/0 too"))
+            .contains(&format!("publishing events to {url}/0"))
     );
     let id = stage.order(1);
     let bid = stage.bid(&id, &provider);
@@ -83,10 +83,10 @@ fn invalid_bus_is_refused_with_its_flag() {
     }
     let (_, _, err) = stage.ran(&["bus", "tail", "nonsense", "--bus=redis://x"]);
     assert!(
-        err.contains("the topics are akash.provider.cluster.status"),
+        err.contains("expected one of akash.provider.cluster.status"),
         "{err}"
     );
     let (code, _, err) = stage.ran(&["bus", "tail"]);
     assert_eq!(code, 1);
-    assert!(err.contains("no bus is named"), "{err}");
+    assert!(err.contains("missing --bus"), "{err}");
 }

@@ -294,7 +294,7 @@ fn variables_and_arguments_of_the_chart_start_the_provider_and_unused_ones_are_r
     ] {
         run.says(notice);
     }
-    assert!(!run.output().contains("nothing reads it"), "{}", run.told());
+    assert!(!run.output().contains("unknown variable"), "{}", run.told());
     run.signal(nix::sys::signal::Signal::SIGTERM);
     assert_eq!(run.ended(), Some(0), "{}", run.told());
 }

@@ -193,12 +193,12 @@ fn invalid_deployment_is_reported_with_location_and_remedy_and_not_sent() {
     refused(
         &stage,
         &with(&["--deposit=5000000uakt"]),
-        &["web.yaml", "uact", "write it as 5000000uact"],
+        &["web.yaml", "uact", "use 5000000uact"],
     );
     refused(
         &stage,
         &with(&["--deposit=4uact"]),
-        &["--deposit 4uact", "500000uact, the least"],
+        &["--deposit 4uact", "minimum of the chain, 500000uact"],
     );
     refused(
         &stage,
@@ -220,7 +220,7 @@ fn invalid_deployment_is_reported_with_location_and_remedy_and_not_sent() {
     );
     let (_, _, said) = stage.ran(&with(&["--deposit=5"]));
     assert!(
-        said.contains("--deposit") && said.contains("write it as 5000000uact"),
+        said.contains("--deposit") && said.contains("such as 5000000uact"),
         "{said}"
     );
     good(&stage, &create);
@@ -237,12 +237,12 @@ fn invalid_deployment_is_reported_with_location_and_remedy_and_not_sent() {
     refused(
         &stage,
         &of("4"),
-        &["/4 is not on the chain", "query deployment list --owner"],
+        &["/4 on the chain", "query deployment list --owner"],
     );
     refused(
         &stage,
         &["tx", "deployment", "close", "--dseq=4"],
-        &["/4 is not on the chain"],
+        &["/4 on the chain"],
     );
 }
 
@@ -253,7 +253,7 @@ fn invalid_deposits_and_leases_are_reported_with_remedy_and_not_sent() {
     good(&stage, &["tx", "deployment", "create", SDL, "--dseq=3"]);
     let deposit = ["tx", "escrow", "deposit", "deployment"];
     let of = |coin: &'static str, dseq: &'static str| [&deposit[..], &[coin, "--dseq", dseq]].concat();
-    refused(&stage, &of("5uact", "4"), &["/4 is not on the chain"]);
+    refused(&stage, &of("5uact", "4"), &["/4 on the chain"]);
     refused(
         &stage,
         &of("9000000000000000uact", "3"),
@@ -262,7 +262,7 @@ fn invalid_deposits_and_leases_are_reported_with_remedy_and_not_sent() {
 
     let lease = ["tx", "market", "lease", "create", "--dseq"];
     let of = |more: &[&'static str]| [&lease[..], more].concat();
-    refused(&stage, &of(&["4"]), &["/4 is not on the chain"]);
+    refused(&stage, &of(&["4"]), &["/4 on the chain"]);
     refused(
         &stage,
         &of(&["3", "--gseq=2"]),

@@ -60,7 +60,7 @@ fn second_signal_aborts() {
     let is_sent = || provider.told().contains("sending transaction");
     until("the bid is sent", || provider.told(), is_sent);
     provider.signal(Signal::SIGTERM);
-    provider.says("draining");
+    provider.says("shutting down");
     std::thread::sleep(Duration::from_secs(1));
     assert!(
         provider.has_ended().is_none(),
@@ -77,10 +77,7 @@ fn second_signal_aborts() {
 /// Invalid settings and their error messages.
 const REFUSED: &[(&[&str], &str)] = &[
     (&[], "at least one bid price"),
-    (
-        &["--bid-price-cpu-scale=1", "--chain-id="],
-        "--chain-id is missing",
-    ),
+    (&["--bid-price-cpu-scale=1", "--chain-id="], "missing --chain-id"),
     (&["--bid-price-cpu-scale=1", "--key-file=/nowhere"], "/nowhere"),
     (&["--bid-price-cpu-scale=1", "--node=ftp://x"], "ftp"),
     (
@@ -97,7 +94,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["--bid-price-cpu-scale=1", "--bid-deposit=5"],
-        "--bid-deposit 5: `5` names no denomination; write it as 500000uact",
+        "--bid-deposit 5: `5` names no denomination; expected an amount such as 500000uact",
     ),
     (
         &["--bid-price-cpu-scale=1", "--lease-funds-monitor-interval=1s"],
@@ -113,7 +110,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["--bid-price-cpu-scale=1", "--gas-prices=cheap"],
-        "--gas-prices cheap",
+        "\"cheap\" for --gas-prices",
     ),
     (
         &[
@@ -133,11 +130,11 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["--bid-price-cpu-scale=1", "--gas-prices=abc"],
-        "--gas-prices abc",
+        "\"abc\" for --gas-prices",
     ),
     (
         &["--bid-price-cpu-scale=1", "--ha=redis"],
-        "--ha redis needs the Redis",
+        "--ha redis requires --ha-url or --bus",
     ),
     (&["--bid-price-cpu-scale=1", "--keyring-backend=memory"], "memory"),
     (
@@ -158,7 +155,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["--bid-price-cpu-scale=1", "--node=grpc://127.0.0.1:9090"],
-        "addresses of gRPC alone",
+        "gRPC addresses only",
     ),
     (
         &[
@@ -192,11 +189,11 @@ fn all_missing_settings_are_reported_together() {
     let stage = Stage::new("missing-settings", false);
     let args = ["--chain-id=", "--node=", "--gas-prices=abc", "--ha=redis"];
     let expected = [
-        "--chain-id is missing",
-        "--node names no node",
+        "missing --chain-id",
+        "missing node address in --node",
         "at least one bid price",
-        "--gas-prices abc",
-        "--ha redis needs the Redis",
+        "\"abc\" for --gas-prices",
+        "--ha redis requires --ha-url or --bus",
     ];
     let (code, _, run) = stage.ran(&[&["run"], &args[..]].concat());
     assert_eq!(code, 1);
@@ -218,7 +215,7 @@ fn broken_price_script_is_reported_and_awaited() {
     let provider = stage.provider("provider", &["--bid-price-strategy=shellScript", &path]);
     provider.says("price.sh: No such file or directory");
     std::fs::write(&script, "#!/bin/sh\necho 1\n").unwrap();
-    provider.says(&format!("is not executable: `chmod +x {}`", script.display()));
+    provider.says(&format!("is not executable; run `chmod +x {}`", script.display()));
     assert!(
         !provider.output().contains("ready: bidding"),
         "{}",

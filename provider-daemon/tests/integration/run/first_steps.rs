@@ -68,7 +68,7 @@ fn commands_of_first_steps_work() {
         assert!(out.contains(said), "no `{said}` in {out}\n{err}");
     }
     for said in [
-        "next, take a bid",
+        "next, accept a bid",
         "next, send the manifest",
         "every service is available",
     ] {

@@ -80,14 +80,14 @@ fn full_disk_stops_only_recording_until_space_is_free() {
         std::thread::sleep(Duration::from_millis(1_200));
     }
     let told = provider.told();
-    let stopped = "the flight recorder cannot write, and the provider continues";
+    let stopped = "flight recorder cannot write, the provider continues";
     assert_eq!(told.matches(stopped).count(), 1, "{told}");
     assert!(told.contains("No space left on device"), "{told}");
     provider.says("nothing is recorded: No space left on device");
     // Free space in the mount namespace of the process.
     let inside = provider.about("root").join(dir.trim_start_matches('/'));
     std::fs::remove_file(inside.join("full")).unwrap();
-    provider.says("recorded again; ");
+    provider.says("recording resumed; ");
     let id = stage.order(4);
     drop(stage.bid(&id, &provider));
     std::thread::sleep(Duration::from_millis(2_500));

@@ -169,7 +169,7 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
     let mut first = pair.start("a", &[]);
     let mut term = leads(&first);
     let mut second = pair.start("b", &[]);
-    second.says("the leadership, which another instance has");
+    second.says("leadership: this instance is a standby");
     let facts = pair.facts();
     for hand_over in 0..6 {
         for _ in 0..3 {
@@ -214,7 +214,7 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
         std::mem::swap(&mut first, &mut second);
         let told = || second.told();
         until("a warm standby", told, || {
-            second.output().contains("another instance has")
+            second.output().contains("this instance is a standby")
         });
     }
     pair.order();
@@ -401,7 +401,7 @@ fn an_edited_price_policy_is_compared_and_equal_edits_delay_no_takeover() {
     let mut first = pair.start("a", &["--bid-price-strategy=policy", &flags[0]]);
     leads(&first);
     let second = pair.start("b", &["--bid-price-strategy=policy", &flags[1]]);
-    second.says("the leadership, which another instance has");
+    second.says("leadership: this instance is a standby");
     let names_it = || second.told().contains("settings=\"bid-price-policy\"");
     assert!(!names_it(), "{}", second.told());
     write_policy(&files[0], 2);
@@ -430,7 +430,7 @@ fn kept(path: &Path) -> String {
 fn flags_of_high_availability_that_make_no_sense_are_refused() {
     let stage = Stage::new("ha-flags", true);
     for (words, expected) in [
-        (&["--ha=redis"][..], "--ha redis needs the Redis"),
+        (&["--ha=redis"][..], "--ha redis requires --ha-url or --bus"),
         (&["--ha=zookeeper"], "invalid value 'zookeeper'"),
         (&["--ha-lease=1s"], "it is from 3s to 300s"),
         (&["--ha-key=/none"], "--ha-url"),

@@ -37,7 +37,7 @@ fn order_gets_bid_and_lease_and_is_closed() {
     assert!(since.unwrap() < at.unwrap(), "{placed}");
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
-    assert!(provider.output().contains("draining"), "{}", provider.told());
+    assert!(provider.output().contains("shutting down"), "{}", provider.told());
 }
 
 #[test]

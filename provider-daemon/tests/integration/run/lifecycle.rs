@@ -227,7 +227,7 @@ fn draining_provider_is_not_ready_and_closes_streams_with_code() {
     until(
         "draining",
         || served.provider.told(),
-        || served.provider.output().contains("draining"),
+        || served.provider.output().contains("shutting down"),
     );
     let (status, said) = curl(&[&ready]).unwrap();
     assert_eq!(

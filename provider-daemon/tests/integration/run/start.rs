@@ -105,10 +105,10 @@ fn provider_without_cluster_serves_and_waits() {
     std::fs::write(&kubeconfig, text).unwrap();
     let kubeconfig = kubeconfig.to_str().unwrap();
     let mut provider = start(&stage, &["--cluster-k8s", "--kubeconfig", kubeconfig]);
-    provider.says("the cluster: reading the addresses of nodes and API servers");
+    provider.says("the cluster: cannot read the addresses of nodes and API servers");
     is_served_and_not_bidding(&stage, &provider, 1);
     assert!(
-        !provider.output().contains("the cluster to say"),
+        !provider.output().contains("the inventory of the cluster"),
         "the awaited cluster is reported twice: {}",
         provider.output()
     );

@@ -197,7 +197,7 @@ fn tenant_commands_cover_complete_deployment() {
     until(
         "the end of the lease",
         || provider.told(),
-        || ran(&["lease-status", "--dseq", "9"]).2.contains("is over"),
+        || ran(&["lease-status", "--dseq", "9"]).2.contains("is closed"),
     );
 }
 

@@ -60,7 +60,8 @@ fn lease_commands_work_with_token_and_certificate() {
         assert_eq!(json(&status)["services"]["web"]["name"], "web");
         let service = json(&ran(&["service-status", "--service", "web"]).good());
         assert_eq!(service, json(&status)["services"]["web"]);
-        ran(&["service-status", "--service", "nope"]).failed(&["answers 404", "no such lease, or service"]);
+        ran(&["service-status", "--service", "nope"])
+            .failed(&["status 404", "check the names of lease and service"]);
     }
     let status = json(&stage.ran(&["status", address]).good());
     assert_eq!(
@@ -79,7 +80,7 @@ fn lease_commands_work_with_token_and_certificate() {
     assert_eq!(namespace.good().trim(), lease.namespace());
     let hosts = "migrate-hostnames";
     let moved = stage.ran(&[hosts, "web.example.com", "--dseq", "8", "--provider", address]);
-    moved.failed(&["answers 400", "destination deployment does not exist"]);
+    moved.failed(&["status 400", "destination deployment does not exist"]);
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn hostnames_move_between_deployments() {
     let to = ["--dseq", "2", "--provider", provider.address.as_str()];
     // The second deployment does not list this hostname.
     let refused = stage.ran(&[&["migrate-hostnames", "a.example.com"], &to[..]].concat());
-    refused.failed(&["answers 400", "is not used by this deployment"]);
+    refused.failed(&["status 400", "is not used by this deployment"]);
     assert_eq!(holder("a.example.com").as_ref(), Some(&leases[0]));
     let moved = stage.ran(&[&["migrate-hostnames", "b.example.com"], &to[..]].concat());
     assert!(
@@ -176,7 +177,7 @@ fn endpoints_move_between_deployments() {
     let to = ["--dseq", "2", "--provider", provider.address.as_str()];
     let moving = |name: &str| stage.ran(&[&["migrate-endpoints", name], &to[..]].concat());
     moving("nope").failed(&[
-        "answers 400",
+        "status 400",
         "\"nope\" does not exist in the destination deployment",
     ]);
     let moved = moving("ep");
@@ -190,7 +191,7 @@ fn endpoints_move_between_deployments() {
     );
     let nowhere = ["--dseq", "3", "--provider", provider.address.as_str()];
     let refused = stage.ran(&[&["migrate-endpoints", "ep"], &nowhere[..]].concat());
-    refused.failed(&["answers 400", "destination deployment does not exist"]);
+    refused.failed(&["status 400", "destination deployment does not exist"]);
 }
 
 /// Creates deployment 3 with one group at each of two providers and the manifest sent to both. Returns the
@@ -248,7 +249,7 @@ fn every_provider_of_a_deployment_is_queried_and_unavailable_one_reported() {
         .unwrap();
     assert_eq!(failed["provider"], second.address.as_str());
     assert!(
-        failed["error"].as_str().unwrap().contains("cannot be reached"),
+        failed["error"].as_str().unwrap().contains("cannot reach"),
         "{failed}"
     );
     assert_eq!(
@@ -259,8 +260,7 @@ fn every_provider_of_a_deployment_is_queried_and_unavailable_one_reported() {
             .count(),
         1
     );
-    let statuses =
-        json(&ran(&["lease-status", "-o", "json"]).failed(&["cannot be reached", second.url.as_str()]));
+    let statuses = json(&ran(&["lease-status", "-o", "json"]).failed(&["cannot reach", second.url.as_str()]));
     assert_eq!(
         statuses
             .as_array()
@@ -270,7 +270,7 @@ fn every_provider_of_a_deployment_is_queried_and_unavailable_one_reported() {
             .count(),
         1
     );
-    let logs = ran(&["lease-logs"]).failed(&["cannot be reached"]);
+    let logs = ran(&["lease-logs"]).failed(&["cannot reach"]);
     assert!(
         logs.contains("from the first") && !logs.contains("from the second"),
         "{logs}"
@@ -313,7 +313,7 @@ fn logs_and_events_are_printed_and_followed() {
         (&line["message"], &line["lease_id"]["dseq"]),
         (&"[three]".into(), &4.into())
     );
-    ran(&["lease-logs", "--service", "nope"]).failed(&["ended the stream"]);
+    ran(&["lease-logs", "--service", "nope"]).failed(&["closed the stream"]);
     let events = ran(&["lease-events"]).good();
     assert!(
         events.contains("\"note\": \"the image is \\u003chere\\u003e\""),

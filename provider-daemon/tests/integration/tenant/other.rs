@@ -108,16 +108,16 @@ fn errors_of_the_go_provider_are_printed_unchanged() {
     };
     refused(
         "err-noauth-lease-status",
-        &["answers 401", "unauthorized access", "your clock"],
+        &["status 401", "unauthorized access", "your clock"],
     );
     refused(
         "err-jwt-expired",
-        &["answers 400", "JWT has invalid claims", "clocks that agree"],
+        &["status 400", "JWT has invalid claims", "synchronized clocks"],
     );
-    refused("err-unknown-lease", &["answers 404", "no such lease"]);
-    refused("apidown-lease-status", &["answers 503", "in trouble itself"]);
+    refused("err-unknown-lease", &["status 404", "check the names of lease"]);
+    refused("apidown-lease-status", &["status 503", "contact the provider"]);
     // Not an HTTP status.
-    refused("migrate-same-lease", &["answers what no provider says"]);
+    refused("migrate-same-lease", &["invalid response from"]);
     let sdl = sample("web.yaml");
     let out = other
         .ran("rest/err-put-wrong-hash", &["send-manifest", &sdl, "-o", "json"])
@@ -167,13 +167,13 @@ fn streams_of_the_go_provider_are_printed_and_end_as_recorded() {
         .failed(&["code 4001", "no such lease"]);
     other
         .ran("ws/logs-ports-pending-gpu", &["lease-logs"])
-        .failed(&["ended the stream"]);
+        .failed(&["closed the stream"]);
     other
         .ran("ws/apidown-logs", &["lease-logs"])
-        .failed(&["ended the stream"]);
+        .failed(&["closed the stream"]);
     other
         .ran("ws/logs-scope-wrong", &["lease-logs"])
-        .failed(&["answers 401", "unauthorized access"]);
+        .failed(&["status 401", "unauthorized access"]);
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn sdl_unsuitable_for_processes_is_refused_with_remedy() {
     let web = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let said = refused(&[web]);
     assert!(
-        said.contains("web: service `web` has no command") && said.contains("give it one"),
+        said.contains("web: service `web` has no command") && said.contains("add one"),
         "{said}"
     );
     let said = refused(&["--gateway-listen-address", "0.0.0.0:0"]);
@@ -114,7 +114,7 @@ fn order_with_unsupported_features_is_declined_with_remedy() {
     let leased = SDL.replace("global: true", "global: true, ip: own");
     let (is_served, said) = played(format!("{leased}endpoints: {{ own: {{ kind: ip }} }}\n"));
     assert!(
-        !is_served && said.contains("processes have no addresses of their own"),
+        !is_served && said.contains("processes have no IP addresses"),
         "{said}"
     );
 }

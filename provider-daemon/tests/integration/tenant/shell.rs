@@ -74,10 +74,10 @@ fn command_gets_arguments_and_input_and_returns_exit_code() {
     stage.ran(&replica).failed(&["remote command execute error"]);
     stage
         .ran(&["lease-shell", "web", "ls \"", "--dseq", "6"])
-        .failed(&["a quote"]);
+        .failed(&["unterminated quote"]);
     stage
         .ran(&["lease-shell", "web", "ls", "--dseq", "6", "--tty"])
-        .failed(&["--tty needs a terminal"]);
+        .failed(&["--tty requires a terminal"]);
 }
 
 /// A pseudo-terminal: the controlling end and the program's end.
@@ -264,5 +264,5 @@ fn terminal_session_sends_its_size_and_ends_with_the_command() {
     let shown = String::from_utf8_lossy(&shown[..read]).into_owned();
     assert!(shown.contains("BusyBox v1.35.0"), "{shown}");
     let without = ran(stage.command(&words).stdin(Stdio::null()));
-    without.failed(&["--tty needs a terminal"]);
+    without.failed(&["--tty requires a terminal"]);
 }

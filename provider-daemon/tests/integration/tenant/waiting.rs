@@ -140,7 +140,7 @@ fn waiting_ends_with_the_lease_or_a_permanent_error() {
     waiting.says("answers 404");
     let id: DeploymentId = lease.deployment().clone();
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
-    waiting.ended().failed(&["is over"]);
+    waiting.ended().failed(&["is closed"]);
 
     let provider: Address = PROVIDER.parse().unwrap();
     let replay = Replay::start(&certificate(&stage.chain, &provider));
@@ -149,7 +149,7 @@ fn waiting_ends_with_the_lease_or_a_permanent_error() {
     let of = ["--dseq", "9", "--provider", PROVIDER, "--provider-url", &url];
     let asking = |wait: &str| stage.command(&[&["lease-status", wait], &of[..]].concat());
     replay.play(&answer("401 Unauthorized", "no\n"));
-    Waiting::start(asking("--wait")).ended().failed(&["answers 401"]);
+    Waiting::start(asking("--wait")).ended().failed(&["status 401"]);
     // Temporary errors of the provider are retried, and each change is reported once.
     replay.play(&answer("503 Service Unavailable", "no\n"));
     let mut waiting = Waiting::start(asking("--wait"));
