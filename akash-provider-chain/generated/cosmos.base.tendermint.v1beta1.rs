@@ -44,6 +44,10 @@ impl ::prost::Name for GetLatestBlockRequest {
 /// Newest block.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetLatestBlockResponse {
+    #[prost(message, optional, tag = "1")]
+    pub block_id: ::core::option::Option<
+        super::super::super::super::tendermint::types::BlockId,
+    >,
     #[prost(message, optional, tag = "2")]
     pub block: ::core::option::Option<
         super::super::super::super::tendermint::types::Block,

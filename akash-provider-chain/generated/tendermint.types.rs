@@ -19,6 +19,22 @@ impl ::prost::Name for Header {
         "/tendermint.types.Header".into()
     }
 }
+/// Id of a block.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BlockId {
+    #[prost(bytes = "vec", tag = "1")]
+    pub hash: ::prost::alloc::vec::Vec<u8>,
+}
+impl ::prost::Name for BlockId {
+    const NAME: &'static str = "BlockID";
+    const PACKAGE: &'static str = "tendermint.types";
+    fn full_name() -> ::prost::alloc::string::String {
+        "tendermint.types.BlockID".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/tendermint.types.BlockID".into()
+    }
+}
 /// Encoded transactions.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Data {

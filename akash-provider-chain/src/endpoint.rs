@@ -16,7 +16,7 @@ use crate::limits::Limits;
 use crate::method::Method;
 use crate::proto::cosmos::base::tendermint::v1beta1 as node;
 use crate::rpc::Rpc;
-use crate::rpc::types::{AbciQuery, AbciResponse, HeaderResponse, Status, height_fault};
+use crate::rpc::types::{AbciQuery, AbciResponse, BlockHash, HeaderResponse, Status, height_fault};
 use crate::tls::{Roots, Trust};
 use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -247,31 +247,39 @@ impl Endpoint {
 
     /// Returns the newest block and the sync state of the node.
     pub(crate) async fn sync_info(&self) -> Result<SyncInfo, NodeError> {
+        self.tip().await.map(|(info, _)| info)
+    }
+
+    /// The same, with the hash of its newest block.
+    pub(crate) async fn tip(&self) -> Result<(SyncInfo, BlockHash), NodeError> {
         if self.rpc().is_some() {
             let status: Status = self.call("status", NoParams {}).await?;
             let time = parse_time(&status.sync_info.latest_block_time);
-            return Ok(SyncInfo {
+            let info = SyncInfo {
                 chain_id: status.node_info.network,
                 height: status.sync_info.latest_block_height.0,
                 time: time.map_err(|fault| self.error("status", fault))?,
                 catching_up: status.sync_info.catching_up,
-            });
+            };
+            return Ok((info, status.sync_info.latest_block_hash));
         }
         let (block, syncing) = (node::GetLatestBlockRequest {}, node::GetSyncingRequest {});
         // gRPC has no single query for both values.
         let (block, syncing) = tokio::try_join!(self.query_message(&block), self.query_message(&syncing))?;
+        let hash = block.block_id.and_then(|id| id.hash.try_into().ok());
         let header = block_header(block.block.and_then(|b| b.header));
         let malformed = |e: crate::convert::Malformed| {
             self.error(node::GetLatestBlockRequest::PATH, Fault::Malformed(e.to_string()))
         };
         let (chain_id, height, time) = header.map_err(malformed)?;
         check_time(time, now()).map_err(|fault| self.error(node::GetLatestBlockRequest::PATH, fault))?;
-        Ok(SyncInfo {
+        let info = SyncInfo {
             chain_id,
             height,
             time,
             catching_up: syncing.syncing,
-        })
+        };
+        Ok((info, BlockHash(hash)))
     }
 
     /// Returns chain id and time of a block.

@@ -20,6 +20,7 @@ use crate::fault::{Blame, Fault, NodeError};
 use crate::limits::Limits;
 use crate::lock::lock;
 use crate::method::Method;
+use crate::rpc::types::BlockHash;
 use crate::tls::Roots;
 use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::types::Height;
@@ -210,19 +211,20 @@ impl Endpoints {
     /// # Errors
     /// Returns an error if no endpoint responds.
     pub async fn sync_info(&self) -> Result<SyncInfo, NodeError> {
-        self.tip(false).await
+        self.tip(false).await.map(|(info, _)| info)
     }
 
-    /// Returns the newest block. With `is_new`, a header must prove the height even before the first processed block.
-    pub(crate) async fn tip(&self, is_new: bool) -> Result<SyncInfo, NodeError> {
+    /// Returns the newest block and its hash. With `is_new`, a header must prove the height even before the first processed
+    /// block.
+    pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
             async move {
                 let endpoint = endpoint?;
-                let info = endpoint.sync_info().await.map_err(NodeError::blaming_the_node)?;
+                let (info, hash) = endpoint.tip().await.map_err(NodeError::blaming_the_node)?;
                 self.check_tip(&endpoint, &info, is_new).await?;
                 let height = info.height;
-                Ok((info, Some(height)))
+                Ok(((info, hash), Some(height)))
             }
         };
         self.attempt(Capability::Queries, ask)

@@ -13,6 +13,9 @@
 //! snapshot with later changes. The events after the height of the snapshot are then reported too, and result in the
 //! same state.
 //!
+//! Each block names the hash of the previous block. A block with an unexpected parent shows that a node served a false
+//! chain, so a `Resync` follows.
+//!
 //! A malformed event may be relevant. It is reported with its position, the rest of the block is processed, and a
 //! `Resync` restores the missing state.
 

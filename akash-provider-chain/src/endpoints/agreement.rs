@@ -13,6 +13,11 @@ use crate::method::Method;
 use akash_provider_core::types::{Agreement, Height, Observed};
 use prost::Message;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest time that the newest block of a node may be older than that of another one: that of [`LAG_MAX`](super::LAG_MAX)
+/// blocks of the network.
+const LAG_TIME: Duration = Duration::from_secs(30);
 
 /// Record of one node, and the height of the response.
 type Reading<T> = (Option<T>, Height);
@@ -240,7 +245,33 @@ impl Endpoints {
         }
         // Requests use one node, so the health of the others may be unknown.
         self.refresh_if_due(Capability::Queries).await;
-        healthy()
+        match healthy() {
+            Some(at) => Some(at),
+            None => self.timely(first, &others).await,
+        }
+    }
+
+    /// Selects an endpoint that lags by height and not by the time of its newest block. A false height of the first node
+    /// makes honest nodes lag in this way.
+    async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
+        let newest = lock(&self.shared.members.get(first)?.health).tip.time;
+        for at in others {
+            let member = self.shared.members.get(*at)?;
+            let is_behind = matches!(lock(&member.health).fault, Some(Fault::Behind { .. }));
+            if !is_behind {
+                continue;
+            }
+            let status = member.endpoint.sync_info();
+            let limit = self.shared.limits.connect_time;
+            let Ok(Ok(info)) = tokio::time::timeout(limit, status).await else {
+                continue;
+            };
+            let is_ours = info.chain_id == self.shared.chain_id && !info.catching_up;
+            if is_ours && info.time.plus(LAG_TIME) >= newest {
+                return Some(*at);
+            }
+        }
+        None
     }
 }
 

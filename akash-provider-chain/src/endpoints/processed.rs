@@ -105,6 +105,30 @@ impl Endpoints {
         Ok(())
     }
 
+    /// Checks a pushed height that is further ahead than nodes may differ: a status must confirm it, because a status
+    /// is checked by the clock and with a header.
+    pub(crate) async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
+        // Not compared with the last pushed block: a node can push any number of false next heights.
+        if height <= self.newest().saturating_add(LAG_MAX) {
+            return Ok(());
+        }
+        let info = self.sync_info().await?;
+        if height <= info.height.saturating_add(LAG_MAX) {
+            return Ok(());
+        }
+        // The status may be from another node than the pushed height.
+        self.request_checks().await;
+        let why = format!(
+            "pushed height {height} is above height {} of the status",
+            info.height
+        );
+        Err(NodeError {
+            endpoint: self.chain_id().into(),
+            method: "subscribe".into(),
+            fault: Fault::Untrusted(why),
+        })
+    }
+
     /// Makes health checks of all nodes due, because a block below the processed one was received.
     pub(crate) async fn request_checks(&self) {
         (0..self.shared.members.len()).for_each(|at| self.request_check(at));

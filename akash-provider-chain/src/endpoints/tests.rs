@@ -452,18 +452,41 @@ async fn missing_record_is_none_and_unsupported_version_is_an_error() {
 
 /// Starts a node with this response to every query.
 async fn node_of(bytes: Arc<Mutex<Vec<u8>>>) -> Node {
+    node_at("5", "2026-01-01T00:00:00Z", bytes).await
+}
+
+/// The same, with a newest block of this height and time.
+async fn node_at(height: &'static str, time: &'static str, bytes: Arc<Mutex<Vec<u8>>>) -> Node {
     Node::start(move |method, _| match method {
         "status" => Reply::Result(json!({"node_info": {"network": "local"}, "sync_info": {
-            "latest_block_height": "5", "latest_block_time": "2026-01-01T00:00:00Z", "catching_up": false}})),
+            "latest_block_height": height, "latest_block_time": time, "catching_up": false}})),
         "akash" => Reply::Result(crate::testing::chain::discovery()),
         _ => {
             let value = data_encoding::BASE64.encode(&bytes.lock().unwrap());
             Reply::Result(
-                json!({"response": {"code": 0, "log": "", "value": value, "height": "5", "codespace": ""}}),
+                json!({"response": {"code": 0, "log": "", "value": value, "height": height, "codespace": ""}}),
             )
         }
     })
     .await
+}
+
+#[tokio::test]
+async fn false_height_does_not_silence_the_second_node() {
+    let request = crate::proto::cosmos::auth::v1beta1::QueryAccountRequest {
+        address: account(1).to_string(),
+    };
+    let bytes = |number| Arc::new(Mutex::new(crate::testing::chain::account_answer(number, 0)));
+    let lying = node_at("40", "2026-01-01T00:00:31Z", bytes(99)).await;
+    for (time, is_late) in [("2026-01-01T00:00:01Z", false), ("2026-01-01T00:00:00Z", true)] {
+        let second = node_at("5", time, bytes(7)).await;
+        let both = Endpoints::new(&[&lying.url, &second.url], "local", quick()).unwrap();
+        let answer = both.query_agreed(&request).await;
+        let fault = both.status()[1].fault.clone();
+        assert!(matches!(fault, Some(Fault::Behind { .. })), "{fault:?}");
+        // A node that is late by its clock too cannot know the newest state.
+        assert_eq!(answer.is_ok(), is_late, "{answer:?}");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use crate::convert::excerpt;
 use crate::endpoint::{Endpoint, HeightParams, parse_time};
 use crate::endpoints::{Capability, Endpoints};
 use crate::fault::{Fault, NodeError};
-use crate::rpc::types::{AbciEvent, BlockResponse, BlockResults, FoundTx, NewBlock, TxResult, TxSearch};
+use crate::rpc::types::{
+    AbciEvent, BlockHash, BlockResponse, BlockResults, FoundTx, NewBlock, TxResult, TxSearch,
+};
 use crate::signer::TxHash;
 use akash_provider_core::types::{BlockTime, Height};
 use data_encoding::BASE64;
@@ -21,6 +23,9 @@ const SEARCH_PAGES: u64 = 200;
 pub(crate) struct Block {
     pub(crate) height: Height,
     pub(crate) time: BlockTime,
+    pub(crate) hash: BlockHash,
+    /// Hash of the previous block.
+    pub(crate) parent: BlockHash,
     pub(crate) events: BlockEvents,
     /// Transactions of the block. `None` if only their results are known.
     pub(crate) txs: Option<Vec<BlockTx>>,
@@ -86,9 +91,25 @@ impl Block {
         Ok(Self {
             height,
             time: parse_time(&header.time)?,
+            hash: event.block_id.hash,
+            parent: header.last_block_id.hash,
             events: decode_events(height, &txs, results.events.as_deref().unwrap_or_default()),
             txs: pair_with_results(&block.data.txs.unwrap_or_default(), &txs),
         })
+    }
+}
+
+impl Block {
+    /// Checks that the block follows the last processed one. Otherwise one of them is of a false chain, and events may be
+    /// missing.
+    pub(super) fn check_parent(&self, last: BlockHash) -> Result<(), String> {
+        if self.parent == last {
+            return Ok(());
+        }
+        let height = self.height;
+        Err(format!(
+            "block {height} does not follow the previous block: a node served a false chain"
+        ))
     }
 }
 
@@ -152,8 +173,8 @@ async fn block_from_results(endpoint: &Endpoint, height: Height, chain_id: &str)
         height: height.to_string(),
     };
     let results = endpoint.call::<BlockResults>("block_results", params);
-    // Block results contain no time, so the header is queried too.
-    let (results, header) = tokio::try_join!(results, endpoint.header(height))?;
+    // Block results contain no time, hash or transactions.
+    let (results, head) = tokio::try_join!(results, Head::read(endpoint, height, chain_id))?;
     let answered = results.height.0;
     if answered != height {
         let fault = Fault::WrongHeight {
@@ -162,7 +183,6 @@ async fn block_from_results(endpoint: &Endpoint, height: Height, chain_id: &str)
         };
         return Err(endpoint.error("block_results", fault));
     }
-    let time = check_header(endpoint, header, chain_id)?;
     // The first two fields are from nodes before CometBFT 0.38.
     let lists = [
         results.begin_block_events,
@@ -173,47 +193,63 @@ async fn block_from_results(endpoint: &Endpoint, height: Height, chain_id: &str)
     let txs = results.txs_results.unwrap_or_default();
     Ok(Block {
         height,
-        time,
+        time: head.time,
+        hash: head.hash,
+        parent: head.parent,
         events: decode_events(height, &txs, &block),
-        // Block results contain no transactions, so their hashes are unknown.
-        txs: None,
+        txs: pair_with_results(&head.txs, &txs),
     })
 }
 
-fn check_header(
-    endpoint: &Endpoint,
-    (found, time): (String, BlockTime),
-    chain_id: &str,
-) -> Result<BlockTime, NodeError> {
-    if found == chain_id {
-        return Ok(time);
+/// A block without results.
+struct Head {
+    time: BlockTime,
+    hash: BlockHash,
+    parent: BlockHash,
+    txs: Vec<String>,
+}
+
+impl Head {
+    /// Reads the block of this height and chain.
+    async fn read(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Self, NodeError> {
+        let params = HeightParams {
+            height: height.to_string(),
+        };
+        let response: BlockResponse = endpoint.call("block", params).await?;
+        let checked = Self::check(response, height, chain_id);
+        checked.map_err(|fault| endpoint.error("block", fault))
     }
-    let fault = Fault::OtherChain {
-        expected: chain_id.to_owned(),
-        found: excerpt(&found),
-    };
-    Err(endpoint.error("header", fault))
+
+    fn check(response: BlockResponse, height: Height, chain_id: &str) -> Result<Self, Fault> {
+        let missing = || Fault::HeightUnavailable(format!("no block {height}"));
+        let block = response.block.ok_or_else(missing)?;
+        let header = block.header;
+        if header.chain_id != chain_id {
+            return Err(Fault::OtherChain {
+                expected: chain_id.to_owned(),
+                found: excerpt(&header.chain_id),
+            });
+        }
+        if header.height.0 != height {
+            return Err(Fault::WrongHeight {
+                requested: height,
+                received: header.height.0,
+            });
+        }
+        Ok(Self {
+            time: parse_time(&header.time)?,
+            hash: response.block_id.hash,
+            parent: header.last_block_id.hash,
+            txs: block.data.txs.unwrap_or_default(),
+        })
+    }
 }
 
 /// Searches for the transactions of a block. The result counts only if it is complete, because an index may be late
 /// or pruned.
 async fn block_from_search(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
-    let params = HeightParams {
-        height: height.to_string(),
-    };
-    let malformed = |why: &str| endpoint.error("block", Fault::Malformed(why.to_owned()));
-    let block = endpoint.call::<BlockResponse>("block", params);
-    let (block, header) = tokio::try_join!(block, endpoint.header(height))?;
-    let time = check_header(endpoint, header, chain_id)?;
-    let block = block.block.ok_or_else(|| malformed("response without a block"))?;
-    if block.header.height.0 != height {
-        let fault = Fault::WrongHeight {
-            requested: height,
-            received: block.header.height.0,
-        };
-        return Err(endpoint.error("block", fault));
-    }
-    let count = block.data.txs.unwrap_or_default().len();
+    let head = Head::read(endpoint, height, chain_id).await?;
+    let count = head.txs.len();
     let mut found: Vec<FoundTx> = Vec::new();
     for page in 1..=SEARCH_PAGES {
         if found.len() >= count {
@@ -244,7 +280,9 @@ async fn block_from_search(endpoint: &Endpoint, height: Height, chain_id: &str) 
     let txs: Vec<TxResult> = found.into_iter().map(|tx| tx.tx_result).collect();
     Ok(Block {
         height,
-        time,
+        time: head.time,
+        hash: head.hash,
+        parent: head.parent,
         // A search returns transactions only, without the events of the block itself.
         events: decode_events(height, &txs, &[]),
         txs: None,

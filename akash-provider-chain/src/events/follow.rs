@@ -9,6 +9,7 @@ use crate::endpoints::{Capability, LAG_MAX};
 use crate::fault::{Fault, NodeError};
 use crate::reader::Reader;
 use crate::repeated::Repeated;
+use crate::rpc::types::BlockHash;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height, MarketParams, ProviderRecord};
 use futures::StreamExt;
@@ -65,6 +66,8 @@ pub(super) struct Follower {
     settings: Settings,
     /// Height of the next block to report.
     next: Height,
+    /// Hash of the last processed block.
+    last: BlockHash,
     /// Time of the last response of any node.
     last_response: Instant,
     /// Time of the last new block.
@@ -97,6 +100,7 @@ impl Follower {
             out,
             settings,
             next: 0,
+            last: BlockHash::default(),
             last_response: Instant::now(),
             advanced: Instant::now(),
             wait: Duration::ZERO,
@@ -274,7 +278,7 @@ impl Follower {
         if self.next > 0 {
             self.resync_from = Instant::now() + self.settings.resync_pause;
         }
-        self.next = height + 1;
+        (self.next, self.last) = (height + 1, listing.block);
         // The snapshot is later than all missing events.
         self.missing_event = None;
         self.record_reported(height, time);
@@ -469,7 +473,7 @@ impl Follower {
     async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, SessionEnd> {
         self.last_response = Instant::now();
         let height = block.height;
-        if let Err(error) = self.check_pushed(height).await {
+        if let Err(error) = self.reader.endpoints.check_pushed(height).await {
             return Ok(Err(error));
         }
         // A lower block was already fetched.
@@ -494,31 +498,6 @@ impl Follower {
             return self.fill(newest).await;
         }
         Ok(Ok(()))
-    }
-
-    /// Checks a pushed height that is further ahead than nodes may differ: a status must confirm it, because a status
-    /// is checked by the clock and with a header.
-    async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
-        let endpoints = &self.reader.endpoints;
-        // Not compared with the last pushed block: a node can push any number of false next heights.
-        if height <= endpoints.newest().saturating_add(LAG_MAX) {
-            return Ok(());
-        }
-        let info = endpoints.sync_info().await?;
-        if height <= info.height.saturating_add(LAG_MAX) {
-            return Ok(());
-        }
-        // The status may be from another node than the pushed height.
-        endpoints.request_checks().await;
-        let why = format!(
-            "pushed height {height} is above height {} of the status",
-            info.height
-        );
-        Err(NodeError {
-            endpoint: endpoints.chain_id().into(),
-            method: "subscribe".into(),
-            fault: Fault::Untrusted(why),
-        })
     }
 
     /// Fetches and reports all blocks up to a height.
@@ -561,11 +540,17 @@ impl Follower {
     }
 
     async fn report_block(&mut self, block: Block, is_newest: bool) -> Result<(), SessionEnd> {
+        if let Err(why) = block.check_parent(self.last) {
+            self.fail(&why);
+            self.missing_event.get_or_insert(why);
+        }
         let Block {
             height,
             time,
+            hash,
             events,
             txs,
+            ..
         } = block;
         // Before the events, which may wait for the receiver: the writer needs the outcomes early.
         if let Some(observer) = &self.reader.observer {
@@ -600,7 +585,7 @@ impl Follower {
         }
         // Sent last: this event states that all events up to this height were reported.
         self.send_event(ChainEvent::Block { height, time }).await?;
-        self.next = height + 1;
+        (self.next, self.last) = (height + 1, hash);
         self.record_reported(height, time);
         // After the block is complete: a `Resync` is only allowed between two blocks.
         match &self.missing_event {

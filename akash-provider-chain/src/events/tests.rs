@@ -107,6 +107,7 @@ fn pushed_blocks_equal_fetched_blocks() {
             time,
             events,
             txs,
+            ..
         } = block.unwrap();
         let txs = txs.unwrap();
         for tx in indexed

@@ -8,6 +8,7 @@ use crate::convert;
 use crate::fault::{Fault, NodeError};
 use crate::method::Method;
 use crate::proto::akash;
+use crate::rpc::types::BlockHash;
 use akash_provider_core::chain::{BidFilter, LeaseFilter, OrderFilter, Page, PageRequest, SyncInfo};
 use akash_provider_core::types::{
     Address, Bid, BidId, BidState, BlockTime, DeploymentId, DeploymentRecord, Height, LeaseRecord,
@@ -26,6 +27,8 @@ pub struct Listing {
     pub snapshot: Snapshot,
     /// All records are from this height.
     pub is_pinned: bool,
+    /// Hash of the block at its height.
+    pub(crate) block: BlockHash,
 }
 
 impl Reader {
@@ -34,7 +37,7 @@ impl Reader {
     /// # Errors
     /// Returns an error if a query fails.
     pub async fn take_snapshot(&self, provider: &Address) -> Result<Listing, NodeError> {
-        let now = self.endpoints.tip(true).await?;
+        let (now, block) = self.endpoints.tip(true).await?;
         self.cache_time(now.height, now.time);
         match self.list(provider, &now, Some(now.height)).await {
             Err(why) if why.is_about_height() => {
@@ -43,11 +46,13 @@ impl Reader {
                 Ok(Listing {
                     snapshot,
                     is_pinned: false,
+                    block,
                 })
             }
             pinned => Ok(Listing {
                 snapshot: pinned?,
                 is_pinned: true,
+                block,
             }),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::convert::excerpt;
 use crate::fault::Fault;
+use data_encoding::HEXUPPER_PERMISSIVE;
 use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -106,6 +107,33 @@ impl<'de> Deserialize<'de> for Base64 {
     }
 }
 
+/// Hash of a block. `None` if the node returns none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct BlockHash(pub(crate) Option<[u8; 32]>);
+
+impl<'de> Deserialize<'de> for BlockHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?.unwrap_or_default();
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        let bytes = HEXUPPER_PERMISSIVE
+            .decode(text.as_bytes())
+            .map_err(D::Error::custom)?;
+        let bytes = bytes
+            .try_into()
+            .map_err(|_| D::Error::custom("a block hash has 32 bytes"))?;
+        Ok(Self(Some(bytes)))
+    }
+}
+
+/// Id of a block.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub(crate) struct BlockId {
+    #[serde(default)]
+    pub(crate) hash: BlockHash,
+}
+
 /// Response of `status`: chain id and height of the node.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Status {
@@ -122,6 +150,8 @@ pub(crate) struct NodeInfo {
 pub(crate) struct SyncInfo {
     pub(crate) latest_block_height: Number,
     pub(crate) latest_block_time: String,
+    #[serde(default)]
+    pub(crate) latest_block_hash: BlockHash,
     pub(crate) catching_up: bool,
 }
 
@@ -157,11 +187,16 @@ pub(crate) struct Header {
     pub(crate) chain_id: String,
     pub(crate) height: Number,
     pub(crate) time: String,
+    /// The block before it.
+    #[serde(default)]
+    pub(crate) last_block_id: BlockId,
 }
 
 /// Response of `block`, and the block in an event.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BlockResponse {
+    #[serde(default)]
+    pub(crate) block_id: BlockId,
     pub(crate) block: Option<Block>,
 }
 
@@ -267,6 +302,8 @@ pub(crate) struct FrameData<'a> {
 /// `NewBlock` event: a block, and the results of its transactions.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NewBlock {
+    #[serde(default)]
+    pub(crate) block_id: BlockId,
     pub(crate) block: Option<Block>,
     pub(crate) result_finalize_block: Option<FinalizeBlock>,
 }

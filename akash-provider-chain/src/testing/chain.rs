@@ -16,7 +16,7 @@ use akash_provider_core::types::{
     Address, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId, GroupId, Height, Msg, OrderId,
     ProviderRecord, Snapshot,
 };
-pub(crate) use lie::Lie;
+pub(crate) use lie::{Lie, block_hash};
 use prost::Message;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -192,10 +192,17 @@ impl Chain {
 
     /// Encodes a block as a `NewBlock` event.
     pub(crate) fn frame(&self, height: Height) -> String {
+        self.frame_as(height, height)
+    }
+
+    /// The block as a `NewBlock` event of this height; one above the newest is a false block.
+    pub(crate) fn frame_as(&self, block: Height, height: Height) -> String {
         let state = self.lock();
-        let (time, facts) = &state.blocks[&height];
+        let (time, facts) = &state.blocks[&block];
+        let newest = state.market.height();
         let value = json!({
-            "block": {"header": header(height, *time, "local"), "data": {"txs": []}},
+            "block": {"header": lie::header(height, newest, *time, "local"), "data": {"txs": []}},
+            "block_id": lie::block_id(height, newest),
             "result_finalize_block": {"events": [], "tx_results": [tx_result(facts)]},
         });
         let data = json!({"type": "tendermint/event/NewBlock", "value": value});
@@ -228,6 +235,7 @@ impl Chain {
             "status" => Reply::Result(json!({
                 "node_info": {"network": chain_id},
                 "sync_info": {
+                    "latest_block_hash": block_hash(named, newest),
                     "latest_block_height": named.to_string(),
                     "latest_block_time": rfc3339(time(state.time(newest))),
                     "catching_up": behavior.catching_up,
@@ -238,10 +246,13 @@ impl Chain {
                 behavior.lie,
                 method,
                 asked,
-                header(asked, state.time(newest), chain_id),
+                lie::header(asked, newest, state.time(newest), chain_id),
+                lie::block_id(asked, newest),
             )
             .unwrap_or_else(later),
-            "header" => Reply::Result(json!({"header": header(asked, time(state.time(asked)), chain_id)})),
+            "header" => Reply::Result(
+                json!({"header": lie::header(asked, newest, time(state.time(asked)), chain_id)}),
+            ),
             "block_results" if asked < behavior.results_from => {
                 let text = format!(
                     "height {asked} is not available, lowest height is {}",
@@ -258,9 +269,9 @@ impl Chain {
                 Reply::Result(json!({"height": asked.to_string(), "txs_results": [result]}))
             }
             "block" => {
-                let block =
-                    json!({"header": header(asked, state.time(asked), chain_id), "data": {"txs": ["eA=="]}});
-                Reply::Result(json!({"block": block}))
+                let header = lie::header(asked, newest, time(state.time(asked)), chain_id);
+                let block = json!({"header": header, "data": {"txs": ["eA=="]}});
+                Reply::Result(json!({"block": block, "block_id": lie::block_id(asked, newest)}))
             }
             "tx_search" if behavior.cut_searches > 0 => Reply::Cut(b"{".to_vec()),
             "tx_search" => state.search(params, behavior.no_index),
@@ -617,10 +628,6 @@ fn one(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn rfc3339(time: BlockTime) -> String {
     let since = Duration::from_millis(u64::try_from(time.0).unwrap());
     humantime::format_rfc3339_nanos(std::time::UNIX_EPOCH + since).to_string()
-}
-
-fn header(height: Height, time: BlockTime, chain_id: &str) -> Value {
-    json!({"chain_id": chain_id, "height": height.to_string(), "time": rfc3339(time)})
 }
 
 pub(crate) fn discovery() -> Value {

@@ -1,11 +1,11 @@
 //! Simulated gRPC node on the loopback interface, with an in-memory market or recorded responses.
 
-use super::chain::Chain;
+use super::chain::{Chain, block_hash};
 use super::listen;
 use crate::method::Method;
 use crate::proto::akash::discovery::v1 as discovery;
 use crate::proto::cosmos::base::tendermint::v1beta1 as node;
-use crate::proto::tendermint::types::{Block, Header};
+use crate::proto::tendermint::types::{Block, BlockId, Header};
 use bytes::Bytes;
 use prost::Message;
 use std::net::SocketAddr;
@@ -102,7 +102,10 @@ pub(crate) fn node_reply(chain: &Chain, path: &str, data: &[u8]) -> Option<GrpcR
         node::GetSyncingRequest::PATH => node::GetSyncingResponse { syncing: false }.encode_to_vec(),
         node::GetLatestBlockRequest::PATH => {
             let block = block(chain, height);
-            node::GetLatestBlockResponse { block }.encode_to_vec()
+            let hash = block_hash(height, height);
+            let hash = data_encoding::HEXUPPER.decode(hash.as_bytes()).unwrap();
+            let block_id = Some(BlockId { hash });
+            node::GetLatestBlockResponse { block_id, block }.encode_to_vec()
         }
         node::GetBlockByHeightRequest::PATH => {
             let asked = node::GetBlockByHeightRequest::decode(data).unwrap().height;

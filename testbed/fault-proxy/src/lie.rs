@@ -19,7 +19,7 @@ pub enum Lie {
     Height(u64),
     /// The whole chain is this much higher: status, headers, blocks and queries are consistent.
     Chain(u64),
-    /// Status and headers name a time that is a century ahead.
+    /// Status, headers and blocks name a time that is a century ahead.
     Time,
     /// The market takes no bids.
     Params,
@@ -81,6 +81,7 @@ impl Lie {
             }
             (Self::Time, "status") => result["sync_info"]["latest_block_time"] = FUTURE.into(),
             (Self::Time, "header") => result["header"]["time"] = FUTURE.into(),
+            (Self::Time, "block") => result["block"]["header"]["time"] = FUTURE.into(),
             (_, "abci_query") => self.change_value(path, &mut result["response"]["value"]),
             _ => {}
         }

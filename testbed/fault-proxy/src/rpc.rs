@@ -176,9 +176,10 @@ impl View {
 /// Returns the status of the node at an older block.
 async fn older_status(shared: &Shared, http: &Http, id: &Value, shown: u64) -> io::Result<Response<Bytes>> {
     let mut status = ask(shared, http, "status", json!({})).await?;
-    let header = ask(shared, http, "header", json!({"height": shown.to_string()})).await?;
+    let block = ask(shared, http, "block", json!({"height": shown.to_string()})).await?;
     status["sync_info"]["latest_block_height"] = shown.to_string().into();
-    status["sync_info"]["latest_block_time"] = header["header"]["time"].clone();
+    status["sync_info"]["latest_block_hash"] = block["block_id"]["hash"].clone();
+    status["sync_info"]["latest_block_time"] = block["block"]["header"]["time"].clone();
     let answer = json!({"jsonrpc": "2.0", "id": id, "result": status});
     Ok(Response::new(answer.to_string().into()))
 }

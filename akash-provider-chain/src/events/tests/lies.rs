@@ -11,7 +11,7 @@ use crate::testing::chain::{Chain, Lie, NodeBehavior, account, rfc3339};
 use crate::tx::api::TxApi;
 use akash_provider_core::chain::{ChainEvents, ChainQuery};
 use akash_provider_core::error::Error;
-use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height, Snapshot};
+use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height, OrderId, Snapshot};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use std::sync::atomic::Ordering;
@@ -20,11 +20,10 @@ use std::time::Duration;
 
 /// Maximum time of a step. The limits of the tests are a hundredth of the default limits, so slow machines pass.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Duration of the false responses, a multiple of all limits.
-const LIE: Duration = Duration::from_millis(400);
-/// Block interval. On a slow machine, both nodes are checked within five blocks, so a false chain is detected before
-/// the true chain reaches its height.
-const BLOCK: Duration = Duration::from_millis(60);
+/// Number of blocks with false responses. They take a multiple of all limits.
+const LIE: usize = 8;
+/// Block interval.
+const BLOCK: Duration = Duration::from_millis(50);
 
 /// Later than all blocks of the test chain, which starts in 2023.
 const FUTURE: BlockTime = BlockTime(2_000_000_000_000);
@@ -97,8 +96,9 @@ impl Stage {
     /// Starts a provider with this time between two `Resync`.
     fn start_with(&self, resync_pause: Duration) -> Listener {
         let limits = Limits {
-            response_time: Duration::from_secs(2),
-            connect_time: Duration::from_secs(1),
+            // Slow responses of a busy machine are not failures.
+            response_time: TIMEOUT,
+            connect_time: TIMEOUT,
             health_age: Duration::from_millis(50),
             single_age: Duration::from_millis(50),
             contradiction: Duration::from_millis(100),
@@ -130,9 +130,7 @@ impl Stage {
 
     /// Pushes a block with another height.
     fn push_as(&self, block: Height, height: Height) {
-        let named = |height: Height| format!("\"height\":\"{height}\"");
-        let frame = self.chain.frame(block);
-        self.nodes[0].push(frame.replace(&named(block), &named(height)));
+        self.nodes[0].push(self.chain.frame_as(block, height));
     }
 
     fn push_next(&self, listener: &Listener) {
@@ -142,14 +140,15 @@ impl Stage {
         }
     }
 
-    /// Completes blocks and receives events for a while. Returns the number of disagreements about a stored value.
-    async fn lie_for(&mut self, time: Duration, listener: &mut Listener) -> usize {
+    /// Completes this number of blocks and receives their events. Returns the number of disagreements about a stored
+    /// value.
+    async fn lie_for(&mut self, blocks: usize, listener: &mut Listener) -> usize {
         let mut disagreements = 0;
-        let until = tokio::time::Instant::now() + time;
-        while tokio::time::Instant::now() < until {
+        for _ in 0..blocks {
             self.chain.end_block();
-            let event = tokio::time::timeout(BLOCK, listener.events.next());
-            if let Ok(Some(Ok(event))) = event.await {
+            let until = tokio::time::Instant::now() + BLOCK;
+            while let Ok(event) = tokio::time::timeout_at(until, listener.events.next()).await {
+                let Some(Ok(event)) = event else { continue };
                 assert_no_future(&event);
                 if let ChainEvent::Resync(snapshot) = event
                     && self.nodes.len() > 1
@@ -218,6 +217,30 @@ impl Stage {
 }
 
 impl Listener {
+    /// Reads events until this height was followed.
+    async fn follows(&mut self, height: Height) {
+        let followed = async {
+            while self.reader.status().follower.height < height {
+                self.events.next().await.unwrap().unwrap();
+            }
+        };
+        tokio::time::timeout(TIMEOUT, followed).await.unwrap();
+    }
+
+    /// Reads events until the order is in one; false if it is in none.
+    async fn hears(&mut self, order: &OrderId) -> bool {
+        let heard = async {
+            loop {
+                match self.events.next().await.unwrap() {
+                    Ok(ChainEvent::Resync(all)) if all.orders.iter().any(|o| o.id == *order) => break,
+                    Ok(ChainEvent::OrderCreated { id, .. }) if id == *order => break,
+                    _ => {}
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), heard).await.is_ok()
+    }
+
     fn connections(&self) -> u64 {
         self.reader.status().follower.connections
     }
@@ -291,6 +314,33 @@ async fn honest_node_stays_in_use_with_a_node_of_impossible_heights() {
         stage.lie(Some(lie));
         stage.lie_for(LIE, &mut listener).await;
         stage.is_well(&mut listener, &format!("during {lie:?}")).await;
+    }
+}
+
+#[tokio::test]
+async fn overtaken_false_chain_hides_no_order() {
+    for starts_during_the_lie in [false, true] {
+        let mut stage = Stage::new(false).await;
+        let mut listener = stage.start();
+        stage.is_well(&mut listener, "before").await;
+        stage.lie(Some(Lie::Chain(3)));
+        let false_height = stage.chain.height() + 3;
+        if starts_during_the_lie {
+            listener = stage.start();
+        }
+        listener.follows(false_height).await;
+        stage.lie(None);
+        let order = stage.chain.order(stage.next_dseq, 1).remove(0);
+        // All blocks come at once, so no status shows the lower height.
+        for _ in 0..5 {
+            stage.chain.end_block();
+        }
+        let is_reported = listener.hears(&order).await;
+        assert!(
+            is_reported,
+            "started during the lie: {starts_during_the_lie}, {:?}",
+            listener.reader.status()
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! False responses of a simulated node.
 
-use super::Reply;
+use super::{Reply, rfc3339};
 use crate::method::Method;
 use crate::proto::akash::{cert::v1 as cert, market::v1beta5 as mkt};
 use crate::proto::cosmos::auth::v1beta1 as auth;
@@ -50,10 +50,19 @@ impl Lie {
         }
     }
 
-    /// Returns a block that does not exist, with this header.
-    pub(super) fn beyond(lie: Option<Self>, method: &str, height: Height, header: Value) -> Option<Reply> {
+    /// Returns a block that does not exist, with this header and id.
+    pub(super) fn beyond(
+        lie: Option<Self>,
+        method: &str,
+        height: Height,
+        header: Value,
+        block_id: Value,
+    ) -> Option<Reply> {
         let reply = match (lie?, method) {
             (Self::Chain(_), "header") => json!({"header": header}),
+            (Self::Chain(_), "block") => {
+                json!({"block": {"header": header, "data": {"txs": []}}, "block_id": block_id})
+            }
             (Self::Chain(_), "block_results") => json!({"height": height.to_string(), "txs_results": []}),
             _ => return None,
         };
@@ -74,6 +83,26 @@ impl Lie {
             Self::Height(_) | Self::Chain(_) | Self::Params | Self::Account | Self::Certificates => time,
         }
     }
+}
+
+/// Hash of a block; false for a block above the newest.
+pub(crate) fn block_hash(height: Height, newest: Height) -> String {
+    let start = if height > newest { "FA15E" } else { "AAAAA" };
+    format!("{start}{height:059X}")
+}
+
+pub(super) fn block_id(height: Height, newest: Height) -> Value {
+    json!({"hash": block_hash(height, newest)})
+}
+
+/// Header of a block.
+pub(super) fn header(height: Height, newest: Height, time: BlockTime, chain_id: &str) -> Value {
+    json!({
+        "chain_id": chain_id,
+        "height": height.to_string(),
+        "time": rfc3339(time),
+        "last_block_id": block_id(height - 1, newest),
+    })
 }
 
 fn no_bids(bytes: &[u8]) -> Vec<u8> {

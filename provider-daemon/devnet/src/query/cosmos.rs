@@ -279,8 +279,13 @@ fn node_itself(node: &Node, path: &str, data: &[u8], height: Height) -> Option<Q
     handle::<comet::GetSyncingRequest>(path, data, |_| Ok(comet::GetSyncingResponse { syncing: false }))
         .or_else(|| {
             handle::<comet::GetLatestBlockRequest>(path, data, |_| {
-                let block = node.lock().newest().map(|b| wire_block(b));
-                Ok(comet::GetLatestBlockResponse { block })
+                let inner = node.lock();
+                let newest = inner.newest();
+                let block_id = newest.map(|b| types::BlockId {
+                    hash: b.hash.to_vec(),
+                });
+                let block = newest.map(|b| wire_block(b));
+                Ok(comet::GetLatestBlockResponse { block_id, block })
             })
         })
         .or_else(|| {
