@@ -196,11 +196,11 @@ impl State {
         entry.map(|e| e.view.clone()).unwrap_or_default()
     }
 
-    /// Returns the objects of a namespace of an own lease.
-    pub(crate) fn ours_in(&self, namespace: &str) -> Option<LeaseView> {
+    /// Returns the own lease of a namespace and its objects.
+    pub(crate) fn ours_in(&self, namespace: &str) -> Option<(LeaseId, LeaseView)> {
         let index = self.shared.index();
         let entry = index.leases.get(namespace)?;
-        entry.lease.is_some().then(|| entry.view.clone())
+        Some((entry.lease.clone()?, entry.view.clone()))
     }
 
     /// Returns all own leases, recorded or running, by namespace.

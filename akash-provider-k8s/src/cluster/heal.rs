@@ -27,6 +27,7 @@ use crate::labels;
 use crate::state::{EVERYWHERE, LeaseView};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
@@ -102,9 +103,15 @@ impl Inner {
 
     /// Compares and repairs one lease. Returns the time of the next attempt, if one is needed without a change.
     async fn heal_lease(&self, home: &str, repairs: &mut RepairState) -> Option<Instant> {
-        let Some(mut view) = self.state.ours_in(home) else {
-            repairs.remove(home);
-            return None;
+        let (lease, mut view) = match self.state.ours_in(home) {
+            Some((lease, view)) => {
+                repairs.leases.insert(home.to_owned(), lease.clone());
+                (lease, view)
+            }
+            None => match self.disowned(home, repairs).await {
+                Ok(found) => found,
+                Err(next) => return next,
+            },
         };
         // A lease without a record has no deploy.
         let has_record = self.record_of(&view, home).is_some();
@@ -129,7 +136,7 @@ impl Inner {
                 Err(next) => return next,
             }
         }
-        let applied = self.applied(home, view, repairs)?;
+        let applied = self.applied(&lease, home, view, repairs)?;
         let mut next = self.heal_labels(home, &applied, repairs).await;
         for (id, meta) in applied.foreign() {
             let at = self.remove_foreign(home, &id, &meta, &mut repairs.backoff).await;
@@ -190,21 +197,22 @@ impl Inner {
     }
 
     /// Returns the desired objects of a completely applied lease; without a record, its isolation.
-    fn applied(&self, home: &str, view: LeaseView, repairs: &mut RepairState) -> Option<AppliedLease> {
+    fn applied(
+        &self,
+        lease: &LeaseId,
+        home: &str,
+        view: LeaseView,
+        repairs: &mut RepairState,
+    ) -> Option<AppliedLease> {
         let namespace = view.namespace.clone()?;
         let manifest = view.manifest.clone();
-        let is_going = |meta: &ObjectMeta| meta.deletion_timestamp.is_some();
-        let ends = manifest
-            .as_ref()
-            .is_some_and(|manifest| !self.is_ours(manifest) || is_going(&manifest.metadata));
-        if ends || is_going(&namespace.metadata) {
+        let is_left = |meta: &ObjectMeta| meta.deletion_timestamp.is_some() || self.is_of_other_chain(meta);
+        if is_left(&namespace.metadata) || manifest.as_ref().is_some_and(|o| is_left(&o.metadata)) {
             return None;
         }
         if let Some(manifest) = manifest
             && let Some(deployment) = self.record_of(&view, home)
         {
-            self.check_holder(&deployment.lease, &namespace.metadata, "namespace", HEAL)
-                .ok()?;
             let applied = self.applied_items(&deployment, &manifest, Some(&namespace))?;
             repairs.records.insert(home.to_owned(), manifest);
             return Some(AppliedLease {
@@ -217,19 +225,19 @@ impl Inner {
                 unverified: BTreeSet::new(),
             });
         }
-        self.unrecorded(view, &namespace, repairs.records.get(home))
+        self.unrecorded(lease, view, &namespace, repairs.records.get(home))
     }
 
     /// Returns the objects that are certain without the record. `last` is the last record read.
     fn unrecorded(
         &self,
+        lease: &LeaseId,
         view: LeaseView,
         namespace: &Namespace,
         last: Option<&Arc<Manifest>>,
     ) -> Option<AppliedLease> {
-        let lease = labels::lease_of(namespace.metadata.labels.as_ref()?)?;
         let mark = annotation(namespace, labels::APPLIED)?.clone();
-        let rules = self.rules(&lease, namespace, &view);
+        let rules = self.rules(lease, namespace, &view);
         let last = last.and_then(|manifest| {
             let recorded = convert::from_manifest(manifest).ok()?;
             self.applied_items(&recorded.deployment, manifest, Some(namespace))
@@ -253,6 +261,33 @@ impl Inner {
             rules: Some(rules),
             unverified,
         })
+    }
+
+    /// Returns lease and objects of a namespace that no longer names its lease and has no record. Returns the time of the
+    /// next try as the error, if there is no such namespace.
+    async fn disowned(
+        &self,
+        home: &str,
+        repairs: &mut RepairState,
+    ) -> Result<(LeaseId, LeaseView), Option<Instant>> {
+        let mut view = self.state.lease_in(home);
+        // A removed lease leaves no objects.
+        let Some(lease) = repairs.leases.get(home).cloned().filter(|_| !view.is_empty()) else {
+            repairs.remove(home);
+            return Err(None);
+        };
+        match self.unlabelled(home, repairs).await {
+            Ok(namespace) => {
+                view.namespace = Some(namespace);
+                Ok((lease, view))
+            }
+            Err(next) => {
+                if next.is_none() {
+                    repairs.remove(home);
+                }
+                Err(next)
+            }
+        }
     }
 
     /// Reads the namespace of a lease that the watches do not show, because it lost its label. Returns the time of the

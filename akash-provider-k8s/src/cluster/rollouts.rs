@@ -86,8 +86,8 @@ impl Inner {
 
     /// Deletes the pods that block the updates of one lease.
     async fn free_rollout(&self, home: &str) -> Result<(), Error> {
-        let view = self.state.ours_in(home);
-        for (service, pods) in view.iter().flat_map(held_up) {
+        let ours = self.state.ours_in(home);
+        for (service, pods) in ours.iter().flat_map(|(_, view)| held_up(view)) {
             let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), home);
             let limit = self.settings.call_timeout;
             // The cache may hold a pod of a newer revision than its set.

@@ -18,7 +18,7 @@ use crate::apply::plan::{Ledger, LiveObject, WatchedObjects};
 use crate::apply::{KEPT, LEDGER, TEMPLATE_HASH, exact, hash, ledger_of};
 use crate::labels;
 use crate::objects::{self, PriorState};
-use crate::settings::{CommitLevels, Settings};
+use crate::settings::{CommitLevels, Isolation, Settings};
 use crate::state::LeaseView;
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::core::v1::Namespace;
@@ -73,13 +73,12 @@ impl Rules {
             ..settings
         };
         let ledger = ledger_of(namespace);
-        let version = namespace.metadata.labels.as_ref();
+        // The namespace may have lost its labels.
+        let mut metas = std::iter::once(&namespace.metadata).chain(view.openings().map(|(_, meta)| meta));
+        let version = metas.find_map(|meta| meta.labels.as_ref()?.get(labels::MANIFEST_VERSION));
         let prior = PriorState {
-            manifest_version: version
-                .and_then(|labels| labels.get(labels::MANIFEST_VERSION))
-                .cloned()
-                .unwrap_or_default(),
-            isolation: isolation_of(Some(namespace), settings.isolation),
+            manifest_version: version.cloned().unwrap_or_default(),
+            isolation: level(namespace, &ledger, view, settings.isolation),
             unchanged: BTreeMap::new(),
         };
         let services = stand_in::services(view, &ledger);
@@ -162,6 +161,20 @@ impl Rules {
         let is_listed = self.has_ledger && id.kind != Kind::NetworkPolicy;
         self.rendered.contains_key(id) || self.ledger.contains_key(id) || (is_labelled && !is_listed)
     }
+}
+
+/// The level of isolation: an edited annotation loosens nothing, because only leases of the higher level have a quota.
+fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolation) -> Isolation {
+    let is_applied = |meta: &ObjectMeta| {
+        let annotations = meta.annotations.as_ref();
+        annotations.is_some_and(|a| a.contains_key(labels::APPLIED_HASH))
+    };
+    let has_quota = ledger.keys().any(|id| id.kind == Kind::ResourceQuota)
+        || view.quotas.values().any(|quota| is_applied(&quota.metadata));
+    if has_quota {
+        return Isolation::Baseline;
+    }
+    isolation_of(Some(namespace), new)
 }
 
 impl Item {

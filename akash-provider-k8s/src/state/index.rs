@@ -27,10 +27,14 @@ impl LeaseFilter {
     /// Returns the lease in the metadata, if it is an own lease.
     fn lease(&self, home: &str, meta: &ObjectMeta) -> Option<LeaseId> {
         let lease = labels::lease_of(meta.labels.as_ref()?)?;
-        let chain = meta.annotations.as_ref().and_then(|a| a.get(labels::CHAIN_ID));
-        let ours = lease.provider == self.provider
-            && (self.chain_id.is_empty() || chain.is_none_or(|chain| *chain == self.chain_id));
+        let ours = lease.provider == self.provider && self.has_chain(meta);
         (ours && lease.namespace() == home).then_some(lease)
+    }
+
+    /// Returns false for an object of another chain.
+    fn has_chain(&self, meta: &ObjectMeta) -> bool {
+        let chain = meta.annotations.as_ref().and_then(|a| a.get(labels::CHAIN_ID));
+        self.chain_id.is_empty() || chain.is_none_or(|chain| *chain == self.chain_id)
     }
 }
 
@@ -61,13 +65,14 @@ impl Entry {
     fn identify(&mut self, home: &str, ours: &LeaseFilter) {
         let namespace = self.view.namespace.as_ref().map(|o| &o.metadata);
         let manifest = self.view.manifest.as_ref().map(|o| &o.metadata);
-        let metas: Vec<_> = namespace.into_iter().chain(manifest).collect();
-        let named: Vec<_> = metas.iter().map(|meta| ours.lease(home, meta)).collect();
-        // If one of the two belongs to another provider or chain, the lease is foreign.
-        self.lease = if named.iter().all(Option::is_some) {
-            named.into_iter().flatten().next()
-        } else {
-            None
+        // The name of a namespace is a hash of its lease, which names the provider. So a record in it that names another
+        // provider was edited.
+        self.lease = match (namespace, manifest) {
+            (Some(namespace), record) if record.is_none_or(|record| ours.has_chain(record)) => {
+                ours.lease(home, namespace)
+            }
+            (Some(_), _) => None,
+            (None, record) => record.and_then(|record| ours.lease(home, record)),
         };
     }
 

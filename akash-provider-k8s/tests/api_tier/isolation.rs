@@ -451,6 +451,51 @@ fn isolation_is_restored_without_a_record_and_retained_objects_of_operators_stay
 }
 
 #[test]
+fn isolation_is_restored_after_record_and_labels_are_edited_or_deleted() {
+    run("disowned", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let (lease, other) = (leased(world, &cluster, 1).await, leased(world, &cluster, 2).await);
+            let beside = written(world, &other).await;
+            let (ns, own) = (lease.namespace(), &world.settings.manifest_namespace);
+            let _following = follow(&cluster, &LeadershipGate::new(true));
+            let policy = content(world, &lease, "NetworkPolicy", POLICY).await;
+            let is_repaired = || async {
+                let selector = json!({"spec": {"podSelector": {"matchLabels": {"x": "y"}}}});
+                world.edit("NetworkPolicy", &ns, POLICY, selector).await;
+                let is_right = || async { content(world, &lease, "NetworkPolicy", POLICY).await == policy };
+                world.until("the policy is restored", is_right).await;
+            };
+            is_repaired().await;
+            let stranger = lease.owner().to_string();
+            let provider = json!({
+                "metadata": {"labels": {labels::LEASE_PROVIDER: stranger}},
+                "spec": {"lease_id": {"provider": stranger}},
+            });
+            world.edit("Manifest", own, &ns, provider).await;
+            is_repaired().await;
+            // The level of isolation too, which the record would verify.
+            set_isolation(world, &lease, "legacy").await;
+            let is_baseline = || async { isolation(world, &lease).await == json!("baseline") };
+            world.until("the annotation is restored", is_baseline).await;
+            world.delete("Manifest", own, &ns).await;
+            let mut labels: BTreeMap<&str, Value> = labels::LEASE.map(|label| (label, Value::Null)).into();
+            labels.insert(labels::MANAGED, Value::Null);
+            let unlabelled = json!({"metadata": {"labels": labels}});
+            world.edit("Namespace", "", &ns, unlabelled).await;
+            let is_labelled = || async {
+                let namespace = world.get("Namespace", "", &ns).await.unwrap_or_default();
+                namespace["metadata"]["labels"][labels::MANAGED] == json!("true")
+            };
+            world.until("the labels are restored", is_labelled).await;
+            is_repaired().await;
+            assert_eq!(written(world, &other).await, beside);
+        }
+        .boxed()
+    });
+}
+
+#[test]
 fn findings_list_objects_that_open_a_lease_and_harden_restores_or_fails() {
     run("hardened", |world| {
         async move {

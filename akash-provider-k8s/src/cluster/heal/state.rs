@@ -6,6 +6,7 @@ use crate::apply::item::Id;
 use crate::crd::Manifest;
 use crate::drift::RepairBackoff;
 use crate::state::LeaseView;
+use akash_provider_core::types::LeaseId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -22,7 +23,9 @@ pub(super) struct RepairState {
     pub(super) later: BTreeMap<String, Instant>,
     /// Objects that were logged and not repaired.
     pub(super) logged: BTreeMap<String, BTreeSet<Id>>,
-    /// Last record of each lease that matched its applied objects; shared with the cache until the record changes.
+    /// The lease of each namespace, also of one that has lost its labels and its record.
+    pub(super) leases: BTreeMap<String, LeaseId>,
+    /// The last record of each lease that matched its applied objects; shared with the cache until the record changes.
     pub(super) records: BTreeMap<String, Arc<Manifest>>,
 }
 
@@ -30,6 +33,7 @@ impl RepairState {
     /// Drops the state of a removed lease.
     pub(super) fn remove(&mut self, home: &str) {
         self.logged.remove(home);
+        self.leases.remove(home);
         self.records.remove(home);
         self.repaired.remove(home);
     }

@@ -224,6 +224,25 @@ fn fill_in(kind: Kind, body: &mut Value) {
     }
 }
 
+#[test]
+fn an_edited_level_of_isolation_loosens_nothing() {
+    let mut lease = Lease::applied();
+    let before = lease.content();
+    let annotations = lease.namespace.metadata.annotations.as_mut().unwrap();
+    annotations.insert(labels::ISOLATION.to_owned(), "legacy".to_owned());
+    let quota = json!({"spec": {"hard": {"requests.cpu": "900"}}});
+    lease.edit("ResourceQuota/akash-lease", &quota);
+    let pod = json!({"spec": {"template": {"spec": {"securityContext": null}}}});
+    lease.edit("Deployment/web", &pod);
+    lease.heal();
+    assert_eq!(lease.content(), before);
+    let view = lease.view();
+    let (lease_id, settings) = (&lease.deployment.lease, lease.settings.clone());
+    let rules = Rules::new(lease_id, &lease.namespace, &view, settings);
+    let annotations = &rules.namespace["metadata"]["annotations"];
+    assert_eq!(annotations[labels::ISOLATION], "baseline");
+}
+
 /// Object, and an edit that a rule or the applied hash reverts.
 fn edits() -> Vec<(&'static str, Value)> {
     [edits_of_rules(), edits_of_workloads()].concat()

@@ -146,6 +146,21 @@ fn leases_of_other_providers_and_chains_are_foreign() {
 }
 
 #[test]
+fn a_record_that_names_another_provider_does_not_disown_a_lease() {
+    let mut index = good(1);
+    let lease = lease(1);
+    let mut record = manifest(&lease, &[("web", 1)]);
+    let labels = record.metadata.labels.as_mut().unwrap();
+    labels.insert(labels::LEASE_PROVIDER.to_owned(), lease.owner().to_string());
+    apply(&mut index, record.clone());
+    assert_eq!(index.leases[&lease.namespace()].lease.as_ref(), Some(&lease));
+    let chain = (labels::CHAIN_ID.to_owned(), "chain-2".to_owned());
+    record.metadata.annotations = Some([chain].into());
+    apply(&mut index, record);
+    assert_eq!(index.leases[&lease.namespace()].lease, None, "another chain");
+}
+
+#[test]
 fn health_is_unknown_until_own_writes_are_observed() {
     let mut index = good(1);
     let home = lease(1).namespace();
