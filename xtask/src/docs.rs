@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: builds the documentation without warnings, runs its code and checks its links.
 
 mod links;
+mod messages;
 
 use crate::error::Result;
 use crate::report::Notes;
@@ -8,10 +9,23 @@ use crate::tally;
 use crate::workspace::Workspace;
 
 pub(crate) use links::run as links;
+pub(crate) use messages::{verify as verify_messages, write as write_messages};
+
+/// Options of `cargo xtask docs`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only write the table of log messages
+    #[arg(long)]
+    write: bool,
+}
 
 /// Builds the documentation, runs its code and checks its links.
-pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
+    if args.write {
+        return write_messages(workspace);
+    }
     links(workspace)?;
+    verify_messages(workspace)?;
     build(workspace)?;
     examples(workspace).map(drop)
 }

@@ -1,12 +1,13 @@
 //! `cargo xtask fix`: fixes findings of `verify` that a program can fix.
 
+use crate::docs::write_messages;
 use crate::error::Result;
 use crate::prose::lower_limit;
 use crate::verify::write_weights;
 use crate::workspace::Workspace;
 
-/// Formats, applies clippy's machine-applicable suggestions, formats again, writes the weights of
-/// dependencies, and lowers the limit of the prose score.
+/// Formats, applies clippy's machine-applicable suggestions, formats again, writes the weights weigh
+/// dependencies, the table of log messages, and records lowers the limit of the prose score.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     workspace.cargo(&["fmt", "--all"]).run()?;
     let dirty = ["--allow-dirty", "--allow-staged"];
@@ -22,5 +23,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         .run()?;
     workspace.cargo(&["fmt", "--all"]).run()?;
     write_weights(workspace)?;
+    write_messages(workspace)?;
     lower_limit(workspace)
 }

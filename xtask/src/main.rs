@@ -68,7 +68,7 @@ enum Command {
     /// Lists words of the prose with a plainer replacement, and the score
     Prose(prose::Args),
     /// Builds the documentation with warnings as errors, runs its code, checks its links
-    Docs,
+    Docs(docs::Args),
     /// Runs a long test, for nights and releases
     Campaign(campaign::Args),
     /// Runs the conformance suites of all backends
@@ -102,7 +102,7 @@ fn run(command: Command) -> Result<()> {
         Command::Layers => layers::run(&workspace),
         Command::Alone => alone::run(&workspace),
         Command::Prose(args) => prose::run(&workspace, &args),
-        Command::Docs => docs::run(&workspace),
+        Command::Docs(args) => docs::run(&workspace, &args),
         Command::Campaign(args) => campaign::run(&workspace, &args),
         Command::Conformance => conformance::run(&workspace),
         Command::Cluster(args) => cluster::run(&workspace, &args),

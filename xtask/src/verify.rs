@@ -46,6 +46,9 @@ pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
             done(survey::migrating(workspace))
         }),
         report.stage(Kind::Run, "prose", || prose::verify(workspace)),
+        report.stage(Kind::Run, "log messages", || {
+            done(docs::verify_messages(workspace))
+        }),
         report.stage(Kind::Run, "links", || done(docs::links(workspace))),
         report.stage(Kind::Run, "layers", || done(layers::run(workspace))),
         report.stage(Kind::Build, "clippy", || done(clippy(workspace))),
