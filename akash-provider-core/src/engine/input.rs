@@ -167,7 +167,8 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// Category of a [`Refusal`]: tells a client whether to fix the request, to retry, or to use another instance.
+/// Category of a [`Refusal`], from which a client decides whether to fix the request, to retry, or to use another
+/// instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -399,7 +399,7 @@ impl Reservations {
         true
     }
 
-    /// Marks the reservation as held by a lease. Returns false if there is none.
+    /// Marks the reservation as held by a lease. Returns false without a reservation.
     pub fn mark_active(&mut self, order: &OrderId) -> bool {
         let held = self.held.get_mut(order);
         held.map(|h| h.active = true).is_some()
@@ -437,7 +437,7 @@ impl Reservations {
         }
     }
 
-    /// Places the unplaced replicas of a reservation as far as capacity allows.
+    /// Places as many unplaced replicas of a reservation as fit.
     fn place_missing(&mut self, order: &OrderId) {
         let (Some(known), Some(held)) = (&mut self.known, self.held.get_mut(order)) else {
             return;

@@ -197,7 +197,7 @@ pub struct LeasedIpStatus {
     pub total: u32,
     /// Number of addresses in use or reserved.
     pub allocated: u32,
-    /// Number of addresses neither in use nor reserved.
+    /// Number of free addresses.
     pub available: u32,
 }
 

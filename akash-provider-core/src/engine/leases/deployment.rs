@@ -14,7 +14,7 @@
 //!  on the chain before ─► Unseen ─ not listed ─┘ ▲                 │
 //!                            └─ unusable ─► Unusable ◄─ unusable ──┘      (never closed for lack of a manifest)
 //! ```
-//! A listing counts only if it was requested after the lease entered the state in question. A lease is closed only
+//! A listing counts only if it was requested after the lease entered its state. A lease is closed only
 //! after a listing that is newer than the deadline.
 //!
 //! Length: one state machine. The handling of its inputs is easier to review together.
@@ -95,7 +95,7 @@ pub enum Input {
     },
     /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// A listing of the cluster that was requested after all open questions of this machine. Leases with a manifest
+    /// A listing of the cluster that was requested after the last lease became `Unlisted`. Leases with a manifest
     /// in the listing were added as [`Origin::Recorded`] before.
     Listed {
         /// Leases with an unusable record or workload, with the problem.

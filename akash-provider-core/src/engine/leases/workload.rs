@@ -526,7 +526,7 @@ impl Workload {
     }
 
     fn end(&mut self, reason: CloseReason, granted: bool, out: &mut Vec<Action>) {
-        // The lease is closed already. The breaker is now asked about the teardown.
+        // The lease is closed already. Only the teardown still needs permission.
         if let ChainLane::Confirmed { .. } = self.chain {
             return;
         }

@@ -86,7 +86,7 @@ impl Capacity {
 pub(super) fn check(spec: &GroupSpec, pools: &Pools, blocking: &BlockingOrders) -> Result<Claim, Decline> {
     if spec.resources.is_empty() {
         return Err(Decline::InvalidGroup {
-            problem: "it asks for no resources".to_owned(),
+            problem: "no resources requested".to_owned(),
         });
     }
     if let Some(order) = &blocking.unread {

@@ -51,7 +51,7 @@ pub(super) fn add(places: &mut Vec<Place>, place: &Place, replicas: u32) -> u32 
     replicas
 }
 
-/// Places as many of the missing replicas as possible: all of them together, or else each unit as far as it fits. The
+/// Places as many of the missing replicas as possible: all of them together, or else as many of each unit as fit. The
 /// returned allocations are taken from the inventory.
 pub(super) fn find(inventory: &mut dyn Inventory, missing: &[ResourceUnit]) -> Vec<Allocation> {
     if let Ok(all) = inventory.adjust(missing, AdjustOptions::default()) {

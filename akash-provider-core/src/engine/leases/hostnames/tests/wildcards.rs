@@ -15,7 +15,7 @@ fn ledger(held: &[(&str, u8)]) -> HostnameLedger {
 
 #[test]
 fn wildcard_and_covered_hostnames_belong_to_one_tenant() {
-    for (held, asked) in [
+    for (held, requested) in [
         ("*.example.com", "a.example.com"),
         ("a.example.com", "*.example.com"),
         ("A.example.com", "*.EXAMPLE.com"),
@@ -23,21 +23,21 @@ fn wildcard_and_covered_hostnames_belong_to_one_tenant() {
         let mut ledger = ledger(&[(held, 1)]);
         let before = ledger.clone();
         let refused = ledger
-            .reserve(&lease(2, 9, 1), &names(&["free.org", asked]))
+            .reserve(&lease(2, 9, 1), &names(&["free.org", requested]))
             .unwrap_err();
-        let (held, asked) = (held.to_lowercase(), asked.to_lowercase());
-        let message = format!("host {asked:?} in use: another tenant holds {held:?}");
+        let (held, requested) = (held.to_lowercase(), requested.to_lowercase());
+        let message = format!("host {requested:?} in use: another tenant holds {held:?}");
         assert_eq!(refused.to_string(), message);
         assert_eq!(ledger, before);
-        let asked = std::slice::from_ref(&asked);
-        assert!(ledger.can_reserve(asked, &owner(2)).is_err());
-        assert!(ledger.transfer(&lease(2, 9, 1), asked).is_err());
-        assert!(!ledger.is_free(&asked[0], &owner(2)) && ledger.is_free(&asked[0], &owner(1)));
+        let requested = std::slice::from_ref(&requested);
+        assert!(ledger.can_reserve(requested, &owner(2)).is_err());
+        assert!(ledger.transfer(&lease(2, 9, 1), requested).is_err());
+        assert!(!ledger.is_free(&requested[0], &owner(2)) && ledger.is_free(&requested[0], &owner(1)));
         // Another deployment of the same tenant may hold the more specific or the wider hostname.
-        let second = ledger.reserve(&lease(1, 9, 1), asked);
+        let second = ledger.reserve(&lease(1, 9, 1), requested);
         assert_eq!(second, Ok(HostnameChanges::default()));
         assert_eq!(ledger.holder(&held), Some(&lease(1, 1, 1)));
-        assert!(ledger.reserve(&lease(1, 9, 1), asked).is_ok());
+        assert!(ledger.reserve(&lease(1, 9, 1), requested).is_ok());
     }
 }
 
@@ -134,14 +134,14 @@ fn take(ledger: &mut HostnameLedger, step: &Step) -> (u8, Vec<String>, bool) {
     let pick = |which: &[usize]| which.iter().map(|n| NAMES[*n].to_owned()).collect::<Vec<_>>();
     match step {
         Step::Reserve(tenant, dseq, which) => {
-            let asked = pick(which);
-            let done = ledger.reserve(&lease(*tenant, *dseq, 1), &asked).is_ok();
-            (*tenant, asked, done)
+            let requested = pick(which);
+            let done = ledger.reserve(&lease(*tenant, *dseq, 1), &requested).is_ok();
+            (*tenant, requested, done)
         }
         Step::Transfer(tenant, dseq, which) => {
-            let asked = pick(which);
-            let done = ledger.transfer(&lease(*tenant, *dseq, 1), &asked).is_ok();
-            (*tenant, asked, done)
+            let requested = pick(which);
+            let done = ledger.transfer(&lease(*tenant, *dseq, 1), &requested).is_ok();
+            (*tenant, requested, done)
         }
         Step::Release(tenant, dseq) => {
             ledger.release(&lease(*tenant, *dseq, 1));
@@ -156,9 +156,9 @@ proptest! {
         let mut ledger = HostnameLedger::default();
         for step in steps {
             let before = ledger.all();
-            let (tenant, asked, done) = take(&mut ledger, &step);
+            let (tenant, requested, done) = take(&mut ledger, &step);
             // Refused only if another tenant holds an overlapping hostname.
-            let clashes = asked.iter().any(|name| before.iter().any(|(held, holder)| {
+            let clashes = requested.iter().any(|name| before.iter().any(|(held, holder)| {
                 holder.owner() != &owner(tenant) && (held == name || covers(held, name) || covers(name, held))
             }));
             prop_assert_eq!(done, !clashes, "{:?}", step);
