@@ -139,7 +139,7 @@ fn tenant_deploys_pays_updates_and_closes_by_transactions() {
     good(&stage, &["tx", "deployment", "close", "--dseq", "7"]);
     assert!(!record().deployment.active && served_by(&stage).is_empty());
     let (_, said) = good(&stage, &["tx", "deployment", "close", "--dseq", "7"]);
-    assert!(said.contains("closed already"), "{said}");
+    assert!(said.contains("already closed"), "{said}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn full_disk_stops_only_recording_until_space_is_free() {
     let stopped = "flight recorder cannot write, the provider continues";
     assert_eq!(told.matches(stopped).count(), 1, "{told}");
     assert!(told.contains("No space left on device"), "{told}");
-    provider.says("nothing is recorded: No space left on device");
+    provider.says("recording failed, retrying: No space left on device");
     // Free space in the mount namespace of the process.
     let inside = provider.about("root").join(dir.trim_start_matches('/'));
     std::fs::remove_file(inside.join("full")).unwrap();

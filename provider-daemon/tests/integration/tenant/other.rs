@@ -126,7 +126,7 @@ fn errors_of_the_go_provider_are_printed_unchanged() {
     assert_eq!(sent[0]["status"], "FAIL");
     assert_eq!(sent[0]["errorMessage"], "manifest version validation failed");
     assert!(
-        sent[0]["error"].as_str().unwrap().contains("answers 422"),
+        sent[0]["error"].as_str().unwrap().contains("status 422"),
         "{sent}"
     );
     let service = other.ran(

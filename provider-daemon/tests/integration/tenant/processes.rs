@@ -80,7 +80,7 @@ fn sdl_unsuitable_for_processes_is_refused_with_remedy() {
     );
     let said = refused(&["--gateway-listen-address", "0.0.0.0:0"]);
     assert!(
-        said.contains("anybody could run programs here; listen at 127.0.0.1"),
+        said.contains("third parties could run programs here; use 127.0.0.1"),
         "{said}"
     );
     for (flag, value) in [("--orders", "3"), ("--kubeconfig", "cluster.yaml")] {
@@ -107,10 +107,7 @@ fn order_with_unsupported_features_is_declined_with_remedy() {
     assert!(is_served && said.contains("1 of 1 served, 0 left over"), "{said}");
     let (is_served, said) = played(SDL.replace("port: 8080", "port: 80"));
     assert!(!is_served && said.contains("declined (no_hostnames)"), "{said}");
-    assert!(
-        said.contains("to serve it: processes have ports and no hostnames"),
-        "{said}"
-    );
+    assert!(said.contains("fix: processes have no hostnames"), "{said}");
     let leased = SDL.replace("global: true", "global: true, ip: own");
     let (is_served, said) = played(format!("{leased}endpoints: {{ own: {{ kind: ip }} }}\n"));
     assert!(

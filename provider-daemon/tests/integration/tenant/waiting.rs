@@ -62,7 +62,7 @@ fn waiting_ends_when_services_are_available_and_prints_url_first() {
     let (provider, lease) = starting(&stage, 51, 7);
     let asking = |wait: &str| stage.command(&["lease-status", "--dseq", "7", wait, "-o", "text"]);
     let mut waiting = Waiting::start(asking("--wait"));
-    waiting.says("answers 404");
+    waiting.says("status 404");
     stage
         .ran(&["send-manifest", &sample("web.yaml"), "--dseq", "7"])
         .good();
@@ -137,7 +137,7 @@ fn waiting_ends_with_the_lease_or_a_permanent_error() {
     let stage = Stage::new("wait-over");
     let (_provider, lease) = starting(&stage, 52, 8);
     let mut waiting = Waiting::start(stage.command(&["lease-status", "--dseq", "8", "--wait"]));
-    waiting.says("answers 404");
+    waiting.says("status 404");
     let id: DeploymentId = lease.deployment().clone();
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     waiting.ended().failed(&["is closed"]);
@@ -153,7 +153,7 @@ fn waiting_ends_with_the_lease_or_a_permanent_error() {
     // Temporary errors of the provider are retried, and each change is reported once.
     replay.play(&answer("503 Service Unavailable", "no\n"));
     let mut waiting = Waiting::start(asking("--wait"));
-    waiting.says("answers 503");
+    waiting.says("status 503");
     let all = |web: u32, db: u32| {
         let services = format!(
             r#"{{"services":{{"web":{{"available":{web},"total":2}},"db":{{"available":{db},"total":1}}}}}}"#
