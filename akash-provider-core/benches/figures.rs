@@ -11,7 +11,7 @@ use akash_provider_core::inventory::{AdjustOptions, Inventory};
 use akash_provider_core::pricing::PriceRequest;
 use akash_provider_core::pricing::scale::{Scale, ScaleConfig};
 use akash_provider_core::types::{ChainEvent, Coin, TxOutcome};
-use fixture::{World, calls, nodes_of, now};
+use fixture::{World, calls, now, uniform_nodes};
 use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -27,12 +27,12 @@ const MEASURE_FOR: Duration = if cfg!(debug_assertions) {
 /// Number of pending orders of the large case, compared with a case of one hundred.
 const MANY: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 
-type Failed = Box<dyn std::error::Error>;
+type BenchError = Box<dyn std::error::Error>;
 
-fn main() -> Result<(), Failed> {
+fn main() -> Result<(), BenchError> {
     let world = World::new()?;
-    if let Some(count) = histories_asked_for()? {
-        return only_histories(&world, count);
+    if let Some(count) = requested_histories()? {
+        return run_histories(&world, count);
     }
     engine(&world)?;
     fit(&world);
@@ -41,7 +41,7 @@ fn main() -> Result<(), Failed> {
 
 /// Returns the count of `--histories COUNT`. With this argument the bench runs histories only, for a profiler
 /// that counts instructions.
-fn histories_asked_for() -> Result<Option<u64>, Failed> {
+fn requested_histories() -> Result<Option<u64>, BenchError> {
     let mut words = std::env::args().skip_while(|word| word != "--histories");
     match (words.next(), words.next()) {
         (None, _) => Ok(None),
@@ -50,7 +50,7 @@ fn histories_asked_for() -> Result<Option<u64>, Failed> {
     }
 }
 
-fn only_histories(world: &World, count: u64) -> Result<(), Failed> {
+fn run_histories(world: &World, count: u64) -> Result<(), BenchError> {
     let mut engine = world.engine()?;
     let inputs: u64 = (1..=count).map(|dseq| history(world, &mut engine, dseq)).sum();
     println!("{inputs} inputs");
@@ -58,7 +58,7 @@ fn only_histories(world: &World, count: u64) -> Result<(), Failed> {
 }
 
 /// Measures whole order histories, and the time of one event with few and with many pending orders.
-fn engine(world: &World) -> Result<(), Failed> {
+fn engine(world: &World) -> Result<(), BenchError> {
     let mut engine = world.engine()?;
     let (mut dseq, mut inputs) = (0, 0);
     let history_us = micros(|| {
@@ -120,7 +120,7 @@ fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
 
 /// Returns the mean time of one event, in microseconds, with `orders` pending orders. The events visit all
 /// orders.
-fn event_us(world: &World, orders: u64) -> Result<f64, Failed> {
+fn event_us(world: &World, orders: u64) -> Result<f64, BenchError> {
     let mut engine = world.engine_with_bids(orders)?;
     let in_hand = engine.status(now(1)).orders.len();
     if in_hand as u64 != orders {
@@ -145,7 +145,7 @@ fn event_us(world: &World, orders: u64) -> Result<f64, Failed> {
 /// on none.
 fn fit(world: &World) {
     let units = &world.spec.resources;
-    let mut roomy = NodeInventory::new(&nodes_of(1_000, 1_000_000));
+    let mut roomy = NodeInventory::new(&uniform_nodes(1_000, 1_000_000));
     let options = AdjustOptions::default();
     let first = micros(|| {
         let taken = roomy.adjust(units, options);
@@ -155,11 +155,11 @@ fn fit(world: &World) {
         taken
     });
     print("fit_1000_first_us", first, "us");
-    let mut full = NodeInventory::new(&nodes_of(1_000, 10));
+    let mut full = NodeInventory::new(&uniform_nodes(1_000, 10));
     print("fit_1000_none_us", micros(|| full.adjust(units, options)), "us");
 }
 
-fn price(world: &World) -> Result<(), Failed> {
+fn price(world: &World) -> Result<(), BenchError> {
     let config = ScaleConfig {
         cpu: "0.004".parse()?,
         memory: "0.0016".parse()?,

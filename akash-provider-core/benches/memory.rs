@@ -10,18 +10,18 @@ mod fixture;
 
 use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::{AdjustOptions, Inventory};
-use fixture::{World, nodes_of};
+use fixture::{World, uniform_nodes};
 
 /// Number of active leases.
 const LEASES: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 
-type Failed = Box<dyn std::error::Error>;
+type BenchError = Box<dyn std::error::Error>;
 
-fn main() -> Result<(), Failed> {
+fn main() -> Result<(), BenchError> {
     let world = World::new()?;
-    let empty = held(|| world.engine())?;
+    let empty = retained_bytes(|| world.engine())?;
     print("engine_empty_bytes", empty, "bytes");
-    let full = held(|| world.engine_with_leases(LEASES))?;
+    let full = retained_bytes(|| world.engine_with_leases(LEASES))?;
     print(
         "engine_bytes_per_idle_lease",
         (full - empty) / i64::try_from(LEASES)?,
@@ -34,7 +34,7 @@ fn main() -> Result<(), Failed> {
 
 /// Returns the bytes allocated by one fit on `nodes` nodes, of which only the last has enough capacity.
 fn fit_bytes(world: &World, nodes: usize) -> i64 {
-    let mut spec = nodes_of(nodes, 10);
+    let mut spec = uniform_nodes(nodes, 10);
     if let Some(last) = spec.nodes.last_mut() {
         last.cpu.allocatable = 1_000;
     }
@@ -44,7 +44,7 @@ fn fit_bytes(world: &World, nodes: usize) -> i64 {
 }
 
 /// Returns the bytes that the result of `make` keeps allocated.
-fn held<T>(make: impl FnOnce() -> Result<T, Failed>) -> Result<i64, Failed> {
+fn retained_bytes<T>(make: impl FnOnce() -> Result<T, BenchError>) -> Result<i64, BenchError> {
     let mut made = None;
     let bytes = allocation_counter::measure(|| made = Some(make())).bytes_current;
     match made {

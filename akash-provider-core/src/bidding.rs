@@ -21,7 +21,7 @@ pub use price::{check_price, judge_price, price_request};
 pub use profile::accepting_profile;
 #[cfg(feature = "runtime")]
 pub use screen::screen;
-pub use screen::{Offer, Verdict, consider};
+pub use screen::{Offer, Verdict, evaluate};
 pub use signed_by::{AUDITORS_MAX, auditors};
 pub(crate) use size::cut;
 pub use size::{COMPARISONS_MAX, UNITS_MAX, check_size};
@@ -277,7 +277,7 @@ impl Decline {
 
 /// Data about the provider and the market that a bid decision uses.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct OrderContext<'a> {
     /// Attributes of the provider as currently registered on the chain. `None` means not registered: every
     /// order is declined.
     pub attributes: Option<&'a [Attribute]>,
@@ -300,11 +300,11 @@ pub struct Facts<'a> {
 ///
 /// # Errors
 /// The first reason not to bid.
-pub fn should_bid(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Decline> {
+pub fn should_bid(order: &Order, facts: &OrderContext<'_>, config: &Config) -> Result<(), Decline> {
     check(order, facts, config).map_err(Decline::shortened)
 }
 
-fn check(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Decline> {
+fn check(order: &Order, facts: &OrderContext<'_>, config: &Config) -> Result<(), Decline> {
     let group = &*order.spec;
     // First, because the cost of all other checks grows with the order.
     check_size(group)?;
@@ -322,7 +322,7 @@ fn check(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Declin
         let Attribute { key, value } = lacking.clone();
         return Err(Decline::NotForUs { key, value });
     }
-    Capabilities::of(ours).check(&group.resources)?;
+    Capabilities::from_attributes(ours).check(&group.resources)?;
     check_volumes(group, config.max_volumes_per_unit)?;
     check_hostnames(group, config)?;
     signed_by::check(&requirements.signed_by, &requirements.attributes, facts.audited)?;

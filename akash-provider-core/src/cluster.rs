@@ -80,7 +80,7 @@ pub struct Listing {
     pub deployments: Vec<WorkloadSpec>,
     /// Remains of leases without a record that describes the workload.
     #[serde(default)]
-    pub unusable: Vec<Unusable>,
+    pub unusable: Vec<UnusableRecord>,
     /// Leases with a record, of which the workload or another deployed object is missing or modified. A lease
     /// that was deployed is deployed again.
     #[serde(default)]
@@ -96,14 +96,14 @@ pub struct Listing {
 /// Remains of a lease that do not describe the workload. As long as they exist, the lease is not closed
 /// because of a missing manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Unusable {
+pub struct UnusableRecord {
     /// Lease of the object, if the object names one.
     pub lease: Option<LeaseId>,
     /// Name of the object in the backend. If `lease` is `None`, a name that equals [`LeaseId::namespace`]
     /// identifies the lease.
     pub name: String,
     /// Whether the record is unreadable or missing.
-    pub remains: Remains,
+    pub remains: RecordDefect,
     /// The object and its problem, as text.
     pub problem: String,
 }
@@ -111,17 +111,17 @@ pub struct Unusable {
 /// State of the record of a lease without a usable record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Remains {
+pub enum RecordDefect {
     /// The record cannot be read.
     Unreadable,
     /// A namespace or another container of workloads exists without a record.
     Unrecorded,
 }
 
-impl Unusable {
+impl UnusableRecord {
     /// Returns whether the object belongs to `lease`, by its lease id or by its name.
     #[must_use]
-    pub fn is_of(&self, lease: &LeaseId) -> bool {
+    pub fn belongs_to(&self, lease: &LeaseId) -> bool {
         match &self.lease {
             Some(named) => named == lease,
             None => self.name == lease.namespace(),
@@ -247,14 +247,14 @@ pub struct HostnameNotes {
     pub waits_for: Option<String>,
     /// Result of the reachability probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reachable: Option<Reachable>,
+    pub reachable: Option<Reachability>,
 }
 
 /// Result of a probe of a hostname's routes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Reachable {
+pub struct Reachability {
     /// Result of the probe.
-    pub state: Reach,
+    pub state: ReachState,
     /// Reason of the result.
     pub why: String,
     /// Time of the probe, RFC 3339 in UTC.
@@ -264,7 +264,7 @@ pub struct Reachable {
 /// State of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reach {
+pub enum ReachState {
     /// The hostname responds.
     Yes,
     /// The hostname was probed and does not respond.

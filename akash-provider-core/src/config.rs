@@ -252,12 +252,12 @@ impl Config {
     /// The error names the setting, its value and the accepted values.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         if self.provider == Address::nobody() {
-            let mend = "must be the provider's account, akash1…";
-            return Err(InvalidConfig::missing("provider", mend));
+            let help = "must be the provider's account, akash1…";
+            return Err(InvalidConfig::missing("provider", help));
         }
         if self.chain_id.is_empty() {
-            let mend = "must name the chain, such as akashnet-2";
-            return Err(InvalidConfig::missing("chain_id", mend));
+            let help = "must name the chain, such as akashnet-2";
+            return Err(InvalidConfig::missing("chain_id", help));
         }
         let interval = self.balance_check_interval;
         if interval < Duration::from_secs(60) || interval > Duration::from_secs(24 * 3600) {
@@ -294,11 +294,11 @@ impl Config {
 
 /// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("setting {name}{}: {mend}", shown(.value.as_deref()))]
+#[error("setting {name}{}: {help}", shown(.value.as_deref()))]
 pub struct InvalidConfig {
     name: Cow<'static, str>,
     value: Option<String>,
-    mend: Cow<'static, str>,
+    help: Cow<'static, str>,
 }
 
 fn shown(value: Option<&str>) -> String {
@@ -306,19 +306,19 @@ fn shown(value: Option<&str>) -> String {
 }
 
 impl InvalidConfig {
-    fn new(name: &'static str, value: impl std::fmt::Debug, mend: &'static str) -> Self {
+    fn new(name: &'static str, value: impl std::fmt::Debug, help: &'static str) -> Self {
         Self {
             name: name.into(),
             value: Some(format!("{value:?}")),
-            mend: mend.into(),
+            help: help.into(),
         }
     }
 
-    const fn missing(name: &'static str, mend: &'static str) -> Self {
+    const fn missing(name: &'static str, help: &'static str) -> Self {
         Self {
             name: Cow::Borrowed(name),
             value: None,
-            mend: Cow::Borrowed(mend),
+            help: Cow::Borrowed(help),
         }
     }
 
@@ -327,7 +327,7 @@ impl InvalidConfig {
         Self {
             name: name.into(),
             value: None,
-            mend: problem.into(),
+            help: problem.into(),
         }
     }
 
@@ -337,7 +337,7 @@ impl InvalidConfig {
         &self.name
     }
 
-    /// Returns the value as text; empty if the setting is missing or [`mend`](Self::mend) contains the value.
+    /// Returns the value as text; empty if the setting is missing or [`help`](Self::help) contains the value.
     #[must_use]
     pub fn value(&self) -> &str {
         self.value.as_deref().unwrap_or_default()
@@ -345,7 +345,7 @@ impl InvalidConfig {
 
     /// Returns the accepted values.
     #[must_use]
-    pub fn mend(&self) -> &str {
-        &self.mend
+    pub fn help(&self) -> &str {
+        &self.help
     }
 }

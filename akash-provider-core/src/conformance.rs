@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     name: Cow<'static, str>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl fmt::Display for Rule {
@@ -38,13 +38,13 @@ impl fmt::Display for Rule {
 }
 
 impl Rule {
-    pub(crate) fn new(name: impl Into<Cow<'static, str>>, patience: Duration) -> Self {
+    pub(crate) fn new(name: impl Into<Cow<'static, str>>, timeout: Duration) -> Self {
         let name = name.into();
-        Self { name, patience }
+        Self { name, timeout }
     }
 
-    pub(crate) const fn patience(&self) -> Duration {
-        self.patience
+    pub(crate) const fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Fails the suite.
@@ -63,11 +63,11 @@ impl Rule {
     /// Waits for the result of `call`, up to the time limit.
     pub(crate) async fn answer<T>(&self, call: &str, answer: impl Future<Output = T>) -> T {
         let _watch = Watch::begin(self, call);
-        match tokio::time::timeout(self.patience, answer).await {
+        match tokio::time::timeout(self.timeout, answer).await {
             Ok(answer) => answer,
             Err(_) => self.broken(format!(
                 "`{call}` was expected to respond within {:?} and did not",
-                self.patience
+                self.timeout
             )),
         }
     }
@@ -123,23 +123,23 @@ impl Rule {
         call: &str,
         stream: &mut BoxStream<'static, T>,
         mut wanted: impl FnMut(T) -> Option<R>,
-    ) -> Found<R> {
-        let until = tokio::time::Instant::now() + self.patience;
+    ) -> SearchResult<R> {
+        let until = tokio::time::Instant::now() + self.timeout;
         for _ in 0..ITEMS_MAX {
             let _watch = Watch::begin(self, call);
             match tokio::time::timeout_at(until, stream.next()).await {
-                Err(_) => return Found::Late,
-                Ok(None) => return Found::Ended,
+                Err(_) => return SearchResult::Late,
+                Ok(None) => return SearchResult::Ended,
                 Ok(Some(item)) => {
                     if let Some(found) = wanted(item) {
-                        return Found::Item(found);
+                        return SearchResult::Item(found);
                     }
                 }
             }
             // The timer fires only when other tasks run.
             tokio::task::yield_now().await;
             if tokio::time::Instant::now() >= until {
-                return Found::Late;
+                return SearchResult::Late;
             }
         }
         self.broken(format!(
@@ -149,14 +149,14 @@ impl Rule {
 }
 
 /// Function that affects a backend from outside.
-pub type Act<'a> = Box<dyn Fn() -> BoxFuture<'a, ()> + Send + Sync + 'a>;
+pub type ActionFn<'a> = Box<dyn Fn() -> BoxFuture<'a, ()> + Send + Sync + 'a>;
 
 /// Functions that start and end an outage of a backend.
 pub struct Outage<'a> {
     /// Starts the outage: the backend cannot observe the current state until the end of the outage.
-    pub begin: Act<'a>,
+    pub start: ActionFn<'a>,
     /// Ends the outage.
-    pub end: Act<'a>,
+    pub end: ActionFn<'a>,
 }
 
 impl fmt::Debug for Outage<'_> {
@@ -167,7 +167,7 @@ impl fmt::Debug for Outage<'_> {
 
 /// Result of a search in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found<R> {
+pub(crate) enum SearchResult<R> {
     /// The item was found.
     Item(R),
     /// The stream ended before the item.
@@ -188,7 +188,7 @@ impl Watch {
     fn begin(rule: &Rule, call: &str) -> Self {
         GUARD.call_once(|| drop(std::thread::spawn(guard)));
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let limit = rule.patience.saturating_mul(2).saturating_add(BLOCKED);
+        let limit = rule.timeout.saturating_mul(2).saturating_add(BLOCKED);
         let message = format!(
             "{rule}: `{call}` was expected to release its thread and blocked it for {limit:?}; the suite exits"
         );

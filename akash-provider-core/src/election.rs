@@ -16,11 +16,11 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let me = Candidate { identity: "host-1".into(), ..Candidate::default() };
-//! let config = ElectionConfig::new("provider", me, Timing::of(Duration::from_secs(1)));
+//! let config = ElectionConfig::new("provider", me, Timing::for_lease(Duration::from_secs(1)));
 //! let election = Election::start(MemoryElection::new(), config);
-//! election.gate().begins().await;
+//! election.gate().opened().await;
 //! assert_eq!(election.status().term, Some(1));
-//! election.hand_over().await;
+//! election.release().await;
 //! # }
 //! ```
 
@@ -38,7 +38,8 @@ mod store;
 pub use contest::Candidate;
 pub use gate::LeadershipGate;
 pub use store::{
-    BESIDE_MAX, Beside, Claim, ElectionStore, MemoryElection, Record, Stored, TERM_LEAP, TERM_MAX, Timing,
+    Claim, ElectionStore, MemoryElection, PAYLOAD_MAX, Record, RecordPayload, Stored, TERM_LEAP, TERM_MAX,
+    Timing,
 };
 
 use crate::error::{Error, ErrorKind};
@@ -66,7 +67,7 @@ pub struct ElectionConfig {
     /// Timing of heartbeats and the lease.
     pub timing: Timing,
     /// State for the next leader, used if the record contains none.
-    pub kept: String,
+    pub state: String,
     /// Highest known term. A new leader uses a higher term.
     pub known_term: u64,
     /// Timeout of one call to the store.
@@ -84,7 +85,7 @@ impl ElectionConfig {
             name: name.into(),
             me,
             timing,
-            kept: String::new(),
+            state: String::new(),
             known_term: 0,
             call_timeout: timing.lease / 3,
             may_be_alone: false,
@@ -137,9 +138,9 @@ pub struct Election {
 struct Shared {
     status: Mutex<ElectionStatus>,
     /// State for the next leader, as stored in the record.
-    kept: Mutex<String>,
+    state: Mutex<String>,
     /// New state for the next leader, not yet written.
-    to_keep: Mutex<Option<String>>,
+    new_state: Mutex<Option<String>>,
     /// New settings for the next call.
     settings: Mutex<Option<BTreeMap<String, String>>>,
     wake: Notify,
@@ -164,10 +165,10 @@ impl Election {
         );
         let shared = Arc::new(Shared::default());
         lock(&shared.status).identity.clone_from(&config.me.identity);
-        lock(&shared.kept).clone_from(&config.kept);
-        let contender = Contender {
+        lock(&shared.state).clone_from(&config.state);
+        let contender = ElectionTask {
             store: Box::new(store),
-            contest: Contest::new(config.me.clone(), config.kept.clone(), config.timing)
+            contest: Contest::new(config.me.clone(), config.state.clone(), config.timing)
                 .after_term(config.known_term),
             config,
             origin: Instant::now(),
@@ -215,21 +216,21 @@ impl Election {
     /// Returns the state that the previous leader stored, or before this instance leads, the state last read
     /// from the record.
     #[must_use]
-    pub fn kept(&self) -> String {
-        lock(&self.shared.kept).clone()
+    pub fn state(&self) -> String {
+        lock(&self.shared.state).clone()
     }
 
     /// Stores state for the next leader while this instance leads. The state is written at once, and again
     /// until a write succeeds.
     ///
     /// # Errors
-    /// When the state, encoded as a JSON string, is longer than half of [`BESIDE_MAX`].
-    pub fn keep(&self, kept: String) -> Result<(), Error> {
-        let alone = Beside {
-            kept: kept.clone(),
-            ..Beside::default()
+    /// When the state, encoded as a JSON string, is longer than half of [`PAYLOAD_MAX`].
+    pub fn store_state(&self, state: String) -> Result<(), Error> {
+        let alone = RecordPayload {
+            state: state.clone(),
+            ..RecordPayload::default()
         };
-        let (length, most) = (alone.to_json().len(), BESIDE_MAX / 2);
+        let (length, most) = (alone.to_json().len(), PAYLOAD_MAX / 2);
         if length > most {
             let message = format!("{length} bytes of state, the limit is {most}");
             return Err(Error::new(
@@ -238,7 +239,7 @@ impl Election {
                 message,
             ));
         }
-        *lock(&self.shared.to_keep) = Some(kept);
+        *lock(&self.shared.new_state) = Some(state);
         self.shared.wake.notify_one();
         Ok(())
     }
@@ -252,14 +253,14 @@ impl Election {
 
     /// Releases the leadership, so that a standby can take over at once. The caller stops the work that the
     /// gate guards first.
-    pub async fn hand_over(&self) {
+    pub async fn release(&self) {
         self.stopping.cancel();
         self.ended.cancelled().await;
     }
 }
 
 /// The task of an election.
-struct Contender {
+struct ElectionTask {
     store: Box<dyn ElectionStore>,
     config: ElectionConfig,
     contest: Contest,
@@ -272,7 +273,7 @@ struct Contender {
     denied_since: Option<Instant>,
 }
 
-impl Contender {
+impl ElectionTask {
     async fn run(mut self, until: CancellationToken) {
         while !until.is_cancelled() {
             let pause = tokio::select! {
@@ -288,7 +289,7 @@ impl Contender {
             }
         }
         self.gate.set(false);
-        self.take_kept();
+        self.take_new_state();
         self.release().await;
     }
 
@@ -323,10 +324,10 @@ impl Contender {
         }
     }
 
-    fn take_kept(&mut self) {
-        let mut waiting = lock(&self.shared.to_keep);
-        if let Some(kept) = waiting.take()
-            && !self.contest.keep_for_the_next(kept)
+    fn take_new_state(&mut self) {
+        let mut waiting = lock(&self.shared.new_state);
+        if let Some(state) = waiting.take()
+            && !self.contest.set_state(state)
         {
             tracing::debug!("state for the next leader not stored: no longer the leader");
         }
@@ -342,7 +343,7 @@ impl Contender {
 
     /// Performs one call to the store, applies its result and returns the delay until the next call.
     async fn round(&mut self) -> Duration {
-        self.take_kept();
+        self.take_new_state();
         self.take_settings();
         let begun = self.now();
         let before = self.contest.other_settings();
@@ -415,7 +416,7 @@ impl Contender {
 
     fn warn_of_settings(&self, plan: &Plan, before: &[String]) {
         if let Plan::Replace(claim, _) = plan
-            && claim.begins
+            && claim.is_new_term
             && !before.is_empty()
         {
             let (name, settings) = (&self.config.name, before.join(", "));
@@ -430,7 +431,7 @@ impl Contender {
     fn publish(&self, alone: bool, error: Option<String>) {
         let leads = self.contest.leads(self.now());
         // Before the gate opens, because a new leader reads the state then.
-        *lock(&self.shared.kept) = self.contest.kept().to_owned();
+        *lock(&self.shared.state) = self.contest.state().to_owned();
         let mut status = lock(&self.shared.status);
         match leads {
             _ if alone => self.gate.set(true),
@@ -441,7 +442,7 @@ impl Contender {
         let holder = record.and_then(|record| record.holder.clone());
         let address = record
             .filter(|_| holder.is_some())
-            .map(|record| record.beside.address.clone());
+            .map(|record| record.payload.address.clone());
         let is_leader = alone || leads.is_some();
         let (name, identity) = (&self.config.name, &self.config.me.identity);
         if status.is_leader != is_leader {

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_says_each_cause_once() {
+    fn a_chain_text_contains_each_cause_once() {
         let image = || Error::new(ErrorKind::Invalid, "render", "service web: no image");
         let own = Error::new(ErrorKind::Invalid, "record", image().to_string()).with_source(image());
         assert_eq!(chain_text(&own), "record: render: service web: no image");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_listen_is_told_the_mend() {
+    fn a_listen_failure_contains_the_remedy() {
         let of = |kind: io::ErrorKind| listen_text(&kind.into());
         assert!(of(io::ErrorKind::AddrInUse).ends_with("stop it, or set another address"));
         assert!(of(io::ErrorKind::AddrNotAvailable).ends_with("or 0.0.0.0"));

@@ -31,7 +31,7 @@ pub type NodeName = Arc<str>;
 
 /// Replicas of one unit on one node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct ReplicaGroup {
     /// Resource id of the unit.
     pub unit: u32,
     /// Name of the node.
@@ -49,7 +49,7 @@ pub struct Allocation {
     pub params: SchedulerParamsById,
     /// Locations of the replicas. Replicas without a node, such as those of a lease adopted without free
     /// capacity, are missing.
-    pub places: Vec<Place>,
+    pub places: Vec<ReplicaGroup>,
 }
 
 /// Options of [`Inventory::adjust`].
@@ -287,7 +287,7 @@ pub struct Placement {
     /// Order and provider of the lease.
     pub lease: LeaseId,
     /// Replicas by unit and node.
-    pub places: Vec<Place>,
+    pub places: Vec<ReplicaGroup>,
 }
 
 /// Utilization of the pool of leased IPs.

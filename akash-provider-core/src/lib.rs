@@ -30,7 +30,7 @@
 //! chain.set_inclusion(Inclusion::Immediate { block_time: Duration::from_secs(6) });
 //! let record = ProviderRecord { owner: account.clone(), host_uri: "https://localhost:8443".into(), attributes: vec![], info: Default::default() };
 //! chain.market(|market| market.execute(&Msg::CreateProvider(record)))?;
-//! let nodes = ClusterSpec::of_nodes([NodeSpec::new("node-1", 8_000, 16 << 30, 100 << 30)]);
+//! let nodes = ClusterSpec::from_nodes([NodeSpec::new("node-1", 8_000, 16 << 30, 100 << 30)]);
 //! let storage = parse_storage_scales("0.01")?;
 //! let prices = ScaleConfig { cpu: "0.01".parse()?, storage, ..ScaleConfig::default() };
 //! let bus = LocalBus::new();
@@ -121,7 +121,6 @@ pub mod error;
 #[cfg(feature = "runtime")]
 mod feed;
 pub mod inventory;
-mod kept;
 pub mod manifest;
 pub mod market;
 #[cfg(feature = "mock")]
@@ -132,6 +131,7 @@ pub mod pricing;
 #[cfg(feature = "runtime")]
 pub mod provider;
 pub mod record;
+mod restart_state;
 #[cfg(feature = "runtime")]
 mod runtime;
 pub mod sdl;
@@ -139,4 +139,4 @@ pub mod types;
 
 pub use config::Config;
 pub use error::{Error, ErrorKind, Failure};
-pub use kept::{Kept, UnreadableKept};
+pub use restart_state::{InvalidRestartState, RestartState};

@@ -34,7 +34,7 @@ use crate::types::{
     Address, Attribute, BidId, BlockTime, Certificate, ChainEvent, Coin, DeploymentId, GroupId, GroupSpec,
     Height, LeaseId, MarketParams, Msg, OrderId, ProviderRecord, TxError,
 };
-use book::{Cx, DeploymentBook, Index};
+use book::{DeploymentBook, Index, TxContext};
 pub use escrow::EscrowDetails;
 pub use ledger::AccountRecord;
 use ledger::Ledger;
@@ -382,10 +382,10 @@ impl Market {
     }
 
     /// Returns a deployment with the other state that its rules change.
-    fn open(&mut self, id: &DeploymentId) -> Option<(&mut DeploymentBook, Cx<'_>)> {
+    fn open(&mut self, id: &DeploymentId) -> Option<(&mut DeploymentBook, TxContext<'_>)> {
         let (height, time) = (self.building(), self.building_at.unwrap_or_else(|| self.time()));
         let book = self.deployments.get_mut(id)?;
-        let cx = Cx {
+        let cx = TxContext {
             height,
             time,
             ledger: &mut self.ledger,

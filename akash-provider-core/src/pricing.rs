@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 #[cfg(feature = "shell-script")]
 pub use shell_script::{ShellScript, ShellScriptConfig, supervise};
 use std::sync::Arc;
-pub use utilization::{Used, Utilization};
+pub use utilization::{ResourceUsage, Utilization};
 
 /// Number of decimal places passed to price scripts.
 pub const PRICE_PRECISION: u32 = 6;

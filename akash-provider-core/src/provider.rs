@@ -6,19 +6,19 @@ mod builder;
 mod handle;
 
 pub use crate::engine::Lifecycle;
-pub use crate::runtime::keeping::Keeper;
+pub use crate::runtime::state_writer::StateStore;
 pub use builder::{BuildError, ProviderBuilder};
 pub use handle::ProviderHandle;
 
 use crate::error::Error;
-use crate::runtime::recorded::Recorded;
+use crate::runtime::recorded_engine::RecordedEngine;
 use crate::runtime::{self, Parts};
 use tokio_util::sync::CancellationToken;
 
 /// A compute provider, ready to run. Created by [`Provider::builder`].
 #[derive(Debug)]
 pub struct Provider {
-    parts: Parts<Recorded>,
+    parts: Parts<RecordedEngine>,
 }
 
 impl Provider {

@@ -29,10 +29,10 @@ use std::sync::Arc;
 /// Both methods are called within a step and must not block. Slow work belongs in another thread.
 pub trait Recorder: fmt::Debug + Send {
     /// Called before the engine processes an input; `None` means that only deadlines expire.
-    fn takes(&mut self, engine: &Engine, now: Now, input: Option<&Input>);
+    fn record_input(&mut self, engine: &Engine, now: Now, input: Option<&Input>);
 
     /// Called with the resulting effects before they are executed.
-    fn made(&mut self, effects: &[Effect]);
+    fn record_effects(&mut self, effects: &[Effect]);
 }
 
 /// Replaces a secret by another text: equal secrets by equal texts, different secrets by different texts. The

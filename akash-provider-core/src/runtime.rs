@@ -15,16 +15,16 @@
     reason = "the only place that reads the clock; the engine receives the time as input"
 )]
 
-pub(crate) mod asks;
-pub(crate) mod brain;
 mod execute;
-mod ignored;
-pub(crate) mod keeping;
+pub(crate) mod handle_requests;
+mod ignored_resources;
 pub(crate) mod lifecycle;
 mod observe;
-mod outlet;
-pub(crate) mod recorded;
-mod shown;
+mod publish_queue;
+pub(crate) mod recorded_engine;
+pub(crate) mod state_machine;
+pub(crate) mod state_writer;
+mod status_cache;
 mod streams;
 
 use crate::bus::Bus;
@@ -33,16 +33,16 @@ use crate::engine::{Effect, Input, Leadership, Lifecycle, Status};
 use crate::error::{Error, ErrorKind};
 use crate::inventory::InventorySource;
 use crate::types::{BlockTime, ChainEvent, Mono, Now, Snapshot};
-use asks::{Ask, Desk};
-use brain::Brain;
 use execute::Executor;
 pub(crate) use execute::Ports;
-use ignored::Ignored;
-use keeping::{KEEP_LIMIT, Keeper, Keeping};
-use lifecycle::Stage;
+use handle_requests::{HandleRequest, RequestQueue};
+use ignored_resources::IgnoredResources;
+use lifecycle::ProgressSender;
 use observe::Observer;
-pub(crate) use outlet::Outlet;
-use shown::Shown;
+pub(crate) use publish_queue::PublishQueue;
+use state_machine::StateMachine;
+use state_writer::{KEEP_LIMIT, StateStore, StateWriter};
+use status_cache::StatusCache;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use streams::Feeds;
@@ -67,15 +67,15 @@ pub(crate) struct Parts<B> {
     pub(crate) inventory: Arc<dyn InventorySource>,
     pub(crate) leadership: Leadership,
     pub(crate) bids_held: Option<Arc<str>>,
-    pub(crate) keeper: Option<Arc<dyn Keeper>>,
-    pub(crate) desk: Desk,
-    pub(crate) stage: Stage,
+    pub(crate) store: Option<Arc<dyn StateStore>>,
+    pub(crate) desk: RequestQueue,
+    pub(crate) stage: ProgressSender,
     /// Cell for the last status, read by handles.
     pub(crate) last_status: Arc<OnceLock<Arc<Status>>>,
 }
 
 /// Runs until stopped, see [`Provider::run_until`](crate::provider::Provider::run_until).
-pub(crate) async fn run<B: Brain>(
+pub(crate) async fn run<B: StateMachine>(
     parts: Parts<B>,
     shutdown: CancellationToken,
     abort: CancellationToken,
@@ -90,7 +90,7 @@ enum Wake {
     /// Held effects are released.
     Kept(Vec<Effect>),
     Input(Input),
-    Ask(Ask),
+    HandleRequest(HandleRequest),
     Time,
 }
 
@@ -100,33 +100,33 @@ struct Driver<B> {
     leadership: Leadership,
     bids_held: Option<Arc<str>>,
     executor: Executor,
-    keeping: Keeping,
+    keeping: StateWriter,
     observer: Observer,
     feeds: Feeds,
-    desk: Desk,
-    stage: Stage,
+    desk: RequestQueue,
+    stage: ProgressSender,
     last_status: Arc<OnceLock<Arc<Status>>>,
-    shown: Shown,
+    shown: StatusCache,
     started: Instant,
     block_time: BlockTime,
     /// Whether the newest snapshot was of the configured chain. Blocks of another chain do not set the time.
     chain_is_ours: bool,
     cluster_seen: bool,
     capacity_seen: bool,
-    ignored: Ignored,
+    ignored: IgnoredResources,
     /// Deadline of the drain; `None` before the first signal.
     drain_until: Option<Mono>,
     /// Time of the last expired deadlines, so that a deadline that stays in the past cannot spin the loop.
     timed_out_at: Option<Mono>,
 }
 
-impl<B: Brain> Driver<B> {
+impl<B: StateMachine> Driver<B> {
     fn start(parts: Parts<B>) -> Self {
         let Ports { chain, cluster, .. } = parts.ports.clone();
         let provider = parts.config.provider.clone();
         Self {
             executor: Executor::new(parts.ports, &parts.config),
-            keeping: Keeping::new(parts.keeper, &parts.config),
+            keeping: StateWriter::new(parts.store, &parts.config),
             observer: Observer::start(parts.bus),
             feeds: Feeds::start(chain, cluster, parts.inventory, provider),
             brain: parts.brain,
@@ -136,13 +136,13 @@ impl<B: Brain> Driver<B> {
             desk: parts.desk,
             stage: parts.stage,
             last_status: parts.last_status,
-            shown: Shown::default(),
+            shown: StatusCache::default(),
             started: Instant::now(),
             block_time: BlockTime::default(),
             chain_is_ours: false,
             cluster_seen: false,
             capacity_seen: false,
-            ignored: Ignored::default(),
+            ignored: IgnoredResources::default(),
             drain_until: None,
             timed_out_at: None,
         }
@@ -179,7 +179,7 @@ impl<B: Brain> Driver<B> {
                 Wake::Shutdown => self.drain(),
                 Wake::Kept(effects) => self.perform(effects),
                 Wake::Input(input) => self.take(input),
-                Wake::Ask(ask) => self.take_ask(ask),
+                Wake::HandleRequest(ask) => self.take_ask(ask),
                 Wake::Time => {}
             }
             self.take_ready();
@@ -203,7 +203,7 @@ impl<B: Brain> Driver<B> {
             Some((id, completion)) = self.executor.next(&self.block_time) => {
                 Wake::Input(Input::Completed(id, completion))
             }
-            Some(ask) = self.desk.next() => Wake::Ask(ask),
+            Some(ask) = self.desk.next() => Wake::HandleRequest(ask),
             Some(event) = self.feeds.chain.recv() => Wake::Input(Input::Chain(event)),
             Some(change) = self.feeds.cluster.recv() => Wake::Input(Input::Cluster(change)),
             Some(update) = self.feeds.inventory.recv() => Wake::Input(Input::Inventory(update)),
@@ -281,40 +281,40 @@ impl<B: Brain> Driver<B> {
         }
     }
 
-    fn take_ask(&mut self, ask: Ask) {
+    fn take_ask(&mut self, ask: HandleRequest) {
         match ask {
-            Ask::Request(request, reply) => {
+            HandleRequest::Request(request, reply) => {
                 if let Some(id) = self.desk.admit(reply) {
                     self.step(Input::Request(id, request));
                 }
             }
-            Ask::HoldBids(why, done) => {
+            HandleRequest::HoldBids(why, done) => {
                 self.step(Input::HoldBids(why));
                 // The caller may have stopped waiting; the change stays in effect.
                 let _ = done.send(());
             }
-            Ask::Kept(kept, done) => {
+            HandleRequest::Kept(kept, done) => {
                 self.step(Input::Kept(kept));
                 let _ = done.send(());
             }
-            Ask::PricesChanged(done) => {
+            HandleRequest::PricesChanged(done) => {
                 self.step(Input::PricesChanged);
                 let _ = done.send(());
             }
-            Ask::Leadership(leadership, done) => {
+            HandleRequest::Leadership(leadership, done) => {
                 self.step(Input::Leadership(leadership));
                 let _ = done.send(());
             }
-            Ask::Status(reply) => {
+            HandleRequest::Status(reply) => {
                 let _ = reply.send(self.status());
             }
-            Ask::Capacity(reply) => {
+            HandleRequest::Capacity(reply) => {
                 let _ = reply.send(self.brain.capacity().map(Box::new));
             }
-            Ask::HasLease(lease, reply) => {
+            HandleRequest::HasLease(lease, reply) => {
                 let _ = reply.send(self.brain.has_lease(&lease));
             }
-            Ask::LeaseOf(group, reply) => {
+            HandleRequest::LeaseOf(group, reply) => {
                 let _ = reply.send(self.brain.lease_of(&group));
             }
         }

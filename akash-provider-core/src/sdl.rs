@@ -8,21 +8,21 @@
 
 mod build;
 mod check;
+mod diagnostics;
 mod document;
 mod fault;
 mod limits;
 mod node;
-mod notes;
 mod read;
 mod scalar;
 
+pub use diagnostics::MAX_ERRORS;
 pub use fault::{ErrorKind, SdlError, SdlErrors, Warning};
 pub use node::{MAX_BYTES, MAX_DEPTH, MAX_KEY, MAX_NODES};
-pub use notes::MAX_ERRORS;
 
 use crate::manifest::{self, Manifest, ManifestError};
 use crate::types::GroupSpec;
-use notes::Notes;
+use diagnostics::Diagnostics;
 use std::time::Duration;
 
 /// Parsed SDL.
@@ -56,14 +56,14 @@ pub fn parse(text: &str) -> Result<Sdl, SdlError> {
 /// # Errors
 /// [`SdlErrors`], with at most [`MAX_ERRORS`] errors and the number of further errors.
 pub fn parse_all(text: &str) -> Result<Sdl, Box<SdlErrors>> {
-    let mut notes = Notes::default();
+    let mut notes = Diagnostics::default();
     match read_whole(text, &mut notes) {
         Ok(sdl) => notes.end().map(|warnings| Sdl { warnings, ..sdl }),
         Err(error) => Err(Box::new(notes.end_with(error))),
     }
 }
 
-fn read_whole(text: &str, notes: &mut Notes) -> Result<Sdl, SdlError> {
+fn read_whole(text: &str, notes: &mut Diagnostics) -> Result<Sdl, SdlError> {
     let root = node::load(text, notes)?;
     let document = read::document(&root, notes)?;
     check::document(&document, notes);

@@ -189,7 +189,7 @@ impl Cluster for ProcessCluster {
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error> {
         let is_known = {
             let state = self.state();
-            state.get(lease).is_some() || state.unreadable.iter().any(|u| u.is_of(lease))
+            state.get(lease).is_some() || state.unreadable.iter().any(|u| u.belongs_to(lease))
         };
         if is_known {
             // Processes first: they would go on writing into the folder that is removed.

@@ -1,6 +1,6 @@
 //! Durable records of leases: one file per lease, written atomically.
 
-use akash_provider_core::cluster::{Remains, Unusable, WorkloadSpec};
+use akash_provider_core::cluster::{RecordDefect, UnusableRecord, WorkloadSpec};
 use akash_provider_core::types::LeaseId;
 use akash_provider_core::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ impl Records {
     }
 
     /// Returns all records, and the unreadable files.
-    pub(crate) async fn all(&self) -> Result<(Vec<LeaseRecord>, Vec<Unusable>), Error> {
+    pub(crate) async fn all(&self) -> Result<(Vec<LeaseRecord>, Vec<UnusableRecord>), Error> {
         let folder = self.folder.clone();
         on_disk("open the cluster", move || {
             make(&folder)?;
@@ -47,7 +47,7 @@ impl Records {
                 }
                 match serde_json::from_slice(&fs::read(&path)?) {
                     Ok(kept) => found.push(kept),
-                    Err(error) => unreadable.push(Unusable {
+                    Err(error) => unreadable.push(UnusableRecord {
                         lease: None,
                         // The file has the name of its lease.
                         name: path
@@ -55,7 +55,7 @@ impl Records {
                             .unwrap_or_default()
                             .to_string_lossy()
                             .into_owned(),
-                        remains: Remains::Unreadable,
+                        remains: RecordDefect::Unreadable,
                         problem: format!("{}: {error}", path.display()),
                     }),
                 }

@@ -5,7 +5,7 @@ use crate::process::ReplicaEvent;
 use crate::records::LeaseRecord;
 use akash_provider_core::cluster::{
     ClusterChange, ForwardedPort, Health, LeaseEvent, LeaseStatus, LogLine, ServiceStatus, Severity,
-    Unusable, WorkloadSpec,
+    UnusableRecord, WorkloadSpec,
 };
 use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::{BlockTime, LeaseId};
@@ -30,7 +30,7 @@ pub(crate) type Ports = BTreeMap<String, Vec<ForwardedPort>>;
 pub(crate) struct State {
     workloads: BTreeMap<LeaseId, Workload>,
     /// Records that were unreadable at the start and were not replaced since.
-    pub(crate) unreadable: Vec<Unusable>,
+    pub(crate) unreadable: Vec<UnusableRecord>,
     changes: broadcast::Sender<ClusterChange>,
 }
 
@@ -170,7 +170,7 @@ impl State {
 
     /// Stores the record of a lease. Running processes continue.
     pub(crate) fn store(&mut self, kept: LeaseRecord) {
-        self.unreadable.retain(|u| !u.is_of(&kept.recorded.lease));
+        self.unreadable.retain(|u| !u.belongs_to(&kept.recorded.lease));
         let lease = kept.recorded.lease.clone();
         match self.workloads.get_mut(&lease) {
             Some(workload) => workload.kept = kept,
@@ -199,7 +199,7 @@ impl State {
 
     /// Removes a lease. Followers of its logs and events reach the end of their streams.
     pub(crate) fn remove(&mut self, lease: &LeaseId) {
-        self.unreadable.retain(|u| !u.is_of(lease));
+        self.unreadable.retain(|u| !u.belongs_to(lease));
         self.workloads.remove(lease);
         let snapshot = self.snapshot();
         self.publish(snapshot);

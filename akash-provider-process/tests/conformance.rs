@@ -64,9 +64,9 @@ fn images() -> Images {
 fn setup(image: &str) -> conformance::Setup {
     let mut setup = conformance::Setup::new(PROVIDER.parse().unwrap());
     setup.image = image.to_owned();
-    setup.patience = std::time::Duration::from_secs(20);
+    setup.timeout = std::time::Duration::from_secs(20);
     // A restarted replica counts as healthy after half a second.
-    setup.quiet = std::time::Duration::from_secs(1);
+    setup.quiet_time = std::time::Duration::from_secs(1);
     setup
 }
 
@@ -88,7 +88,7 @@ async fn conformance_of_the_process_cluster_over_a_restart() {
         async move { Arc::new(ProcessCluster::open(path, images()).await.unwrap()) as Arc<dyn Cluster> }
             .boxed()
     };
-    conformance::a_restart_forgets_nothing(&open, &setup("sleeper")).await;
+    conformance::a_restart_loses_no_lease(&open, &setup("sleeper")).await;
 }
 
 #[tokio::test]
@@ -106,7 +106,10 @@ async fn an_unreadable_record_is_reported_and_replaced_by_the_next_manifest() {
     let reopened = ProcessCluster::open(&folder.0, images()).await.unwrap();
     let listing = reopened.deployments().await.unwrap();
     assert_eq!(listing.deployments, []);
-    assert!(listing.unusable.iter().any(|u| u.is_of(lease)), "{listing:?}");
+    assert!(
+        listing.unusable.iter().any(|u| u.belongs_to(lease)),
+        "{listing:?}"
+    );
     reopened.record(&deployment).await.unwrap();
     let listing = reopened.deployments().await.unwrap();
     assert_eq!((listing.deployments.len(), listing.unusable.len()), (1, 0));

@@ -11,7 +11,7 @@ use crate::connection::{Endpoint, SharedConnection};
 use crate::location::Location;
 use crate::script::random;
 use akash_provider_core::election::{
-    BESIDE_MAX, Beside, Claim, ElectionStore, Record, Stored, TERM_LEAP, TERM_MAX,
+    Claim, ElectionStore, PAYLOAD_MAX, Record, RecordPayload, Stored, TERM_LEAP, TERM_MAX,
 };
 use akash_provider_core::{Error, ErrorKind};
 use async_trait::async_trait;
@@ -94,9 +94,9 @@ impl RedisElection {
             .arg(&next)
             .arg(claim.holder.as_deref().unwrap_or_default())
             .arg(claim.term)
-            .arg(u8::from(claim.begins))
+            .arg(u8::from(claim.is_new_term))
             .arg(lease_ms)
-            .arg(claim.beside.to_json())
+            .arg(claim.payload.to_json())
             .arg(TERM_MAX)
             .arg(TERM_LEAP);
         let mut connection = self.connection.taken(operation).await?;
@@ -112,7 +112,7 @@ impl RedisElection {
             lease: Duration::from_millis(lease_ms),
             term,
             sign: next.clone(),
-            beside: claim.beside.clone(),
+            payload: claim.payload.clone(),
         };
         Ok(Stored {
             record,
@@ -132,7 +132,7 @@ impl ElectionStore for RedisElection {
         let mut invocation = self.read.prepare_invoke();
         invocation
             .key(&self.key)
-            .arg(BESIDE_MAX)
+            .arg(PAYLOAD_MAX)
             .arg(&["version", "holder", "term", "lease_ms", "beside"]);
         let mut connection = self.connection.taken(OPERATION).await?;
         let response = invocation.invoke_async(&mut connection).await;
@@ -147,7 +147,7 @@ impl ElectionStore for RedisElection {
             lease: Duration::from_millis(lease_ms.parse().unwrap_or_default()),
             term: term.parse().unwrap_or_default(),
             sign: version.clone(),
-            beside: Beside::from_json(&beside),
+            payload: RecordPayload::from_json(&beside),
         };
         Ok(Some(Stored { record, version }))
     }

@@ -120,10 +120,10 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let mut builder = cluster.add_to(builder.config(config).pricing(pricing));
     if gateway.is_some() {
         // Bids are held from the start: a lease that is won before tenants reach the gateway gets no manifest.
-        builder = builder.bids_held(gateway::PENDING);
+        builder = builder.hold_bids(gateway::PENDING);
     }
     let bus = buses.provider_bus(&conditions.writers);
-    builder = builder.bus(bus.bus()).leadership(ha.role()).keeper(breaker);
+    builder = builder.bus(bus.bus()).leadership(ha.role()).state_store(breaker);
     let (provider, handle) = builder.chain(chain.clone()).build()?;
     // Subscribers start before the provider, or they miss its first events.
     print(&mut parts, &buses, &printer, &background).await?;

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Failed = Box<dyn std::error::Error>;
+type BenchError = Box<dyn std::error::Error>;
 
 const MI: u64 = 1 << 20;
 const TI: i64 = 1 << 40;
@@ -31,7 +31,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new() -> Result<Self, Failed> {
+    pub(crate) fn new() -> Result<Self, BenchError> {
         let price = DecCoin::new(&"uact".into(), Dec::from_int(100));
         let unit = ResourceUnit {
             resources: resources(100, 128 * MI, 512 * MI),
@@ -161,11 +161,11 @@ impl World {
         }
     }
 
-    fn empty_engine(&self, nodes: usize) -> Result<Engine, Failed> {
+    fn empty_engine(&self, nodes: usize) -> Result<Engine, BenchError> {
         let mut config = Config::new(self.provider.clone(), "bench");
         config.bid_timeout = None;
         let mut engine = Engine::new(config)?;
-        let inventory = Arc::new(NodeInventory::new(&nodes_of(nodes, 1_000_000_000)));
+        let inventory = Arc::new(NodeInventory::new(&uniform_nodes(nodes, 1_000_000_000)));
         let update = InventoryUpdate {
             inventory,
             placements: Vec::new(),
@@ -176,20 +176,20 @@ impl World {
     }
 
     /// Creates an engine with an empty chain snapshot and an empty cluster.
-    pub(crate) fn engine(&self) -> Result<Engine, Failed> {
-        self.engine_of(self.snapshot(), Vec::new())
+    pub(crate) fn engine(&self) -> Result<Engine, BenchError> {
+        self.settled_engine(self.snapshot(), Vec::new())
     }
 
     /// Creates an engine with `count` open bids of the provider.
-    pub(crate) fn engine_with_bids(&self, count: u64) -> Result<Engine, Failed> {
+    pub(crate) fn engine_with_bids(&self, count: u64) -> Result<Engine, BenchError> {
         let mut snapshot = self.snapshot();
         snapshot.orders = (1..=count).map(|n| self.order(n)).collect();
         snapshot.bids = (1..=count).map(|n| self.bid(n, BidState::Open)).collect();
-        self.engine_of(snapshot, Vec::new())
+        self.settled_engine(snapshot, Vec::new())
     }
 
     /// Creates an engine with `count` running leases and no pending work.
-    pub(crate) fn engine_with_leases(&self, count: u64) -> Result<Engine, Failed> {
+    pub(crate) fn engine_with_leases(&self, count: u64) -> Result<Engine, BenchError> {
         let mut snapshot = self.snapshot();
         snapshot.bids = (1..=count).map(|n| self.bid(n, BidState::Active)).collect();
         snapshot.deployments = (1..=count).map(|n| self.deployment(n)).collect();
@@ -199,7 +199,7 @@ impl World {
         };
         snapshot.leases = (1..=count).map(record).collect();
         let running = (1..=count).map(|n| self.running(n)).collect();
-        self.engine_of(snapshot, running)
+        self.settled_engine(snapshot, running)
     }
 
     fn running(&self, dseq: u64) -> cluster::WorkloadSpec {
@@ -240,11 +240,11 @@ impl World {
 
     /// Feeds a snapshot and a cluster to a new engine, and responds to its calls until only timers are
     /// pending.
-    fn engine_of(
+    fn settled_engine(
         &self,
         snapshot: Snapshot,
         deployments: Vec<cluster::WorkloadSpec>,
-    ) -> Result<Engine, Failed> {
+    ) -> Result<Engine, BenchError> {
         let mut engine = self.empty_engine(1_000)?;
         let mut workloads = Some(Workloads {
             listing: deployments.into(),
@@ -293,8 +293,8 @@ pub(crate) fn now(mono: u64) -> Now {
 }
 
 /// Creates `count` nodes with `cpu` millicores each and ample memory.
-pub(crate) fn nodes_of(count: usize, cpu: i64) -> ClusterSpec {
-    ClusterSpec::of_nodes((0..count).map(|i| NodeSpec::new(format!("node-{i}"), cpu, 400 * TI, 400 * TI)))
+pub(crate) fn uniform_nodes(count: usize, cpu: i64) -> ClusterSpec {
+    ClusterSpec::from_nodes((0..count).map(|i| NodeSpec::new(format!("node-{i}"), cpu, 400 * TI, 400 * TI)))
 }
 
 pub(crate) fn resources(cpu: u64, memory: u64, storage: u64) -> Resources {

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_have_a_form() {
+    fn invalid_attribute_keys_are_refused() {
         let long = |n: usize| "a".repeat(n);
         for good in [
             "key1",
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_match_like_the_networks() {
+    fn patterns_match_as_on_the_chain() {
         for (pattern, name) in [
             ("", ""),
             ("abc", "abc"),

@@ -20,7 +20,7 @@ pub struct Capabilities<'a> {
 impl<'a> Capabilities<'a> {
     /// Parses the capabilities in `attributes`. Attributes of another form are ignored.
     #[must_use]
-    pub fn of(attributes: &'a [Attribute]) -> Self {
+    pub fn from_attributes(attributes: &'a [Attribute]) -> Self {
         let mut storage: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
         let mut gpu = Vec::new();
         for Attribute { key, value } in attributes {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn check(declared: &[(&str, &str)], unit: ResourceUnit) -> Result<(), Decline> {
-        Capabilities::of(&attributes(declared)).check(&[unit])
+        Capabilities::from_attributes(&attributes(declared)).check(&[unit])
     }
 
     #[test]

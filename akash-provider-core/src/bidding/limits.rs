@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_names_and_denominations() {
+    fn missing_names_duplicate_ids_and_mixed_denominations_are_refused() {
         assert_eq!(broken_by(|g| g.name.clear()), InvalidGroup::NoName);
         assert_eq!(broken_by(|g| g.resources.clear()), InvalidGroup::NoUnits);
         assert_eq!(

@@ -1,6 +1,6 @@
 //! Evaluation of an order without side effects: the steps of a bid in their order, without a reservation.
 
-use super::{Decline, Facts, check_bid_count, judge_price, price_request, should_bid};
+use super::{Decline, OrderContext, check_bid_count, judge_price, price_request, should_bid};
 use crate::engine::reservations::Capacity;
 use crate::error::Failure;
 use crate::inventory::Explanation;
@@ -31,7 +31,7 @@ impl Offer {
     ///
     /// # Errors
     /// The errors of [`judge_price`].
-    pub fn priced(request: &PriceRequest, answer: Result<DecCoin, Failure>) -> Result<Self, Decline> {
+    pub fn from_price(request: &PriceRequest, answer: Result<DecCoin, Failure>) -> Result<Self, Decline> {
         let price = judge_price(&request.group, answer).map_err(Decline::shortened)?;
         let units = request.allocated.clone().unwrap_or_default();
         Ok(Self { price, units })
@@ -43,7 +43,11 @@ impl Offer {
 ///
 /// # Errors
 /// The first reason not to bid, as the engine would report it.
-pub fn consider(order: &Order, facts: &Facts<'_>, capacity: &mut Capacity) -> Result<PriceRequest, Decline> {
+pub fn evaluate(
+    order: &Order,
+    facts: &OrderContext<'_>,
+    capacity: &mut Capacity,
+) -> Result<PriceRequest, Decline> {
     should_bid(order, facts, capacity.config())?;
     let units = capacity.fit(&order.spec).map_err(Decline::shortened)?;
     // After the placement, as in the engine: bids of others are counted only for an order that can be placed.
@@ -56,7 +60,7 @@ pub fn consider(order: &Order, facts: &Facts<'_>, capacity: &mut Capacity) -> Re
     Ok(request)
 }
 
-/// Evaluates an order: [`consider`], the price within
+/// Evaluates an order: [`evaluate`], the price within
 /// [`pricing_timeout`](crate::config::Config::pricing_timeout), and the capacity of each node.
 ///
 /// The result equals the decision of the engine in the same state. Only the engine can detect that the chain
@@ -64,13 +68,13 @@ pub fn consider(order: &Order, facts: &Facts<'_>, capacity: &mut Capacity) -> Re
 #[cfg(feature = "runtime")]
 pub async fn screen(
     order: &Order,
-    facts: &Facts<'_>,
+    facts: &OrderContext<'_>,
     capacity: &mut Capacity,
     pricing: &dyn crate::pricing::PricingStrategy,
 ) -> Verdict {
     let explanation = capacity.explain(&order.spec);
-    let bid = match consider(order, facts, capacity) {
-        Ok(request) => Offer::asked(&request, pricing, capacity.config().pricing_timeout).await,
+    let bid = match evaluate(order, facts, capacity) {
+        Ok(request) => Offer::request(&request, pricing, capacity.config().pricing_timeout).await,
         Err(decline) => Err(decline),
     };
     Verdict { bid, explanation }
@@ -81,8 +85,8 @@ impl Offer {
     /// Requests the price from a strategy and waits for at most `limit`.
     ///
     /// # Errors
-    /// The errors of [`Offer::priced`]. A timeout is a failed price calculation.
-    pub async fn asked(
+    /// The errors of [`Offer::from_price`]. A timeout is a failed price calculation.
+    pub async fn request(
         request: &PriceRequest,
         pricing: &dyn crate::pricing::PricingStrategy,
         limit: std::time::Duration,
@@ -95,6 +99,6 @@ impl Offer {
                 message: format!("calculate price: no response within {limit:?}"),
             }),
         };
-        Self::priced(request, answer)
+        Self::from_price(request, answer)
     }
 }

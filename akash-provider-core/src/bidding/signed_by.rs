@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_and_any_of_must_both_hold() {
+    fn required_audits_of_all_of_and_any_of_must_both_exist() {
         let wanted = [Attribute::new("region", "us"), Attribute::new("tier/*", "1")];
         let both = [("region", "us"), ("tier/x", "1")];
         let ok =
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn auditors_are_named_once() {
+    fn auditors_are_listed_once() {
         let mut group = group();
         group.requirements.signed_by = signed_by(&["X", "Y"], &["Z", "X"]);
         assert_eq!(auditors(&group), ["X", "Y", "Z"]);

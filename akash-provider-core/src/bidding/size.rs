@@ -4,7 +4,7 @@
 //! Each limit is checked before the work it bounds. The limits are much higher than the needs of real
 //! deployments.
 
-use super::{Decline, Facts, signed_by};
+use super::{Decline, OrderContext, signed_by};
 use crate::config::Config;
 use crate::types::{AuditedAttributes, GroupSpec};
 
@@ -29,7 +29,7 @@ pub fn check_size(group: &GroupSpec) -> Result<(), Decline> {
 /// Checks the maximum number of attribute comparisons for an order.
 pub(super) fn check_comparisons(
     group: &GroupSpec,
-    facts: &Facts<'_>,
+    facts: &OrderContext<'_>,
     config: &Config,
 ) -> Result<(), Decline> {
     let ours = facts.attributes.map_or(0, <[_]>::len);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn units_and_auditors_have_a_limit_that_may_be_reached() {
+    fn units_and_auditors_are_accepted_up_to_their_limit() {
         let mut group = group();
         group.resources = vec![unit(1); UNITS_MAX];
         group.requirements.signed_by.all_of = vec!["a".to_owned(); 20];
@@ -151,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn comparisons_are_counted_before_they_are_made() {
+    fn orders_with_too_many_comparisons_are_declined_before_comparing() {
         let (ours, signed) = (attributes(500), attributes(500));
         let audited = [AuditedAttributes {
             auditor: "a".to_owned(),
             attributes: signed,
         }];
-        let facts = Facts {
+        let facts = OrderContext {
             attributes: Some(&ours),
             audited: &audited,
             params: None::<&MarketParams>,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_order_says_is_cut_before_it_is_repeated() {
+    fn texts_of_an_order_are_shortened_in_declines() {
         let mut group = group();
         group.requirements.attributes = vec![Attribute::new("region", "x".repeat(1 << 20))];
         let order = Order {
@@ -191,7 +191,7 @@ mod tests {
             created_at: 1,
             reclamation_min_window: None,
         };
-        let facts = Facts {
+        let facts = OrderContext {
             attributes: Some(&[]),
             audited: &[],
             params: None,

@@ -20,7 +20,7 @@ fn params() -> MarketParams {
     }
 }
 
-const NOTHING: Facts<'_> = Facts {
+const NOTHING: OrderContext<'_> = OrderContext {
     attributes: Some(&[]),
     audited: &[],
     params: None,
@@ -34,7 +34,7 @@ fn attribute(key: &str, value: &str) -> Attribute {
 #[test]
 fn a_plain_order_is_worth_a_bid() {
     let params = params();
-    let facts = Facts {
+    let facts = OrderContext {
         params: Some(&params),
         ..NOTHING
     };
@@ -42,7 +42,7 @@ fn a_plain_order_is_worth_a_bid() {
 }
 
 #[test]
-fn placement_attributes_must_be_ours() {
+fn orders_with_undeclared_attributes_are_declined() {
     let mut group = group();
     group.requirements.attributes = vec![attribute("region/*", "us")];
     let order = order(group);
@@ -56,7 +56,7 @@ fn placement_attributes_must_be_ours() {
     assert_eq!(
         should_bid(
             &order,
-            &Facts {
+            &OrderContext {
                 attributes: Some(&ours),
                 ..NOTHING
             },
@@ -67,7 +67,7 @@ fn placement_attributes_must_be_ours() {
 }
 
 #[test]
-fn services_behind_hostnames_need_a_cluster_that_serves_them() {
+fn hostnames_are_declined_without_the_hostname_facet() {
     let mut config = config();
     config.hostnames = false;
     let mut group = group();
@@ -86,7 +86,7 @@ fn services_behind_hostnames_need_a_cluster_that_serves_them() {
 }
 
 #[test]
-fn configured_attributes_keep_other_orders_out() {
+fn orders_without_the_configured_attributes_are_declined() {
     let mut config = config();
     config.required_attributes = vec![attribute("owner", "me")];
     let decline = should_bid(&order(group()), &NOTHING, &config).unwrap_err();
@@ -104,7 +104,7 @@ fn configured_attributes_keep_other_orders_out() {
     assert_eq!(
         should_bid(
             &order(mine),
-            &Facts {
+            &OrderContext {
                 attributes: Some(&ours),
                 ..NOTHING
             },
@@ -148,13 +148,13 @@ fn w9_changed_attributes_and_audits_count_at_once() {
         auditor: "auditor".to_owned(),
         attributes: us.to_vec(),
     }];
-    let code = |facts: Facts<'_>| {
+    let code = |facts: OrderContext<'_>| {
         should_bid(&order, &facts, &config())
             .err()
             .map(|d| d.code().as_str())
     };
     assert_eq!(
-        code(Facts {
+        code(OrderContext {
             attributes: Some(&eu),
             audited: &audit,
             params: None,
@@ -163,7 +163,7 @@ fn w9_changed_attributes_and_audits_count_at_once() {
         Some("attributes")
     );
     assert_eq!(
-        code(Facts {
+        code(OrderContext {
             attributes: Some(&us),
             audited: &audit,
             params: None,
@@ -172,7 +172,7 @@ fn w9_changed_attributes_and_audits_count_at_once() {
         None
     );
     assert_eq!(
-        code(Facts {
+        code(OrderContext {
             attributes: Some(&us),
             audited: &[],
             params: None,
@@ -217,11 +217,11 @@ fn the_first_failing_check_gives_the_reason() {
         bid_min_deposits: Vec::new(),
         ..params()
     };
-    let mut facts = Facts {
+    let mut facts = OrderContext {
         params: Some(&params),
         ..NOTHING
     };
-    let mut reason = |order: &Order, facts: &Facts<'_>, config: &Config| {
+    let mut reason = |order: &Order, facts: &OrderContext<'_>, config: &Config| {
         reasons.push(should_bid(order, facts, config).map_or_else(|d| d.code().as_str(), |()| "none"));
     };
     reason(&order, &facts, &config);
@@ -262,7 +262,7 @@ fn the_first_failing_check_gives_the_reason() {
 #[test]
 fn w12_the_reclamation_window_is_checked_before_anything_is_reserved() {
     let params = params();
-    let facts = Facts {
+    let facts = OrderContext {
         params: Some(&params),
         ..NOTHING
     };
@@ -296,7 +296,7 @@ fn w12_the_reclamation_window_is_checked_before_anything_is_reserved() {
 #[test]
 fn w12_the_deposit_is_checked_against_the_chains_minimum() {
     let params = params();
-    let facts = Facts {
+    let facts = OrderContext {
         params: Some(&params),
         ..NOTHING
     };
@@ -318,7 +318,7 @@ fn w12_the_deposit_is_checked_against_the_chains_minimum() {
 }
 
 #[test]
-fn w12_an_order_with_too_many_bids_is_left_alone() {
+fn w12_an_order_with_too_many_bids_is_declined() {
     let params = params();
     assert_eq!(
         check_bid_count(20, &params),
@@ -405,7 +405,7 @@ fn demanding_groups() -> Vec<GroupSpec> {
 fn an_accepting_profile_makes_every_given_group_acceptable() {
     let groups = demanding_groups();
     let (attributes, audited) = accepting_profile(&groups, "akash1dev");
-    let facts = Facts {
+    let facts = OrderContext {
         attributes: Some(&attributes),
         audited: &audited,
         params: None,
@@ -428,7 +428,7 @@ fn an_accepting_profile_makes_every_given_group_acceptable() {
 }
 
 #[test]
-fn every_decline_has_a_code_of_its_own() {
+fn every_decline_has_its_own_code() {
     let text = || "x".to_owned();
     let declines = [
         Decline::Attributes {

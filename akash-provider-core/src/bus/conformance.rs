@@ -9,7 +9,7 @@
 //! ```
 
 use super::{Bus, Delivery, EventStream};
-use crate::conformance::{Found, Rule};
+use crate::conformance::{Rule, SearchResult};
 use crate::types::{Address, DeploymentId, Event, GroupId, OrderId, Topic};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Maximum time of one delivery.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Number of 4 KiB events published to a subscriber that does not read. The number must exceed the queue
     /// of one subscriber.
     pub flood: u32,
@@ -28,7 +28,7 @@ impl Default for Setup {
     /// Five seconds, 5000 events.
     fn default() -> Self {
         Self {
-            patience: Duration::from_secs(5),
+            timeout: Duration::from_secs(5),
             flood: 5000,
         }
     }
@@ -54,11 +54,11 @@ fn large(number: u32) -> Arc<Event> {
 
 async fn next(stream: &mut EventStream, rule: &Rule) -> Delivery {
     match rule.find("subscribe", stream, Some).await {
-        Found::Item(delivery) => delivery,
-        Found::Ended => rule.broken("a subscriber's stream was expected to go on and ended"),
-        Found::Late => rule.broken(format!(
+        SearchResult::Item(delivery) => delivery,
+        SearchResult::Ended => rule.broken("a subscriber's stream was expected to go on and ended"),
+        SearchResult::Late => rule.broken(format!(
             "a subscriber was expected to get the next delivery within {:?} and did not",
-            rule.patience()
+            rule.timeout()
         )),
     }
 }
@@ -74,7 +74,7 @@ async fn gets(stream: &mut EventStream, expected: &Delivery, rule: &Rule) {
 
 impl Setup {
     fn rule(&self, name: &'static str) -> Rule {
-        Rule::new(name, self.patience)
+        Rule::new(name, self.timeout)
     }
 }
 
@@ -85,8 +85,8 @@ impl Setup {
 pub async fn suite(bus: &dyn Bus, setup: &Setup) {
     subscribers_get_their_topics_in_order(bus, setup).await;
     retained_topics_keep_their_last_event(bus, setup).await;
-    a_slow_subscriber_is_told_what_it_lost(bus, setup).await;
-    a_dropped_subscriber_disturbs_nobody(bus, setup).await;
+    a_slow_subscriber_receives_the_number_of_lost_events(bus, setup).await;
+    a_dropped_subscriber_does_not_affect_others(bus, setup).await;
 }
 
 /// Checks that every subscriber receives all events of its topics in order, and no other events.
@@ -142,7 +142,7 @@ pub async fn retained_topics_keep_their_last_event(bus: &dyn Bus, setup: &Setup)
 ///
 /// # Panics
 /// When the bus violates the rule.
-pub async fn a_slow_subscriber_is_told_what_it_lost(bus: &dyn Bus, setup: &Setup) {
+pub async fn a_slow_subscriber_receives_the_number_of_lost_events(bus: &dyn Bus, setup: &Setup) {
     let rule = setup.rule("a slow subscriber receives the number of lost events");
     let mut stream = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
     for number in 0..setup.flood {
@@ -191,7 +191,7 @@ pub async fn a_slow_subscriber_is_told_what_it_lost(bus: &dyn Bus, setup: &Setup
 ///
 /// # Panics
 /// When the bus violates the rule.
-pub async fn a_dropped_subscriber_disturbs_nobody(bus: &dyn Bus, setup: &Setup) {
+pub async fn a_dropped_subscriber_does_not_affect_others(bus: &dyn Bus, setup: &Setup) {
     let rule = setup.rule("a dropped subscriber does not affect others");
     let gone = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
     let mut stays = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;

@@ -3,7 +3,7 @@
 use super::{Bus, EventStream};
 use crate::error::Error;
 use crate::feed::lock;
-use crate::runtime::Outlet;
+use crate::runtime::PublishQueue;
 use crate::types::{Event, Topic};
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex};
@@ -29,14 +29,14 @@ use std::time::Duration;
 pub struct FanOut {
     first: Arc<dyn Bus>,
     /// Empty after [`FanOut::finish`].
-    others: Mutex<Vec<Outlet>>,
+    others: Mutex<Vec<PublishQueue>>,
 }
 
 impl FanOut {
     /// Creates the bus. Must be called within a Tokio runtime, because each other bus gets a task.
     #[must_use]
     pub fn new(first: Arc<dyn Bus>, others: Vec<Arc<dyn Bus>>) -> Self {
-        let others = others.into_iter().map(Outlet::start).collect();
+        let others = others.into_iter().map(PublishQueue::start).collect();
         let others = Mutex::new(others);
         Self { first, others }
     }
@@ -55,7 +55,7 @@ impl Bus for FanOut {
     async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error> {
         for outlet in &*lock(&self.others) {
             // The outlet counts the events that do not fit in the queue.
-            outlet.hand_over(topic, Arc::clone(&event));
+            outlet.enqueue(topic, Arc::clone(&event));
         }
         self.first.publish(topic, event).await
     }
@@ -97,13 +97,13 @@ mod tests {
 
     #[cfg(feature = "conformance")]
     #[tokio::test(start_paused = true)]
-    async fn it_conforms_also_beside_a_bus_that_hangs() {
+    async fn fan_out_conforms_beside_a_hanging_bus() {
         let bus = FanOut::new(Arc::new(LocalBus::new()), vec![Arc::new(Hangs)]);
         crate::bus::conformance::suite(&bus, &crate::bus::conformance::Setup::default()).await;
     }
 
     #[tokio::test]
-    async fn others_get_everything_in_order() {
+    async fn other_buses_receive_all_events_in_order() {
         let other = Arc::new(LocalBus::new());
         let mut facts = other.subscribe(&[Topic::Facts]).await.unwrap();
         let bus = FanOut::new(

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_publishes_nothing_and_after_a_take_over_the_facts_of_the_window() {
+    async fn a_new_leader_publishes_the_facts_of_the_window_and_a_standby_publishes_nothing() {
         let gate = LeadershipGate::new(false);
         let bus = LeaderBus::new(LocalBus::new(), gate.clone(), WINDOW);
         let mut all = bus.subscribe(&Topic::ALL).await.unwrap();

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_subscriber_is_told_how_many_it_lost() {
+    async fn a_slow_subscriber_receives_the_number_of_lost_deliveries() {
         let bus = LocalBus::with_limit(4);
         let mut stream = bus.subscribe(&[Topic::Facts]).await.unwrap();
         for n in 0..10 {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dropped_stream_is_forgotten() {
+    async fn a_dropped_stream_is_removed() {
         let bus = LocalBus::new();
         drop(bus.subscribe(&[Topic::Facts]).await.unwrap());
         bus.publish(Topic::ClusterStatus, fact(1)).await.unwrap();

@@ -23,8 +23,8 @@ mod outage;
 mod tests;
 
 use super::{ChainClient, OrderFilter, PageRequest};
-pub use crate::conformance::{Act, Outage};
-use crate::conformance::{Found, Rule};
+pub use crate::conformance::{ActionFn, Outage};
+use crate::conformance::{Rule, SearchResult};
 use crate::error::Error;
 use crate::types::{
     Address, Attribute, BidId, BidState, ChainEvent, Coin, DeploymentId, Height, Msg, OrderId, OrderState,
@@ -33,7 +33,7 @@ use crate::types::{
 pub use driver::{Driver, MemoryDriver, deployment_of};
 use futures::stream::BoxStream;
 pub use leases::{
-    a_lease_lives_and_dies, a_lost_bid_is_known_without_an_event, a_snapshot_says_what_queries_say,
+    a_lost_bid_is_visible_without_an_event, a_snapshot_equals_the_queries, leases_follow_their_life_cycle,
 };
 pub use outage::a_failed_query_is_never_an_absence;
 use std::pin::pin;
@@ -51,15 +51,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Panics
 /// When the client violates a rule. The message names the rule.
 pub async fn suite(client: &dyn ChainClient, driver: &dyn Driver) {
-    what_is_not_there_is_none(client, driver).await;
+    missing_records_are_empty_results(client, driver).await;
     events_come_block_by_block(client, driver).await;
-    a_bid_lands_once(client, driver).await;
+    an_order_accepts_one_bid(client, driver).await;
     a_transaction_is_all_or_nothing(client, driver).await;
-    a_provider_record_comes_back_as_it_was_sent(client, driver).await;
+    a_provider_record_equals_the_sent_record(client, driver).await;
     pages_cover_everything_once(client, driver).await;
-    a_lost_bid_is_known_without_an_event(client, driver).await;
-    a_lease_lives_and_dies(client, driver).await;
-    a_snapshot_says_what_queries_say(client, driver).await;
+    a_lost_bid_is_visible_without_an_event(client, driver).await;
+    leases_follow_their_life_cycle(client, driver).await;
+    a_snapshot_equals_the_queries(client, driver).await;
 }
 
 type Events = BoxStream<'static, Result<ChainEvent, Error>>;
@@ -129,10 +129,10 @@ pub(super) async fn refused(client: &dyn ChainClient, driver: &dyn Driver, msg: 
 
 pub(super) async fn next(events: &mut Events, what: &Rule) -> ChainEvent {
     match what.find("subscribe", events, Some).await {
-        Found::Item(Ok(event)) => event,
-        Found::Item(Err(error)) => what.failed("subscribe", &error),
-        Found::Ended => what.broken("the events were expected to go on and ended"),
-        Found::Late => what.broken(format!(
+        SearchResult::Item(Ok(event)) => event,
+        SearchResult::Item(Err(error)) => what.failed("subscribe", &error),
+        SearchResult::Ended => what.broken("the events were expected to go on and ended"),
+        SearchResult::Late => what.broken(format!(
             "the next event was expected within {PATIENCE:?}: nothing came in time"
         )),
     }
@@ -195,7 +195,7 @@ fn of_deployment(event: &ChainEvent, deployment: &DeploymentId) -> bool {
 ///
 /// # Panics
 /// When the client violates the rule.
-pub async fn what_is_not_there_is_none(client: &dyn ChainClient, driver: &dyn Driver) {
+pub async fn missing_records_are_empty_results(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("missing records are empty results");
     let unknown = Address::from_bytes(&[77; 20]).expect("20 bytes are an address");
     let order = driver.no_order();
@@ -306,7 +306,7 @@ pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn D
 ///
 /// # Panics
 /// When the client violates the rule.
-pub async fn a_bid_lands_once(client: &dyn ChainClient, driver: &dyn Driver) {
+pub async fn an_order_accepts_one_bid(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("an order accepts one bid");
     let order = what
         .answer("Driver::create_deployment", driver.create_deployment(1))
@@ -376,7 +376,7 @@ pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &
 ///
 /// # Panics
 /// When the client violates the rule.
-pub async fn a_provider_record_comes_back_as_it_was_sent(client: &dyn ChainClient, driver: &dyn Driver) {
+pub async fn a_provider_record_equals_the_sent_record(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("a provider's record equals the sent record");
     let before = what.ok("provider", client.provider(&driver.provider())).await;
     let before = what.there("the result", before);

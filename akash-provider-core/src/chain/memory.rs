@@ -42,7 +42,7 @@ pub enum Inclusion {
 
 /// Injected result of a broadcast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum BroadcastResult {
     /// The transaction is included and the caller receives the outcome.
     Included,
     /// The transaction is not sent and the caller receives an error.
@@ -51,7 +51,7 @@ pub enum Fate {
     Unknown {
         /// Number of blocks after the next block until the transaction is included, unless it expires
         /// earlier. `None` means never.
-        lands_after: Option<u32>,
+        included_after: Option<u32>,
     },
 }
 
@@ -92,7 +92,7 @@ struct State {
     facts: Vec<ChainEvent>,
     subscribers: Vec<Subscriber>,
     queue_limit: usize,
-    fates: VecDeque<Fate>,
+    results: VecDeque<BroadcastResult>,
     outage: Option<Outage>,
     stale: Option<Box<Market>>,
     agreement: Agreement,
@@ -179,7 +179,7 @@ impl MemoryChain {
             facts: Vec::new(),
             subscribers: Vec::new(),
             queue_limit: QUEUE_LIMIT,
-            fates: VecDeque::new(),
+            results: VecDeque::new(),
             outage: None,
             stale: None,
             agreement: Agreement::Single,
@@ -210,8 +210,8 @@ impl MemoryChain {
     /// Sets a function that stores the market. The function is called after a tenant's message and after a
     /// block, before subscribers are notified. Changes made by [`MemoryChain::market`] are stored with the
     /// next call.
-    pub fn keep(&self, keep: impl FnMut(&Market) + Send + 'static) {
-        lock(&self.state).keep = Keep(Some(Box::new(keep)));
+    pub fn on_change(&self, store: impl FnMut(&Market) + Send + 'static) {
+        lock(&self.state).keep = Keep(Some(Box::new(store)));
     }
 
     /// Executes a message of a tenant or an auditor.
@@ -253,8 +253,8 @@ impl MemoryChain {
     }
 
     /// Sets the result of the next broadcast without a set result. By default a transaction is included.
-    pub fn next_fate(&self, fate: Fate) {
-        lock(&self.state).fates.push_back(fate);
+    pub fn set_next_broadcast(&self, result: BroadcastResult) {
+        lock(&self.state).results.push_back(result);
     }
 
     /// Makes queries fail.
@@ -433,19 +433,19 @@ impl ChainTx for MemoryChain {
         // The lock is released before waiting for the outcome.
         let outcome = {
             let mut state = lock(&self.state);
-            match state.fates.pop_front().unwrap_or(Fate::Included) {
-                Fate::NotSent => {
+            match state.results.pop_front().unwrap_or(BroadcastResult::Included) {
+                BroadcastResult::NotSent => {
                     let message = "no node accepts transactions; the transaction was not sent";
                     return Err(Error::new(ErrorKind::Unavailable, OPERATION, message));
                 }
-                Fate::Unknown { lands_after } => {
+                BroadcastResult::Unknown { included_after } => {
                     let expires = state.market.time().plus(TX_LIFETIME);
-                    if let Some(delay) = lands_after {
+                    if let Some(delay) = included_after {
                         state.enqueue(msgs, delay, None);
                     }
                     return Ok(TxOutcome::Unknown { expires });
                 }
-                Fate::Included => {
+                BroadcastResult::Included => {
                     let (reply, outcome) = oneshot::channel();
                     state.enqueue(msgs, 0, Some(reply));
                     outcome

@@ -23,8 +23,9 @@ pub struct OrderFilter {
 impl OrderFilter {
     /// Returns whether the filter matches an order.
     #[must_use]
-    pub fn takes(&self, record: &Order) -> bool {
-        takes(self.state.as_ref(), &record.state) && takes(self.deployment.as_ref(), record.id.deployment())
+    pub fn matches(&self, record: &Order) -> bool {
+        matches(self.state.as_ref(), &record.state)
+            && matches(self.deployment.as_ref(), record.id.deployment())
     }
 }
 
@@ -42,10 +43,10 @@ pub struct BidFilter {
 impl BidFilter {
     /// Returns whether the filter matches a bid.
     #[must_use]
-    pub fn takes(&self, record: &Bid) -> bool {
-        takes(self.order.as_ref(), &record.id.order)
-            && takes(self.provider.as_ref(), &record.id.provider)
-            && takes(self.state.as_ref(), &record.state)
+    pub fn matches(&self, record: &Bid) -> bool {
+        matches(self.order.as_ref(), &record.id.order)
+            && matches(self.provider.as_ref(), &record.id.provider)
+            && matches(self.state.as_ref(), &record.state)
     }
 }
 
@@ -63,14 +64,14 @@ pub struct LeaseFilter {
 impl LeaseFilter {
     /// Returns whether the filter matches a lease.
     #[must_use]
-    pub fn takes(&self, record: &LeaseRecord) -> bool {
-        takes(self.provider.as_ref(), &record.lease.id.provider)
-            && takes(self.deployment.as_ref(), record.lease.id.deployment())
-            && takes(self.state.as_ref(), &record.lease.state)
+    pub fn matches(&self, record: &LeaseRecord) -> bool {
+        matches(self.provider.as_ref(), &record.lease.id.provider)
+            && matches(self.deployment.as_ref(), record.lease.id.deployment())
+            && matches(self.state.as_ref(), &record.lease.state)
     }
 }
 
-fn takes<T: PartialEq>(filter: Option<&T>, value: &T) -> bool {
+fn matches<T: PartialEq>(filter: Option<&T>, value: &T) -> bool {
     filter.is_none_or(|wanted| wanted == value)
 }
 
@@ -104,7 +105,7 @@ impl<T> Page<T> {
     ///
     /// # Errors
     /// `Invalid` when the key was not returned by a previous page.
-    pub fn of<I>(
+    pub fn from_sorted<I>(
         operation: &'static str,
         records: impl Iterator<Item = T>,
         id: impl Fn(&T) -> I,
@@ -174,7 +175,7 @@ pub struct Account {
 /// transaction was returned, every later query sees its changes, and the height of [`Observed`] is not lower
 /// than the height of the transaction. A provider record is returned exactly as it was sent.
 ///
-/// Each page has at most `limit` records. The pages contain every matching record once and end. [`Page::of`]
+/// Each page has at most `limit` records. The pages contain every matching record once and end. [`Page::from_sorted`]
 /// builds them. A query takes at most `query_timeout`, then its future is dropped. `docs/writing-a-chain.md`
 /// describes how to implement this trait.
 ///

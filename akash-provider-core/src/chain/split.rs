@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn two_parts_are_one_client() {
+    async fn a_split_chain_conforms() {
         let driver = MemoryDriver::new();
         let sent = Arc::new(AtomicU64::new(0));
         let sends = Sender {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_one_part_refuses_the_other_does_not_send() {
+    async fn a_refusal_of_the_sending_part_is_returned() {
         #[derive(Debug)]
         struct Closed;
         #[async_trait]
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_transaction_that_is_never_answered_fails_the_suite_by_name() {
+    async fn a_transaction_without_a_response_fails_the_suite_by_name() {
         let driver = MemoryDriver::new();
         let client = SplitChain::new(driver.client(), Sender::default());
         let said = crate::conformance::verdict(conformance::suite(&client, &driver)).await;

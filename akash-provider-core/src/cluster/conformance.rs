@@ -15,9 +15,9 @@
 //! A failure names the rule, the call and the expected result.
 //!
 //! Some faults cannot be caused through the [`Cluster`] trait. The tests of a backend call these checks with
-//! a function that causes the fault: [`a_restart_forgets_nothing`],
-//! [`a_damaged_record_is_told_and_never_left_out`], [`a_lost_watch_claims_nothing`] and
-//! [`providers_do_not_meet`].
+//! a function that causes the fault: [`a_restart_loses_no_lease`],
+//! [`damaged_records_are_reported`], [`a_lost_watch_reports_no_health`] and
+//! [`providers_are_isolated`].
 
 mod checks;
 mod facets;
@@ -31,28 +31,27 @@ mod workloads;
 
 use super::{Cluster, WorkloadSpec};
 use crate::conformance::Rule;
-pub use crate::conformance::{Act, Outage};
+pub use crate::conformance::{ActionFn, Outage};
 use crate::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use crate::types::{Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage};
 use checks::{listed, remove, wait_for};
 pub use facets::{
-    a_hostname_has_one_holder, an_address_moves_within_its_tenant, commands_run_where_there_is_a_service,
+    a_hostname_has_one_holder, an_address_moves_within_its_tenant, commands_run_in_existing_services,
 };
 use futures::future::{BoxFuture, FutureExt};
-pub use outage::a_lost_watch_claims_nothing;
-pub use providers::providers_do_not_meet;
-pub use records::{Damage, Harm, a_damaged_record_is_told_and_never_left_out};
+pub use outage::a_lost_watch_reports_no_health;
+pub use providers::providers_are_isolated;
+pub use records::{Damage, DamageFn, damaged_records_are_reported};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 pub use streams::{
-    logs_have_what_was_written, streams_are_of_services_that_are_there, streams_end_at_teardown,
+    logs_contain_all_written_lines, streams_end_at_teardown, streams_exist_for_existing_services_only,
 };
 pub use workloads::{
-    a_deployed_lease_gets_healthy_and_is_told, a_newer_deployment_replaces_the_older,
-    a_recorded_deployment_is_listed, a_restart_forgets_nothing, an_older_term_writes_nothing,
-    an_unknown_lease_is_not_found, leases_do_not_touch_each_other, the_same_again_disturbs_nothing,
-    what_never_runs_is_never_healthy,
+    a_broken_image_is_never_healthy, a_deployed_lease_becomes_healthy, a_newer_deployment_replaces_the_older,
+    a_recorded_deployment_is_listed, a_repeated_deploy_changes_nothing, a_restart_loses_no_lease,
+    an_older_term_writes_nothing, an_unknown_lease_is_not_found, leases_are_independent,
 };
 
 /// Parameters of the suite for one backend.
@@ -72,12 +71,12 @@ pub struct Setup {
     /// A command that exits with code 0 in the image.
     pub command: Vec<String>,
     /// Time limit of one call, of becoming healthy, of a teardown, and of the next item of a stream.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Time during which the suite waits for unexpected events, such as a restart. The time must exceed the
     /// reaction time of the backend.
-    pub quiet: Duration,
+    pub quiet_time: Duration,
     /// Interval between two polls.
-    pub pause: Duration,
+    pub poll_interval: Duration,
 }
 
 impl Setup {
@@ -93,14 +92,14 @@ impl Setup {
             lines: 3,
             broken_image: "suite.invalid/never-runs:1".to_owned(),
             command: vec!["true".to_owned()],
-            patience: Duration::from_secs(5),
-            quiet: Duration::from_millis(100),
-            pause: Duration::from_millis(1),
+            timeout: Duration::from_secs(5),
+            quiet_time: Duration::from_millis(100),
+            poll_interval: Duration::from_millis(1),
         }
     }
 
     fn rule(&self, name: impl Into<Cow<'static, str>>) -> Rule {
-        Rule::new(name, self.patience)
+        Rule::new(name, self.timeout)
     }
 
     /// Creates a lease id of a generated tenant.
@@ -195,7 +194,7 @@ pub async fn suite(cluster: &dyn Cluster, setup: &Setup) {
 ///
 /// # Panics
 /// When the backend violates a rule. The message names the rule.
-pub async fn suite_at_once(cluster: &dyn Cluster, setup: &Setup) {
+pub async fn suite_concurrently(cluster: &dyn Cluster, setup: &Setup) {
     futures::future::join_all(chapters(cluster, setup)).await;
 }
 
@@ -203,18 +202,18 @@ fn chapters<'a>(cluster: &'a dyn Cluster, setup: &'a Setup) -> Vec<BoxFuture<'a,
     vec![
         an_unknown_lease_is_not_found(cluster, setup).boxed(),
         a_recorded_deployment_is_listed(cluster, setup).boxed(),
-        a_deployed_lease_gets_healthy_and_is_told(cluster, setup).boxed(),
+        a_deployed_lease_becomes_healthy(cluster, setup).boxed(),
         a_newer_deployment_replaces_the_older(cluster, setup).boxed(),
         an_older_term_writes_nothing(cluster, setup).boxed(),
-        the_same_again_disturbs_nothing(cluster, setup).boxed(),
-        what_never_runs_is_never_healthy(cluster, setup).boxed(),
-        logs_have_what_was_written(cluster, setup).boxed(),
-        streams_are_of_services_that_are_there(cluster, setup).boxed(),
+        a_repeated_deploy_changes_nothing(cluster, setup).boxed(),
+        a_broken_image_is_never_healthy(cluster, setup).boxed(),
+        logs_contain_all_written_lines(cluster, setup).boxed(),
+        streams_exist_for_existing_services_only(cluster, setup).boxed(),
         streams_end_at_teardown(cluster, setup).boxed(),
-        leases_do_not_touch_each_other(cluster, setup).boxed(),
+        leases_are_independent(cluster, setup).boxed(),
         a_hostname_has_one_holder(cluster, setup).boxed(),
         an_address_moves_within_its_tenant(cluster, setup).boxed(),
-        commands_run_where_there_is_a_service(cluster, setup).boxed(),
+        commands_run_in_existing_services(cluster, setup).boxed(),
         it_has_a_version(cluster, setup).boxed(),
     ]
 }

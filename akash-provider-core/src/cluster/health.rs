@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_failing_containers_count_and_every_health_is_written_as_its_name() {
+    fn only_failing_containers_count_as_unhealthy_and_health_serializes_as_its_name() {
         let known = [Health::Unknown, Health::Good, Health::Bad];
         let all = known.into_iter().chain(Outage::ALL.map(Health::Out));
         for health in all {

@@ -114,7 +114,7 @@ type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
 enum Record {
     Good,
     /// The record is unreadable for this reason.
-    Spoiled(String),
+    Corrupt(String),
     Lost,
 }
 
@@ -193,13 +193,13 @@ impl MemoryCluster {
 
     /// Makes the record of a lease unreadable until the next `record` or `deploy`. Returns false if the lease
     /// has no record.
-    pub fn spoil_record(&self, lease: &LeaseId, problem: &str) -> bool {
-        self.set_record(lease, Record::Spoiled(problem.to_owned()))
+    pub fn corrupt_record(&self, lease: &LeaseId, problem: &str) -> bool {
+        self.set_record(lease, Record::Corrupt(problem.to_owned()))
     }
 
     /// Deletes the record of a lease until the next `record` or `deploy`. The workload keeps running. Returns
     /// false if the lease has no record.
-    pub fn lose_record(&self, lease: &LeaseId) -> bool {
+    pub fn delete_record(&self, lease: &LeaseId) -> bool {
         self.set_record(lease, Record::Lost)
     }
 
@@ -286,7 +286,7 @@ impl MemoryCluster {
     }
 
     /// Makes the next `times` calls of an operation take effect, but return a timeout.
-    pub fn lose_answers(&self, operation: Operation, times: u32) {
+    pub fn lose_responses(&self, operation: Operation, times: u32) {
         lock(&self.state).script.set(operation, Fault::LoseAnswer(times));
     }
 

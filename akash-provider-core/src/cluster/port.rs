@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_severity_keeps_the_word_of_the_backend() {
+    fn a_severity_preserves_the_term_of_the_backend() {
         for word in ["Normal", "Warning", "Odd", ""] {
             assert_eq!(Severity::from(word.to_owned()).as_str(), word);
         }

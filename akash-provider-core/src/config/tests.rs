@@ -12,7 +12,7 @@ fn part(settings: Value) -> Value {
 }
 
 #[test]
-fn a_part_of_a_file_has_what_differs_from_the_default() {
+fn missing_settings_have_their_default() {
     let defaults = Config::new(ACCOUNT.parse().unwrap(), "akashnet-2");
     assert_eq!(Config::read(part(json!({}))).unwrap(), defaults);
     let some = json!({"query_timeout": "30s", "average_block_time": "6s 500ms", "unhealthy_limit": "never",
@@ -28,7 +28,7 @@ fn a_part_of_a_file_has_what_differs_from_the_default() {
 }
 
 #[test]
-fn what_was_written_is_read_again_by_people_and_programs() {
+fn settings_round_trip_in_all_formats() {
     let mut config = Config::new(ACCOUNT.parse().unwrap(), "akashnet-2");
     config.bid_timeout = None;
     let text = serde_json::to_value(&config).unwrap();
@@ -45,7 +45,7 @@ fn what_was_written_is_read_again_by_people_and_programs() {
 }
 
 #[test]
-fn an_error_names_the_setting_the_value_and_the_mend() {
+fn errors_name_the_setting_the_value_and_the_help() {
     for (settings, said) in [
         (
             json!({"query_timeout": "5 parsecs"}),

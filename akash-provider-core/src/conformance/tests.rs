@@ -8,27 +8,27 @@ fn rule() -> Rule {
 
 #[tokio::test]
 #[should_panic(expected = "a rule: `ask` was expected to respond within 50ms and did not")]
-async fn a_call_that_waits_for_ever_fails_by_name() {
+async fn a_pending_call_fails_by_name() {
     rule().answer("ask", std::future::pending::<()>()).await;
 }
 
 #[tokio::test]
-async fn a_stream_that_never_pauses_is_not_read_for_ever() {
+async fn an_endless_stream_is_not_read_forever() {
     let mut endless = stream::repeat(1).boxed();
     let found = rule().find("listen", &mut endless, |_| None::<()>).await;
-    assert_eq!(found, Found::Late);
+    assert_eq!(found, SearchResult::Late);
 }
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "`listen` returned 100000 items without a pause")]
-async fn a_stream_that_never_pauses_ends_also_where_time_stands_still() {
+async fn an_endless_stream_is_bounded_with_paused_time() {
     let mut endless = stream::repeat(1).boxed();
     rule().find("listen", &mut endless, |_| None::<()>).await;
 }
 
 #[tokio::test]
 #[should_panic(expected = "`ask` was expected to be refused with Conflict, because it is late; it succeeded")]
-async fn what_ought_to_be_refused_says_why() {
+async fn a_missing_refusal_names_the_reason() {
     let done = async { Ok(()) };
     rule()
         .refused("ask", ErrorKind::Conflict, "it is late", done)
@@ -39,7 +39,7 @@ async fn what_ought_to_be_refused_says_why() {
 const BLOCKS: &str = "CONFORMANCE_BLOCKS";
 
 #[test]
-fn a_call_that_blocks_its_thread_ends_the_process_with_its_name() {
+fn a_call_that_blocks_its_thread_exits_the_process_with_its_name() {
     if std::env::var_os(BLOCKS).is_some() {
         rule().at_once("ask", || {
             loop {
@@ -50,7 +50,7 @@ fn a_call_that_blocks_its_thread_ends_the_process_with_its_name() {
     let ended = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "conformance::tests::a_call_that_blocks_its_thread_ends_the_process_with_its_name",
+            "conformance::tests::a_call_that_blocks_its_thread_exits_the_process_with_its_name",
         ])
         .env(BLOCKS, "1")
         .output()

@@ -10,7 +10,7 @@
 //! # }
 //! ```
 
-use super::{BESIDE_MAX, Beside, Claim, ElectionStore, Stored};
+use super::{Claim, ElectionStore, PAYLOAD_MAX, RecordPayload, Stored};
 use crate::conformance::Rule;
 use crate::error::ErrorKind;
 use futures::future::join_all;
@@ -20,34 +20,34 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// Maximum time of one call.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 impl Default for Setup {
     /// Five seconds.
     fn default() -> Self {
         Self {
-            patience: Duration::from_secs(5),
+            timeout: Duration::from_secs(5),
         }
     }
 }
 
 impl Setup {
     fn rule(&self, name: &'static str) -> Rule {
-        Rule::new(name, self.patience)
+        Rule::new(name, self.timeout)
     }
 }
 
-fn claim(holder: Option<&str>, term: u64, kept: &str) -> Claim {
+fn claim(holder: Option<&str>, term: u64, state: &str) -> Claim {
     Claim {
         holder: holder.map(str::to_owned),
         term,
-        begins: false,
+        is_new_term: false,
         lease: Duration::from_secs(12),
-        beside: Beside {
+        payload: RecordPayload {
             address: "leader.example.com:8443".to_owned(),
             settings: [("price".to_owned(), "00ff".to_owned())].into(),
-            kept: kept.to_owned(),
+            state: state.to_owned(),
         },
     }
 }
@@ -57,17 +57,17 @@ fn claim(holder: Option<&str>, term: u64, kept: &str) -> Claim {
 /// # Panics
 /// When the store violates a rule. The message names the rule.
 pub async fn suite(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
-    a_record_is_made_once(store, other, setup).await;
-    what_was_written_is_read_by_all(store, other, setup).await;
+    a_record_is_created_once(store, other, setup).await;
+    all_connections_read_the_written_record(store, other, setup).await;
     one_of_several_writes_wins(store, other, setup).await;
-    every_write_is_another_sign_of_life(store, setup).await;
+    every_write_is_a_new_heartbeat(store, setup).await;
 }
 
 /// Checks that a record is created once and that a second creation is refused.
 ///
 /// # Panics
 /// When the store violates the rule.
-pub async fn a_record_is_made_once(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
+pub async fn a_record_is_created_once(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
     let rule = setup.rule("a record is created once");
     let before = rule.ok("read", store.read()).await;
     rule.holds(
@@ -99,7 +99,7 @@ pub async fn a_record_is_made_once(store: &dyn ElectionStore, other: &dyn Electi
 ///
 /// # Panics
 /// When the store violates the rule.
-pub async fn what_was_written_is_read_by_all(
+pub async fn all_connections_read_the_written_record(
     store: &dyn ElectionStore,
     other: &dyn ElectionStore,
     setup: &Setup,
@@ -107,13 +107,13 @@ pub async fn what_was_written_is_read_by_all(
     let rule = setup.rule("all connections read the written record");
     // The maximum length, with characters that some formats cannot store.
     let odd = "{\"a\": \"\\n \u{e9} 'x' \u{1f600}\"}";
-    let long = odd.repeat(BESIDE_MAX / 4 / odd.len());
+    let long = odd.repeat(PAYLOAD_MAX / 4 / odd.len());
     let claims = [
         claim(Some("a"), 3, &long),
         claim(Some("b_00ff"), 4, ""),
         claim(None, 4, odd),
         Claim {
-            beside: Beside::default(),
+            payload: RecordPayload::default(),
             ..claim(Some("a"), 2_000_000_000, "")
         },
     ];
@@ -127,7 +127,7 @@ pub async fn what_was_written_is_read_by_all(
         );
         let Stored { record, .. } = read;
         let is_so =
-            (&record.holder, record.term, &record.beside) == (&claim.holder, claim.term, &claim.beside);
+            (&record.holder, record.term, &record.payload) == (&claim.holder, claim.term, &claim.payload);
         rule.holds(is_so, format!("{claim:?} was written and {record:?} was read"));
         // A released record has no holder, so its lease duration does not matter.
         let is_so = claim.holder.is_none() || record.lease == claim.lease;
@@ -181,7 +181,7 @@ pub async fn one_of_several_writes_wins(store: &dyn ElectionStore, other: &dyn E
 ///
 /// # Panics
 /// When the store violates the rule.
-pub async fn every_write_is_another_sign_of_life(store: &dyn ElectionStore, setup: &Setup) {
+pub async fn every_write_is_a_new_heartbeat(store: &dyn ElectionStore, setup: &Setup) {
     let rule = setup.rule("every write is a new heartbeat");
     let mut before = rule.there("read", rule.ok("read", store.read()).await);
     for _ in 0..5 {

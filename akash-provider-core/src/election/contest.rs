@@ -2,7 +2,7 @@
 //! Times are of the monotonic clock of this instance. The record contains no comparable times, so clocks of
 //! the instances may differ.
 
-use super::store::{Beside, Claim, DURATION_MAX, Record, Stored, TERM_LEAP, TERM_MAX, Timing};
+use super::store::{Claim, DURATION_MAX, Record, RecordPayload, Stored, TERM_LEAP, TERM_MAX, Timing};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct Candidate {
 
 /// Permission of a candidate to lead after a leader with other settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stance {
+enum TakeoverDelay {
     AtOnce,
     /// After a delay in which a candidate with equal settings can take over.
     Later,
@@ -32,12 +32,12 @@ enum Stance {
 }
 
 impl Candidate {
-    fn stance(&self, differing: &[String]) -> Stance {
+    fn stance(&self, differing: &[String]) -> TakeoverDelay {
         match differing {
-            [] => Stance::AtOnce,
-            names if names.iter().any(|name| self.fixed.contains(&name.as_str())) => Stance::Never,
-            _ if self.brings_settings => Stance::AtOnce,
-            _ => Stance::Later,
+            [] => TakeoverDelay::AtOnce,
+            names if names.iter().any(|name| self.fixed.contains(&name.as_str())) => TakeoverDelay::Never,
+            _ if self.brings_settings => TakeoverDelay::AtOnce,
+            _ => TakeoverDelay::Later,
         }
     }
 }
@@ -54,7 +54,7 @@ pub(super) enum Plan {
 
 /// Cached state of the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Known {
+enum CachedRecord {
     /// The state is unknown or outdated.
     Unknown,
     Absent,
@@ -63,7 +63,7 @@ enum Known {
 
 /// A term in which this instance leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Held {
+struct OwnTerm {
     term: u64,
     /// Start of the last successful heartbeat.
     confirmed: Duration,
@@ -80,10 +80,10 @@ pub(super) struct Contest {
     call_limit: Duration,
     /// Number of calls without a response since the last response, and the duration of the last such call.
     failures: (u32, Duration),
-    known: Known,
+    known: CachedRecord,
     /// Content of the record without its version, and the time since which it is unchanged.
     unchanged: Option<(Record, Duration)>,
-    held: Option<Held>,
+    held: Option<OwnTerm>,
     /// Time until which a leader of a deleted record may still lead.
     not_before: Duration,
     /// Whether a `create` without a known result may still take effect.
@@ -92,12 +92,12 @@ pub(super) struct Contest {
     /// Last term read from the record, if it is implausible.
     implausible: Option<u64>,
     /// State for the next leader: of this instance while it leads, otherwise as last read.
-    kept: String,
+    state: String,
 }
 
 impl Contest {
-    /// Creates a candidate. `kept` is used if the record contains no state, or does not exist.
-    pub(super) fn new(me: Candidate, kept: String, timing: Timing) -> Self {
+    /// Creates a candidate. `state` is used if the record contains no state, or does not exist.
+    pub(super) fn new(me: Candidate, state: String, timing: Timing) -> Self {
         let timing = timing.sane();
         Self {
             me,
@@ -105,14 +105,14 @@ impl Contest {
             timing,
             call_limit: timing.first_limit(),
             failures: (0, Duration::ZERO),
-            known: Known::Unknown,
+            known: CachedRecord::Unknown,
             unchanged: None,
             held: None,
             not_before: Duration::ZERO,
             may_create: false,
             highest_term: 0,
             implausible: None,
-            kept,
+            state,
         }
     }
 
@@ -146,21 +146,21 @@ impl Contest {
     /// Returns the cached record.
     pub(super) const fn record(&self) -> Option<&Record> {
         match &self.known {
-            Known::There(stored) => Some(&stored.record),
-            Known::Unknown | Known::Absent => None,
+            CachedRecord::There(stored) => Some(&stored.record),
+            CachedRecord::Unknown | CachedRecord::Absent => None,
         }
     }
 
     /// Returns the names of settings that differ in the record.
     pub(super) fn other_settings(&self) -> Vec<String> {
         self.record()
-            .map_or_else(Vec::new, |record| self.differing(&record.beside))
+            .map_or_else(Vec::new, |record| self.differing(&record.payload))
     }
 
     /// Returns the names of settings with another value in the record. A setting that only one side has does
     /// not count. A record written before the last local change of a setting may show the old value: the
     /// holder may have changed the setting too and stopped before its next heartbeat.
-    fn differing(&self, theirs: &Beside) -> Vec<String> {
+    fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged
             .as_ref()
@@ -195,16 +195,16 @@ impl Contest {
     }
 
     /// Returns the state for the next leader.
-    pub(super) fn kept(&self) -> &str {
-        &self.kept
+    pub(super) fn state(&self) -> &str {
+        &self.state
     }
 
     /// Stores state for the next leader with the next heartbeat. Returns false if this instance does not
     /// lead.
-    pub(super) fn keep_for_the_next(&mut self, kept: String) -> bool {
+    pub(super) fn set_state(&mut self, state: String) -> bool {
         let leads = self.held.is_some();
         if leads {
-            self.kept = kept;
+            self.state = state;
         }
         leads
     }
@@ -217,12 +217,12 @@ impl Contest {
             self.held = None;
         }
         match &self.known {
-            Known::Unknown => Plan::Read,
-            Known::Absent => {
+            CachedRecord::Unknown => Plan::Read,
+            CachedRecord::Absent => {
                 self.may_create = true;
                 Plan::Create(self.claim(self.next_term(), true))
             }
-            Known::There(Stored { record, version }) => {
+            CachedRecord::There(Stored { record, version }) => {
                 let (term, begins) = match (&record.holder, self.held) {
                     (Some(holder), Some(held)) if *holder == self.me.identity => {
                         (held.term.max(self.term_of(record)), false)
@@ -269,7 +269,7 @@ impl Contest {
     /// Returns the action that releases the leadership, or `None` if this instance does not lead.
     pub(super) fn release(&mut self) -> Option<Plan> {
         let held = self.held.take()?;
-        let Known::There(Stored { record, version }) = &self.known else {
+        let CachedRecord::There(Stored { record, version }) = &self.known else {
             return None;
         };
         if record.holder.as_ref() != Some(&self.me.identity) {
@@ -285,7 +285,7 @@ impl Contest {
     /// Applies the result of a read.
     pub(super) fn saw(&mut self, stored: Option<Stored>, now: Duration) {
         let Some(stored) = stored else {
-            (self.known, self.unchanged) = (Known::Absent, None);
+            (self.known, self.unchanged) = (CachedRecord::Absent, None);
             return;
         };
         if stored.record.holder.as_ref() != Some(&self.me.identity) {
@@ -295,18 +295,18 @@ impl Contest {
             // before.
             self.wait_out(now);
         }
-        self.keep(stored, now);
+        self.cache(stored, now);
     }
 
     /// Applies the result of a read at shutdown. Returns whether this instance still holds the record and can
     /// release it.
     pub(super) fn still_holds(&mut self, stored: Option<Stored>) -> bool {
         let ours = stored.filter(|stored| stored.record.holder.as_ref() == Some(&self.me.identity));
-        self.held = ours.as_ref().map(|stored| Held {
+        self.held = ours.as_ref().map(|stored| OwnTerm {
             term: self.term_of(&stored.record),
             confirmed: Duration::ZERO,
         });
-        self.known = ours.map_or(Known::Unknown, Known::There);
+        self.known = ours.map_or(CachedRecord::Unknown, CachedRecord::There);
         self.held.is_some()
     }
 
@@ -333,16 +333,16 @@ impl Contest {
             Plan::Read => self.highest_term,
         };
         let given = stored.record.term;
-        self.held = ours.then_some(Held {
+        self.held = ours.then_some(OwnTerm {
             term: if self.is_plausible(given) { given } else { claimed },
             confirmed: begun,
         });
-        self.keep(stored, begun);
+        self.cache(stored, begun);
     }
 
     /// Applies a failed call or a conflict: the record has to be read again.
     pub(super) fn failed(&mut self) {
-        self.known = Known::Unknown;
+        self.known = CachedRecord::Unknown;
     }
 
     /// Records a call without a response, or with an error, after `took`.
@@ -364,12 +364,12 @@ impl Contest {
         self.not_before = now + self.timing.lease;
     }
 
-    fn keep(&mut self, stored: Stored, now: Duration) {
+    fn cache(&mut self, stored: Stored, now: Duration) {
         let term = stored.record.term;
         self.implausible = (!self.is_plausible(term)).then_some(term);
         self.highest_term = self.highest_term.max(self.term_of(&stored.record));
-        if self.held.is_none() && !stored.record.beside.kept.is_empty() {
-            self.kept.clone_from(&stored.record.beside.kept);
+        if self.held.is_none() && !stored.record.payload.state.is_empty() {
+            self.state.clone_from(&stored.record.payload.state);
         }
         // A new version with the same content is no heartbeat, for example after a change of labels.
         if self
@@ -379,7 +379,7 @@ impl Contest {
         {
             self.unchanged = Some((stored.record.clone(), now));
         }
-        self.known = Known::There(stored);
+        self.known = CachedRecord::There(stored);
     }
 
     fn may_begin(&self, record: &Record, now: Duration) -> bool {
@@ -395,10 +395,10 @@ impl Contest {
             Some(_) => since + lease,
             None => since,
         };
-        match self.me.stance(&self.differing(&record.beside)) {
-            Stance::AtOnce => Some(over),
-            Stance::Later => Some(over + self.timing.lease),
-            Stance::Never => None,
+        match self.me.stance(&self.differing(&record.payload)) {
+            TakeoverDelay::AtOnce => Some(over),
+            TakeoverDelay::Later => Some(over + self.timing.lease),
+            TakeoverDelay::Never => None,
         }
     }
 
@@ -423,16 +423,16 @@ impl Contest {
         self.highest_term.saturating_add(1)
     }
 
-    fn claim(&self, term: u64, begins: bool) -> Claim {
+    fn claim(&self, term: u64, is_new_term: bool) -> Claim {
         Claim {
             holder: Some(self.me.identity.clone()),
             term,
-            begins,
+            is_new_term,
             lease: self.timing.lease,
-            beside: Beside {
+            payload: RecordPayload {
                 address: self.me.address.clone(),
                 settings: self.me.settings.clone(),
-                kept: self.kept.clone(),
+                state: self.state.clone(),
             },
         }
     }

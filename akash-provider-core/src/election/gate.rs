@@ -10,13 +10,13 @@ use tokio::time::{Instant, sleep_until};
 
 /// A leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Lead {
+struct Term {
     term: u64,
     /// Deadline of the leadership unless renewed; `None` if it ends only by [`LeadershipGate::set`].
     until: Option<Instant>,
 }
 
-impl Lead {
+impl Term {
     fn holds(&self) -> bool {
         self.until.is_none_or(|until| Instant::now() < until)
     }
@@ -24,24 +24,24 @@ impl Lead {
 
 /// Whether the provider leads. Clones share the same gate.
 #[derive(Debug, Clone)]
-pub struct LeadershipGate(Arc<watch::Sender<Option<Lead>>>);
+pub struct LeadershipGate(Arc<watch::Sender<Option<Term>>>);
 
 impl LeadershipGate {
     /// Creates a gate that is open if `leads` is true.
     #[must_use]
     pub fn new(leads: bool) -> Self {
-        let lead = leads.then_some(Lead { term: 0, until: None });
+        let lead = leads.then_some(Term { term: 0, until: None });
         Self(Arc::new(watch::Sender::new(lead)))
     }
 
     /// Opens or closes the gate.
     pub fn set(&self, leads: bool) {
-        self.put(leads.then_some(Lead { term: 0, until: None }));
+        self.put(leads.then_some(Term { term: 0, until: None }));
     }
 
     /// Opens the gate in `term` until the given time. A later call extends the time.
     pub fn set_until(&self, term: u64, until: Instant) {
-        self.put(Some(Lead {
+        self.put(Some(Term {
             term,
             until: Some(until),
         }));
@@ -50,24 +50,24 @@ impl LeadershipGate {
     /// Returns the current term, 0 without an election, or `None` while the gate is closed.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
-        self.0.borrow().filter(Lead::holds).map(|lead| lead.term)
+        self.0.borrow().filter(Term::holds).map(|lead| lead.term)
     }
 
-    fn put(&self, lead: Option<Lead>) {
+    fn put(&self, lead: Option<Term>) {
         self.0
             .send_if_modified(|now| std::mem::replace(now, lead) != lead);
     }
 
     /// Waits until the gate is open.
-    pub async fn begins(&self) {
+    pub async fn opened(&self) {
         // This value owns the sender, so the channel stays open.
-        let leads = |lead: &Option<Lead>| lead.is_some_and(|lead| lead.holds());
+        let leads = |lead: &Option<Term>| lead.is_some_and(|lead| lead.holds());
         let _ = self.0.subscribe().wait_for(leads).await;
     }
 
     /// Runs `work` while the gate is open. Returns `None` if the gate closes first; `work` is then dropped.
     pub async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut ends = pin!(self.ends());
+        let mut ends = pin!(self.closed());
         let mut work = pin!(work);
         poll_fn(|cx| {
             // Checked at each poll instead of relying on the timer alone: a process that continues after a
@@ -81,11 +81,11 @@ impl LeadershipGate {
     }
 
     /// Waits until the gate is closed.
-    pub async fn ends(&self) {
+    pub async fn closed(&self) {
         let mut said = self.0.subscribe();
         loop {
             let lead = *said.borrow_and_update();
-            let Some(lead) = lead.filter(Lead::holds) else {
+            let Some(lead) = lead.filter(Term::holds) else {
                 return;
             };
             let over = async {
@@ -111,7 +111,7 @@ mod tests {
     use tokio::time::{sleep, timeout};
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_begins_nothing_and_a_deposed_leader_does_no_more() {
+    async fn a_standby_starts_no_work_and_a_deposed_leader_stops_its_work() {
         let (leading, steps) = (LeadershipGate::new(false), AtomicU32::new(0));
         let work = || async {
             loop {
@@ -119,12 +119,12 @@ mod tests {
                 sleep(Duration::from_secs(1)).await;
             }
         };
-        let begun = timeout(Duration::from_secs(60), leading.begins()).await;
+        let begun = timeout(Duration::from_secs(60), leading.opened()).await;
         assert!(begun.is_err(), "a standby must wait");
         assert_eq!(leading.during(work()).await, None::<()>);
         assert_eq!(steps.load(Ordering::Relaxed), 0);
         leading.set(true);
-        leading.begins().await;
+        leading.opened().await;
         assert_eq!(leading.during(async { 7 }).await, Some(7));
         let deposed = leading.clone();
         let later = async {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_leadership_ends_by_itself_unless_it_is_made_longer() {
+    async fn a_leadership_expires_unless_renewed() {
         let gate = LeadershipGate::new(false);
         assert_eq!(gate.term(), None);
         gate.set_until(4, Instant::now() + Duration::from_secs(10));
@@ -150,13 +150,13 @@ mod tests {
         let (done, ()) = tokio::join!(gate.during(std::future::pending::<()>()), later);
         assert_eq!((done, gate.term()), (None, None));
         assert_eq!(begun.elapsed().as_secs(), 15);
-        let begins = timeout(Duration::from_secs(60), gate.begins()).await;
+        let begins = timeout(Duration::from_secs(60), gate.opened()).await;
         assert!(begins.is_err(), "an expired leadership must not open the gate");
     }
 
     /// Like a process that continues after a suspension: the timer has not fired yet, and the work is ready.
     #[tokio::test(start_paused = true)]
-    async fn one_that_slept_through_its_end_makes_no_step_more() {
+    async fn a_suspended_leader_makes_no_step_after_its_deadline() {
         let gate = LeadershipGate::new(false);
         gate.set_until(1, Instant::now() + Duration::from_secs(10));
         let mut steps = 0;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Maximum size of [`Beside`] in JSON, in bytes. A Kubernetes Lease stores it as an annotation.
-pub const BESIDE_MAX: usize = 32 * 1024;
+/// Maximum size of [`RecordPayload`] in JSON, in bytes. A Kubernetes Lease stores it as an annotation.
+pub const PAYLOAD_MAX: usize = 32 * 1024;
 /// Maximum lease duration that a record can set.
 pub(super) const DURATION_MAX: Duration = Duration::from_secs(600);
 
@@ -50,7 +50,7 @@ impl Timing {
     /// Creates the timing for a lease: a leader sends eight heartbeats per lease, and stops two thirds of a
     /// lease after the last successful one.
     #[must_use]
-    pub fn of(lease: Duration) -> Self {
+    pub fn for_lease(lease: Duration) -> Self {
         Self {
             lease,
             renew: lease * 2 / 3,
@@ -82,16 +82,17 @@ impl Timing {
 /// Additional content of the record, for the next leader and for clients that look for the leader.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Beside {
+pub struct RecordPayload {
     /// Address of the leader for requests; empty if unknown.
     pub address: String,
     /// Settings that all instances must share, each as a short hash.
     pub settings: BTreeMap<String, String>,
     /// State for the next leader, in the leader's own format; empty if none was stored.
-    pub kept: String,
+    #[serde(rename = "kept")]
+    pub state: String,
 }
 
-impl Beside {
+impl RecordPayload {
     /// Returns the content as one line of JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -99,10 +100,10 @@ impl Beside {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Parses the result of [`Beside::to_json`]. An empty, too long or invalid text returns the default.
+    /// Parses the result of [`RecordPayload::to_json`]. An empty, too long or invalid text returns the default.
     #[must_use]
     pub fn from_json(text: &str) -> Self {
-        if text.is_empty() || text.len() > BESIDE_MAX {
+        if text.is_empty() || text.len() > PAYLOAD_MAX {
             return Self::default();
         }
         serde_json::from_str(text).unwrap_or_default()
@@ -122,7 +123,7 @@ pub struct Record {
     /// Heartbeat: a text that changes with each write.
     pub sign: String,
     /// Additional content.
-    pub beside: Beside,
+    pub payload: RecordPayload,
 }
 
 /// A record with its version in the store.
@@ -142,11 +143,11 @@ pub struct Claim {
     /// Current or new term. A store with a later term writes a later term.
     pub term: u64,
     /// Whether the write starts a new leadership instead of renewing the current one.
-    pub begins: bool,
+    pub is_new_term: bool,
     /// Time that standbys wait for the next heartbeat.
     pub lease: Duration,
     /// Additional content.
-    pub beside: Beside,
+    pub payload: RecordPayload,
 }
 
 /// Store of the record of one election.
@@ -228,7 +229,7 @@ impl MemoryElection {
                 lease: claim.lease,
                 term: claim.term,
                 sign: writes.to_string(),
-                beside: claim.beside.clone(),
+                payload: claim.payload.clone(),
             };
             let version = writes.to_string();
             Ok(stored.insert(Stored { record, version }).clone())
@@ -260,19 +261,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_beside_is_read_again_and_nonsense_is_as_nothing() {
-        let beside = Beside {
+    fn a_payload_round_trips_and_an_invalid_payload_is_empty() {
+        let beside = RecordPayload {
             address: "provider.example.com:8443".to_owned(),
             settings: [("price".to_owned(), "0011".to_owned())].into(),
-            kept: "{\"a\":\"\u{e9}\"}".to_owned(),
+            state: "{\"a\":\"\u{e9}\"}".to_owned(),
         };
         let text = beside.to_json();
         assert!(!text.contains('\n'), "{text}");
-        assert_eq!(Beside::from_json(&text), beside);
-        let long = format!("{text}{}", " ".repeat(BESIDE_MAX));
+        assert_eq!(RecordPayload::from_json(&text), beside);
+        let long = format!("{text}{}", " ".repeat(PAYLOAD_MAX));
         for text in ["", "[]", "{\"settings\":3}", &long] {
-            assert_eq!(Beside::from_json(text), Beside::default());
+            assert_eq!(RecordPayload::from_json(text), RecordPayload::default());
         }
-        assert_eq!(Beside::from_json("{\"newer\":1}"), Beside::default());
+        assert_eq!(
+            RecordPayload::from_json("{\"newer\":1}"),
+            RecordPayload::default()
+        );
     }
 }

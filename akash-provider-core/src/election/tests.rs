@@ -11,16 +11,19 @@ fn contend(store: &MemoryElection, identity: &str) -> Election {
         address: format!("{identity}.example.com:8443"),
         ..Candidate::default()
     };
-    Election::start(store.clone(), ElectionConfig::new("test", me, Timing::of(LEASE)))
+    Election::start(
+        store.clone(),
+        ElectionConfig::new("test", me, Timing::for_lease(LEASE)),
+    )
 }
 
 async fn leads(election: &Election, within: Duration) -> bool {
     let gate = election.gate();
-    timeout(within, gate.begins()).await.is_ok()
+    timeout(within, gate.opened()).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_dies_is_followed_within_its_lease_and_a_pause() {
+async fn a_crashed_leader_is_replaced_after_its_lease() {
     let store = MemoryElection::new();
     let first = contend(&store, "first");
     assert!(
@@ -44,44 +47,44 @@ async fn a_leader_that_dies_is_followed_within_its_lease_and_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_hands_over_is_followed_at_the_next_look_and_what_it_kept_is_known_then() {
+async fn a_released_leadership_is_taken_over_at_the_next_read_with_its_state() {
     let store = MemoryElection::new();
     let first = contend(&store, "first");
     assert!(leads(&first, LEASE * 2).await);
     let second = contend(&store, "second");
-    first.keep("{\"breaker\":true}".to_owned()).unwrap();
-    let long = "x".repeat(BESIDE_MAX / 2 + 1);
-    assert!(first.keep(long).is_err(), "the stored state has a limit");
+    first.store_state("{\"breaker\":true}".to_owned()).unwrap();
+    let long = "x".repeat(PAYLOAD_MAX / 2 + 1);
+    assert!(first.store_state(long).is_err(), "the stored state has a limit");
     sleep(Duration::from_millis(50)).await;
-    first.hand_over().await;
+    first.release().await;
     assert_eq!(first.gate().term(), None);
     assert!(leads(&second, Duration::from_secs(3)).await);
-    assert_eq!(second.kept(), "{\"breaker\":true}");
+    assert_eq!(second.state(), "{\"breaker\":true}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_at_the_last_moment_is_handed_over_too() {
+async fn state_stored_just_before_a_release_reaches_the_next_leader() {
     let store = MemoryElection::new();
     let first = contend(&store, "first");
     assert!(leads(&first, LEASE * 2).await);
-    first.keep("late".to_owned()).unwrap();
-    first.hand_over().await;
+    first.store_state("late".to_owned()).unwrap();
+    first.release().await;
     let stored = store.read().await.unwrap().unwrap();
     assert_eq!(
-        (stored.record.holder, stored.record.beside.kept.as_str()),
+        (stored.record.holder, stored.record.payload.state.as_str()),
         (None, "late")
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_ends_a_leadership_and_nobody_else_begins_one() {
+async fn an_unreachable_store_ends_a_leadership_and_starts_no_other() {
     let store = MemoryElection::new();
     let (first, second) = (contend(&store, "first"), contend(&store, "second"));
     assert!(leads(&first, LEASE * 2).await);
     store.set_away(true);
     let gate = first.gate();
     let cut = Instant::now();
-    timeout(LEASE, gate.ends()).await.unwrap();
+    timeout(LEASE, gate.closed()).await.unwrap();
     assert!(cut.elapsed() <= LEASE * 2 / 3);
     assert!(first.status().error.is_some());
     assert!(!leads(&first, LEASE * 10).await && !leads(&second, LEASE * 10).await);
@@ -100,12 +103,12 @@ async fn the_record_in_memory_conforms() {
 
 /// Stores that violate one rule each.
 #[cfg(feature = "conformance")]
-mod liars {
+mod faulty_stores {
     use super::*;
     use crate::conformance::verdict;
 
     #[derive(Debug, Clone, Copy, PartialEq)]
-    enum Lie {
+    enum Violation {
         WritesOverAnything,
         MakesItTwice,
         ForgetsWhatLiesBeside,
@@ -113,24 +116,24 @@ mod liars {
     }
 
     #[derive(Debug)]
-    struct Liar(MemoryElection, Lie);
+    struct FaultyStore(MemoryElection, Violation);
 
     #[async_trait::async_trait]
-    impl ElectionStore for Liar {
+    impl ElectionStore for FaultyStore {
         fn place(&self) -> String {
             self.0.place()
         }
 
         async fn read(&self) -> Result<Option<Stored>, Error> {
             let mut stored = self.0.read().await?;
-            if let (Lie::SameVersion, Some(stored)) = (self.1, &mut stored) {
+            if let (Violation::SameVersion, Some(stored)) = (self.1, &mut stored) {
                 stored.record.sign = "1".to_owned();
             }
             Ok(stored)
         }
 
         async fn create(&self, claim: &Claim) -> Result<Stored, Error> {
-            if self.1 == Lie::MakesItTwice {
+            if self.1 == Violation::MakesItTwice {
                 self.0.remove();
             }
             self.0.create(claim).await
@@ -140,8 +143,8 @@ mod liars {
             let mut claim = claim.clone();
             let mut version = version.to_owned();
             match self.1 {
-                Lie::ForgetsWhatLiesBeside => claim.beside.kept.clear(),
-                Lie::WritesOverAnything => {
+                Violation::ForgetsWhatLiesBeside => claim.payload.state.clear(),
+                Violation::WritesOverAnything => {
                     if let Some(stored) = self.0.read().await? {
                         version = stored.version;
                     }
@@ -149,7 +152,7 @@ mod liars {
                 _ => {}
             }
             let mut stored = self.0.replace(&claim, &version).await?;
-            if self.1 == Lie::SameVersion {
+            if self.1 == Violation::SameVersion {
                 stored.record.sign = "1".to_owned();
             }
             Ok(stored)
@@ -157,18 +160,18 @@ mod liars {
     }
 
     #[tokio::test]
-    async fn the_suite_finds_a_store_that_lies() {
+    async fn the_suite_detects_a_faulty_store() {
         for (lie, rule) in [
-            (Lie::MakesItTwice, "a record is created once"),
+            (Violation::MakesItTwice, "a record is created once"),
             (
-                Lie::ForgetsWhatLiesBeside,
+                Violation::ForgetsWhatLiesBeside,
                 "all connections read the written record",
             ),
-            (Lie::WritesOverAnything, "one of several writes wins"),
-            (Lie::SameVersion, "every write is a new heartbeat"),
+            (Violation::WritesOverAnything, "one of several writes wins"),
+            (Violation::SameVersion, "every write is a new heartbeat"),
         ] {
             let store = MemoryElection::new();
-            let (one, other) = (Liar(store.clone(), lie), Liar(store, lie));
+            let (one, other) = (FaultyStore(store.clone(), lie), FaultyStore(store, lie));
             let said = verdict(conformance::suite(&one, &other, &conformance::Setup::default())).await;
             assert!(said.is_some_and(|said| said.contains(rule)), "{lie:?}");
         }

@@ -4,8 +4,8 @@ use super::effect::EffectId;
 use crate::cluster::{ClusterChange, DeclaredHostname, IpDeclaration, Listing, Teardown};
 use crate::error::Failure;
 use crate::inventory::InventoryUpdate;
-use crate::kept::Kept;
 use crate::manifest::{Hashes, Manifest};
+use crate::restart_state::RestartState;
 use crate::types::{
     Address, AuditedAttributes, Bid, ChainEvent, CloseReason, Coin, DecCoin, DeploymentId, DeploymentRecord,
     LeaseId, LeaseRecord, Observed, Order, ProviderRecord, Snapshot, TxOutcome,
@@ -36,7 +36,7 @@ pub enum Input {
     /// Reason to send no bids, or `None` to resume bidding. Lease handling is not affected.
     HoldBids(Option<Arc<str>>),
     /// State stored by the previous leader, or stored before a restart. The engine continues from this state.
-    Kept(Kept),
+    Kept(RestartState),
     /// Notice that the price configuration changed.
     PricesChanged,
     /// Request to stop: calls in flight finish, no new work starts.

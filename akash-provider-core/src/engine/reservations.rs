@@ -7,7 +7,7 @@
 
 use crate::bidding::Decline;
 use crate::config::Config;
-use crate::inventory::{AdjustOptions, Allocation, Inventory, InventoryUpdate, Place};
+use crate::inventory::{AdjustOptions, Allocation, Inventory, InventoryUpdate, ReplicaGroup};
 use crate::manifest::SchedulerParamsById;
 use crate::pricing::Utilization;
 use crate::types::group::distinct_leased_ips;
@@ -61,7 +61,7 @@ struct InventoryState {
     pods: Pods,
 }
 
-type Pods = HashMap<OrderId, Box<[Place]>, FxBuildHasher>;
+type Pods = HashMap<OrderId, Box<[ReplicaGroup]>, FxBuildHasher>;
 
 impl Clone for InventoryState {
     fn clone(&self) -> Self {
@@ -79,7 +79,7 @@ impl Clone for InventoryState {
 struct Reservation {
     units: Arc<Vec<ResourceUnit>>,
     params: Arc<SchedulerParamsById>,
-    places: Box<[Place]>,
+    places: Box<[ReplicaGroup]>,
     claim: Claim,
     active: bool,
     /// True if the bid that won may differ from the bid of this reservation. Usually it is the same bid with a late
@@ -144,7 +144,7 @@ impl Reservations {
         self.unplaced.clear();
         for (order, held) in &mut self.held {
             let pods = pods.get(order).map_or(&[][..], |pods| pods);
-            let on_known = |p: &Place| nodes.contains(&*p.node);
+            let on_known = |p: &ReplicaGroup| nodes.contains(&*p.node);
             // Without pods, a reservation stays on its nodes if all of them still exist.
             if !pods.is_empty() || !held.places.iter().all(on_known) {
                 let mut places = pins::moved(&held.units, &held.places, pods);
@@ -161,7 +161,7 @@ impl Reservations {
             }
         }
         let base = update.inventory;
-        let in_use = Utilization::of(&metrics);
+        let in_use = Utilization::from_metrics(&metrics);
         self.known = Some(InventoryState {
             base,
             left,

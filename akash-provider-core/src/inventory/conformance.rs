@@ -6,9 +6,9 @@
 
 use super::{
     AdjustOptions, Allocation, ClusterSpec, GpuSpec, Inventory, InventorySource, InventoryUpdate, NodeSpec,
-    Place,
+    ReplicaGroup,
 };
-use crate::conformance::{Found, Rule, panic_text};
+use crate::conformance::{Rule, SearchResult, panic_text};
 use crate::error::Error;
 use crate::types::{Attribute, Cpu, DecCoin, Gpu, Memory, ResourceUnit, Resources, Storage};
 use crate::types::{Dec, price::Denom};
@@ -61,7 +61,7 @@ pub fn with_gpus(mut unit: ResourceUnit, units: u64, keys: &[&str]) -> ResourceU
 pub fn cluster() -> ClusterSpec {
     let node = |name: &str| NodeSpec::new(name, 4000, 8 * GIB, 100 * GIB).with_class("beta2");
     let gpus = GpuSpec::new("nvidia", "a100", "80Gi", "PCIe", 2);
-    ClusterSpec::of_nodes([node("n1"), node("n2"), node("n3").with_gpus(gpus)])
+    ClusterSpec::from_nodes([node("n1"), node("n2"), node("n3").with_gpus(gpus)])
         .with_storage("beta2", 10 * GIB)
 }
 
@@ -241,7 +241,7 @@ fn beyond_capacity_is_remembered(mut inventory: Box<dyn Inventory>) {
     let before = inventory.metrics();
     let huge = Allocation {
         units: vec![unit(1, 3000, 1 << 30, 1 << 30, 2)],
-        places: vec![Place {
+        places: vec![ReplicaGroup {
             unit: 1,
             node: "n1".into(),
             replicas: 2,
@@ -275,7 +275,7 @@ fn nowhere_is_remembered(mut inventory: Box<dyn Inventory>) {
     let before = inventory.metrics();
     let lost = Allocation {
         units: vec![unit(1, 1000, 1 << 30, 0, 3)],
-        places: vec![Place {
+        places: vec![ReplicaGroup {
             unit: 1,
             node: "a deleted node".into(),
             replicas: 1,
@@ -363,7 +363,7 @@ fn a_closed_node_keeps_what_it_has(mut inventory: Box<dyn Inventory>) {
         "`explain` was expected to report that a closed node takes no replicas: {explanation:?}"
     );
     let pinned = Allocation {
-        places: vec![Place {
+        places: vec![ReplicaGroup {
             unit: 1,
             node: "n1".into(),
             replicas: 1,
@@ -401,7 +401,7 @@ fn odd_amounts_are_harmless(mut inventory: Box<dyn Inventory>) {
     );
     let odd = Allocation {
         units: vec![unit(1, u64::MAX, u64::MAX, u64::MAX, u32::MAX)],
-        places: vec![Place {
+        places: vec![ReplicaGroup {
             unit: 1,
             node: "n1".into(),
             replicas: u32::MAX,
@@ -454,9 +454,9 @@ async fn tells_nodes(
         (nodes == wanted).then_some(())
     });
     let how = match found.await {
-        Found::Item(()) => return,
-        Found::Ended => "the stream ended",
-        Found::Late => "the update did not arrive",
+        SearchResult::Item(()) => return,
+        SearchResult::Ended => "the stream ended",
+        SearchResult::Late => "the update did not arrive",
     };
     let last = last.map_or_else(
         || "no update arrived".to_owned(),

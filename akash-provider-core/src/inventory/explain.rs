@@ -1,6 +1,6 @@
 //! Explanation as text for every node why a group fits or not.
 
-use super::gpu::Want;
+use super::gpu::GpuRequest;
 use super::need::Need;
 use super::node_inventory::NodeInventory;
 use super::pack;
@@ -31,7 +31,7 @@ pub(super) fn explain(inventory: &NodeInventory, units: &[ResourceUnit]) -> Expl
 
 fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mut Explanation) {
     let layout = &*inventory.layout;
-    let need = Need::of(layout, unit);
+    let need = Need::new(layout, unit);
     let id = unit.resources.id;
     let mut note = |text: String| explanation.cluster.push(format!("unit {id}: {text}"));
     if let Some((at, why)) = need.impossible {
@@ -79,9 +79,9 @@ fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mu
 fn best<'a>(
     inventory: &NodeInventory,
     need: &Need,
-    choices: &'a [Want],
+    choices: &'a [GpuRequest],
     node: usize,
-) -> (i64, Option<&'a Want>) {
+) -> (i64, Option<&'a GpuRequest>) {
     if need.gpu == 0 {
         return (need.room(inventory, node, None), None);
     }
@@ -100,7 +100,7 @@ fn lacks(
     inventory: &NodeInventory,
     need: &Need,
     unit: &ResourceUnit,
-    (node, replicas, want): (usize, i64, Option<&Want>),
+    (node, replicas, want): (usize, i64, Option<&GpuRequest>),
 ) -> Vec<String> {
     let layout = &*inventory.layout;
     let free = &inventory.free[node];

@@ -25,7 +25,7 @@ pub(crate) struct Kind {
 
 /// One acceptable GPU, parsed from an attribute of an order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Want {
+pub(crate) struct GpuRequest {
     pub(crate) vendor: String,
     /// Requested model; `None` for any (`*`).
     pub(crate) model: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Want {
 
 impl Kind {
     /// Parses the kind of a device, or returns the reason why such a device cannot be offered.
-    pub(crate) fn of(spec: &GpuSpec) -> Result<Self, &'static str> {
+    pub(crate) fn parse(spec: &GpuSpec) -> Result<Self, &'static str> {
         let vendor = spec.vendor.to_ascii_lowercase();
         if !VENDORS.contains(&vendor.as_str()) {
             return Err("the vendor must be nvidia or amd");
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-impl Want {
+impl GpuRequest {
     /// Parses an attribute key as the inventory of the network does: `vendor/<v>/model/<m>`, then pairs, of
     /// which `ram` and `interface` are used. Returns `None` if the key can match no device.
     pub(crate) fn parse(key: &str) -> Option<Self> {
@@ -143,7 +143,7 @@ impl Want {
     }
 
     /// Parses the request from scheduler parameters.
-    pub(crate) fn of_params(params: &SchedulerParams) -> Option<Self> {
+    pub(crate) fn from_params(params: &SchedulerParams) -> Option<Self> {
         let gpu = params.resources.as_ref()?.gpu.as_ref()?;
         // Parsed as text, so that stored parameters follow the same rules as an order.
         let given = |text: &String| (!text.is_empty()).then(|| text.clone());
@@ -159,10 +159,10 @@ impl Want {
 }
 
 /// Parses the acceptable GPUs from attributes. Invalid attributes are skipped.
-pub(crate) fn wants(attributes: &[Attribute]) -> Vec<Want> {
+pub(crate) fn wants(attributes: &[Attribute]) -> Vec<GpuRequest> {
     // Duplicates would only be tried twice.
     let mut seen = BTreeSet::new();
-    let wants = attributes.iter().filter_map(|a| Want::parse(&a.key));
+    let wants = attributes.iter().filter_map(|a| GpuRequest::parse(&a.key));
     wants.filter(|want| seen.insert(want.clone())).collect()
 }
 
@@ -199,12 +199,12 @@ mod tests {
     use super::*;
 
     fn kind(memory: &str, interface: &str) -> Kind {
-        Kind::of(&GpuSpec::new("NVIDIA", "a100", memory, interface, 1)).unwrap()
+        Kind::parse(&GpuSpec::new("NVIDIA", "a100", memory, interface, 1)).unwrap()
     }
 
     #[test]
     fn keys_are_read_as_pairs() {
-        let want = Want::parse("vendor/nvidia/model/a100/ram/81920Mi/interface/sxm/color/red").unwrap();
+        let want = GpuRequest::parse("vendor/nvidia/model/a100/ram/81920Mi/interface/sxm/color/red").unwrap();
         assert_eq!(want.memory.as_deref(), Some("80Gi"));
         assert_eq!(want.interface.as_deref(), Some("sxm"));
         assert_eq!(
@@ -222,13 +222,13 @@ mod tests {
             "vendor/nvidia/model/a100/interface/SXM4",
             "model/a100/vendor/nvidia",
         ] {
-            assert_eq!(Want::parse(bad), None, "{bad}");
+            assert_eq!(GpuRequest::parse(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn a_device_is_accepted_by_family_and_whole_gib() {
-        let accepts = |key: &str, kind: &Kind| Want::parse(key).unwrap().accepts(kind);
+        let accepts = |key: &str, kind: &Kind| GpuRequest::parse(key).unwrap().accepts(kind);
         assert!(accepts("vendor/nvidia/model/*", &kind("80Gi", "PCIe")));
         assert!(accepts(
             "vendor/nvidia/model/a100/ram/80Gi",
@@ -250,24 +250,27 @@ mod tests {
     }
 
     #[test]
-    fn params_and_wants_translate_both_ways() {
-        let want = Want::parse("vendor/nvidia/model/a100/ram/80Gi").unwrap();
+    fn scheduler_params_and_requests_convert_both_ways() {
+        let want = GpuRequest::parse("vendor/nvidia/model/a100/ram/80Gi").unwrap();
         let params = want.to_params().unwrap();
         assert_eq!(params.runtime_class, "nvidia");
-        assert_eq!(Want::of_params(&params), Some(want));
+        assert_eq!(GpuRequest::from_params(&params), Some(want));
         assert_eq!(
-            Want::parse("vendor/amd/model/mi300")
+            GpuRequest::parse("vendor/amd/model/mi300")
                 .unwrap()
                 .to_params()
                 .unwrap()
                 .runtime_class,
             ""
         );
-        assert_eq!(Want::parse("vendor/nvidia/model/*").unwrap().to_params(), None);
+        assert_eq!(
+            GpuRequest::parse("vendor/nvidia/model/*").unwrap().to_params(),
+            None
+        );
     }
 
     #[test]
-    fn devices_that_cannot_be_promised_are_refused() {
+    fn unsupported_devices_are_refused() {
         for (vendor, model) in [
             ("intel", "max"),
             ("nvidia", ""),
@@ -275,7 +278,7 @@ mod tests {
             ("nvidia", "*"),
         ] {
             assert!(
-                Kind::of(&GpuSpec::new(vendor, model, "", "", 1)).is_err(),
+                Kind::parse(&GpuSpec::new(vendor, model, "", "", 1)).is_err(),
                 "{vendor} {model}"
             );
         }

@@ -1,6 +1,6 @@
 //! The constant part of a cluster, which all copies of an inventory share.
 
-use super::gpu::{Kind, Want};
+use super::gpu::{GpuRequest, Kind};
 use super::spec::{ClusterSpec, Hardware, NodeSpec, Quantity};
 use super::{GpuMetrics, NodeName, Pair};
 use rustc_hash::FxBuildHasher;
@@ -198,7 +198,7 @@ impl Layout {
     }
 
     /// Returns the slots of a node with devices that any of `wants` accepts, as bits.
-    pub(super) fn mask(&self, node: usize, wants: &[Want]) -> u16 {
+    pub(super) fn mask(&self, node: usize, wants: &[GpuRequest]) -> u16 {
         let accepted = |slot: &Slot| wants.iter().any(|w| w.accepts(&self.kinds[slot.kind]));
         let slots = self.slots[self.nodes[node].slots.clone()].iter().enumerate();
         slots.fold(0, |mask, (bit, slot)| mask | u16::from(accepted(slot)) << bit)
@@ -211,7 +211,7 @@ impl Layout {
         for gpu in &spec.gpus {
             devices += i64::from(gpu.count);
             in_use += i64::from(gpu.allocated);
-            let found = Kind::of(gpu).map(|kind| self.kind(kind));
+            let found = Kind::parse(gpu).map(|kind| self.kind(kind));
             let full = self.slots.len() - first == KINDS_PER_NODE;
             let free = i64::from(gpu.count) - i64::from(gpu.allocated);
             let same = |s: &&mut Slot| found == Ok(s.kind);

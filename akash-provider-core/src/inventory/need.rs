@@ -1,6 +1,6 @@
 //! Resources of one replica, as numbers that compare and multiply without overflow.
 
-use super::gpu::{Want, wants};
+use super::gpu::{GpuRequest, wants};
 use super::layout::{Free, Layout};
 use super::node_inventory::NodeInventory;
 use crate::types::{ResourceUnit, Storage};
@@ -17,7 +17,7 @@ pub(super) struct Need {
     /// Ephemeral storage, with the default for a replica without an ephemeral volume.
     pub(super) ephemeral: i64,
     pub(super) gpu: i64,
-    pub(super) wants: Vec<Want>,
+    pub(super) wants: Vec<GpuRequest>,
     /// Class and bytes of persistent storage; each class once.
     pub(super) volumes: Vec<(usize, i64)>,
     /// Classes of `volumes` as bits.
@@ -52,7 +52,7 @@ impl Impossible {
 }
 
 impl Need {
-    pub(super) fn of(layout: &Layout, unit: &ResourceUnit) -> Self {
+    pub(super) fn new(layout: &Layout, unit: &ResourceUnit) -> Self {
         let resources = &unit.resources;
         let mut need = Self {
             cpu: amount(resources.cpu.units),
@@ -104,7 +104,7 @@ impl Need {
     }
 
     /// Returns the number of replicas that fit on a node; `want` is the chosen GPU.
-    pub(super) fn room(&self, inventory: &NodeInventory, node: usize, want: Option<&Want>) -> i64 {
+    pub(super) fn room(&self, inventory: &NodeInventory, node: usize, want: Option<&GpuRequest>) -> i64 {
         let free = &inventory.free[node];
         let layout = &*inventory.layout;
         let on = &layout.nodes[node];
@@ -139,8 +139,8 @@ impl Need {
     }
 
     /// Returns the GPUs that can be promised: each requested GPU with every matching model of the cluster.
-    pub(super) fn choices(&self, layout: &Layout) -> Vec<Want> {
-        let mut choices: Vec<Want> = Vec::new();
+    pub(super) fn choices(&self, layout: &Layout) -> Vec<GpuRequest> {
+        let mut choices: Vec<GpuRequest> = Vec::new();
         for kind in &layout.kinds {
             for want in self.wants.iter().filter(|w| w.accepts(kind)) {
                 let narrowed = want.narrowed(kind);

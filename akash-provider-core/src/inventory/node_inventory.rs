@@ -14,7 +14,7 @@ use super::pack;
 use super::spec::{ClusterSpec, NodeSpec, Quantity};
 use super::{
     AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, Metrics, NodeMetrics, Pair,
-    Place,
+    ReplicaGroup,
 };
 use crate::types::ResourceUnit;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ impl NodeInventory {
     /// unknown vendor, are omitted and listed by [`Inventory::explain`] as ignored.
     #[must_use]
     pub fn new(spec: &ClusterSpec) -> Self {
-        Self::of_layout(Layout::new(spec))
+        Self::from_layout(Layout::new(spec))
     }
 
     /// Returns the free capacity of the same cluster after a change of nodes, storage amounts or ignored
@@ -63,10 +63,10 @@ impl NodeInventory {
         ignored: &Arc<Vec<String>>,
     ) -> Option<Self> {
         let layout = self.layout.revised(nodes, storage, ignored)?;
-        Some(Self::of_layout(layout))
+        Some(Self::from_layout(layout))
     }
 
-    fn of_layout(layout: Layout) -> Self {
+    fn from_layout(layout: Layout) -> Self {
         Self {
             free: layout.nodes.iter().map(|n| n.base).collect(),
             storage: layout.classes.iter().map(|c| c.base).collect(),
@@ -127,9 +127,9 @@ impl NodeInventory {
     /// Reserves an allocation on its nodes, or releases it.
     fn move_allocation(&mut self, allocation: &Allocation, sign: i64) {
         for unit in &allocation.units {
-            let need = Need::of(&self.layout, unit);
+            let need = Need::new(&self.layout, unit);
             let mut placed = 0i64;
-            let mine = |p: &&Place| p.unit == unit.resources.id;
+            let mine = |p: &&ReplicaGroup| p.unit == unit.resources.id;
             for place in allocation.places.iter().filter(mine) {
                 let Some(node) = self.layout.node(&place.node) else {
                     // A deleted node holds nothing, so its replicas count as replicas without a node.

@@ -5,10 +5,10 @@
 //! earliest node. If a later unit does not fit, the search backtracks to another model. A log of reservations
 //! undoes failed attempts without copies.
 
-use super::gpu::Want;
+use super::gpu::GpuRequest;
 use super::need::Need;
 use super::node_inventory::NodeInventory;
-use super::{Allocation, InsufficientCapacity, Place};
+use super::{Allocation, InsufficientCapacity, ReplicaGroup};
 use crate::types::ResourceUnit;
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ const CHOICES_TRIED: u32 = 64;
 
 /// Reserved replicas on a node, sufficient to release them.
 #[derive(Debug, Clone, Copy)]
-struct Taken {
+struct Reservation {
     unit: usize,
     node: usize,
     mask: u16,
@@ -32,7 +32,7 @@ struct Decision {
     unit: usize,
     log: usize,
     /// Choices to try, the last first.
-    left: Vec<Want>,
+    left: Vec<GpuRequest>,
 }
 
 #[derive(Debug)]
@@ -40,8 +40,8 @@ struct Search<'a> {
     inventory: &'a mut NodeInventory,
     units: &'a [ResourceUnit],
     needs: Vec<Need>,
-    chosen: Vec<Option<Want>>,
-    log: Vec<Taken>,
+    chosen: Vec<Option<GpuRequest>>,
+    log: Vec<Reservation>,
     tried: u32,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn fit(
     units: &[ResourceUnit],
     dry_run: bool,
 ) -> Result<Allocation, InsufficientCapacity> {
-    let needs: Vec<_> = units.iter().map(|u| Need::of(&inventory.layout, u)).collect();
+    let needs: Vec<_> = units.iter().map(|u| Need::new(&inventory.layout, u)).collect();
     // Starts at the last unit, which is placed first.
     if let Some((unit, (at, why))) = needs
         .iter()
@@ -140,7 +140,7 @@ impl Search<'_> {
     }
 
     /// Returns the choices for a unit that fit on at least one node, the earliest node last.
-    fn order_choices(&self, unit: usize) -> Vec<Want> {
+    fn order_choices(&self, unit: usize) -> Vec<GpuRequest> {
         let need = &self.needs[unit];
         let nodes = 0..self.inventory.free.len();
         let choices = need.choices(&self.inventory.layout).into_iter();
@@ -155,7 +155,7 @@ impl Search<'_> {
     }
 
     /// Reserves as many replicas of a unit as fit, and returns their number.
-    fn place(&mut self, unit: usize, want: Option<&Want>) -> u32 {
+    fn place(&mut self, unit: usize, want: Option<&GpuRequest>) -> u32 {
         let need = &self.needs[unit];
         let count = i64::from(self.units[unit].count);
         let mut left = count;
@@ -172,7 +172,7 @@ impl Search<'_> {
                 let wants = want.map_or(&[][..], std::slice::from_ref);
                 let mask = self.inventory.layout.mask(node, wants);
                 self.inventory.take(node, need, mask, replicas);
-                self.log.push(Taken {
+                self.log.push(Reservation {
                     unit,
                     node,
                     mask,
@@ -203,13 +203,13 @@ impl Search<'_> {
             if let Some(want) = chosen {
                 unit.resources.gpu.attributes = vec![want.to_attribute()];
             }
-            let params = chosen.as_ref().and_then(Want::to_params);
+            let params = chosen.as_ref().and_then(GpuRequest::to_params);
             allocation.params.insert(unit.resources.id, params);
         }
         // Sorted by unit and node, so that the result does not depend on the search.
         let mut log = self.log.clone();
         log.sort_by_key(|taken| (taken.unit, taken.node));
-        let places = log.iter().map(|taken| Place {
+        let places = log.iter().map(|taken| ReplicaGroup {
             unit: self.units[taken.unit].resources.id,
             node: self.inventory.layout.nodes[taken.node].name.clone(),
             replicas: u32::try_from(taken.replicas).unwrap_or(u32::MAX),

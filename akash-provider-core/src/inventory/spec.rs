@@ -184,7 +184,7 @@ impl GpuSpec {
 impl ClusterSpec {
     /// Creates a cluster of nodes without persistent storage.
     #[must_use]
-    pub fn of_nodes(nodes: impl IntoIterator<Item = NodeSpec>) -> Self {
+    pub fn from_nodes(nodes: impl IntoIterator<Item = NodeSpec>) -> Self {
         Self {
             nodes: nodes.into_iter().collect(),
             ..Self::default()
@@ -218,7 +218,7 @@ impl ClusterSpec {
             solo.gpu_allocated = 1;
             nodes.push(solo);
         }
-        let mut spec = Self::of_nodes(nodes);
+        let mut spec = Self::from_nodes(nodes);
         let beta2 = Quantity::used(512 * GIB, 502 * GIB);
         spec.storage.insert("beta2".to_owned(), beta2);
         spec

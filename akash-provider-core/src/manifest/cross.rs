@@ -29,7 +29,7 @@ pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), 
 }
 
 /// Unused part of a resource unit.
-struct Left<'a> {
+struct RemainingUnit<'a> {
     unit: &'a ResourceUnit,
     replicas: u32,
     http: u32,
@@ -37,7 +37,7 @@ struct Left<'a> {
     ip: u32,
 }
 
-impl<'a> Left<'a> {
+impl<'a> RemainingUnit<'a> {
     fn all_of(unit: &'a ResourceUnit) -> Self {
         let of = |kind| {
             let endpoints = unit.resources.endpoints.iter().filter(|e| e.kind == kind);
@@ -96,7 +96,7 @@ impl<'a> Left<'a> {
 
 fn check_group(group: &Group, spec: &GroupSpec) -> Result<(), ManifestError> {
     let name = shown(&group.name);
-    let mut left: Vec<Left<'_>> = spec.resources.iter().map(Left::all_of).collect();
+    let mut left: Vec<RemainingUnit<'_>> = spec.resources.iter().map(RemainingUnit::all_of).collect();
     for service in &group.services {
         check_service(service, &mut left)
             .map_err(|fault| differs(&format!("{name}.{}", shown(&service.name)), fault))?;
@@ -108,7 +108,7 @@ fn check_group(group: &Group, spec: &GroupSpec) -> Result<(), ManifestError> {
     Ok(())
 }
 
-fn check_service(service: &Service, left: &mut [Left<'_>]) -> Result<(), CrossFault> {
+fn check_service(service: &Service, left: &mut [RemainingUnit<'_>]) -> Result<(), CrossFault> {
     let id = service.resources.id;
     let Some(left) = left.iter_mut().find(|unit| unit.id() == id) else {
         return Err(CrossFault::UnknownResource { id });

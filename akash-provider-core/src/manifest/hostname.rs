@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn punycode_that_looks_like_a_domain_or_a_name_below_it() {
+    fn punycode_that_looks_like_a_domain_or_subdomain_is_detected() {
         for alike in [
             // Two Cyrillic `а`.
             "xn--ksh-5cdb.example.com",

@@ -96,7 +96,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn references_are_read_by_the_grammar_of_registries() {
+    fn image_references_follow_the_grammar_of_registries() {
         let digest = "a".repeat(64);
         for good in [
             "nginx",

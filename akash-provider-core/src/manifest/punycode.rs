@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vectors_of_the_rfc_and_nonsense() {
+    fn vectors_of_the_rfc_decode_and_invalid_text_does_not() {
         for (encoded, text) in [
             ("bcher-kva", "bücher"),
             ("egbpdaj6bu4bxfgehfvwxn", "ليهمابتكلموشعربي؟"),

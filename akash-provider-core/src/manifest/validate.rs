@@ -47,7 +47,7 @@ pub fn validate(manifest: &Manifest) -> Result<(), ManifestError> {
 /// Returns the first fault of each service, at most `most` faults.
 pub(crate) fn faults(manifest: &Manifest, most: usize) -> Vec<ManifestError> {
     let mut faults = Vec::new();
-    let mut seen = Seen::default();
+    let mut seen = SeenNames::default();
     if manifest.groups.is_empty() {
         faults.push(broken("manifest", StructureFault::NoGroups));
     }
@@ -79,7 +79,7 @@ pub(crate) fn faults(manifest: &Manifest, most: usize) -> Vec<ManifestError> {
 }
 
 #[derive(Default)]
-struct Seen<'a> {
+struct SeenNames<'a> {
     groups: BTreeSet<&'a str>,
     hosts: BTreeSet<&'a str>,
     global: bool,
@@ -113,7 +113,7 @@ fn check_group(group: &Group) -> Result<(), ManifestError> {
     Ok(())
 }
 
-fn check_service<'a>(at: &str, service: &'a Service, seen: &mut Seen<'a>) -> Result<(), ManifestError> {
+fn check_service<'a>(at: &str, service: &'a Service, seen: &mut SeenNames<'a>) -> Result<(), ManifestError> {
     if !is_service_name(&service.name) {
         let name = shown(&service.name);
         return Err(broken(at, StructureFault::ServiceName { name }));
@@ -156,7 +156,7 @@ fn check_service<'a>(at: &str, service: &'a Service, seen: &mut Seen<'a>) -> Res
 fn check_expose<'a>(
     at: &dyn Fn() -> String,
     expose: &'a ServiceExpose,
-    seen: &mut Seen<'a>,
+    seen: &mut SeenNames<'a>,
 ) -> Result<(), ManifestError> {
     if expose.port == 0 {
         return Err(broken(&at(), StructureFault::NoPort));

@@ -124,7 +124,7 @@ fn check_placement(
     if !any || !signed_by.all_of.iter().all(has_signed) {
         return mismatch("attribute mismatch: an auditor has not signed them");
     }
-    let capabilities = Capabilities::of(&provider.attributes);
+    let capabilities = Capabilities::from_attributes(&provider.attributes);
     capabilities.check(&spec.resources).map_err(|decline| {
         let log = format!("capabilities mismatch: {decline}");
         Rejection::market(TxError::CapabilitiesMismatch, 32, log)

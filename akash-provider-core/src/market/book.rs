@@ -58,7 +58,7 @@ pub(super) struct LeaseBook {
 
 /// State outside the deployment that the rules of one transaction read and change.
 #[derive(Debug)]
-pub(super) struct Cx<'a> {
+pub(super) struct TxContext<'a> {
     /// Height of the block under construction.
     pub(super) height: Height,
     /// Time of the block under construction, or of the newest complete block if not yet set.
@@ -132,7 +132,7 @@ impl DeploymentBook {
     }
 
     /// Closes the deployment with all its records.
-    pub(super) fn end(&mut self, cx: &mut Cx<'_>, ending: Ending) {
+    pub(super) fn end(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
         self.record.active = false;
         let id = self.record.id.clone();
         // The deployment first, in the event order of the network.
@@ -161,7 +161,7 @@ pub(super) enum Ending {
 
 impl GroupBook {
     /// Closes the group with its records.
-    pub(super) fn end(&mut self, cx: &mut Cx<'_>, ending: Ending) {
+    pub(super) fn end(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
         self.group.state = match ending {
             Ending::Owner => GroupState::Closed,
             Ending::InsufficientFunds => GroupState::InsufficientFunds,
@@ -172,7 +172,7 @@ impl GroupBook {
     }
 
     /// Closes the newest order with its bids and its lease, in the event order of a paused or closed group.
-    pub(super) fn end_order(&mut self, cx: &mut Cx<'_>, ending: Ending) {
+    pub(super) fn end_order(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
         let Some(order) = self.orders.last_mut() else {
             return;
         };
@@ -191,7 +191,7 @@ impl GroupBook {
     }
 
     /// Creates the next order of the group.
-    pub(super) fn new_order(&mut self, cx: &mut Cx<'_>, deployment: &Deployment) {
+    pub(super) fn new_order(&mut self, cx: &mut TxContext<'_>, deployment: &Deployment) {
         // Orders are never removed, so their number is the newest sequence.
         let oseq = u32::try_from(self.orders.len())
             .unwrap_or(u32::MAX)
@@ -227,21 +227,21 @@ impl OrderBook {
         self.lease_of(provider).filter(|l| l.lease.state.is_live())
     }
 
-    pub(super) fn close_order(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn close_order(&mut self, cx: &mut TxContext<'_>) {
         self.order.state = OrderState::Closed;
         cx.index.open_orders.remove(&self.order.id);
         let id = self.order.id.clone();
         cx.events.push(ChainEvent::OrderClosed { id });
     }
 
-    pub(super) fn close_bids(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn close_bids(&mut self, cx: &mut TxContext<'_>) {
         for bid in self.bids.values_mut() {
             bid.close(cx);
         }
     }
 
     /// Closes the active lease, if any, and pays its earnings.
-    pub(super) fn close_lease(&mut self, cx: &mut Cx<'_>, state: LeaseState, reason: CloseReason) {
+    pub(super) fn close_lease(&mut self, cx: &mut TxContext<'_>, state: LeaseState, reason: CloseReason) {
         let Some(book) = self.lease.as_mut().filter(|l| l.lease.state.is_live()) else {
             return;
         };
@@ -255,7 +255,7 @@ impl OrderBook {
     }
 
     /// Closes the lease, its bid and the order, in the event order of a lease closed by one side.
-    pub(super) fn end_by_lease(&mut self, cx: &mut Cx<'_>, reason: CloseReason) {
+    pub(super) fn end_by_lease(&mut self, cx: &mut TxContext<'_>, reason: CloseReason) {
         self.close_lease(cx, LeaseState::Closed, reason);
         self.close_bids(cx);
         self.close_order(cx);
@@ -264,7 +264,7 @@ impl OrderBook {
 
 impl BidBook {
     /// Closes an open or active bid and returns its deposit.
-    pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn close(&mut self, cx: &mut TxContext<'_>) {
         match self.bid.state {
             BidState::Open | BidState::Active => {}
             BidState::Lost | BidState::Closed => return,
@@ -275,13 +275,13 @@ impl BidBook {
     }
 
     /// Marks an open bid as lost and returns its deposit. The network has no event for this change.
-    pub(super) fn lose(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn lose(&mut self, cx: &mut TxContext<'_>) {
         if self.bid.state == BidState::Open {
             self.end(cx, BidState::Lost);
         }
     }
 
-    fn end(&mut self, cx: &mut Cx<'_>, state: BidState) {
+    fn end(&mut self, cx: &mut TxContext<'_>, state: BidState) {
         self.bid.state = state;
         self.ended_at = cx.height;
         let deposit = &self.deposit;

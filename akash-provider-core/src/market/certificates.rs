@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn serials_are_read_and_rubbish_is_not() {
+    fn serial_numbers_are_parsed_and_invalid_certificates_refused() {
         // SEQUENCE { SEQUENCE { [0] { INTEGER 2 }, INTEGER 0x0123456789abcdef01 } }
         let body = [
             0xa0, 3, 2, 1, 2, 2, 9, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x01,

@@ -1,6 +1,6 @@
 //! The escrow account of a deployment, settled when a transaction uses it.
 
-use super::book::{Cx, DeploymentBook, Ending, LeaseBook};
+use super::book::{DeploymentBook, Ending, LeaseBook, TxContext};
 use super::ledger::Ledger;
 use crate::types::{Address, Coin, Dec, DecCoin, Denom, EscrowAccount, Height};
 use serde::{Deserialize, Serialize};
@@ -193,7 +193,7 @@ impl DeploymentBook {
 
     /// Closes the deployment for insufficient funds, as the network does in the transaction that detects
     /// them.
-    pub(super) fn close_overdrawn(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn close_overdrawn(&mut self, cx: &mut TxContext<'_>) {
         if self.record.active {
             self.end(cx, Ending::InsufficientFunds);
         }

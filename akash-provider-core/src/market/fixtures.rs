@@ -100,7 +100,7 @@ fn scenarios() -> Vec<(&'static str, Vec<ChainEvent>)> {
 }
 
 #[test]
-fn facts_come_in_the_order_a_real_chain_told_them() {
+fn events_have_the_order_of_a_real_chain() {
     let folder = recordings::folder("chain/rpc");
     for (transaction, events) in scenarios() {
         let block = recordings::json(&folder.join(format!("block_results-{transaction}.json")));

@@ -1,6 +1,6 @@
 //! Messages of tenants and auditors.
 
-use super::book::{Cx, DeploymentBook, Ending, GroupBook, Index, LeaseBook};
+use super::book::{DeploymentBook, Ending, GroupBook, Index, LeaseBook, TxContext};
 use super::escrow::{Escrow, to_dec};
 use super::{MIN_DEPLOYMENT_DEPOSIT, Market, Rejection};
 use crate::types::{
@@ -88,7 +88,7 @@ impl Market {
     }
 
     /// Returns an active deployment with the context of a transaction.
-    fn open_active(&mut self, id: &DeploymentId) -> Result<(&mut DeploymentBook, Cx<'_>), Rejection> {
+    fn open_active(&mut self, id: &DeploymentId) -> Result<(&mut DeploymentBook, TxContext<'_>), Rejection> {
         let (book, cx) = self.open(id).ok_or_else(no_deployment)?;
         if !book.record.active {
             return Err(refuse(5, "Deployment closed"));
@@ -188,7 +188,10 @@ impl Market {
         Ok(cx.events)
     }
 
-    fn open_group(&mut self, id: &GroupId) -> Result<(&mut DeploymentBook, Cx<'_>, GroupState), Rejection> {
+    fn open_group(
+        &mut self,
+        id: &GroupId,
+    ) -> Result<(&mut DeploymentBook, TxContext<'_>, GroupState), Rejection> {
         let (book, cx) = self.open_active(&id.deployment)?;
         let group = book.group(id);
         let state = group.ok_or_else(|| refuse(14, "Group not found"))?.group.state;

@@ -418,7 +418,7 @@ fn a_providers_close_of_a_lease_pauses_the_group() {
 }
 
 #[test]
-fn pause_and_close_of_a_group_tell_order_bid_lease() {
+fn pause_and_close_of_a_group_report_order_bid_and_lease() {
     for pause in [true, false] {
         let mut market = market();
         let id = leased(&mut market, 1, 500_000);
@@ -539,7 +539,7 @@ fn an_overdrawn_account_closes_everything_in_the_transaction_that_notices_it() {
 }
 
 #[test]
-fn what_is_left_when_funds_run_out_is_split_by_rate() {
+fn remaining_funds_are_split_by_rate() {
     let mut market = market();
     let groups = vec![spec("a", "200000"), spec("b", "200000")];
     market.tenant(create(1, groups, 500_000, None)).unwrap();
@@ -677,7 +677,7 @@ fn snapshots_hold_old_bids_on_open_orders_and_live_ones() {
 }
 
 #[test]
-fn money_is_neither_made_nor_lost() {
+fn no_funds_are_created_or_lost() {
     let mut market = market();
     let total = all_money(&market);
     let check = |market: &Market, what: &str| assert_eq!(all_money(market), total, "{what}");
@@ -703,7 +703,7 @@ fn money_is_neither_made_nor_lost() {
 }
 
 #[test]
-fn audits_come_and_go() {
+fn audits_are_added_and_removed() {
     let mut market = market();
     let (auditor, owner) = (address(TWO), address(ONE));
     let attributes = vec![Attribute::new("region", "us-west")];

@@ -36,7 +36,7 @@ pub struct Setup {
     /// A unit with a price. Its own price is the maximum of the tenant, in each of the denominations above.
     pub unit: ResourceUnit,
     /// Time limit of one call.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Whether the price source of the strategy is unavailable: every call must then fail with `Unavailable`
     /// or `Timeout`.
     pub source_is_away: bool,
@@ -49,7 +49,7 @@ impl Default for Setup {
         Self {
             denoms: vec!["uact".to_owned()],
             unit: plain_unit(),
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
             source_is_away: false,
         }
     }
@@ -57,7 +57,7 @@ impl Default for Setup {
 
 impl Setup {
     fn rule(&self, name: &'static str) -> Rule {
-        Rule::new(name, self.patience)
+        Rule::new(name, self.timeout)
     }
 
     fn unit(&self, denom: &str) -> ResourceUnit {
@@ -81,14 +81,14 @@ impl Setup {
 /// # Panics
 /// When the strategy violates a rule. The message names the rule.
 pub async fn suite(strategy: Arc<dyn PricingStrategy>) {
-    suite_of(strategy, &Setup::default()).await;
+    suite_with_setup(strategy, &Setup::default()).await;
 }
 
 /// Runs [`suite`] with the orders described by the setup.
 ///
 /// # Panics
 /// When the strategy violates a rule. The message names the rule.
-pub async fn suite_of(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
+pub async fn suite_with_setup(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
     let strategy = strategy.as_ref();
     if setup.source_is_away {
         return a_strategy_without_its_source_says_so(strategy, setup).await;
@@ -108,15 +108,15 @@ pub async fn suite_of(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
 /// # Panics
 /// When the strategy violates a rule. The message names the rule.
 pub async fn suite_deterministic(strategy: Arc<dyn PricingStrategy>) {
-    suite_deterministic_of(strategy, &Setup::default()).await;
+    suite_deterministic_with_setup(strategy, &Setup::default()).await;
 }
 
 /// Runs [`suite_deterministic`] with the orders described by the setup.
 ///
 /// # Panics
 /// When the strategy violates a rule. The message names the rule.
-pub async fn suite_deterministic_of(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
-    suite_of(Arc::clone(&strategy), setup).await;
+pub async fn suite_deterministic_with_setup(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
+    suite_with_setup(Arc::clone(&strategy), setup).await;
     if setup.source_is_away {
         return;
     }

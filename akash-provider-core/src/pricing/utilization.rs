@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// Utilization of one resource of the whole cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub struct Used {
+pub struct ResourceUsage {
     /// Total amount of all nodes; [`Pair::UNLIMITED`] if a node has no limit.
     pub total: u64,
     /// Amount in use without the order: used by other workloads, and reserved for bids and leases. The amount
@@ -17,7 +17,7 @@ pub struct Used {
     pub after: u64,
 }
 
-impl Used {
+impl ResourceUsage {
     /// Returns the used share without the order, from 0 to 1, or above 1 if the resource is overcommitted.
     /// Returns `None` if the total is zero or unlimited.
     #[must_use]
@@ -40,7 +40,7 @@ impl Used {
         scaled(used).checked_div(scaled(self.total))
     }
 
-    fn of(pair: Pair) -> Self {
+    fn from_pair(pair: Pair) -> Self {
         let used = pair.allocatable.saturating_sub(pair.available);
         Self {
             total: pair.allocatable,
@@ -69,30 +69,30 @@ impl Used {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Utilization {
     /// CPU in millicores.
-    pub cpu: Used,
+    pub cpu: ResourceUsage,
     /// Memory in bytes, including volumes in memory.
-    pub memory: Used,
+    pub memory: ResourceUsage,
     /// Ephemeral storage in bytes.
-    pub storage: Used,
+    pub storage: ResourceUsage,
     /// Persistent storage in bytes, by class.
-    pub persistent: BTreeMap<String, Used>,
+    pub persistent: BTreeMap<String, ResourceUsage>,
     /// Whole GPU devices of all kinds.
-    pub gpu: Used,
+    pub gpu: ResourceUsage,
 }
 
 impl Utilization {
     /// Creates the utilization of a cluster by other workloads.
-    pub(crate) fn of(metrics: &Metrics) -> Self {
+    pub(crate) fn from_metrics(metrics: &Metrics) -> Self {
         let mut all = Self::default();
         for node in &metrics.nodes {
-            all.cpu.join(Used::of(node.cpu));
-            all.memory.join(Used::of(node.memory));
-            all.storage.join(Used::of(node.storage_ephemeral));
-            all.gpu.join(Used::of(node.gpu));
+            all.cpu.join(ResourceUsage::from_pair(node.cpu));
+            all.memory.join(ResourceUsage::from_pair(node.memory));
+            all.storage.join(ResourceUsage::from_pair(node.storage_ephemeral));
+            all.gpu.join(ResourceUsage::from_pair(node.gpu));
         }
         let classes = metrics.storage.iter();
         all.persistent = classes
-            .map(|(name, pair)| (name.clone(), Used::of(*pair)))
+            .map(|(name, pair)| (name.clone(), ResourceUsage::from_pair(*pair)))
             .collect();
         all
     }
@@ -159,25 +159,25 @@ mod tests {
 
     #[test]
     fn shares_are_of_the_total() {
-        let used = Used {
+        let used = ResourceUsage {
             total: 8_000,
             before: 2_000,
             after: 9_000,
         };
         assert_eq!(used.share_before(), "0.25".parse().ok());
         assert_eq!(used.share_after(), "1.125".parse().ok());
-        let large = Used {
+        let large = ResourceUsage {
             total: u64::MAX - 1,
             before: u64::MAX - 1,
             after: u64::MAX,
         };
         assert_eq!(large.share_before(), "1".parse().ok());
-        let endless = Used {
+        let endless = ResourceUsage {
             total: Pair::UNLIMITED,
             ..used
         };
         assert_eq!(
-            (endless.share_before(), Used::default().share_after()),
+            (endless.share_before(), ResourceUsage::default().share_after()),
             (None, None)
         );
     }

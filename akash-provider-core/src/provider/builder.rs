@@ -9,10 +9,10 @@ use crate::engine::{Engine, Leadership, Status};
 use crate::inventory::InventorySource;
 use crate::pricing::PricingStrategy;
 use crate::record::Recorder;
-use crate::runtime::asks::Desk;
-use crate::runtime::keeping::Keeper;
-use crate::runtime::lifecycle::Stage;
-use crate::runtime::recorded::Recorded;
+use crate::runtime::handle_requests::RequestQueue;
+use crate::runtime::lifecycle::ProgressSender;
+use crate::runtime::recorded_engine::RecordedEngine;
+use crate::runtime::state_writer::StateStore;
 use crate::runtime::{Parts, Ports};
 use crate::types::Now;
 use std::sync::{Arc, OnceLock};
@@ -49,7 +49,7 @@ pub struct ProviderBuilder {
     leadership: Option<Leadership>,
     bids_held: Option<Arc<str>>,
     recorder: Option<Box<dyn Recorder>>,
-    keeper: Option<Arc<dyn Keeper>>,
+    store: Option<Arc<dyn StateStore>>,
 }
 
 impl ProviderBuilder {
@@ -106,7 +106,7 @@ impl ProviderBuilder {
     /// Holds bids back until [`ProviderHandle::hold_bids`] releases them. For programs that must finish a
     /// setup before they can serve tenants.
     #[must_use]
-    pub fn bids_held(mut self, why: &str) -> Self {
+    pub fn hold_bids(mut self, why: &str) -> Self {
         self.bids_held = Some(why.into());
         self
     }
@@ -121,8 +121,8 @@ impl ProviderBuilder {
     /// Sets the store of the state for the next start, which is called before the state takes effect. Without
     /// a store, a consumer of the facts has to store the state.
     #[must_use]
-    pub fn keeper(mut self, keeper: impl Keeper + 'static) -> Self {
-        self.keeper = Some(Arc::new(keeper));
+    pub fn state_store(mut self, store: impl StateStore + 'static) -> Self {
+        self.store = Some(Arc::new(store));
         self
     }
 
@@ -141,8 +141,8 @@ impl ProviderBuilder {
         config.leased_ips = cluster.leased_ips().is_some();
         config.hostnames = cluster.hostnames().is_some();
         let brain = Engine::new(config.clone())?;
-        let (desk, asks) = Desk::new();
-        let (stage, progress) = Stage::new();
+        let (desk, asks) = RequestQueue::new();
+        let (stage, progress) = ProgressSender::new();
         let last_status = Arc::new(OnceLock::new());
         let limit = config.manifest_request_timeout;
         let first = Status {
@@ -156,14 +156,14 @@ impl ProviderBuilder {
             pricing,
         };
         let parts = Parts {
-            brain: Recorded::new(brain, self.recorder),
+            brain: RecordedEngine::new(brain, self.recorder),
             config,
             ports,
             bus,
             inventory,
             leadership: self.leadership.unwrap_or(Leadership::Leader { epoch: 0 }),
             bids_held: self.bids_held,
-            keeper: self.keeper,
+            store: self.store,
             desk,
             stage,
             last_status,

@@ -1,13 +1,13 @@
 //! The handle for requests to a running provider.
 
 use super::Lifecycle;
-use crate::Kept;
+use crate::RestartState;
 use crate::engine::reservations::Capacity;
 use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, Response, Status};
 use crate::error::{Error, ErrorKind};
 use crate::inventory::Explanation;
 use crate::manifest::{Hashes, Manifest};
-use crate::runtime::asks::{self, Ask};
+use crate::runtime::handle_requests::{self, HandleRequest};
 use crate::runtime::lifecycle::Progress;
 use crate::types::{Address, CloseReason, DeploymentId, GroupId, GroupSpec, LeaseId};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -26,7 +26,7 @@ use tokio::time::timeout;
 /// - after the provider has stopped, or was dropped without running, no request hangs
 #[derive(Debug, Clone)]
 pub struct ProviderHandle {
-    asks: mpsc::Sender<Ask>,
+    asks: mpsc::Sender<HandleRequest>,
     progress: watch::Receiver<Progress>,
     /// Status at build time.
     first_status: Arc<Status>,
@@ -36,7 +36,7 @@ pub struct ProviderHandle {
 
 impl ProviderHandle {
     pub(crate) const fn new(
-        asks: mpsc::Sender<Ask>,
+        asks: mpsc::Sender<HandleRequest>,
         progress: watch::Receiver<Progress>,
         first_status: Arc<Status>,
         last_status: Arc<OnceLock<Arc<Status>>>,
@@ -96,7 +96,7 @@ impl ProviderHandle {
     pub async fn scan(&self, dry_run: bool) -> Result<Vec<String>, Refusal> {
         match self.request(Request::Scan { dry_run }).await? {
             Reply::Scan(findings) => Ok(findings),
-            reply @ Reply::Done => Err(asks::misplaced(&reply)),
+            reply @ Reply::Done => Err(handle_requests::misplaced(&reply)),
         }
     }
 
@@ -122,8 +122,10 @@ impl ProviderHandle {
     /// # Errors
     /// [`ErrorKind::Stopped`] when the provider has stopped.
     pub async fn set_leadership(&self, leadership: Leadership) -> Result<(), Error> {
-        self.ask("set leadership", |reply| Ask::Leadership(leadership, reply))
-            .await
+        self.ask("set leadership", |reply| {
+            HandleRequest::Leadership(leadership, reply)
+        })
+        .await
     }
 
     /// Restores state that this provider stored before its start, or that the previous leader stored. Takes
@@ -132,9 +134,9 @@ impl ProviderHandle {
     ///
     /// # Errors
     /// [`ErrorKind::Stopped`] when the provider has stopped.
-    pub async fn remind(&self, kept: &Kept) -> Result<(), Error> {
+    pub async fn restore_state(&self, kept: &RestartState) -> Result<(), Error> {
         let kept = kept.clone();
-        self.ask("remind", |reply| Ask::Kept(kept, reply)).await
+        self.ask("remind", |reply| HandleRequest::Kept(kept, reply)).await
     }
 
     /// Holds bids back with a reason that the status shows; `None` releases them, and the orders are
@@ -144,7 +146,8 @@ impl ProviderHandle {
     /// [`ErrorKind::Stopped`] when the provider has stopped.
     pub async fn hold_bids(&self, why: Option<&str>) -> Result<(), Error> {
         let why = why.map(Into::into);
-        self.ask("hold bids", |reply| Ask::HoldBids(why, reply)).await
+        self.ask("hold bids", |reply| HandleRequest::HoldBids(why, reply))
+            .await
     }
 
     /// Evaluates orders again that were declined because of their price. Call this method after the prices of
@@ -153,7 +156,7 @@ impl ProviderHandle {
     /// # Errors
     /// [`ErrorKind::Stopped`] when the provider has stopped.
     pub async fn prices_changed(&self) -> Result<(), Error> {
-        self.ask("judge prices again", Ask::PricesChanged).await
+        self.ask("judge prices again", HandleRequest::PricesChanged).await
     }
 
     /// Returns the current status. Before the provider runs, the status is that of its build, with the
@@ -167,18 +170,18 @@ impl ProviderHandle {
             lifecycle: self.lifecycle(),
             ..Status::default()
         };
-        self.known_status().await.unwrap_or_else(|| Arc::new(unknown()))
+        self.try_status().await.unwrap_or_else(|| Arc::new(unknown()))
     }
 
     /// Returns the current status, or `None` if the provider does not respond and has not stopped, so that
     /// the status is unknown.
-    pub async fn known_status(&self) -> Option<Arc<Status>> {
+    pub async fn try_status(&self) -> Option<Arc<Status>> {
         let progress = *self.progress.borrow();
         // The provider does not respond before it runs, and callers must not wait for that.
         if !progress.begun && progress.lifecycle == Lifecycle::Init {
             return Some(Arc::clone(&self.first_status));
         }
-        match self.ask("status", Ask::Status).await {
+        match self.ask("status", HandleRequest::Status).await {
             Ok(status) => Some(status),
             Err(_) => self.last_status.get().cloned(),
         }
@@ -193,7 +196,7 @@ impl ProviderHandle {
     /// # Errors
     /// [`ErrorKind::Stopped`] after the provider has stopped.
     pub async fn capacity(&self) -> Result<Option<Capacity>, Error> {
-        let capacity = self.ask("capacity", Ask::Capacity).await?;
+        let capacity = self.ask("capacity", HandleRequest::Capacity).await?;
         Ok(capacity.map(|copy| *copy))
     }
 
@@ -218,7 +221,8 @@ impl ProviderHandle {
     /// [`ErrorKind::Stopped`] after the provider has stopped. The state of the lease is then unknown.
     pub async fn has_lease(&self, lease: &LeaseId) -> Result<bool, Error> {
         let lease = lease.clone();
-        self.ask("has lease", |reply| Ask::HasLease(lease, reply)).await
+        self.ask("has lease", |reply| HandleRequest::HasLease(lease, reply))
+            .await
     }
 
     /// Returns the active lease of this provider for a group, or `None` if the chain lists none.
@@ -227,7 +231,7 @@ impl ProviderHandle {
     /// [`ErrorKind::Stopped`] after the provider has stopped. The state of the lease is then unknown.
     pub async fn lease_of(&self, group: &GroupId) -> Result<Option<LeaseId>, Error> {
         let group = group.clone();
-        self.ask("lease of a group", |reply| Ask::LeaseOf(group, reply))
+        self.ask("lease of a group", |reply| HandleRequest::LeaseOf(group, reply))
             .await
     }
 
@@ -272,22 +276,22 @@ impl ProviderHandle {
     async fn done(&self, request: Request) -> Result<(), Refusal> {
         match self.request(request).await? {
             Reply::Done => Ok(()),
-            reply @ Reply::Scan(_) => Err(asks::misplaced(&reply)),
+            reply @ Reply::Scan(_) => Err(handle_requests::misplaced(&reply)),
         }
     }
 
     async fn request(&self, request: Request) -> Response {
         let (reply, answer) = oneshot::channel();
         // Not awaited: a full queue contains more requests than the provider can process in time.
-        match self.asks.try_send(Ask::Request(request, reply)) {
+        match self.asks.try_send(HandleRequest::Request(request, reply)) {
             Ok(()) => {}
-            Err(TrySendError::Full(_)) => return Err(asks::busy()),
-            Err(TrySendError::Closed(_)) => return Err(asks::stopping()),
+            Err(TrySendError::Full(_)) => return Err(handle_requests::busy()),
+            Err(TrySendError::Closed(_)) => return Err(handle_requests::stopping()),
         }
         match timeout(self.limit, answer).await {
             Ok(Ok(response)) => response,
             // The reply was dropped, so the provider has stopped.
-            Ok(Err(_)) => Err(asks::stopping()),
+            Ok(Err(_)) => Err(handle_requests::stopping()),
             Err(_) => Err(Refusal {
                 kind: RefusalKind::Unavailable,
                 message: format!("no response within {:?}; try again", self.limit),
@@ -298,7 +302,7 @@ impl ProviderHandle {
     async fn ask<T>(
         &self,
         operation: &'static str,
-        ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
+        ask: impl FnOnce(oneshot::Sender<T>) -> HandleRequest,
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         let asking = async {

@@ -60,7 +60,7 @@ fn without(method: &str) -> ProviderBuilder {
 }
 
 #[test]
-fn a_missing_part_is_named_with_its_mend() {
+fn a_missing_part_is_named_with_its_builder_method() {
     for method in ["config", "cluster", "chain", "bus", "pricing", "inventory"] {
         let error = without(method).build().unwrap_err();
         assert!(error.to_string().contains(&format!("`.{method}(…)`")), "{error}");
@@ -68,7 +68,7 @@ fn a_missing_part_is_named_with_its_mend() {
 }
 
 #[test]
-fn wrong_settings_are_named_with_their_mend() {
+fn invalid_settings_are_named_with_the_remedy() {
     let mut config = fakes::config();
     config.cluster_ready_timeout = Duration::ZERO;
     let error = full().config(config).build().unwrap_err();
@@ -80,7 +80,7 @@ fn wrong_settings_are_named_with_their_mend() {
 }
 
 #[test]
-fn whether_ips_can_be_leased_and_hostnames_lead_is_the_clusters_word() {
+fn the_cluster_determines_leased_ips_and_hostnames() {
     let (provider, _) = full().build().unwrap();
     let config = &provider.parts.config;
     assert!(config.leased_ips && config.hostnames);
@@ -93,7 +93,7 @@ fn whether_ips_can_be_leased_and_hostnames_lead_is_the_clusters_word() {
 }
 
 #[test]
-fn without_a_word_about_leadership_it_leads() {
+fn a_provider_leads_by_default() {
     let (provider, _) = full().build().unwrap();
     assert_eq!(provider.parts.leadership, Leadership::Leader { epoch: 0 });
     let (provider, _) = full().leadership(Leadership::Standby).build().unwrap();
@@ -101,7 +101,7 @@ fn without_a_word_about_leadership_it_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_runs_with_the_engine_and_stops_on_the_first_signal() {
+async fn a_provider_runs_and_stops_on_the_first_signal() {
     let (provider, handle) = full().build().unwrap();
     let shutdown = CancellationToken::new();
     let asking = async {
@@ -115,7 +115,7 @@ async fn it_runs_with_the_engine_and_stops_on_the_first_signal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_is_answered_at_once_before_it_runs() {
+async fn a_status_is_returned_at_once_before_the_provider_runs() {
     let config = crate::config::Config {
         breaker_tripped: true,
         ..fakes::config()
@@ -127,7 +127,7 @@ async fn a_status_is_answered_at_once_before_it_runs() {
         .expect("the status is returned before the provider runs");
     assert_eq!(status.lifecycle, Lifecycle::Init);
     assert!(status.breaker.tripped, "the status of the build");
-    assert!(handle.known_status().await.is_some());
+    assert!(handle.try_status().await.is_some());
     drop(provider);
     assert_eq!(handle.status().await.lifecycle, Lifecycle::Done);
 }

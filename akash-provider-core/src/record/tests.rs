@@ -59,7 +59,7 @@ fn words(input: &Input) -> String {
 }
 
 #[test]
-fn nothing_secret_is_left_of_a_manifest_and_all_else_is() {
+fn a_covered_manifest_contains_no_secret_and_all_other_values() {
     let mut input = submitted(manifest());
     let before = words(&input);
     for secret in SECRETS {
@@ -79,7 +79,7 @@ fn nothing_secret_is_left_of_a_manifest_and_all_else_is() {
 }
 
 #[test]
-fn a_digest_tells_effects_apart_and_is_that_of_the_covered_ones() {
+fn digests_differ_by_effect_and_equal_those_of_covered_effects() {
     let lease =
         "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
     let spec = |group: Group| {

@@ -58,14 +58,14 @@ pub(crate) struct Ports {
 /// Executes calls; owned by the loop.
 #[derive(Debug)]
 pub(crate) struct Executor {
-    room: Arc<Room>,
+    room: Arc<CallContext>,
     tasks: JoinSet<Result<Completion, Failure>>,
     calls: FxHashMap<Id, (EffectId, Arc<Call>)>,
 }
 
 /// State shared by the tasks of all calls.
 #[derive(Debug)]
-struct Room {
+struct CallContext {
     ports: Ports,
     provider: Address,
     query_timeout: Duration,
@@ -80,7 +80,7 @@ struct Room {
 
 impl Executor {
     pub(crate) fn new(ports: Ports, config: &Config) -> Self {
-        let room = Room {
+        let room = CallContext {
             ports,
             provider: config.provider.clone(),
             query_timeout: config.query_timeout,
@@ -223,7 +223,7 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
 }
 
 /// Executes one call within the limits of its class. Returns `Err` if the call had no response.
-async fn limited(room: Arc<Room>, call: Arc<Call>) -> Result<Completion, Failure> {
+async fn limited(room: Arc<CallContext>, call: Arc<Call>) -> Result<Completion, Failure> {
     let (class, limit) = room.class(&call);
     // The wait for a permit does not count against the timeout, because it is caused by this limit.
     let _permit: Option<SemaphorePermit<'_>> = match class {
@@ -241,7 +241,7 @@ async fn limited(room: Arc<Room>, call: Arc<Call>) -> Result<Completion, Failure
     }
 }
 
-impl Room {
+impl CallContext {
     fn class(&self, call: &Call) -> (Option<&Semaphore>, Duration) {
         match call {
             Call::FetchOrder(_)

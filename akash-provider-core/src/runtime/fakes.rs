@@ -227,12 +227,12 @@ pub(crate) struct Memory {
     pub(crate) judging: Option<std::sync::mpsc::Receiver<()>>,
 }
 
-pub(crate) struct ScriptedBrain {
+pub(crate) struct ScriptedMachine {
     pub(crate) memory: Arc<Mutex<Memory>>,
     pub(crate) reaction: Reaction,
 }
 
-impl Brain for ScriptedBrain {
+impl StateMachine for ScriptedMachine {
     fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
         let effects = (self.reaction)(now, &input);
         let mut memory = self.memory.lock().unwrap();

@@ -20,9 +20,9 @@ pub(crate) struct Progress {
 
 /// Sender of the progress, owned by the provider. Dropping it ends the lifecycle.
 #[derive(Debug)]
-pub(crate) struct Stage(watch::Sender<Progress>);
+pub(crate) struct ProgressSender(watch::Sender<Progress>);
 
-impl Stage {
+impl ProgressSender {
     pub(crate) fn new() -> (Self, watch::Receiver<Progress>) {
         let (sender, receiver) = watch::channel(Progress::default());
         (Self(sender), receiver)
@@ -58,7 +58,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for ProgressSender {
     fn drop(&mut self) {
         self.enter(Lifecycle::Done);
     }

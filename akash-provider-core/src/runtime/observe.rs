@@ -1,8 +1,8 @@
 //! Published events: facts and retained statuses on the bus, and one log line per transition.
 //!
-//! The loop never waits for the bus: events are published through an [`Outlet`].
+//! The loop never waits for the bus: events are published through a [`PublishQueue`].
 
-use super::Outlet;
+use super::PublishQueue;
 use crate::bus::Bus;
 use crate::engine::Status;
 use crate::inventory::{Metrics, NodeMetrics, Pair};
@@ -20,7 +20,7 @@ const STATUS_SHARE: u32 = 50;
 /// Publishes events on the bus and in the log without waiting.
 #[derive(Debug)]
 pub(crate) struct Observer {
-    outlet: Outlet,
+    outlet: PublishQueue,
     /// Last published body of each status.
     published: BTreeMap<Topic, Value>,
     status_due: Option<Mono>,
@@ -30,7 +30,7 @@ pub(crate) struct Observer {
 impl Observer {
     pub(crate) fn start(bus: Arc<dyn Bus>) -> Self {
         Self {
-            outlet: Outlet::start(bus),
+            outlet: PublishQueue::start(bus),
             published: BTreeMap::new(),
             status_due: None,
             status_not_before: Mono(0),
@@ -40,7 +40,7 @@ impl Observer {
     /// Logs a fact and sends it to the bus.
     pub(crate) fn fact(&mut self, event: Arc<Event>) {
         log(&event);
-        self.outlet.hand_over(Topic::Facts, event);
+        self.outlet.enqueue(Topic::Facts, event);
     }
 
     /// Schedules a status update after an event.
@@ -64,7 +64,7 @@ impl Observer {
             // update.
             if self
                 .outlet
-                .hand_over(topic, Arc::new(Event::Status { body: body.clone() }))
+                .enqueue(topic, Arc::new(Event::Status { body: body.clone() }))
             {
                 self.published.insert(topic, body);
             }

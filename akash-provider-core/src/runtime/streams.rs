@@ -79,7 +79,7 @@ async fn follow<T: Clone + Send>(
     lost: Option<T>,
     queue: &mpsc::Sender<T>,
 ) {
-    let mut gap = Gap::new(lost);
+    let mut gap = StreamGap::new(lost);
     loop {
         let once = listen(port, &subscribe, &mut gap, queue);
         match AssertUnwindSafe(once).catch_unwind().await {
@@ -103,7 +103,7 @@ async fn follow<T: Clone + Send>(
 async fn listen<T: Clone + Send>(
     port: &'static str,
     subscribe: &impl Fn() -> BoxStream<'static, Result<T, Error>>,
-    gap: &mut Gap<T>,
+    gap: &mut StreamGap<T>,
     queue: &mpsc::Sender<T>,
 ) -> Result<(), LoopGone> {
     let mut stream = subscribe();
@@ -132,14 +132,14 @@ async fn listen<T: Clone + Send>(
 }
 
 /// The time between the last valid item and the next, with increasing delays and one notice to the engine.
-struct Gap<T> {
+struct StreamGap<T> {
     lost: Option<T>,
     /// Whether a valid item has arrived since the last gap.
     known: bool,
     waits: Option<ExponentialBackoff>,
 }
 
-impl<T: Clone> Gap<T> {
+impl<T: Clone> StreamGap<T> {
     const fn new(lost: Option<T>) -> Self {
         Self {
             lost,

@@ -1,6 +1,6 @@
 use super::fakes::{
     Does, FakeBus, FakeChain, FakeCluster, FakeInventory, FakePricing, Memory, Reaction, Script,
-    ScriptedBrain, block, capacity, config, lease, snapshot,
+    ScriptedMachine, block, capacity, config, lease, snapshot,
 };
 use super::*;
 use crate::cluster::ClusterChange;
@@ -58,7 +58,7 @@ impl Setup {
     fn parts(
         self,
     ) -> (
-        Parts<ScriptedBrain>,
+        Parts<ScriptedMachine>,
         ProviderHandle,
         Arc<Mutex<Memory>>,
         Arc<FakeBus>,
@@ -68,13 +68,13 @@ impl Setup {
             ..Memory::default()
         }));
         let bus = Arc::new(self.bus);
-        let (desk, asks) = Desk::new();
-        let (stage, progress) = Stage::new();
+        let (desk, asks) = RequestQueue::new();
+        let (stage, progress) = ProgressSender::new();
         let last_status = Arc::new(OnceLock::new());
         let limit = self.config.manifest_request_timeout;
         let handle = ProviderHandle::new(asks, progress, Arc::default(), Arc::clone(&last_status), limit);
         let parts = Parts {
-            brain: ScriptedBrain {
+            brain: ScriptedMachine {
                 memory: Arc::clone(&memory),
                 reaction: self.reaction,
             },
@@ -88,7 +88,7 @@ impl Setup {
             inventory: Arc::new(self.inventory),
             leadership: Leadership::Leader { epoch: 3 },
             bids_held: None,
-            keeper: None,
+            store: None,
             desk,
             stage,
             last_status,
@@ -142,7 +142,7 @@ fn shutdown_seen(world: &World) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_life_goes_from_init_over_running_and_shutdown_to_done() {
+async fn the_lifecycle_is_init_running_shutdown_done() {
     let world = Setup::default().start();
     assert_eq!(world.handle.lifecycle(), Lifecycle::Init);
     let changes = tokio::spawn(world.handle.lifecycle_changes().collect::<Vec<_>>());
@@ -167,7 +167,7 @@ async fn a_life_goes_from_init_over_running_and_shutdown_to_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn w4_the_end_touches_no_workload_and_no_bid() {
+async fn w4_a_shutdown_changes_no_workload_and_no_bid() {
     let script = Arc::new(Script::default());
     let mut setup = Setup::default();
     setup.chain.script = Arc::clone(&script);
@@ -180,7 +180,7 @@ async fn w4_the_end_touches_no_workload_and_no_bid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn w49_a_cluster_that_does_not_become_ready_is_an_error_of_its_own_after_its_limit() {
+async fn w49_a_cluster_that_is_not_ready_in_time_is_a_specific_error() {
     let silent = |what: &str| {
         let setup = Setup::default();
         match what {
@@ -207,7 +207,7 @@ async fn w49_a_cluster_that_does_not_become_ready_is_an_error_of_its_own_after_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chain_that_is_away_is_waited_for_without_end() {
+async fn an_unavailable_chain_is_waited_for_without_a_limit() {
     let setup = Setup::default();
     setup.chain.events.lock().unwrap().clear();
     let world = setup.start();
@@ -219,7 +219,7 @@ async fn a_chain_that_is_away_is_waited_for_without_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_drains_until_nothing_is_owed() {
+async fn shutdown_drains_until_no_work_is_pending() {
     let setup = Setup {
         busy: true,
         ..Setup::default()
@@ -238,7 +238,7 @@ async fn shutdown_drains_until_nothing_is_owed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_ends_with_the_grace_although_work_is_left() {
+async fn a_drain_ends_after_the_grace_period_with_pending_work() {
     let setup = Setup {
         busy: true,
         ..Setup::default()
@@ -252,7 +252,7 @@ async fn a_drain_ends_with_the_grace_although_work_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_second_signal_stops_at_once_with_its_own_error() {
+async fn a_second_signal_aborts_with_a_specific_error() {
     let setup = Setup {
         busy: true,
         ..Setup::default()

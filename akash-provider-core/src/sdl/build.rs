@@ -2,7 +2,7 @@
 //! the hash and the cross-check on the chain depend on every id, order and sequence number.
 
 use super::document::{Compute, Document, Expose, Params, Placement, Service, Version};
-use super::fault::{ErrorKind, SdlError, Spot};
+use super::fault::{ErrorKind, Location, SdlError};
 use crate::manifest::{
     self, Credentials, Manifest, ServiceExpose, ServiceParams, StorageParams, Tee, expose_order,
 };
@@ -16,7 +16,7 @@ const TEE: &str = "tee/type";
 
 /// Groups and manifest of a document, with the origin of each unit.
 #[derive(Debug)]
-pub(super) struct Built {
+pub(super) struct BuildOutput {
     pub(super) groups: Vec<GroupSpec>,
     pub(super) manifest: Manifest,
     /// Compute profile of every unit, by group.
@@ -34,7 +34,7 @@ struct Building {
 ///
 /// # Errors
 /// When services of a placement request different types of confidential computing, or when a sum overflows.
-pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
+pub(super) fn build(document: &Document) -> Result<BuildOutput, SdlError> {
     let sequence = sequence_numbers(document);
     // By name, because the chain numbers groups in this order.
     let mut groups: BTreeMap<&str, Building> = BTreeMap::new();
@@ -106,8 +106,8 @@ pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
     Ok(finish(groups))
 }
 
-fn finish(groups: BTreeMap<&str, Building>) -> Built {
-    let mut built = Built {
+fn finish(groups: BTreeMap<&str, Building>) -> BuildOutput {
+    let mut built = BuildOutput {
         groups: Vec::new(),
         manifest: Manifest { groups: Vec::new() },
         profiles: Vec::new(),
@@ -123,7 +123,7 @@ fn finish(groups: BTreeMap<&str, Building>) -> Built {
     built
 }
 
-fn too_many(spot: &Spot) -> SdlError {
+fn too_many(spot: &Location) -> SdlError {
     let problem = "the counts of services with this profile exceed the limit together";
     spot.error(ErrorKind::Limit, problem, "use smaller counts")
 }

@@ -1,15 +1,15 @@
 //! Checks of references between the parts of a document.
 
-use super::document::{Compute, Deployed, Document, Placed, Service, To, Version};
-use super::fault::{ErrorKind, SdlError, Spot, shown};
-use super::notes::Notes;
+use super::diagnostics::Diagnostics;
+use super::document::{Compute, DeploymentEntry, Document, PlacementEntry, Service, To, Version};
+use super::fault::{ErrorKind, Location, SdlError, shown};
 use crate::manifest::Proto;
 use crate::types::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks that every deployed service, profile, price, endpoint and volume exists and fits. References to an
 /// invalid part cause no further error.
-pub(super) fn document(document: &Document, notes: &mut Notes) {
+pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     let mut ips = Ips::default();
     for (name, deployed) in document.deployment.iter() {
         if document.services.lacks(name) {
@@ -29,18 +29,18 @@ pub(super) fn document(document: &Document, notes: &mut Notes) {
     }
     // An unreadable part may be the deployed one.
     if document.deployment.is_whole() && document.deployment.values().all(|d| d.placed.is_empty()) {
-        let spot = Spot::new(document.deployment_line, "deployment");
+        let spot = Location::new(document.deployment_line, "deployment");
         let problem = "nothing is deployed";
-        let mend = "place a service: service, placement, profile, count";
-        notes.wrong(spot.error(ErrorKind::MissingField, problem, mend));
+        let help = "place a service: service, placement, profile, count";
+        notes.wrong(spot.error(ErrorKind::MissingField, problem, help));
     }
     // An unreadable part may use the endpoint.
     let is_whole = document.services.is_whole() && document.deployment.is_whole();
     for (name, spot) in document.endpoints.iter().filter(|_| is_whole) {
         if !ips.used.contains(name.as_str()) {
             let problem = format!("the endpoint `{}` is never used", shown(name));
-            let mend = "name it as `ip` of a global expose, or remove it";
-            notes.wrong(missing(spot, problem, mend));
+            let help = "name it as `ip` of a global expose, or remove it";
+            notes.wrong(missing(spot, problem, help));
         }
     }
     // Warnings are added only to a valid document.
@@ -49,11 +49,11 @@ pub(super) fn document(document: &Document, notes: &mut Notes) {
     }
 }
 
-fn missing(spot: &Spot, problem: String, mend: &str) -> SdlError {
-    spot.error(ErrorKind::Reference, problem, mend)
+fn missing(spot: &Location, problem: String, help: &str) -> SdlError {
+    spot.error(ErrorKind::Reference, problem, help)
 }
 
-fn profiles(document: &Document, placement: &str, placed: &Placed, notes: &mut Notes) {
+fn profiles(document: &Document, placement: &str, placed: &PlacementEntry, notes: &mut Diagnostics) {
     let profile = &placed.profile;
     if document.compute.lacks(profile) {
         let problem = format!("there is no compute profile `{}`", shown(profile));
@@ -84,10 +84,10 @@ fn profiles(document: &Document, placement: &str, placed: &Placed, notes: &mut N
 struct Ips<'a> {
     used: BTreeSet<&'a str>,
     /// User of each port of an address.
-    ports: BTreeMap<(&'a str, u16, Proto), &'a Spot>,
+    ports: BTreeMap<(&'a str, u16, Proto), &'a Location>,
 }
 
-fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, notes: &mut Notes) {
+fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, notes: &mut Diagnostics) {
     for expose in &service.expose {
         for to in expose.to.iter().filter(|to| !to.ip.is_empty()) {
             notes.keep(check_ip(document, to));
@@ -105,9 +105,9 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, n
                     "port {external} of the IP `{ip}` is already used by `{}` on line {}",
                     other.path, other.line
                 );
-                let mend =
+                let help =
                     "use another port, protocol or endpoint; a service with an IP goes to one placement";
-                notes.wrong(to.spot.error(ErrorKind::Reference, problem, mend));
+                notes.wrong(to.spot.error(ErrorKind::Reference, problem, help));
             }
         }
     }
@@ -144,7 +144,7 @@ fn confidential(service: &Service, compute: &Compute) -> Result<(), SdlError> {
     Ok(())
 }
 
-fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut Notes) {
+fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut Diagnostics) {
     let none = BTreeMap::new();
     let mounts = service.params.as_ref().map_or(&none, |params| &params.storage);
     let mut taken = BTreeMap::new();
@@ -171,8 +171,8 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut N
         }
         if !volume.is_persistent() && !volume.is_ram() {
             let problem = format!("the volume `{}` is part of the container's own disk", shown(name));
-            let mend = "make it persistent or of class ram, or remove the mount; providers cannot mount it";
-            notes.warn(spot.warning(problem, mend));
+            let help = "make it persistent or of class ram, or remove the mount; providers cannot mount it";
+            notes.warn(spot.warning(problem, help));
         }
     }
     for (spot, volume) in &compute.storage {
@@ -188,25 +188,25 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut N
 /// only if the service has no mounts.
 fn unmounted(
     version: Version,
-    spot: &Spot,
+    spot: &Location,
     volume: &Storage,
     nothing: bool,
-    notes: &mut Notes,
+    notes: &mut Diagnostics,
 ) -> Result<(), SdlError> {
     let problem = format!(
         "the persistent volume `{}` is not mounted by a service that uses it",
         shown(&volume.name)
     );
-    let mend = "give it a `mount` under `params.storage` of the service";
+    let help = "give it a `mount` under `params.storage` of the service";
     if version == Version::V2_0 && nothing {
-        return Err(missing(spot, problem, mend));
+        return Err(missing(spot, problem, help));
     }
-    notes.warn(spot.warning(problem, mend));
+    notes.warn(spot.warning(problem, help));
     Ok(())
 }
 
 /// Adds warnings for unused parts.
-fn idle(document: &Document, notes: &mut Notes) {
+fn idle(document: &Document, notes: &mut Diagnostics) {
     for (name, service) in document.services.iter() {
         if !document.deployment.contains_key(name) {
             let problem = format!("the service `{}` is never deployed", shown(name));
@@ -221,7 +221,7 @@ fn idle(document: &Document, notes: &mut Notes) {
         document
             .deployment
             .values()
-            .flat_map(|Deployed { placed, .. }| placed.iter())
+            .flat_map(|DeploymentEntry { placed, .. }| placed.iter())
     };
     for (name, compute) in document.compute.iter() {
         if !placed().any(|(_, placed)| placed.profile == *name) {

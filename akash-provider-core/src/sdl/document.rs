@@ -1,6 +1,6 @@
 //! A parsed SDL with unresolved references.
 
-use super::fault::Spot;
+use super::fault::Location;
 use crate::manifest::{Credentials, HttpOptions, Permissions, Proto};
 use crate::types::{Attribute, Cpu, DecCoin, Gpu, Memory, SignedBy, Storage};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,14 +18,14 @@ pub(super) enum Version {
 
 /// Parts by name, and the names of invalid parts, to which references are not an error.
 #[derive(Debug)]
-pub(super) struct Named<T> {
+pub(super) struct NamedParts<T> {
     pub(super) read: BTreeMap<String, T>,
     pub(super) unread: BTreeSet<String>,
     /// Whether the whole section is unreadable.
     pub(super) is_unread: bool,
 }
 
-impl<T> Named<T> {
+impl<T> NamedParts<T> {
     /// Returns whether no part has this name, valid or not.
     pub(super) fn lacks(&self, name: &str) -> bool {
         !self.is_unread && !self.unread.contains(name) && !self.read.contains_key(name)
@@ -37,7 +37,7 @@ impl<T> Named<T> {
     }
 }
 
-impl<T> Default for Named<T> {
+impl<T> Default for NamedParts<T> {
     fn default() -> Self {
         Self {
             read: BTreeMap::new(),
@@ -47,7 +47,7 @@ impl<T> Default for Named<T> {
     }
 }
 
-impl<T> Deref for Named<T> {
+impl<T> Deref for NamedParts<T> {
     type Target = BTreeMap<String, T>;
 
     fn deref(&self) -> &Self::Target {
@@ -59,18 +59,18 @@ impl<T> Deref for Named<T> {
 pub(super) struct Document {
     pub(super) version: Version,
     pub(super) services_line: u32,
-    pub(super) services: Named<Service>,
-    pub(super) compute: Named<Compute>,
-    pub(super) placements: Named<Placement>,
+    pub(super) services: NamedParts<Service>,
+    pub(super) compute: NamedParts<Compute>,
+    pub(super) placements: NamedParts<Placement>,
     pub(super) deployment_line: u32,
-    pub(super) deployment: Named<Deployed>,
-    pub(super) endpoints: Named<Spot>,
+    pub(super) deployment: NamedParts<DeploymentEntry>,
+    pub(super) endpoints: NamedParts<Location>,
     pub(super) reclamation: Option<Duration>,
 }
 
 impl Document {
     /// Returns the location of the service for a path in the manifest (`placement.service…`).
-    pub(super) fn spot_of(&self, place: &str) -> Spot {
+    pub(super) fn spot_of(&self, place: &str) -> Location {
         // With the dot, because the name of one placement can be a prefix of another.
         let below = |name: &String| place.strip_prefix(name.as_str())?.strip_prefix('.');
         let service = self.placements.keys().find_map(below).and_then(|rest| {
@@ -78,7 +78,7 @@ impl Document {
             self.services.get(name)
         });
         service.map_or_else(
-            || Spot::new(self.services_line, "services"),
+            || Location::new(self.services_line, "services"),
             |service| service.spot.clone(),
         )
     }
@@ -86,7 +86,7 @@ impl Document {
 
 #[derive(Debug)]
 pub(super) struct Service {
-    pub(super) spot: Spot,
+    pub(super) spot: Location,
     pub(super) image: String,
     pub(super) command: Option<Vec<String>>,
     pub(super) args: Option<Vec<String>>,
@@ -98,7 +98,7 @@ pub(super) struct Service {
 
 #[derive(Debug)]
 pub(super) struct Expose {
-    pub(super) spot: Spot,
+    pub(super) spot: Location,
     pub(super) port: u16,
     /// 0 if it equals `port`.
     pub(super) external: u16,
@@ -110,7 +110,7 @@ pub(super) struct Expose {
 
 #[derive(Debug)]
 pub(super) struct To {
-    pub(super) spot: Spot,
+    pub(super) spot: Location,
     pub(super) service: String,
     pub(super) global: bool,
     pub(super) ip: String,
@@ -120,52 +120,52 @@ pub(super) struct To {
 pub(super) struct Params {
     pub(super) storage: BTreeMap<String, Mount>,
     pub(super) permissions: Option<Permissions>,
-    pub(super) tee: Option<(Spot, String)>,
+    pub(super) tee: Option<(Location, String)>,
 }
 
 #[derive(Debug)]
 pub(super) struct Mount {
-    pub(super) spot: Spot,
+    pub(super) spot: Location,
     pub(super) mount: String,
     pub(super) read_only: bool,
 }
 
 /// A resource with its quantity as written in the SDL.
 #[derive(Debug, Default)]
-pub(super) struct Written<T> {
+pub(super) struct Sourced<T> {
     pub(super) value: T,
     pub(super) text: String,
 }
 
 #[derive(Debug)]
 pub(super) struct Compute {
-    pub(super) spot: Spot,
-    pub(super) cpu: (Spot, Written<Cpu>),
-    pub(super) memory: (Spot, Written<Memory>),
+    pub(super) spot: Location,
+    pub(super) cpu: (Location, Sourced<Cpu>),
+    pub(super) memory: (Location, Sourced<Memory>),
     /// Zero units at the location of the profile if `gpu` is missing.
-    pub(super) gpu: (Spot, Gpu),
+    pub(super) gpu: (Location, Gpu),
     /// In the order of the network.
-    pub(super) storage: Vec<(Spot, Written<Storage>)>,
+    pub(super) storage: Vec<(Location, Sourced<Storage>)>,
 }
 
 #[derive(Debug)]
 pub(super) struct Placement {
     pub(super) attributes: Vec<Attribute>,
     pub(super) signed_by: SignedBy,
-    pub(super) pricing: BTreeMap<String, (Spot, DecCoin)>,
-    pub(super) spot: Spot,
+    pub(super) pricing: BTreeMap<String, (Location, DecCoin)>,
+    pub(super) spot: Location,
 }
 
 /// A service and its placements.
 #[derive(Debug)]
-pub(super) struct Deployed {
-    pub(super) spot: Spot,
-    pub(super) placed: Named<Placed>,
+pub(super) struct DeploymentEntry {
+    pub(super) spot: Location,
+    pub(super) placed: NamedParts<PlacementEntry>,
 }
 
 #[derive(Debug)]
-pub(super) struct Placed {
-    pub(super) spot: Spot,
+pub(super) struct PlacementEntry {
+    pub(super) spot: Location,
     pub(super) profile: String,
     pub(super) count: u32,
 }

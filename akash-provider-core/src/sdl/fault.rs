@@ -32,7 +32,7 @@ pub enum ErrorKind {
 
 /// An error in an SDL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
-#[error("line {line}: {path}: {problem}; {mend}")]
+#[error("line {line}: {path}: {problem}; {help}")]
 pub struct SdlError {
     /// Category of the error.
     pub kind: ErrorKind,
@@ -43,7 +43,8 @@ pub struct SdlError {
     /// Description of the problem.
     pub problem: String,
     /// Remedy.
-    pub mend: String,
+    #[serde(rename = "mend")]
+    pub help: String,
 }
 
 /// All errors of an SDL that can be detected together, in the order of lines.
@@ -85,7 +86,8 @@ pub struct Warning {
     /// Description of the problem.
     pub problem: String,
     /// Remedy.
-    pub mend: String,
+    #[serde(rename = "mend")]
+    pub help: String,
 }
 
 impl fmt::Display for Warning {
@@ -94,20 +96,20 @@ impl fmt::Display for Warning {
             line,
             path,
             problem,
-            mend,
+            help,
         } = self;
-        write!(f, "line {line}: {path}: {problem}; {mend}")
+        write!(f, "line {line}: {path}: {problem}; {help}")
     }
 }
 
 /// A location in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct Location {
     pub(super) line: u32,
     pub(super) path: String,
 }
 
-impl Spot {
+impl Location {
     pub(super) fn new(line: u32, path: impl Into<String>) -> Self {
         Self {
             line,
@@ -119,23 +121,23 @@ impl Spot {
         &self,
         kind: ErrorKind,
         problem: impl Into<String>,
-        mend: impl Into<String>,
+        help: impl Into<String>,
     ) -> SdlError {
         SdlError {
             kind,
             line: self.line,
             path: self.path.clone(),
             problem: problem.into(),
-            mend: mend.into(),
+            help: help.into(),
         }
     }
 
-    pub(super) fn warning(&self, problem: impl Into<String>, mend: impl Into<String>) -> Warning {
+    pub(super) fn warning(&self, problem: impl Into<String>, help: impl Into<String>) -> Warning {
         Warning {
             line: self.line,
             path: self.path.clone(),
             problem: problem.into(),
-            mend: mend.into(),
+            help: help.into(),
         }
     }
 }

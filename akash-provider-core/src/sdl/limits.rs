@@ -1,9 +1,9 @@
 //! Limits of the network per unit and per group.
 
-use super::build::Built;
+use super::build::BuildOutput;
+use super::diagnostics::Diagnostics;
 use super::document::{Compute, Document};
-use super::fault::{ErrorKind, SdlError, Spot};
-use super::notes::Notes;
+use super::fault::{ErrorKind, Location, SdlError};
 use crate::types::quantity::{bytes, cores};
 use crate::types::{Dec, GroupSpec, ResourceUnit};
 
@@ -26,7 +26,7 @@ const GROUP: u128 = 50;
 type Unit = fn(u128) -> String;
 
 /// Checks the used profiles and prices against the limits of the chain.
-pub(super) fn parts(document: &Document, notes: &mut Notes) {
+pub(super) fn parts(document: &Document, notes: &mut Diagnostics) {
     let mut denom = None;
     for (place, placement) in document.placements.iter() {
         let placed = document.deployment.values();
@@ -43,15 +43,15 @@ pub(super) fn parts(document: &Document, notes: &mut Notes) {
             }
             if *denom.get_or_insert(&price.denom) != &price.denom {
                 let problem = "prices are in more than one denomination".to_owned();
-                let mend = "use one for the whole deployment".to_owned();
-                notes.wrong(limit(spot, problem, mend));
+                let help = "use one for the whole deployment".to_owned();
+                notes.wrong(limit(spot, problem, help));
             }
         }
     }
 }
 
 /// Checks the groups of a document against the limits of the chain.
-pub(super) fn groups(built: &Built, document: &Document, notes: &mut Notes) {
+pub(super) fn groups(built: &BuildOutput, document: &Document, notes: &mut Diagnostics) {
     for group in &built.groups {
         if let Some(placement) = document.placements.get(&group.name) {
             notes.keep(check_group(group, &placement.spot));
@@ -59,7 +59,7 @@ pub(super) fn groups(built: &Built, document: &Document, notes: &mut Notes) {
     }
 }
 
-fn check_compute(compute: &Compute, notes: &mut Notes) {
+fn check_compute(compute: &Compute, notes: &mut Diagnostics) {
     let (spot, cpu) = &compute.cpu;
     let millicores = |value| format!("{value}m");
     let unit = if cpu.text.ends_with('m') {
@@ -100,7 +100,7 @@ fn check_compute(compute: &Compute, notes: &mut Notes) {
 /// Checks a quantity against its range. The error contains the quantity as `written`, and the range in
 /// `unit`.
 fn within(
-    spot: &Spot,
+    spot: &Location,
     what: &str,
     written: &str,
     value: u64,
@@ -117,7 +117,7 @@ fn within(
     Err(limit(spot, problem, format!("use `{least}` to `{most}`")))
 }
 
-fn check_group(group: &GroupSpec, spot: &Spot) -> Result<(), SdlError> {
+fn check_group(group: &GroupSpec, spot: &Location) -> Result<(), SdlError> {
     // In 128 bits, because the largest memory for the largest count overflows 64 bits.
     let total = |of: fn(&ResourceUnit) -> u64| -> u128 {
         let units = group.resources.iter();
@@ -161,6 +161,6 @@ fn check_group(group: &GroupSpec, spot: &Spot) -> Result<(), SdlError> {
     Ok(())
 }
 
-fn limit(spot: &Spot, problem: String, mend: String) -> SdlError {
-    spot.error(ErrorKind::Limit, problem, mend)
+fn limit(spot: &Location, problem: String, help: String) -> SdlError {
+    spot.error(ErrorKind::Limit, problem, help)
 }

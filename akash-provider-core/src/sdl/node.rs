@@ -3,8 +3,8 @@
 //! Aliases share the anchored node. The expanded size is only counted, so that an alias bomb is refused
 //! without expansion. Merge keys (`<<`) are supported below the top level, as in the tools of the network.
 
-use super::fault::{ErrorKind, SdlError, Spot, shown};
-use super::notes::Notes;
+use super::diagnostics::Diagnostics;
+use super::fault::{ErrorKind, Location, SdlError, shown};
 use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Tag};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,20 +69,20 @@ impl Node {
 ///
 /// # Errors
 /// A too large text, invalid YAML, a duplicate key, an invalid alias, or an unsupported tag.
-pub(super) fn load(text: &str, notes: &mut Notes) -> Result<Rc<Node>, SdlError> {
+pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlError> {
     if text.len() > MAX_BYTES {
         let problem = format!(
             "{} bytes are more than the {MAX_BYTES} an SDL may have",
             text.len()
         );
-        return Err(Spot::new(1, "document").error(ErrorKind::TooLarge, problem, "shorten it"));
+        return Err(Location::new(1, "document").error(ErrorKind::TooLarge, problem, "shorten it"));
     }
     let mut text = Cow::Borrowed(text);
     let mut tries = 0;
     loop {
         let (line, error) = match read(&text, notes) {
-            Err(Unread::Shallow(line, error)) => (line, error),
-            Err(Unread::Wrong(error)) => return Err(error),
+            Err(ReadError::Shallow(line, error)) => (line, error),
+            Err(ReadError::Wrong(error)) => return Err(error),
             Ok(root) => return Ok(root),
         };
         let deeper = deepened(&text, line).filter(|_| tries < MAX_SHALLOW);
@@ -100,14 +100,14 @@ const DEEP: &str =
     "                                                                                                ";
 
 /// Reason why a text could not be parsed.
-enum Unread {
+enum ReadError {
     Wrong(SdlError),
     /// A quoted text continues on this line with an indentation that is not deeper than its block. The tools
     /// of the network accept such texts, YAML does not.
     Shallow(usize, SdlError),
 }
 
-impl From<SdlError> for Unread {
+impl From<SdlError> for ReadError {
     fn from(error: SdlError) -> Self {
         Self::Wrong(error)
     }
@@ -138,7 +138,7 @@ fn deepened(text: &str, line: usize) -> Option<String> {
     None
 }
 
-fn read(text: &str, notes: &mut Notes) -> Result<Rc<Node>, Unread> {
+fn read(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, ReadError> {
     let mut options = Options::default();
     // A feature that other crates of a build can enable; comment events are not supported here.
     options.set_emit_comments(false);
@@ -151,7 +151,7 @@ fn read(text: &str, notes: &mut Notes) -> Result<Rc<Node>, Unread> {
         // After the root, only the end of the document or another document may follow.
         if let Some(root) = tree.root.take() {
             if matches!(event, Event::DocumentStart(..)) {
-                let spot = Spot::new(line, "document");
+                let spot = Location::new(line, "document");
                 notes.warn(spot.warning(
                     "only the first document of the text is read",
                     "move further documents to separate files",
@@ -163,7 +163,7 @@ fn read(text: &str, notes: &mut Notes) -> Result<Rc<Node>, Unread> {
         tree.take(event, line)?;
     }
     let empty = || {
-        let spot = Spot::new(1, "document");
+        let spot = Location::new(1, "document");
         spot.error(
             ErrorKind::MissingField,
             "the text is empty",
@@ -173,15 +173,15 @@ fn read(text: &str, notes: &mut Notes) -> Result<Rc<Node>, Unread> {
     Ok(tree.root.ok_or_else(empty)?)
 }
 
-fn unread(error: &ScanError) -> Unread {
+fn unread(error: &ScanError) -> ReadError {
     let at = error.marker().line();
     let problem = format!("this is not YAML: {}", shown(&error.info()));
-    let mend = "check indentation, quotes and brackets here";
-    let wrong = Spot::new(line(at), "document").error(ErrorKind::Syntax, problem, mend);
+    let help = "check indentation, quotes and brackets here";
+    let wrong = Location::new(line(at), "document").error(ErrorKind::Syntax, problem, help);
     if matches!(error.kind(), granit_parser::ErrorKind::InvalidQuotedScalarIndent) {
-        return Unread::Shallow(at, wrong);
+        return ReadError::Shallow(at, wrong);
     }
-    Unread::Wrong(wrong)
+    ReadError::Wrong(wrong)
 }
 
 fn line(number: usize) -> u32 {
@@ -189,7 +189,7 @@ fn line(number: usize) -> u32 {
 }
 
 /// An incomplete container.
-struct Open {
+struct OpenContainer {
     line: u32,
     anchor: usize,
     content: Content,
@@ -199,7 +199,7 @@ struct Open {
 
 #[derive(Default)]
 struct Tree {
-    open: Vec<Open>,
+    open: Vec<OpenContainer>,
     anchors: BTreeMap<usize, Rc<Node>>,
     root: Option<Rc<Node>>,
     nodes: usize,
@@ -254,7 +254,7 @@ impl Tree {
         if self.open.len() >= MAX_DEPTH {
             return Err(self.too_deep(line));
         }
-        self.open.push(Open {
+        self.open.push(OpenContainer {
             line,
             anchor,
             content,
@@ -296,7 +296,7 @@ impl Tree {
         if self.open.len() + node.height > MAX_DEPTH {
             return Err(self.too_deep(line));
         }
-        let is_key = |open: &Open| matches!(open.content, Content::Map(_)) && open.key.is_none();
+        let is_key = |open: &OpenContainer| matches!(open.content, Content::Map(_)) && open.key.is_none();
         let key = match self.open.last() {
             Some(open) if is_key(open) => Some(self.key(&node, line)?),
             Some(_) | None => None,
@@ -402,7 +402,7 @@ impl Tree {
             .error(ErrorKind::TooLarge, problem, "an SDL needs ten")
     }
 
-    fn spot(&self, line: u32) -> Spot {
+    fn spot(&self, line: u32) -> Location {
         let keys: Vec<String> = self
             .open
             .iter()
@@ -413,9 +413,9 @@ impl Tree {
             })
             .collect();
         if keys.is_empty() {
-            return Spot::new(line, "document");
+            return Location::new(line, "document");
         }
-        Spot::new(line, keys.join(".").replace(".[", "["))
+        Location::new(line, keys.join(".").replace(".[", "["))
     }
 }
 

@@ -1,23 +1,23 @@
 //! Conversion of the tree to a document with typed fields.
 
-mod at;
 mod profile;
 mod service;
+mod value;
 
-use super::document::{Compute, Deployed, Document, Named, Placed, Placement, Version};
-use super::fault::{ErrorKind, SdlError, Spot, shown};
+use super::diagnostics::Diagnostics;
+use super::document::{Compute, DeploymentEntry, Document, NamedParts, Placement, PlacementEntry, Version};
+use super::fault::{ErrorKind, Location, SdlError, shown};
 use super::node::Node;
-use super::notes::Notes;
 use super::scalar;
-use at::{At, Fields};
 use std::time::Duration;
+use value::{Fields, ValueRef};
 
 /// Reads the whole document. Errors in one part do not hide errors in others.
 ///
 /// # Errors
 /// When the root is not a map.
-pub(super) fn document(root: &Node, notes: &mut Notes) -> Result<Document, SdlError> {
-    let top = At::top(root).map()?;
+pub(super) fn document(root: &Node, notes: &mut Diagnostics) -> Result<Document, SdlError> {
+    let top = ValueRef::top(root).map()?;
     let version = version(&top, notes);
     // With a default for an invalid version, the rest is still read, so that all errors are reported at once.
     let version = notes.keep(version).unwrap_or(Version::V2_0);
@@ -62,12 +62,12 @@ pub(super) fn document(root: &Node, notes: &mut Notes) -> Result<Document, SdlEr
     })
 }
 
-fn profiles(top: &Fields<'_>, notes: &mut Notes) -> (Named<Compute>, Named<Placement>) {
+fn profiles(top: &Fields<'_>, notes: &mut Diagnostics) -> (NamedParts<Compute>, NamedParts<Placement>) {
     let Some(at) = top.get("profiles") else {
         return Default::default();
     };
     let Some(profiles) = notes.keep(at.map()) else {
-        let (mut compute, mut placements) = <(Named<_>, Named<_>)>::default();
+        let (mut compute, mut placements) = <(NamedParts<_>, NamedParts<_>)>::default();
         // Missing names are not reported if the names could not be read.
         (compute.is_unread, placements.is_unread) = (true, true);
         return (compute, placements);
@@ -80,11 +80,11 @@ fn profiles(top: &Fields<'_>, notes: &mut Notes) -> (Named<Compute>, Named<Place
 
 /// Reads the entries of an optional map independently of each other.
 fn named<T>(
-    at: Option<At<'_>>,
-    notes: &mut Notes,
-    read: impl Fn(&At<'_>, &mut Notes) -> Result<T, SdlError>,
-) -> Named<T> {
-    let mut named = Named::default();
+    at: Option<ValueRef<'_>>,
+    notes: &mut Diagnostics,
+    read: impl Fn(&ValueRef<'_>, &mut Diagnostics) -> Result<T, SdlError>,
+) -> NamedParts<T> {
+    let mut named = NamedParts::default();
     let Some(fields) = at.map(|at| at.map()) else {
         return named;
     };
@@ -101,13 +101,13 @@ fn named<T>(
     named
 }
 
-fn version(top: &Fields<'_>, notes: &mut Notes) -> Result<Version, SdlError> {
-    const MEND: &str = "write `version: \"2.0\"` or `version: \"2.1\"`";
-    let at = top.required("version", MEND)?;
+fn version(top: &Fields<'_>, notes: &mut Diagnostics) -> Result<Version, SdlError> {
+    const HELP: &str = "write `version: \"2.0\"` or `version: \"2.1\"`";
+    let at = top.required("version", HELP)?;
     let text = at.text()?;
     let bad = || {
         let problem = format!("version `{}` is not supported", shown(text));
-        at.spot.error(ErrorKind::Version, problem, MEND)
+        at.spot.error(ErrorKind::Version, problem, HELP)
     };
     let numbers = text.trim().trim_start_matches('v');
     let mut parts = [0_u32; 3];
@@ -126,7 +126,7 @@ fn version(top: &Fields<'_>, notes: &mut Notes) -> Result<Version, SdlError> {
         parts if parts >= [2, 1, 0] => {
             if parts != [2, 1, 0] {
                 let problem = format!("version `{}` is unknown and treated as 2.1", shown(text));
-                notes.warn(at.spot.warning(problem, MEND));
+                notes.warn(at.spot.warning(problem, HELP));
             }
             Ok(Version::V2_1)
         }
@@ -134,16 +134,16 @@ fn version(top: &Fields<'_>, notes: &mut Notes) -> Result<Version, SdlError> {
     }
 }
 
-fn deployed(at: &At<'_>, notes: &mut Notes) -> Result<Deployed, SdlError> {
+fn deployed(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<DeploymentEntry, SdlError> {
     // Only for its error: a value other than a map is one error, not an empty list of placements.
     at.map()?;
-    Ok(Deployed {
+    Ok(DeploymentEntry {
         spot: at.spot.clone(),
         placed: named(Some(at.clone()), notes, placed),
     })
 }
 
-fn placed(at: &At<'_>, notes: &mut Notes) -> Result<Placed, SdlError> {
+fn placed(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<PlacementEntry, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["profile", "count"], notes);
     let profile = fields
@@ -152,7 +152,7 @@ fn placed(at: &At<'_>, notes: &mut Notes) -> Result<Placed, SdlError> {
     let profile = notes.keep(profile).unwrap_or_default().to_owned();
     let count_at = fields.required("count", "set the number of replicas, from 1")?;
     let with_mend = |error| SdlError {
-        mend: "use a whole number from 1, without quotes".to_owned(),
+        help: "use a whole number from 1, without quotes".to_owned(),
         ..error
     };
     let count = count_at.whole(u32::MAX).map_err(with_mend)?;
@@ -165,10 +165,10 @@ fn placed(at: &At<'_>, notes: &mut Notes) -> Result<Placed, SdlError> {
         ));
     }
     let spot = fields.spot;
-    Ok(Placed { spot, profile, count })
+    Ok(PlacementEntry { spot, profile, count })
 }
 
-fn endpoint(at: &At<'_>, notes: &mut Notes) -> Result<Spot, SdlError> {
+fn endpoint(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Location, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["kind"], notes);
     let name = at.spot.path.strip_prefix("endpoints.").unwrap_or_default();
@@ -176,8 +176,8 @@ fn endpoint(at: &At<'_>, notes: &mut Notes) -> Result<Spot, SdlError> {
     let first = name.starts_with(|c: char| c.is_ascii_lowercase());
     if name.len() < 2 || !first || !name.bytes().all(allowed) {
         let problem = format!("`{}` cannot be the name of an endpoint", shown(name));
-        let mend = "use two or more of a-z, 0-9, `-` and `_`, starting with a letter";
-        notes.wrong(at.spot.error(ErrorKind::Invalid, problem, mend));
+        let help = "use two or more of a-z, 0-9, `-` and `_`, starting with a letter";
+        notes.wrong(at.spot.error(ErrorKind::Invalid, problem, help));
     }
     let kind = fields.required("kind", "write `kind: ip`")?;
     if kind.text()? != "ip" {
@@ -187,18 +187,18 @@ fn endpoint(at: &At<'_>, notes: &mut Notes) -> Result<Spot, SdlError> {
     Ok(at.spot.clone())
 }
 
-fn reclamation(top: &Fields<'_>, notes: &mut Notes) -> Result<Option<Duration>, SdlError> {
-    const MEND: &str = "write a whole number and a unit, for example `24h`";
+fn reclamation(top: &Fields<'_>, notes: &mut Diagnostics) -> Result<Option<Duration>, SdlError> {
+    const HELP: &str = "write a whole number and a unit, for example `24h`";
     let Some(at) = top.present("reclamation") else {
         return Ok(None);
     };
     let fields = at.map()?;
     fields.warn_others(&["min_window"], notes);
-    let at = fields.required("min_window", MEND)?;
+    let at = fields.required("min_window", HELP)?;
     let text = at.text()?;
     let Some(window) = scalar::duration(text) else {
         let problem = format!("`{}` is not a duration", shown(text));
-        return Err(at.spot.error(ErrorKind::Invalid, problem, MEND));
+        return Err(at.spot.error(ErrorKind::Invalid, problem, HELP));
     };
     if window.is_zero() {
         return Err(at.spot.error(
@@ -213,7 +213,7 @@ fn reclamation(top: &Fields<'_>, notes: &mut Notes) -> Result<Option<Duration>, 
         && digits.bytes().all(|b| b.is_ascii_digit());
     if !simple {
         let problem = format!("other tools refuse the window `{}`", shown(text));
-        notes.warn(at.spot.warning(problem, MEND));
+        notes.warn(at.spot.warning(problem, HELP));
     }
     Ok(Some(window))
 }

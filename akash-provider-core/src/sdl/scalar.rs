@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Reason why a quantity is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bad {
+pub(super) enum QuantityError {
     /// The text is not a number, or has an unknown unit.
     NotANumber,
     /// The number is negative.
@@ -28,7 +28,7 @@ pub(super) fn flag(text: &str, plain: bool) -> Option<bool> {
 
 /// Parses an unquoted integer: decimal, `0x`, `0o`, `0b`, with `_` between digits, a leading zero for octal,
 /// and also `80.0`.
-pub(super) fn whole(text: &str) -> Result<u64, Bad> {
+pub(super) fn whole(text: &str) -> Result<u64, QuantityError> {
     let digits = text.replace('_', "");
     let (negative, digits) = match digits.strip_prefix('-') {
         Some(rest) => (true, rest.to_owned()),
@@ -36,7 +36,7 @@ pub(super) fn whole(text: &str) -> Result<u64, Bad> {
     };
     // At most one sign, because the integer parsers accept another.
     if digits.starts_with(['+', '-']) {
-        return Err(Bad::NotANumber);
+        return Err(QuantityError::NotANumber);
     }
     // As a float only if the text is not an integer, because a float loses digits above 2^53.
     let value = match integer(&digits) {
@@ -44,7 +44,7 @@ pub(super) fn whole(text: &str) -> Result<u64, Bad> {
         None => integral(&digits)?,
     };
     if negative && value > 0 {
-        return Err(Bad::Negative);
+        return Err(QuantityError::Negative);
     }
     Ok(value)
 }
@@ -64,21 +64,21 @@ fn integer(digits: &str) -> Option<u64> {
     u64::from_str_radix(rest, radix).ok()
 }
 
-fn integral(digits: &str) -> Result<u64, Bad> {
+fn integral(digits: &str) -> Result<u64, QuantityError> {
     let value = float(digits)?;
     if value.fract() != 0.0 {
-        return Err(Bad::NotANumber);
+        return Err(QuantityError::NotANumber);
     }
     to_u64(value)
 }
 
 /// Parses a decimal number: digits, one point, an exponent, but not `inf` or `nan`.
-fn float(text: &str) -> Result<f64, Bad> {
+fn float(text: &str) -> Result<f64, QuantityError> {
     let allowed = |b: u8| b.is_ascii_digit() || b"+-.eE".contains(&b);
     if text.is_empty() || !text.bytes().all(allowed) {
-        return Err(Bad::NotANumber);
+        return Err(QuantityError::NotANumber);
     }
-    text.parse().map_err(|_| Bad::NotANumber)
+    text.parse().map_err(|_| QuantityError::NotANumber)
 }
 
 #[expect(
@@ -86,52 +86,52 @@ fn float(text: &str) -> Result<f64, Bad> {
     clippy::cast_sign_loss,
     reason = "the value was checked to be in range; fractions are truncated, as in the network's tools"
 )]
-fn to_u64(value: f64) -> Result<u64, Bad> {
+fn to_u64(value: f64) -> Result<u64, QuantityError> {
     // 2^64; every smaller float fits.
     const LIMIT: f64 = 18_446_744_073_709_551_616.0;
     if value < 0.0 {
-        return Err(Bad::Negative);
+        return Err(QuantityError::Negative);
     }
     if value >= LIMIT {
-        return Err(Bad::TooLarge);
+        return Err(QuantityError::TooLarge);
     }
     Ok(value as u64)
 }
 
 /// Parses CPU in millicores: `500m`, `0.5`, `2`.
-pub(super) fn milli_cpu(text: &str) -> Result<u64, Bad> {
+pub(super) fn milli_cpu(text: &str) -> Result<u64, QuantityError> {
     let value = match text.strip_suffix('m') {
-        Some(milli) if milli.starts_with('-') => return Err(Bad::Negative),
+        Some(milli) if milli.starts_with('-') => return Err(QuantityError::Negative),
         Some(milli) => decimal(milli)?,
         // Computed in 64-bit floats and truncated, as in the network's tools, because the hash depends on the
         // value.
         None => to_u64(float(text)? * 1000.0)?,
     };
     if value > u64::from(u32::MAX) {
-        return Err(Bad::TooLarge);
+        return Err(QuantityError::TooLarge);
     }
     Ok(value)
 }
 
 /// Parses a whole number of devices.
-pub(super) fn devices(text: &str) -> Result<u64, Bad> {
+pub(super) fn devices(text: &str) -> Result<u64, QuantityError> {
     if text.starts_with('-') {
-        return Err(Bad::Negative);
+        return Err(QuantityError::Negative);
     }
     decimal(text)
 }
 
-fn decimal(text: &str) -> Result<u64, Bad> {
+fn decimal(text: &str) -> Result<u64, QuantityError> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Bad::NotANumber);
+        return Err(QuantityError::NotANumber);
     }
-    text.parse().map_err(|_| Bad::TooLarge)
+    text.parse().map_err(|_| QuantityError::TooLarge)
 }
 
 const DECIMAL: [(&str, u32); 6] = [("k", 1), ("M", 2), ("G", 3), ("T", 4), ("P", 5), ("E", 6)];
 
 /// Parses bytes: `512Mi`, `1G`, `1.5Gi`, `1024`.
-pub(super) fn bytes(text: &str) -> Result<u64, Bad> {
+pub(super) fn bytes(text: &str) -> Result<u64, QuantityError> {
     for (suffix, power) in BINARY {
         if let Some(number) = text.strip_suffix(suffix) {
             return scaled(number, 1024, power);
@@ -146,7 +146,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, Bad> {
 }
 
 /// Parses the memory of a GPU like [`bytes`], but with binary units only.
-pub(super) fn gpu_ram(text: &str) -> Result<u64, Bad> {
+pub(super) fn gpu_ram(text: &str) -> Result<u64, QuantityError> {
     for (suffix, power) in BINARY {
         if let Some(number) = text.strip_suffix(suffix) {
             return scaled(number, 1024, power);
@@ -159,7 +159,7 @@ pub(super) fn gpu_ram(text: &str) -> Result<u64, Bad> {
     clippy::cast_precision_loss,
     reason = "the network's tools compute in 64-bit floats, and the hash depends on the value"
 )]
-fn scaled(number: &str, base: u64, power: u32) -> Result<u64, Bad> {
+fn scaled(number: &str, base: u64, power: u32) -> Result<u64, QuantityError> {
     to_u64(float(number)? * base.saturating_pow(power) as f64)
 }
 
@@ -248,22 +248,22 @@ mod tests {
             assert_eq!(bytes(text), Ok(count), "{text}");
         }
         assert_eq!(gpu_ram("81920Mi"), Ok(80 << 30));
-        assert_eq!(gpu_ram("80G"), Err(Bad::NotANumber));
+        assert_eq!(gpu_ram("80G"), Err(QuantityError::NotANumber));
         for bad in ["", "m", "1 m", "0x10", "inf", "nan", "1..2", "1mm", "one", "１"] {
-            assert_eq!(milli_cpu(bad), Err(Bad::NotANumber), "{bad}");
-            assert_eq!(bytes(bad), Err(Bad::NotANumber), "{bad}");
+            assert_eq!(milli_cpu(bad), Err(QuantityError::NotANumber), "{bad}");
+            assert_eq!(bytes(bad), Err(QuantityError::NotANumber), "{bad}");
         }
-        assert_eq!(milli_cpu("-100m"), Err(Bad::Negative));
-        assert_eq!(milli_cpu("-1"), Err(Bad::Negative));
-        assert_eq!(milli_cpu("5000000"), Err(Bad::TooLarge));
-        assert_eq!(bytes("16Ei"), Err(Bad::TooLarge));
-        assert_eq!(bytes("-1Gi"), Err(Bad::Negative));
-        assert_eq!(devices("99999999999999999999999"), Err(Bad::TooLarge));
-        assert_eq!(devices("1.0"), Err(Bad::NotANumber));
+        assert_eq!(milli_cpu("-100m"), Err(QuantityError::Negative));
+        assert_eq!(milli_cpu("-1"), Err(QuantityError::Negative));
+        assert_eq!(milli_cpu("5000000"), Err(QuantityError::TooLarge));
+        assert_eq!(bytes("16Ei"), Err(QuantityError::TooLarge));
+        assert_eq!(bytes("-1Gi"), Err(QuantityError::Negative));
+        assert_eq!(devices("99999999999999999999999"), Err(QuantityError::TooLarge));
+        assert_eq!(devices("1.0"), Err(QuantityError::NotANumber));
     }
 
     #[test]
-    fn whole_numbers_are_read_as_yaml() {
+    fn integers_are_parsed_as_in_yaml() {
         for (text, value) in [
             ("80", 80),
             ("+80", 80),
@@ -278,14 +278,14 @@ mod tests {
             assert_eq!(whole(text), Ok(value), "{text}");
         }
         for bad in ["", "80.5", "eighty", "0x", "--1", "0x-1", "1e"] {
-            assert_eq!(whole(bad), Err(Bad::NotANumber), "{bad}");
+            assert_eq!(whole(bad), Err(QuantityError::NotANumber), "{bad}");
         }
-        assert_eq!(whole("-80"), Err(Bad::Negative));
-        assert_eq!(whole("99999999999999999999999999"), Err(Bad::TooLarge));
+        assert_eq!(whole("-80"), Err(QuantityError::Negative));
+        assert_eq!(whole("99999999999999999999999999"), Err(QuantityError::TooLarge));
     }
 
     #[test]
-    fn durations_are_read_as_go_writes_them() {
+    fn durations_have_the_form_of_go() {
         for (text, millis) in [
             ("20s", 20_000),
             ("1h30m", 5_400_000),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn truth_is_read_as_yaml() {
+    fn booleans_are_parsed_as_in_yaml() {
         assert_eq!(flag("true", true), Some(true));
         assert_eq!(flag("true", false), None);
         for plain in [true, false] {

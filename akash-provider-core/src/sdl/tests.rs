@@ -47,14 +47,14 @@ fn warnings(from: &str, to: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_right_text_has_no_warnings() {
+fn a_valid_text_has_no_warnings() {
     let sdl = parse(GOOD).unwrap();
     assert_eq!((sdl.warnings, sdl.reclamation_min_window), (vec![], None));
     assert_eq!(sdl.hash, crate::manifest::hash(&sdl.manifest));
 }
 
 #[test]
-fn truth_is_written_as_the_networks_parser_reads_it() {
+fn booleans_have_all_forms_of_the_network() {
     let hash = parse(GOOD).unwrap().hash;
     for yes in ["Yes", "YES", "On", "ON", "\"on\""] {
         let sdl = parse(&GOOD.replacen("global: true", &format!("global: {yes}"), 1)).unwrap();
@@ -63,7 +63,7 @@ fn truth_is_written_as_the_networks_parser_reads_it() {
 }
 
 #[test]
-fn an_empty_value_of_an_attribute_is_left_out_as_the_network_does() {
+fn empty_attribute_values_are_omitted() {
     for empty in ["\"\"", "''", ""] {
         let arch = format!("units: 100m\n          attributes:\n            arch: {empty}");
         let sdl = parse(&GOOD.replacen("units: 100m", &arch, 1)).unwrap();
@@ -168,7 +168,7 @@ fn quoted_texts_may_continue_without_indentation() {
 }
 
 #[test]
-fn errors_name_line_path_and_mend() {
+fn errors_name_line_path_and_help() {
     let error = error("port: 80", "port: 99999");
     assert_eq!(
         error.to_string(),
@@ -429,7 +429,7 @@ const SLIPS: &[(&str, &str, K, u32, &str)] = &[
 ];
 
 #[test]
-fn every_kind_of_slip_is_refused_where_it_is() {
+fn every_kind_of_error_has_its_location() {
     for &(from, to, kind, line, path) in SLIPS {
         let error = error(from, to);
         assert_eq!(
@@ -437,12 +437,12 @@ fn every_kind_of_slip_is_refused_where_it_is() {
             (kind, line, path),
             "{to}: {error}"
         );
-        assert!(!error.mend.is_empty() && !error.problem.is_empty());
+        assert!(!error.help.is_empty() && !error.problem.is_empty());
     }
 }
 
 #[test]
-fn odd_things_are_accepted_with_a_warning() {
+fn unusual_parts_are_accepted_with_a_warning() {
     let cases = [
         (
             "denom: uakt",
@@ -470,7 +470,7 @@ fn odd_things_are_accepted_with_a_warning() {
 }
 
 #[test]
-fn anchors_aliases_and_merges_mean_what_they_repeat() {
+fn anchors_aliases_and_merges_equal_their_expansion() {
     let plain = parse(GOOD).unwrap();
     let aliased = GOOD.replacen("size: 512Mi", "size: &size 512Mi", 1).replacen(
         "          size: 512Mi",
@@ -523,7 +523,7 @@ fn rules_between_parts_hold() {
 #[test]
 fn sizes_in_errors_are_in_the_unit_of_the_author() {
     let volume = "size: 512Mi\n        storage";
-    for (from, to, problem, mend) in [
+    for (from, to, problem, help) in [
         (
             "units: 100m",
             "units: 500",
@@ -574,18 +574,18 @@ fn sizes_in_errors_are_in_the_unit_of_the_author() {
         ),
     ] {
         let error = error(from, to);
-        assert_eq!((error.problem.as_str(), error.mend.as_str()), (problem, mend));
+        assert_eq!((error.problem.as_str(), error.help.as_str()), (problem, help));
     }
     let large = GOOD
         .replace("count: 1", "count: 101")
         .replacen("size: 512Mi", "size: 1Ti", 1);
     let error = parse(&large).unwrap_err();
     assert_eq!(error.problem, "its services request 101Ti of memory together");
-    assert_eq!(error.mend, "use at most 100Ti per placement");
+    assert_eq!(error.help, "use at most 100Ti per placement");
 }
 
 #[test]
-fn an_address_has_each_port_once() {
+fn a_leased_ip_has_each_port_once() {
     let exposes = |second: &str| {
         let to = format!(
             "to: [{{global: true, ip: front}}]\n      - {{port: 81, {second}, to: [{{global: true, ip: front}}]}}"
@@ -599,7 +599,7 @@ fn an_address_has_each_port_once() {
 }
 
 #[test]
-fn yaml_bombs_are_refused_by_arithmetic() {
+fn yaml_bombs_are_refused_without_expansion() {
     let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for n in 1..30 {
         let p = n - 1;

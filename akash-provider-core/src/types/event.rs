@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_written_as_they_are_shown() {
+    fn names_serialize_as_displayed() {
         let lease: LeaseId =
             "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"
                 .parse()

@@ -353,7 +353,7 @@ mod tests {
         }
 
         #[test]
-        fn products_are_the_nearest_there_are(a in any(), b in any()) {
+        fn products_are_rounded_to_the_nearest(a in any(), b in any()) {
             let (exact, one) = (BigInt::from(a.0) * b.0, BigInt::from(ONE));
             prop_assert_eq!(a.checked_mul(b), b.checked_mul(a));
             prop_assert_eq!(a.checked_mul(Dec::from_int(1)), Some(a));
@@ -364,7 +364,7 @@ mod tests {
         }
 
         #[test]
-        fn quotients_are_the_nearest_there_are(a in any(), b in any()) {
+        fn quotients_are_rounded_to_the_nearest(a in any(), b in any()) {
             prop_assert_eq!(a.checked_div(Dec::from_int(1)), Some(a));
             let (exact, divisor) = (BigInt::from(a.0) * ONE, BigInt::from(b.0));
             match a.checked_div(b) {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_go_to_the_even_one_as_on_the_chain() {
+    fn halves_are_rounded_to_even_as_on_the_chain() {
         let smallest = Dec(1);
         let half: Dec = "0.5".parse().unwrap();
         for (scaled, product) in [(1, 0), (3, 2), (5, 2), (-1, 0), (-3, -2), (-5, -2)] {

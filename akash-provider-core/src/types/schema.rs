@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn events_fit_the_schema_and_what_is_none_does_not() {
+    fn events_match_the_schema_and_other_values_do_not() {
         let schema = event_schema();
         let lease: LeaseId =
             "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_that_is_shipped_is_current() {
+    fn the_published_schema_is_current() {
         let shipped = std::fs::read_to_string(FILE).unwrap_or_default();
         let current = serde_json::to_string_pretty(&event_schema()).unwrap();
         assert!(

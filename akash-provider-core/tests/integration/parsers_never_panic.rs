@@ -32,7 +32,7 @@ fn assert_invariants(text: &str) {
             );
             assert_eq!(sdl::parse(text).unwrap(), sdl);
         }
-        Err(error) => assert!(error.line >= 1 && !error.path.is_empty() && !error.mend.is_empty()),
+        Err(error) => assert!(error.line >= 1 && !error.path.is_empty() && !error.help.is_empty()),
     }
 }
 

@@ -208,7 +208,7 @@ fn mistakes_are_rejected_with_their_line() {
         let valid = text(&data("sdl").join(case).with_extension("yaml"));
         let error = sdl::parse(&valid.replacen(from, to, 1)).expect_err(to);
         assert_eq!((error.line, error.path.as_str()), (line, path), "{to}: {error}");
-        assert!(!error.mend.is_empty(), "{to}");
+        assert!(!error.help.is_empty(), "{to}");
     }
 }
 

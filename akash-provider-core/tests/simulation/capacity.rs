@@ -12,7 +12,7 @@ use akash_provider_core::engine::status::ReservationStatus;
 use akash_provider_core::engine::{Call, Completion, Effect, Input, OrderPhase, Status};
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec, Quantity};
 use akash_provider_core::inventory::{Metrics, NodeMetrics};
-use akash_provider_core::pricing::{PriceRequest, Used};
+use akash_provider_core::pricing::{PriceRequest, ResourceUsage};
 use akash_provider_core::types::{ChainEvent, OrderId, ResourceUnit};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -245,7 +245,7 @@ fn usage_grows_by_reservation(request: &PriceRequest) -> Checked {
     let Some(used) = &request.utilization else {
         return ensure("a_price_is_told_what_is_in_use", false, || format!("{request:?}"));
     };
-    let step = |of: Used| signed(of.after).saturating_sub(signed(of.before));
+    let step = |of: ResourceUsage| signed(of.after).saturating_sub(signed(of.before));
     let mut steps = [step(used.cpu), step(used.memory), step(used.storage), 0, 0];
     for (of, name) in steps[3..].iter_mut().zip(CLASSES) {
         *of = used.persistent.get(name).copied().map_or(0, step);

@@ -2,7 +2,7 @@
 
 use crate::ids::{COMPETITOR, THIRD_PARTY};
 use akash_provider_core::cluster::{
-    DeclaredHostname, Health, Listing, Remains, Teardown, Unusable, WorkloadSpec,
+    DeclaredHostname, Health, Listing, RecordDefect, Teardown, UnusableRecord, WorkloadSpec,
 };
 use akash_provider_core::engine::Workloads;
 use akash_provider_core::error::{ErrorKind, Failure};
@@ -155,10 +155,10 @@ impl ClusterState {
             (Some(lease.clone()), lease.namespace()),
             (None, "\u{0}/..".repeat(99)),
         ] {
-            listing.unusable.push(Unusable {
+            listing.unusable.push(UnusableRecord {
                 lease: whose,
                 name,
-                remains: Remains::Unreadable,
+                remains: RecordDefect::Unreadable,
                 problem: "unreadable".to_owned(),
             });
         }
@@ -184,9 +184,9 @@ impl ClusterState {
             let away = run.elsewhere && self.place != ReadLocation::Right;
             let remains = match run.record {
                 _ if away && self.place == ReadLocation::WrongCluster => continue,
-                RecordState::Good | RecordState::Spoiled if away => Remains::Unrecorded,
-                RecordState::Spoiled => Remains::Unreadable,
-                RecordState::Lost => Remains::Unrecorded,
+                RecordState::Good | RecordState::Spoiled if away => RecordDefect::Unrecorded,
+                RecordState::Spoiled => RecordDefect::Unreadable,
+                RecordState::Lost => RecordDefect::Unrecorded,
                 RecordState::Good => {
                     if !run.deployed || !run.whole {
                         listing.incomplete.push(lease.clone());
@@ -196,8 +196,8 @@ impl ClusterState {
                 }
             };
             // A record without a workload leaves no other object.
-            if remains == Remains::Unreadable || run.deployed {
-                listing.unusable.push(Unusable {
+            if remains == RecordDefect::Unreadable || run.deployed {
+                listing.unusable.push(UnusableRecord {
                     // The owner is not always readable.
                     lease: (lease.deployment().dseq % 2 == 0).then(|| lease.clone()),
                     name: lease.namespace(),

@@ -24,7 +24,7 @@ use akash_provider_core::engine::status::Pulse;
 use akash_provider_core::engine::{Effect, Input, Leadership, Status};
 use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
-use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage, Place, Placement};
+use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage, Placement, ReplicaGroup};
 use akash_provider_core::market::{Market, MarketConfig};
 use akash_provider_core::types::{BlockTime, Event, LeaseId, Mono, Msg, Now, ProviderRecord};
 use std::sync::Arc;
@@ -347,7 +347,7 @@ impl World {
             node.cpu.allocated = i64::try_from(*used).unwrap();
             self.hardware.equip(index, node)
         };
-        let mut nodes = ClusterSpec::of_nodes(self.foreign.iter().enumerate().map(node));
+        let mut nodes = ClusterSpec::from_nodes(self.foreign.iter().enumerate().map(node));
         if self.features.classes {
             self.hardware.store(&mut nodes);
         }
@@ -474,7 +474,7 @@ impl World {
 
 /// Places replicas on random nodes.
 fn placement(random: &mut Random, lease: &LeaseId, count: u32) -> Placement {
-    let place = |_| Place {
+    let place = |_| ReplicaGroup {
         unit: 1,
         node: format!("node-{}", random.below(NODES)).into(),
         replicas: 1,

@@ -34,7 +34,7 @@ impl KubeCluster {
                         found = newer;
                         continue;
                     }
-                    () = leading.begins() => {}
+                    () = leading.opened() => {}
                 }
                 match leading.during(self.close_infrastructure(&found)).await {
                     Some(Ok(0)) => break,

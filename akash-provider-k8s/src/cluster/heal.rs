@@ -51,7 +51,7 @@ impl KubeCluster {
     /// Repairs changed and deleted policies, workloads and Services of leases, while the provider leads. Never returns.
     pub async fn follow_drift(&self, leading: &LeadershipGate) {
         loop {
-            leading.begins().await;
+            leading.opened().await;
             // Ends when the leadership is lost. The next leader deploys every lease once.
             let _: Option<()> = leading.during(self.inner().heal()).await;
             self.inner().locks.clear();

@@ -28,7 +28,7 @@ impl KubeCluster {
     /// Deletes passwords without a record, at the start of a leadership and every hour. Never returns.
     pub async fn follow_leftovers(&self, leading: &LeadershipGate) {
         loop {
-            leading.begins().await;
+            leading.opened().await;
             match leading.during(self.collect_passwords()).await {
                 Some(Ok(0)) => {}
                 Some(Ok(secrets)) => {

@@ -10,7 +10,7 @@ use crate::crd::Manifest;
 use crate::labels;
 use crate::pages;
 use crate::state::{Kind, LeaseView, Orphan, Reason};
-use akash_provider_core::cluster::{Listing, Remains, Unusable};
+use akash_provider_core::cluster::{Listing, RecordDefect, UnusableRecord};
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::core::v1::Namespace;
@@ -85,7 +85,7 @@ impl Inner {
         traces.add(
             name,
             own.as_ref(),
-            Remains::Unreadable,
+            RecordDefect::Unreadable,
             format!("{problem} (in namespace `{place}`)"),
         );
     }
@@ -102,7 +102,7 @@ impl Inner {
                 "Manifest {name}: the label `{}` is missing (in namespace `{place}`)",
                 labels::SELECTOR
             );
-            traces.add(&name, lease.as_ref(), Remains::Unreadable, problem);
+            traces.add(&name, lease.as_ref(), RecordDefect::Unreadable, problem);
         }
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Inner {
         for namespace in pages::metadata(&namespaces, ListParams::default(), limit, operation).await? {
             let name = namespace.metadata.name.unwrap_or_default();
             let problem = format!("namespace {name}: the label `{}` is missing", labels::SELECTOR);
-            traces.add(&name, None, Remains::Unrecorded, problem);
+            traces.add(&name, None, RecordDefect::Unrecorded, problem);
         }
         Ok(())
     }
@@ -174,27 +174,29 @@ fn shortened(mut text: String) -> String {
 struct LeaseTraces {
     /// Names of valid records.
     recorded: BTreeSet<String>,
-    unusable: BTreeMap<String, Unusable>,
+    unusable: BTreeMap<String, UnusableRecord>,
 }
 
 impl LeaseTraces {
-    fn add(&mut self, name: &str, lease: Option<&LeaseId>, remains: Remains, problem: String) {
+    fn add(&mut self, name: &str, lease: Option<&LeaseId>, remains: RecordDefect, problem: String) {
         if self.recorded.contains(name) {
             return;
         }
-        self.unusable.entry(name.to_owned()).or_insert_with(|| Unusable {
-            lease: lease.cloned(),
-            name: name.to_owned(),
-            remains,
-            problem: shortened(problem),
-        });
+        self.unusable
+            .entry(name.to_owned())
+            .or_insert_with(|| UnusableRecord {
+                lease: lease.cloned(),
+                name: name.to_owned(),
+                remains,
+                problem: shortened(problem),
+            });
     }
 
     fn add_record(&mut self, inner: &Inner, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
         if let Some(why) = view.unreadable.get(&(Kind::Manifests, home.to_owned())) {
             let place = &inner.settings.manifest_namespace;
             let problem = format!("Manifest {home}: {why} (in namespace `{place}`)");
-            self.add(home, lease, Remains::Unreadable, problem);
+            self.add(home, lease, RecordDefect::Unreadable, problem);
         }
     }
 
@@ -202,7 +204,7 @@ impl LeaseTraces {
         if view.runs() {
             let place = &inner.settings.manifest_namespace;
             let problem = format!("namespace {home}: the Manifest is missing (in namespace `{place}`)");
-            self.add(home, lease, Remains::Unrecorded, problem);
+            self.add(home, lease, RecordDefect::Unrecorded, problem);
         }
     }
 }

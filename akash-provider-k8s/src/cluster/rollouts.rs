@@ -33,7 +33,7 @@ impl KubeCluster {
     /// Deletes pods of an older revision that block updates of StatefulSets, while the provider leads. Never returns.
     pub async fn follow_rollouts(&self, leading: &LeadershipGate) {
         loop {
-            leading.begins().await;
+            leading.opened().await;
             // Ends when the leadership is lost; the next leader checks all leases.
             let _: Option<()> = leading.during(self.inner().free_rollouts()).await;
         }

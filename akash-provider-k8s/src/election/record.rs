@@ -1,7 +1,7 @@
 //! Conversion of an election record to a Lease object, in the format of other Kubernetes leader elections.
 
 use crate::labels;
-use akash_provider_core::election::{Beside, Claim, Record, Stored};
+use akash_provider_core::election::{Claim, Record, RecordPayload, Stored};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::{ApiResource, DynamicObject};
@@ -25,7 +25,7 @@ pub(super) fn read(lease: &DynamicObject) -> Stored {
         lease: Duration::from_secs(number("leaseDurationSeconds")),
         term: number("leaseTransitions"),
         sign: text("renewTime"),
-        beside: annotation.map_or_else(Beside::default, |text| Beside::from_json(text)),
+        payload: annotation.map_or_else(RecordPayload::default, |text| RecordPayload::from_json(text)),
     };
     Stored {
         record,
@@ -56,7 +56,7 @@ pub(super) fn patch(claim: &Claim, version: &str) -> Value {
 
 /// Returns the annotation with additional leader state, or `None` if there is no such state.
 fn beside(claim: &Claim) -> Option<String> {
-    (claim.beside != Beside::default()).then(|| claim.beside.to_json())
+    (claim.payload != RecordPayload::default()).then(|| claim.payload.to_json())
 }
 
 fn spec(claim: &Claim) -> Value {
@@ -73,7 +73,7 @@ fn spec(claim: &Claim) -> Value {
         "leaseTransitions": i32::try_from(claim.term).unwrap_or(i32::MAX),
         "renewTime": now,
     });
-    if claim.begins {
+    if claim.is_new_term {
         spec["acquireTime"] = Value::from(now);
     }
     spec

@@ -10,7 +10,7 @@ use super::pod::PodFacts;
 use super::storage::{
     CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts,
 };
-use akash_provider_core::inventory::{NodeInventory, NodeName, Place, Placement, Quantity};
+use akash_provider_core::inventory::{NodeInventory, NodeName, Placement, Quantity, ReplicaGroup};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ impl Space {
         }
         let places: Vec<_> = replicas
             .into_iter()
-            .map(|((_, unit, node), replicas)| Place {
+            .map(|((_, unit, node), replicas)| ReplicaGroup {
                 unit,
                 node: node.clone(),
                 replicas,

@@ -103,7 +103,7 @@ async fn lead<W: Future<Output = ()>>(
     while !until.is_cancelled() {
         tokio::select! {
             () = until.cancelled() => return,
-            () = gate.begins() => {}
+            () = gate.opened() => {}
         }
         // On a lost lease the work is cancelled; the next leader reconciles all names.
         gate.during(work(until.clone())).await;

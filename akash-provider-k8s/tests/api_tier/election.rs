@@ -93,7 +93,7 @@ fn one_instance_leads_and_another_takes_over_after_any_failure() {
             let term = first.status().term;
             // A released Lease is taken without a wait.
             let started = Instant::now();
-            first.hand_over().await;
+            first.release().await;
             world.until("second leads", || async { leads(&second) }).await;
             assert!(started.elapsed() < timing().lease, "{:?}", started.elapsed());
             assert_eq!(
@@ -153,7 +153,7 @@ fn suspended_leader_is_replaced_in_time_without_response_to_takeover() {
                     identity: identity.to_owned(),
                     ..Candidate::default()
                 };
-                let config = ElectionConfig::new(NAME, me, Timing::of(Duration::from_secs(12)));
+                let config = ElectionConfig::new(NAME, me, Timing::for_lease(Duration::from_secs(12)));
                 let store = LeaseElection::new(
                     client,
                     &world.settings.manifest_namespace,
@@ -168,7 +168,7 @@ fn suspended_leader_is_replaced_in_time_without_response_to_takeover() {
                     handed_over.status().holder.is_some()
                 })
                 .await;
-            handed_over.hand_over().await;
+            handed_over.release().await;
             let first = contend(&world.admin, "first");
             world.until("first leads", || async { leads(&first) }).await;
             let second = contend(&world.client, "second");
@@ -182,7 +182,7 @@ fn suspended_leader_is_replaced_in_time_without_response_to_takeover() {
             let took = suspended.elapsed();
             println!("taken over after {took:?}");
             assert!(took <= Duration::from_secs(15), "{took:?}");
-            second.hand_over().await;
+            second.release().await;
         }
         .boxed()
     });
@@ -262,7 +262,7 @@ fn only_one_of_two_hostname_operators_writes() {
             // A new leader finds all objects in the desired state.
             let (leader, heir) = if leads(&elections[0]) { (0, 1) } else { (1, 0) };
             operators[leader].stop().await;
-            elections[leader].hand_over().await;
+            elections[leader].release().await;
             world
                 .until("the other instance leads", || async { leads(&elections[heir]) })
                 .await;

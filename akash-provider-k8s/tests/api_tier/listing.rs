@@ -1,8 +1,8 @@
 //! Leases with damaged records: listed by lease id or by name, and never left out.
 
 use crate::world::{World, deployment, run, service};
-use akash_provider_core::cluster::conformance::{self, Damage, Harm};
-use akash_provider_core::cluster::{Cluster, Listing, Remains};
+use akash_provider_core::cluster::conformance::{self, Damage, DamageFn};
+use akash_provider_core::cluster::{Cluster, Listing, RecordDefect};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::cluster::KubeCluster;
 use futures::FutureExt;
@@ -20,8 +20,8 @@ fn garbage() -> Value {
     spec(json!({"id": 1, "cpu": {"units": 1}, "gpu": {"units": 0}, "memory": {"size": "abc"}}))
 }
 
-fn remains(listing: &Listing, lease: &LeaseId) -> Option<(Remains, String)> {
-    let mut found = listing.unusable.iter().filter(|u| u.is_of(lease));
+fn remains(listing: &Listing, lease: &LeaseId) -> Option<(RecordDefect, String)> {
+    let mut found = listing.unusable.iter().filter(|u| u.belongs_to(lease));
     let one = found.next().map(|u| (u.remains, u.problem.clone()));
     assert_eq!(found.next(), None, "{lease} is listed once");
     assert!(!listing.deployments.iter().any(|d| d.lease == *lease) || one.is_none());
@@ -29,7 +29,7 @@ fn remains(listing: &Listing, lease: &LeaseId) -> Option<(Remains, String)> {
 }
 
 /// Waits until the caches contain the damage.
-async fn seen(world: &World, cluster: &KubeCluster, lease: &LeaseId, wanted: Remains) {
+async fn seen(world: &World, cluster: &KubeCluster, lease: &LeaseId, wanted: RecordDefect) {
     let told = || async {
         let listing = cluster.deployments().await.unwrap();
         remains(&listing, lease).is_some_and(|(found, _)| found == wanted)
@@ -43,33 +43,33 @@ fn damaged_records_are_reported_and_repaired_by_a_new_manifest() {
         async move {
             let cluster = world.connect().await;
             let setup = conformance::Setup {
-                patience: Duration::from_secs(40),
-                pause: Duration::from_millis(50),
+                timeout: Duration::from_secs(40),
+                poll_interval: Duration::from_millis(50),
                 ..conformance::Setup::new(world.settings.provider.clone())
             };
             let own = &world.settings.manifest_namespace;
             let (first, second) = (Arc::clone(&cluster), Arc::clone(&cluster));
-            let spoil: Harm<'_> = Box::new(move |lease: LeaseId| {
+            let corrupt: DamageFn<'_> = Box::new(move |lease: LeaseId| {
                 let cluster = Arc::clone(&first);
                 async move {
                     world.edit("Manifest", own, &lease.namespace(), garbage()).await;
-                    seen(world, &cluster, &lease, Remains::Unreadable).await;
+                    seen(world, &cluster, &lease, RecordDefect::Unreadable).await;
                 }
                 .boxed()
             });
-            let lose: Harm<'_> = Box::new(move |lease: LeaseId| {
+            let delete: DamageFn<'_> = Box::new(move |lease: LeaseId| {
                 let cluster = Arc::clone(&second);
                 async move {
                     world.delete("Manifest", own, &lease.namespace()).await;
-                    seen(world, &cluster, &lease, Remains::Unrecorded).await;
+                    seen(world, &cluster, &lease, RecordDefect::Unrecorded).await;
                 }
                 .boxed()
             });
             let damage = Damage {
-                spoil,
-                lose: Some(lose),
+                corrupt,
+                delete: Some(lose),
             };
-            conformance::a_damaged_record_is_told_and_never_left_out(&*cluster, &setup, &damage).await;
+            conformance::damaged_records_are_reported(&*cluster, &setup, &damage).await;
         }
         .boxed()
     });
@@ -80,7 +80,7 @@ struct Case {
     name: &'static str,
     kind: &'static str,
     patch: Value,
-    remains: Remains,
+    remains: RecordDefect,
     says: &'static str,
 }
 
@@ -104,35 +104,35 @@ fn cases() -> Vec<Case> {
             "a record without its label",
             "Manifest",
             unlabelled.clone(),
-            Remains::Unreadable,
+            RecordDefect::Unreadable,
             "is missing",
         ),
         case(
             "an invalid record without a lease id",
             "Manifest",
             spoiled,
-            Remains::Unreadable,
+            RecordDefect::Unreadable,
             "memory",
         ),
         case(
             "a record that names another provider",
             "Manifest",
             json!({"spec": {"lease_id": {"provider": "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh"}}}),
-            Remains::Unreadable,
+            RecordDefect::Unreadable,
             "another provider",
         ),
         case(
             "a record that names another lease",
             "Manifest",
             json!({"spec": {"lease_id": {"dseq": "77777"}}}),
-            Remains::Unreadable,
+            RecordDefect::Unreadable,
             "is not the name of lease",
         ),
         case(
             "a record of another chain",
             "Manifest",
             json!({"metadata": {"annotations": {"provider.akash.network/chain-id": "elsewhere"}}}),
-            Remains::Unreadable,
+            RecordDefect::Unreadable,
             "another chain",
         ),
     ]
@@ -172,7 +172,7 @@ fn damaged_record_is_never_reported_as_absent() {
                 assert!(problem.contains(&lease.namespace()), "{}: {problem}", case.name);
             }
             let (found, problem) = remains(&listing, &bare).unwrap();
-            assert_eq!(found, Remains::Unrecorded, "{problem}");
+            assert_eq!(found, RecordDefect::Unrecorded, "{problem}");
         }
         .boxed()
     });
@@ -196,7 +196,7 @@ fn list_with_wrong_namespace_reports_workloads_without_records() {
             assert_eq!(listing.deployments, []);
             assert!(listing.place.contains("`default`"), "{}", listing.place);
             let (found, problem) = remains(&listing, &lease).unwrap();
-            assert_eq!(found, Remains::Unrecorded, "{problem}");
+            assert_eq!(found, RecordDefect::Unrecorded, "{problem}");
         }
         .boxed()
     });

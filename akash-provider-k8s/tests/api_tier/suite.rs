@@ -11,9 +11,9 @@ use std::time::Duration;
 
 fn setup(world: &World) -> conformance::Setup {
     conformance::Setup {
-        patience: Duration::from_secs(40),
-        pause: Duration::from_millis(50),
-        quiet: Duration::from_secs(2),
+        timeout: Duration::from_secs(40),
+        poll_interval: Duration::from_millis(50),
+        quiet_time: Duration::from_secs(2),
         // No node runs here, so no pod writes logs.
         lines: 0,
         ..conformance::Setup::new(world.settings.provider.clone())
@@ -32,11 +32,11 @@ fn cluster_passes_conformance_suite_except_commands() {
             let pods = world.fake_kubelet();
             conformance::an_unknown_lease_is_not_found(cluster, &setup).await;
             conformance::a_recorded_deployment_is_listed(cluster, &setup).await;
-            conformance::a_deployed_lease_gets_healthy_and_is_told(cluster, &setup).await;
+            conformance::a_deployed_lease_becomes_healthy(cluster, &setup).await;
             conformance::a_newer_deployment_replaces_the_older(cluster, &setup).await;
             conformance::an_older_term_writes_nothing(cluster, &setup).await;
-            conformance::the_same_again_disturbs_nothing(cluster, &setup).await;
-            conformance::leases_do_not_touch_each_other(cluster, &setup).await;
+            conformance::a_repeated_deploy_changes_nothing(cluster, &setup).await;
+            conformance::leases_are_independent(cluster, &setup).await;
             conformance::a_hostname_has_one_holder(cluster, &setup).await;
             conformance::an_address_moves_within_its_tenant(cluster, &setup).await;
             assert!(!cluster.version().await.unwrap().is_empty());
@@ -62,7 +62,7 @@ fn two_providers_on_one_cluster_do_not_interfere() {
                 (&*ours as &dyn Cluster, &setup(world)),
                 (&*theirs as &dyn Cluster, &their_setup),
             );
-            conformance::providers_do_not_meet(one, other).await;
+            conformance::providers_are_isolated(one, other).await;
             pods.iter().for_each(tokio::task::JoinHandle::abort);
         }
         .boxed()
@@ -74,7 +74,7 @@ fn streams_end_at_teardown_without_pods() {
     run("streams", |world| {
         async move {
             let cluster = world.connect().await;
-            conformance::streams_are_of_services_that_are_there(&*cluster, &setup(world)).await;
+            conformance::streams_exist_for_existing_services_only(&*cluster, &setup(world)).await;
             conformance::streams_end_at_teardown(&*cluster, &setup(world)).await;
         }
         .boxed()
@@ -95,7 +95,7 @@ fn a_restart_forgets_nothing() {
                 }
                 .boxed()
             };
-            conformance::a_restart_forgets_nothing(&open, &setup(world)).await;
+            conformance::a_restart_loses_no_lease(&open, &setup(world)).await;
         }
         .boxed()
     });

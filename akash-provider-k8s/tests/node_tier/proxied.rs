@@ -5,7 +5,7 @@
 //! behind one address. Clients find the first two by a DNS name that changes with the kind of route.
 
 use crate::tenant::{Tenant, WAIT_LIMIT, client, deployment, on_node, put};
-use akash_provider_core::cluster::{Cluster, HostnameDeclaration, Reach, WorkloadSpec};
+use akash_provider_core::cluster::{Cluster, HostnameDeclaration, ReachState, WorkloadSpec};
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::operators::handover::open_to_gateway;
@@ -228,7 +228,7 @@ async fn run_scenario(stage: &Stage) {
     let mut count = stage.moves("Ingress", &all).await;
     let answers = |state: &HostnameStatus| {
         let reachable = state.reachable.as_ref();
-        reachable.is_some_and(|so| so.state == Reach::Yes && so.why.contains("HTTP 200"))
+        reachable.is_some_and(|so| so.state == ReachState::Yes && so.why.contains("HTTP 200"))
     };
     stage
         .until(&operator, "the probe of its address succeeds", answers)

@@ -18,13 +18,13 @@ fn cluster_passes_conformance_suite() {
                 run: ["sh", "-c", "echo one; echo two; echo three; exec sleep 100000"]
                     .map(str::to_owned)
                     .to_vec(),
-                patience: Duration::from_secs(90),
-                quiet: Duration::from_secs(5),
-                pause: Duration::from_millis(100),
+                timeout: Duration::from_secs(90),
+                quiet_time: Duration::from_secs(5),
+                poll_interval: Duration::from_millis(100),
                 ..conformance::Setup::new(world.settings.provider.clone())
             };
             // A namespace takes ten seconds to terminate, regardless of their number.
-            conformance::suite_at_once(&*cluster, &setup).await;
+            conformance::suite_concurrently(&*cluster, &setup).await;
         }
         .boxed()
     });

@@ -5,7 +5,7 @@ use crate::sentinel::Set;
 use crate::server::Server;
 use akash_provider_core::ErrorKind;
 use akash_provider_core::election::{
-    BESIDE_MAX, Beside, Candidate, Claim, Election, ElectionConfig, ElectionStore, TERM_LEAP, Timing,
+    Candidate, Claim, Election, ElectionConfig, ElectionStore, PAYLOAD_MAX, RecordPayload, TERM_LEAP, Timing,
     conformance,
 };
 use akash_provider_redis::{Location, RedisElection};
@@ -22,13 +22,13 @@ fn contend(location: Location, identity: &str) -> Arc<Election> {
         address: format!("{identity}:8443"),
         ..Candidate::default()
     };
-    let config = ElectionConfig::new("test", me, Timing::of(LEASE));
+    let config = ElectionConfig::new("test", me, Timing::for_lease(LEASE));
     Arc::new(Election::start(RedisElection::new(location, "test"), config))
 }
 
 async fn leads(election: &Election) -> bool {
     let gate = election.gate();
-    timeout(WAIT_LIMIT, gate.begins()).await.is_ok()
+    timeout(WAIT_LIMIT, gate.opened()).await.is_ok()
 }
 
 /// Waits until an instance leads and returns its term.
@@ -68,9 +68,9 @@ fn claim(term: u64) -> Claim {
     Claim {
         holder: Some("me".to_owned()),
         term,
-        begins: true,
+        is_new_term: true,
         lease: LEASE,
-        beside: Beside::default(),
+        payload: RecordPayload::default(),
     }
 }
 
@@ -134,14 +134,14 @@ async fn invalid_record_is_an_error_and_oversized_record_is_not_read() {
     let _: i64 = server.command(&["DEL", key]).await;
     let _: i64 = server.command(&["HSET", key, "holder", "by hand"]).await;
     assert_eq!(store.read().await.unwrap(), None, "without a version");
-    let long = "x".repeat(BESIDE_MAX + 1);
+    let long = "x".repeat(PAYLOAD_MAX + 1);
     let words = [
         "HSET", key, "version", "1", "term", "many", "lease_ms", "-3", "beside", &long,
     ];
     let _: i64 = server.command(&words).await;
     let stored = store.read().await.unwrap().unwrap();
     assert_eq!((stored.record.term, stored.record.lease), (0, Duration::ZERO));
-    assert_eq!(stored.record.beside, Beside::default());
+    assert_eq!(stored.record.payload, RecordPayload::default());
     assert_eq!(stored.record.holder.as_deref(), Some("by hand"));
     // The invalid record is overwritten like any other.
     assert_eq!(store.replace(&claim(1), "1").await.unwrap().record.term, 1);
@@ -158,7 +158,7 @@ async fn stopped_leader_is_replaced_after_lease_and_resigning_leader_at_once() {
     assert_eq!(second.status().holder_address.as_deref(), Some("first:8443"));
     let term = first.status().term.unwrap();
     let begun = Instant::now();
-    first.hand_over().await;
+    first.release().await;
     assert!(leads(&second).await);
     assert!(begun.elapsed() < LEASE / 2, "{:?}", begun.elapsed());
     assert_eq!(second.status().term, Some(term + 1));
@@ -180,7 +180,7 @@ async fn hanging_or_emptied_server_causes_no_second_leader() {
     server.redis.freeze().unwrap();
     let all_end = async {
         for one in &elections {
-            one.gate().ends().await;
+            one.gate().closed().await;
         }
     };
     timeout(LEASE, all_end).await.unwrap();

@@ -3,7 +3,7 @@
 use crate::server::Server;
 use crate::{WAIT_LIMIT, next, publish, told};
 use akash_provider_core::bus::{Bus, Delivery, EventStream};
-use akash_provider_core::election::{Beside, Claim, ElectionStore};
+use akash_provider_core::election::{Claim, ElectionStore, RecordPayload};
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_redis::{Location, RedisBus, RedisElection};
 use std::time::{Duration, Instant};
@@ -159,9 +159,9 @@ async fn disagreeing_sentinels_are_reported_and_majority_decides() {
         let claim = Claim {
             holder: Some("me".to_owned()),
             term: 1,
-            begins: true,
+            is_new_term: true,
             lease: Duration::from_secs(3),
-            beside: Beside::default(),
+            payload: RecordPayload::default(),
         };
         store.create(&claim).await.unwrap();
         let key = "{akash-provider}:election:test";

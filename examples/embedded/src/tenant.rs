@@ -101,7 +101,7 @@ pub fn prices() -> Result<Scale, Failed> {
 pub fn cluster() -> ClusterSpec {
     const GIB: i64 = 1 << 30;
     let node = |name| NodeSpec::new(name, 4000, 8 * GIB, 100 * GIB);
-    ClusterSpec::of_nodes([node("node-1"), node("node-2")])
+    ClusterSpec::from_nodes([node("node-1"), node("node-2")])
 }
 
 /// Tenant with one deployment of one group.

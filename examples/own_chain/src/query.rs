@@ -41,8 +41,8 @@ impl ChainQuery for OwnChain {
 
     async fn orders(&self, filter: &OrderFilter, page: PageRequest) -> Result<Page<Order>, Error> {
         self.ask(|m| {
-            let records = m.orders().filter(|order| filter.takes(order)).cloned();
-            Page::of("orders", records, |o| o.id.clone(), &page)
+            let records = m.orders().filter(|order| filter.matches(order)).cloned();
+            Page::from_sorted("orders", records, |o| o.id.clone(), &page)
         })
     }
 
@@ -56,8 +56,8 @@ impl ChainQuery for OwnChain {
 
     async fn bids(&self, filter: &BidFilter, page: PageRequest) -> Result<Page<Bid>, Error> {
         self.ask(|m| {
-            let records = m.bids().filter(|bid| filter.takes(bid)).cloned();
-            Page::of("bids", records, |b| b.id.clone(), &page)
+            let records = m.bids().filter(|bid| filter.matches(bid)).cloned();
+            Page::from_sorted("bids", records, |b| b.id.clone(), &page)
         })
     }
 
@@ -75,8 +75,8 @@ impl ChainQuery for OwnChain {
 
     async fn leases(&self, filter: &LeaseFilter, page: PageRequest) -> Result<Page<LeaseRecord>, Error> {
         self.ask(|m| {
-            let records = m.leases().filter(|lease| filter.takes(lease));
-            Page::of("leases", records, |r| r.lease.id.clone(), &page)
+            let records = m.leases().filter(|lease| filter.matches(lease));
+            Page::from_sorted("leases", records, |r| r.lease.id.clone(), &page)
         })
     }
 

@@ -224,7 +224,7 @@ async fn bids_of_competing_providers_are_not_published() {
     let accounts = Accounts::new(folder.open(), 1).await;
     let order = accounts.create_deployment(1).await.remove(0);
     let mut events = accounts.chain.subscribe(&accounts.provider());
-    accounts.rival_bid(&order).await;
+    accounts.competing_bid(&order).await;
     events.next().await.unwrap().unwrap();
     let event = events.next().await.unwrap().unwrap();
     assert!(matches!(event, ChainEvent::Block { .. }), "{event:?}");

@@ -2,22 +2,22 @@
 //!
 //! ```text
 //!   daemon.toml ──► Settings ──► AkashClient ─┐
-//!   kept.json ◄──► Kept ──────────────────────┼──► Provider, until it is stopped
+//!   state.json ◄─► RestartState ──────────────┼──► Provider, until it is stopped
 //!   your cluster, your capacity ──────────────┘
 //! ```
 //! `docs/embedding.md` describes what a daemon in production needs besides, such as a gateway for tenants, certificates
 //! and metrics.
 
-mod kept;
 mod settings;
+mod state;
 
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::provider::{Provider, ProviderHandle};
-pub use kept::{KeptFile, read};
 pub use settings::{Prices, Settings};
+pub use state::{StateFile, read};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -44,7 +44,7 @@ pub async fn run(
     started: impl FnOnce(ProviderHandle) + Send,
 ) -> Result<(), Failed> {
     let mut config = settings.provider.clone();
-    kept::read(&settings.kept)?.give(&mut config);
+    state::read(&settings.state)?.apply_to(&mut config);
 
     // The chain client follows the chain and sends transactions in a separate task.
     let client = ClientSettings {
@@ -62,7 +62,7 @@ pub async fn run(
         .chain(Arc::new(chain))
         .pricing(Arc::new(settings.prices.scale()?))
         .bus(Arc::new(LocalBus::new()))
-        .keeper(KeptFile(settings.kept))
+        .state_store(StateFile(settings.state))
         .build()?;
     started(handle);
 

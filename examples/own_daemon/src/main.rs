@@ -19,7 +19,7 @@ async fn main() -> Result<(), Failed> {
         return Ok(());
     };
     let settings = Settings::read(Path::new(&file))?;
-    let nodes = ClusterSpec::of_nodes([NodeSpec::new("node-1", 8_000, 16 << 30, 100 << 30)]);
+    let nodes = ClusterSpec::from_nodes([NodeSpec::new("node-1", 8_000, 16 << 30, 100 << 30)]);
     let backend = Backend {
         cluster: Arc::new(MemoryCluster::default()),
         inventory: Arc::new(StaticInventorySource::new(NodeInventory::new(&nodes))),

@@ -17,7 +17,7 @@ pub struct Settings {
     /// File of the account's private key, as 64 hexadecimal digits.
     pub key: PathBuf,
     /// File of the state that survives restarts.
-    pub kept: PathBuf,
+    pub state: PathBuf,
     /// Prices.
     pub prices: Prices,
     /// Settings of the provider: durations as text, defaults for missing ones.
@@ -41,7 +41,7 @@ pub struct Prices {
 struct File {
     nodes: Vec<String>,
     key: PathBuf,
-    kept: PathBuf,
+    state: PathBuf,
     prices: Prices,
     provider: toml::Value,
 }

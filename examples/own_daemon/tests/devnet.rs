@@ -11,7 +11,7 @@ use akash_provider_core::sdl;
 use akash_provider_core::types::{
     Address, BidId, BlockTime, DeploymentId, GroupId, Msg, OrderId, ProviderRecord,
 };
-use akash_provider_core::{Kept, engine::Status};
+use akash_provider_core::{RestartState, engine::Status};
 use akash_provider_devnet::wallet::allowance;
 use akash_provider_devnet::{Devnet, DevnetConfig};
 use example_own_daemon::{Backend, Failed, Settings, run};
@@ -55,7 +55,7 @@ fn chain() -> MemoryChain {
 fn write_settings(folder: &Path, node: &str) -> Settings {
     let account = provider();
     let text = format!(
-        "nodes = [\"{node}\"]\nkey = \"key\"\nkept = \"kept.json\"\n\
+        "nodes = [\"{node}\"]\nkey = \"key\"\nstate = \"state.json\"\n\
          [prices]\ncpu = \"0.01\"\nmemory = \"0.01\"\nstorage = \"0.001\"\n\
          [provider]\nprovider = \"{account}\"\nchain_id = \"devnet\"\nquery_timeout = \"20s\"\n"
     );
@@ -171,8 +171,8 @@ async fn order_becomes_a_lease_that_outlives_the_daemon() {
     );
 
     // The stored state is there at the next start.
-    let tripped = Kept::doubtful();
-    std::fs::write(&settings.kept, tripped.to_json()).unwrap();
+    let tripped = RestartState::unknown();
+    std::fs::write(&settings.state, tripped.to_json()).unwrap();
     let daemon = Daemon::start(&settings, &cluster).await;
     daemon
         .until("the lease after the restart", |status| status.leases.len() == 1)
@@ -180,7 +180,10 @@ async fn order_becomes_a_lease_that_outlives_the_daemon() {
     assert!(daemon.handle.status().await.breaker.tripped);
     daemon.handle.release_breaker().await.unwrap();
     daemon.stop().await;
-    assert_eq!(example_own_daemon::read(&settings.kept).unwrap(), Kept::default());
+    assert_eq!(
+        example_own_daemon::read(&settings.state).unwrap(),
+        RestartState::default()
+    );
     devnet.stop().await;
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 async fn main() -> Result<(), Failed> {
     const GIB: i64 = 1 << 30;
     let path = std::env::temp_dir().join(format!("nodes-{}.json", std::process::id()));
-    let spec = ClusterSpec::of_nodes([NodeSpec::new("attic", 1000, 2 * GIB, 20 * GIB)]);
+    let spec = ClusterSpec::from_nodes([NodeSpec::new("attic", 1000, 2 * GIB, 20 * GIB)]);
     std::fs::write(&path, serde_json::to_string_pretty(&spec)?)?;
     let played = play(FileInventory::new(&path)).await;
     std::fs::remove_file(&path)?;

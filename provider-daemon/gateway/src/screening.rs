@@ -1,7 +1,7 @@
 //! Bid screening: the decision and price that an order of a group would get. Nothing is stored.
 //!
 //! ```text
-//!  budget of the network ──► limits ──► a permit ──► facts of the chain ──► bidding::consider ──► Offer::asked
+//!  budget of the network ──► limits ──► a permit ──► facts of the chain ──► bidding::evaluate ──► Offer::request
 //!    else 429                else no     else 429     cached for a moment    a copy of the ledger,  few at once
 //!                                                                            a blocking thread
 //! ```
@@ -18,7 +18,7 @@ use super::App;
 use super::auth::LookupFault;
 use super::listen::Peer;
 use akash_provider_core::Config;
-use akash_provider_core::bidding::{self, Decline, Facts, Offer};
+use akash_provider_core::bidding::{self, Decline, Offer, OrderContext};
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::covering;
@@ -218,13 +218,13 @@ async fn judge(
     // The search over the nodes is pure computation that grows with the cluster: on this thread it would delay other
     // tasks.
     let judging = tokio::task::spawn_blocking(move || {
-        let facts = Facts {
+        let facts = OrderContext {
             attributes: record.provider.as_ref().map(|p| p.attributes.as_slice()),
             audited: &audited,
             params: Some(&record.params),
             bids: None,
         };
-        bidding::consider(&order, &facts, &mut capacity).map_err(|decline| match decline {
+        bidding::evaluate(&order, &facts, &mut capacity).map_err(|decline| match decline {
             Decline::InsufficientCapacity { .. }
             | Decline::ExternalPortsExhausted { .. }
             | Decline::NoLeasedIps { .. }
@@ -301,5 +301,5 @@ async fn price(
     let Ok(Ok(_one_of_few)) = timeout(limit, app.screenings.prices.acquire()).await else {
         return Err(ScreeningError::Busy);
     };
-    Ok(Offer::asked(request, &*screening.pricing, limit).await)
+    Ok(Offer::request(request, &*screening.pricing, limit).await)
 }

@@ -69,7 +69,7 @@ impl ClusterArgs {
             }
             node
         };
-        let mut spec = ClusterSpec::of_nodes((1..=self.nodes).map(node));
+        let mut spec = ClusterSpec::from_nodes((1..=self.nodes).map(node));
         for (class, bytes) in &self.storage_class {
             spec = spec.with_storage(class, *bytes);
         }

@@ -71,7 +71,7 @@ impl HaArgs {
     /// Returns the timing of the election.
     #[must_use]
     pub fn timing(&self) -> Timing {
-        Timing::of(self.ha_lease)
+        Timing::for_lease(self.ha_lease)
     }
 
     /// Returns the Redis of the election: that of `--ha-url`, or else that of `--bus`.

@@ -15,7 +15,7 @@ use super::read_sdl;
 use crate::args::{ExplainArgs, Output};
 use crate::dev::names;
 use crate::say;
-use akash_provider_core::bidding::{self, Facts};
+use akash_provider_core::bidding::{self, OrderContext};
 use akash_provider_core::engine::reservations::Capacity;
 use akash_provider_core::inventory::Explanation;
 use akash_provider_core::pricing::PricingStrategy;
@@ -115,7 +115,7 @@ impl ExplainedProvider {
         audited: &[AuditedAttributes],
         bids: Option<u32>,
     ) -> anyhow::Result<bool> {
-        let facts = Facts {
+        let facts = OrderContext {
             attributes: self.attributes.as_deref(),
             audited,
             params: Some(&self.params),

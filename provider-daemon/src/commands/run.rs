@@ -153,7 +153,7 @@ fn flag_error(error: &InvalidConfig) -> String {
     };
     let remedy = FLAGS
         .iter()
-        .fold(error.mend().to_owned(), |remedy, (name, flag)| {
+        .fold(error.help().to_owned(), |remedy, (name, flag)| {
             remedy.replace(name, flag)
         });
     format!("{flag} {}: {remedy}", error.value())

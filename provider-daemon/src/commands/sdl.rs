@@ -76,7 +76,7 @@ impl<'a> From<&'a Warning> for Issue<'a> {
             line: warning.line,
             path: &warning.path,
             message: &warning.problem,
-            mend: &warning.mend,
+            mend: &warning.help,
             kind: None,
         }
     }
@@ -104,11 +104,11 @@ fn validate(args: &SdlArgs) -> anyhow::Result<ExitCode> {
     };
     if let Err(errors) = &read {
         for e in errors.iter() {
-            print_issue(e.line, &format!("{}: {}; {}", e.path, e.problem, e.mend));
+            print_issue(e.line, &format!("{}: {}; {}", e.path, e.problem, e.help));
         }
     }
     for w in warnings {
-        print_issue(w.line, &format!("warning: {}: {}; {}", w.path, w.problem, w.mend));
+        print_issue(w.line, &format!("warning: {}: {}; {}", w.path, w.problem, w.help));
     }
     match &read {
         Ok(sdl) if is_refused(sdl) => {
@@ -129,7 +129,7 @@ fn verdict<'a>(file: &'a str, read: &'a Result<Sdl, Box<SdlErrors>>) -> Verdict<
                 line: e.line,
                 path: &e.path,
                 message: &e.problem,
-                mend: &e.mend,
+                mend: &e.help,
                 kind: Some(e.kind),
             });
             (remarks.collect(), wrong.more, &wrong.warnings, None)

@@ -4,9 +4,9 @@ use akash_provider_chain::regular_file;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::market::Market;
-use akash_provider_core::provider::Keeper;
+use akash_provider_core::provider::StateStore;
 use akash_provider_core::types::Address;
-use akash_provider_core::{Error, Kept};
+use akash_provider_core::{Error, RestartState};
 use anyhow::{Context, bail};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -72,16 +72,16 @@ impl StateFile {
     }
 
     /// Returns the stored state of the circuit breaker.
-    pub(crate) fn breaker(&self) -> Kept {
+    pub(crate) fn breaker(&self) -> RestartState {
         let contents = self.lock();
-        Kept {
+        RestartState {
             breaker_tripped: contents.breaker_tripped,
             breaker_held_owners: contents.breaker_owners.clone(),
         }
     }
 
     /// Stores the state of the circuit breaker.
-    fn set_breaker(&self, shut: &Kept) -> anyhow::Result<()> {
+    fn set_breaker(&self, shut: &RestartState) -> anyhow::Result<()> {
         self.change(|contents| {
             contents.breaker_tripped = shut.breaker_tripped;
             contents.breaker_owners = shut.breaker_held_owners.clone();
@@ -91,7 +91,7 @@ impl StateFile {
     /// Stores each change of a chain from now on, before subscribers are notified.
     pub fn follow(&self, chain: &MemoryChain) {
         let file = self.clone();
-        chain.keep(move |market| file.keep(|contents| contents.market = Some(market.clone())));
+        chain.on_change(move |market| file.keep(|contents| contents.market = Some(market.clone())));
     }
 
     /// Stores a change. A failure is logged, and the market continues.
@@ -117,8 +117,8 @@ impl StateFile {
 }
 
 #[async_trait]
-impl Keeper for StateFile {
-    async fn keep(&self, kept: &Kept) -> Result<(), Error> {
+impl StateStore for StateFile {
+    async fn save(&self, kept: &RestartState) -> Result<(), Error> {
         let (file, kept) = (self.clone(), kept.clone());
         let failed = |message| Error::new(ErrorKind::Unavailable, "store the circuit breaker", message);
         let written = tokio::task::spawn_blocking(move || file.set_breaker(&kept)).await;
@@ -151,7 +151,7 @@ mod tests {
         file.follow(&chain);
         chain.advance(Duration::from_secs(1));
         let owner = Address::from_bytes(&[1; 20]).unwrap();
-        let shut = Kept {
+        let shut = RestartState {
             breaker_tripped: true,
             breaker_held_owners: [owner].into(),
         };

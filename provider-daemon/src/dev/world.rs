@@ -83,7 +83,7 @@ impl World {
         };
         config.chain_id = chain.market(|m| m.chain_id().to_owned());
         if let Some(state) = &state {
-            state.breaker().give(&mut config);
+            state.breaker().apply_to(&mut config);
             // Before the first change of the chain, so that the file contains all changes.
             state.follow(&chain);
         }
@@ -98,7 +98,7 @@ impl World {
             pricing: Arc::clone(&pricing),
         };
         let builder = match state {
-            Some(state) => Provider::builder().keeper(state),
+            Some(state) => Provider::builder().state_store(state),
             None => Provider::builder(),
         };
         let (provider, handle) = builder

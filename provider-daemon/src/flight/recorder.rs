@@ -124,7 +124,7 @@ impl FlightRecorder {
 }
 
 impl Recorder for FlightRecorder {
-    fn takes(&mut self, engine: &Engine, now: Now, input: Option<&Input>) {
+    fn record_input(&mut self, engine: &Engine, now: Now, input: Option<&Input>) {
         self.open = None;
         if self.stopped {
             return;
@@ -143,7 +143,7 @@ impl Recorder for FlightRecorder {
         self.open = Some((now, input.cloned()));
     }
 
-    fn made(&mut self, effects: &[Effect]) {
+    fn record_effects(&mut self, effects: &[Effect]) {
         let Some((now, input)) = self.open.take() else {
             return;
         };

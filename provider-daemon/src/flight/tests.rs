@@ -82,12 +82,12 @@ fn inputs(turns: u64) -> Vec<Option<Input>> {
 }
 
 fn drive(recorder: &mut impl Recorder, engine: &mut Engine, turn: u64, input: Option<Input>) {
-    recorder.takes(engine, now(turn), input.as_ref());
+    recorder.record_input(engine, now(turn), input.as_ref());
     let effects = match input {
         Some(input) => engine.step(now(turn), input),
         None => engine.handle_timeout(now(turn)),
     };
-    recorder.made(&effects);
+    recorder.record_effects(&effects);
 }
 
 /// Records this number of turns in a folder, with a queue that holds all of them.

@@ -207,7 +207,7 @@ impl SocketHandler {
     }
 
     async fn with_status(&self, response: impl FnOnce(&Status) -> Response) -> Response {
-        match self.handle.known_status().await {
+        match self.handle.try_status().await {
             Some(status) => response(&status),
             None => refused("the provider does not respond; repeat the command".to_owned()),
         }
@@ -215,7 +215,7 @@ impl SocketHandler {
 
     async fn release(&self, owner: Option<Address>) -> Response {
         // The waiting leases are unknown after the release.
-        let before = self.handle.known_status().await;
+        let before = self.handle.try_status().await;
         let released = match owner.clone() {
             Some(owner) => self.handle.release_breaker_for(owner).await,
             None => self.handle.release_breaker().await,
@@ -243,12 +243,7 @@ impl SocketHandler {
             return Err("leases run in memory and cannot be hardened".to_owned());
         };
         // A standby does not write, and an unknown state may be a standby.
-        if !self
-            .handle
-            .known_status()
-            .await
-            .is_some_and(|status| status.leader)
-        {
+        if !self.handle.try_status().await.is_some_and(|status| status.leader) {
             return Err(
                 "this provider is not the leader, or does not respond; repeat the command on the leader"
                     .to_owned(),

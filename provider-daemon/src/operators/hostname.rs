@@ -17,7 +17,7 @@ use super::process::{self, Operator};
 use super::responses::{awaited, forgotten, json, value};
 use super::serve::Peer;
 use crate::args::operators::{HostnameArgs, NamesArgs};
-use akash_provider_core::cluster::Reach;
+use akash_provider_core::cluster::ReachState;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
 use akash_provider_k8s::operators::hostname::live::Acceptance;
 use akash_provider_k8s::operators::hostname::notes::ProofState;
@@ -150,7 +150,11 @@ impl Operator for HostnameOperator {
             ("kept_back", count(|name| name.problem.is_some())),
             (
                 "unreachable",
-                count(|name| name.reachable.as_ref().is_some_and(|so| so.state == Reach::No)),
+                count(|name| {
+                    name.reachable
+                        .as_ref()
+                        .is_some_and(|so| so.state == ReachState::No)
+                }),
             ),
             (
                 "unproven",

@@ -12,9 +12,9 @@
 use crate::plain;
 use akash_provider_chain::regular_file;
 use akash_provider_core::error::ErrorKind as Kind;
-use akash_provider_core::provider::{Keeper, ProviderHandle};
+use akash_provider_core::provider::{ProviderHandle, StateStore};
 use akash_provider_core::types::Address;
-use akash_provider_core::{Config, Error, Kept};
+use akash_provider_core::{Config, Error, RestartState};
 use anyhow::Context;
 use async_trait::async_trait;
 use std::fs::{self, File};
@@ -58,7 +58,7 @@ impl BreakerFile {
     }
 
     /// Writes the file again if it was deleted while the breaker is tripped.
-    pub(super) async fn rewrite_if_deleted(&self, shut: &Kept, handle: &ProviderHandle) {
+    pub(super) async fn rewrite_if_deleted(&self, shut: &RestartState, handle: &ProviderHandle) {
         if self.path.try_exists().is_ok_and(|is_there| !is_there) {
             tracing::warn!(
                 file = %self.path.display(),
@@ -66,27 +66,30 @@ impl BreakerFile {
             );
             self.keep(shut);
             // The breaker may have been released in the meantime, and its file correctly deleted.
-            let now = handle.known_status().await;
-            if let Some(now) = now.map(|status| Kept::of(&status)).filter(|now| now != shut) {
+            let now = handle.try_status().await;
+            if let Some(now) = now
+                .map(|status| RestartState::from_status(&status))
+                .filter(|now| now != shut)
+            {
                 self.keep(&now);
             }
         }
     }
 
     /// Copies the persisted state into the configuration of the provider.
-    pub(super) fn restore(&self, config: &mut Config) -> Kept {
+    pub(super) fn restore(&self, config: &mut Config) -> RestartState {
         let shut = self.kept();
-        shut.give(config);
+        shut.apply_to(config);
         shut
     }
 
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> RestartState {
         let read = regular_file::read(&self.path, BYTES_MAX);
         let (shut, problem) = match read {
             Ok(bytes) => parse_file(&bytes),
-            Err(error) if error.kind() == ErrorKind::NotFound => return Kept::default(),
+            Err(error) if error.kind() == ErrorKind::NotFound => return RestartState::default(),
             Err(error) => {
-                let for_all = Kept::doubtful();
+                let for_all = RestartState::unknown();
                 (for_all, Some(format!("cannot read the file: {error}")))
             }
         };
@@ -102,13 +105,13 @@ impl BreakerFile {
     }
 
     /// Persists the state of the engine; a failure is logged.
-    fn keep(&self, shut: &Kept) {
+    fn keep(&self, shut: &RestartState) {
         if let Err(error) = self.set(shut) {
             tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the circuit breaker");
         }
     }
 
-    fn set(&self, shut: &Kept) -> anyhow::Result<()> {
+    fn set(&self, shut: &RestartState) -> anyhow::Result<()> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if shut.is_empty() {
             return match fs::remove_file(&self.path) {
@@ -134,8 +137,8 @@ impl BreakerFile {
 }
 
 #[async_trait]
-impl Keeper for BreakerFile {
-    async fn keep(&self, kept: &Kept) -> Result<(), Error> {
+impl StateStore for BreakerFile {
+    async fn save(&self, kept: &RestartState) -> Result<(), Error> {
         let (file, kept) = (self.clone(), kept.clone());
         let failed = |message| Error::new(Kind::Unavailable, "store the circuit breaker", message);
         // A slow disk must not block the runtime.
@@ -167,7 +170,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-fn text(shut: &Kept) -> String {
+fn text(shut: &RestartState) -> String {
     let mut text = String::new();
     if shut.breaker_tripped {
         text.push_str(FOR_ALL);
@@ -188,8 +191,8 @@ fn text(shut: &Kept) -> String {
 }
 
 /// Parses the file; returns the state and the fault of the file, if any.
-fn parse_file(bytes: &[u8]) -> (Kept, Option<String>) {
-    let mut shut = Kept::default();
+fn parse_file(bytes: &[u8]) -> (RestartState, Option<String>) {
+    let mut shut = RestartState::default();
     let mut problem = None;
     for (number, line) in (1..).zip(String::from_utf8_lossy(bytes).lines()) {
         let line = line.trim();
@@ -222,9 +225,9 @@ mod tests {
 
     const OWNER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 
-    fn shut(for_all: bool, owners: &[&str]) -> Kept {
+    fn shut(for_all: bool, owners: &[&str]) -> RestartState {
         let owners = owners.iter().map(|owner| owner.parse().unwrap()).collect();
-        Kept {
+        RestartState {
             breaker_tripped: for_all,
             breaker_held_owners: owners,
         }
@@ -236,7 +239,7 @@ mod tests {
         let account: Address = OWNER.parse().unwrap();
         let breaker = BreakerFile::new(&home, "../odd chain", &account);
         assert!(breaker.path.starts_with(&home) && breaker.kept().is_empty());
-        breaker.set(&Kept::default()).unwrap();
+        breaker.set(&RestartState::default()).unwrap();
         for kept in [shut(true, &[]), shut(false, &[OWNER]), shut(true, &[OWNER])] {
             breaker.set(&kept).unwrap();
             let again = BreakerFile::new(&home, "../odd chain", &account);
@@ -246,7 +249,7 @@ mod tests {
             assert_eq!(config.breaker_held_owners, kept.breaker_held_owners);
         }
         assert!(BreakerFile::new(&home, "another", &account).kept().is_empty());
-        breaker.set(&Kept::default()).unwrap();
+        breaker.set(&RestartState::default()).unwrap();
         assert!(breaker.kept().is_empty());
         fs::create_dir(&breaker.path).unwrap();
         assert!(

@@ -22,7 +22,7 @@ use akash_provider_core::election::{Candidate, Election, ElectionConfig, Leaders
 use akash_provider_core::engine::Leadership;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::provider::ProviderHandle;
-use akash_provider_core::{Config, Error, Kept};
+use akash_provider_core::{Config, Error, RestartState};
 use akash_provider_gateway::{Leadership as Shown, LeadershipSource};
 use akash_provider_k8s::election::LeaseElection;
 use akash_provider_redis::RedisElection;
@@ -69,7 +69,7 @@ impl Ha {
     pub(super) async fn start(
         args: &RunArgs,
         config: &Config,
-        kept: &Kept,
+        kept: &RestartState,
         state: &State,
         printer: &Arc<Printer>,
     ) -> anyhow::Result<Self> {
@@ -102,7 +102,7 @@ impl Ha {
             HaStore::Kubernetes | HaStore::Off => settings::LEASE.to_owned(),
         });
         let mut election = ElectionConfig::new(name.clone(), me, args.ha.timing());
-        election.kept = kept.to_json();
+        election.state = kept.to_json();
         election.known_term = known_term;
         let identity = election.me.identity.clone();
         let election = match args.ha.ha {
@@ -205,7 +205,7 @@ impl Ha {
         loop {
             tokio::select! {
                 biased;
-                () = gate.begins() => {}
+                () = gate.opened() => {}
                 () = sleep(TERM_INTERVAL) => {}
             }
             if election.has_failed() {
@@ -257,10 +257,10 @@ impl Ha {
         let Some(election) = self.election.as_ref().filter(|_| in_order) else {
             return;
         };
-        if let Some(status) = handle.known_status().await {
-            keep(election, &Kept::of(&status));
+        if let Some(status) = handle.try_status().await {
+            keep(election, &RestartState::from_status(&status));
         }
-        if timeout(RELEASE_TIMEOUT, election.hand_over()).await.is_err() {
+        if timeout(RELEASE_TIMEOUT, election.release()).await.is_err() {
             tracing::warn!("cannot release the lease in time; a standby takes over after the lease duration");
         }
     }
@@ -294,40 +294,43 @@ async fn cluster(args: &RunArgs) -> Option<(String, String)> {
 
 /// Restores the state that the previous leader stored.
 async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(), Error> {
-    let kept = Kept::from_json(&election.kept()).unwrap_or_else(|error| {
+    let kept = RestartState::from_json(&election.state()).unwrap_or_else(|error| {
         tracing::warn!(
             %error,
             "invalid state of the previous leader, circuit breaker tripped for all owners; check the leases and run \
              `provider-daemon breaker release`"
         );
-        Kept::doubtful()
+        RestartState::unknown()
     });
-    handle.remind(&kept).await
+    handle.restore_state(&kept).await
 }
 
 /// Updates the state for the next leader until the term is over.
 async fn lead(election: &Election, handle: &ProviderHandle, term: u64, gate: &LeadershipGate) {
     let mut told = None;
     while gate.term() == Some(term) {
-        let kept = handle.known_status().await.map(|status| Kept::of(&status));
+        let kept = handle
+            .try_status()
+            .await
+            .map(|status| RestartState::from_status(&status));
         if let Some(kept) = kept.filter(|kept| told.as_ref() != Some(kept)) {
             keep(election, &kept);
             told = Some(kept);
         }
         tokio::select! {
             biased;
-            () = gate.ends() => return,
+            () = gate.closed() => return,
             () = sleep(UPDATE_INTERVAL) => {}
         }
     }
 }
 
-fn keep(election: &Election, kept: &Kept) {
+fn keep(election: &Election, kept: &RestartState) {
     let kept = kept.to_json();
-    if kept == election.kept() {
+    if kept == election.state() {
         return;
     }
-    if let Err(error) = election.keep(kept) {
+    if let Err(error) = election.store_state(kept) {
         tracing::error!(%error, "cannot store the circuit breaker for the next leader");
     }
 }

@@ -9,7 +9,7 @@ use crate::flight;
 use crate::plain;
 use crate::supervise::{self, Pulse};
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
-use akash_provider_core::Kept;
+use akash_provider_core::RestartState;
 use akash_provider_core::engine::{Lifecycle, Status};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_k8s::cluster::LeadershipGate;
@@ -151,7 +151,7 @@ impl Watch {
                 () = tokio::time::sleep(CHECK_INTERVAL) => {}
             }
             pulse.beat(LOOP_LIMIT);
-            let response = handle.known_status().await;
+            let response = handle.try_status().await;
             if response.is_some() {
                 provider.beat(RESPONSE_LIMIT);
             }
@@ -165,7 +165,7 @@ impl Watch {
             if !self.is_elected {
                 self.leading.set(status.leader);
             }
-            let shut = Kept::of(&status);
+            let shut = RestartState::from_status(&status);
             // A breaker that is not tripped has no file that could be missing.
             if !shut.is_empty() {
                 self.breaker.rewrite_if_deleted(&shut, handle).await;

@@ -77,7 +77,7 @@ impl Writers {
             return work().await;
         };
         loop {
-            gate.begins().await;
+            gate.opened().await;
             if gate.during(work()).await.is_some() {
                 return;
             }

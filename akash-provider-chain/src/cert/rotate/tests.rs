@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cert::{RENEW_BEFORE, VALIDITY};
-use akash_provider_core::chain::{Fate, Inclusion, MemoryChain, Outage};
+use akash_provider_core::chain::{BroadcastResult, Inclusion, MemoryChain, Outage};
 use akash_provider_core::market::MarketConfig;
 use akash_provider_core::types::Coin;
 use std::path::Path;
@@ -168,7 +168,7 @@ async fn no_certificate_is_revoked_on_uncertainty() {
     assert_eq!(scene.valid(), [old.clone(), new.clone()]);
     std::fs::write(scene.file(KeyFile::Current), current).unwrap();
     // A transaction that was not sent is retried.
-    scene.chain.next_fate(Fate::NotSent);
+    scene.chain.set_next_broadcast(BroadcastResult::NotSent);
     assert!(matches!(
         scene.rotation().step(due).await,
         Err(RotationError::Chain(_))
@@ -182,7 +182,9 @@ async fn unknown_publication_is_resolved_before_the_next_step() {
     let scene = Scene::new();
     scene.step(NOW).await;
     scene.chain.set_inclusion(Inclusion::NextBlock);
-    scene.chain.next_fate(Fate::Unknown { lands_after: Some(2) });
+    scene.chain.set_next_broadcast(BroadcastResult::Unknown {
+        included_after: Some(2),
+    });
     let rotation = scene.rotation();
     let blocks = async {
         loop {

@@ -110,7 +110,7 @@ const CAUGHT: [(Mistake, &str); 16] = [
 ];
 
 #[derive(Debug)]
-struct Liar {
+struct FaultyBus {
     truth: LocalBus,
     kept: std::sync::Mutex<std::collections::BTreeMap<Topic, Arc<Event>>>,
     mistake: Mistake,
@@ -123,7 +123,7 @@ fn is_gone(reader: &Weak<()>) -> bool {
 }
 
 #[async_trait::async_trait]
-impl Bus for Liar {
+impl Bus for FaultyBus {
     async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), crate::Error> {
         if self.mistake == M::PublishHangs {
             std::future::pending::<()>().await;
@@ -213,14 +213,14 @@ impl Bus for Liar {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_mistake_is_found_and_said() {
+async fn every_mistake_is_detected() {
     for (mistake, expected) in CAUGHT {
         let limit = if mistake == M::KeepsEverything {
             1 << 20
         } else {
             1024
         };
-        let liar = Liar {
+        let liar = FaultyBus {
             truth: LocalBus::with_limit(limit),
             kept: Default::default(),
             mistake,
@@ -291,13 +291,16 @@ impl Bus for TcpBus {
 }
 
 #[tokio::test]
-async fn the_flood_is_more_than_the_buffers_of_a_connection() {
+async fn the_flood_exceeds_the_buffers_of_a_connection() {
     let setup = Setup {
-        patience: std::time::Duration::from_millis(200),
+        timeout: std::time::Duration::from_millis(200),
         ..Setup::default()
     };
-    let failure =
-        crate::conformance::verdict(a_slow_subscriber_is_told_what_it_lost(&TcpBus::default(), &setup)).await;
+    let failure = crate::conformance::verdict(a_slow_subscriber_receives_the_number_of_lost_events(
+        &TcpBus::default(),
+        &setup,
+    ))
+    .await;
     let failure = failure.expect("a bus without a limit is detected");
     let expected = "`publish` was expected to respond within 200ms and did not";
     assert!(failure.contains(expected), "{failure}");

@@ -20,7 +20,7 @@ pub trait Driver: Send + Sync {
     /// Returns the registered provider of the client.
     fn provider(&self) -> Address;
     /// Returns a second registered provider.
-    fn rival(&self) -> Address;
+    fn competitor(&self) -> Address;
     /// Returns the price of every bid of the suite. The price does not exceed the maximum of the driver's
     /// orders.
     fn price(&self) -> DecCoin;
@@ -32,7 +32,7 @@ pub trait Driver: Send + Sync {
     /// Closes a deployment.
     async fn close_deployment(&self, id: &DeploymentId);
     /// Places a bid of the competing provider on an order.
-    async fn rival_bid(&self, order: &OrderId);
+    async fn competing_bid(&self, order: &OrderId);
     /// Accepts a bid as the tenant.
     async fn create_lease(&self, bid: &BidId);
     /// Closes a lease as the tenant.
@@ -104,7 +104,7 @@ impl MemoryDriver {
         };
         driver.chain.market(|market| {
             market.fund(&account(1), &uact(1_000_000_000));
-            for owner in [driver.provider(), driver.rival()] {
+            for owner in [driver.provider(), driver.competitor()] {
                 market.fund(&owner, &uact(1_000_000_000));
                 let record = ProviderRecord {
                     owner,
@@ -130,7 +130,7 @@ impl MemoryDriver {
     pub fn outage(&self) -> Outage<'static> {
         let (lost, back) = (self.client(), self.client());
         Outage {
-            begin: Box::new(move || {
+            start: Box::new(move || {
                 lost.fail_queries(crate::chain::Outage::UntilRestored);
                 lost.interrupt_events();
                 async {}.boxed()
@@ -156,7 +156,7 @@ impl Driver for MemoryDriver {
         account(2)
     }
 
-    fn rival(&self) -> Address {
+    fn competitor(&self) -> Address {
         account(3)
     }
 
@@ -194,8 +194,8 @@ impl Driver for MemoryDriver {
         self.next_block().await;
     }
 
-    async fn rival_bid(&self, order: &OrderId) {
-        let id = super::bid_id(order, &self.rival());
+    async fn competing_bid(&self, order: &OrderId) {
+        let id = super::bid_id(order, &self.competitor());
         let bid = super::create_bid(&id, self);
         let outcome = super::send(
             &self.chain,

@@ -19,7 +19,7 @@ pub(super) fn close_bid(id: &BidId) -> Msg {
 ///
 /// # Panics
 /// When the client violates the rule.
-pub async fn a_lost_bid_is_known_without_an_event(client: &dyn ChainClient, driver: &dyn Driver) {
+pub async fn a_lost_bid_is_visible_without_an_event(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("a lost bid is visible without an event");
     let order = what
         .answer("Driver::create_deployment", driver.create_deployment(1))
@@ -28,10 +28,11 @@ pub async fn a_lost_bid_is_known_without_an_event(client: &dyn ChainClient, driv
     what.answer("Driver::next_block", driver.next_block()).await;
     let (ours, theirs) = (
         bid_id(&order, &driver.provider()),
-        bid_id(&order, &driver.rival()),
+        bid_id(&order, &driver.competitor()),
     );
     commit(client, driver, create_bid(&ours, driver), what).await;
-    what.answer("Driver::rival_bid", driver.rival_bid(&order)).await;
+    what.answer("Driver::competing_bid", driver.competing_bid(&order))
+        .await;
     let mut events = client.subscribe(&driver.provider());
     resync(&mut events, what).await;
     what.answer("Driver::create_lease", driver.create_lease(&theirs))
@@ -59,8 +60,8 @@ pub async fn a_lost_bid_is_known_without_an_event(client: &dyn ChainClient, driv
 ///
 /// # Panics
 /// When the client violates the rule.
-pub async fn a_lease_lives_and_dies(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = &rule("the life cycle of a lease");
+pub async fn leases_follow_their_life_cycle(client: &dyn ChainClient, driver: &dyn Driver) {
+    let what = &rule("leases follow their life cycle");
     let mut events = client.subscribe(&driver.provider());
     resync(&mut events, what).await;
     let orders = what
@@ -147,7 +148,7 @@ async fn it_pays(client: &dyn ChainClient, driver: &dyn Driver, id: &BidId, what
 ///
 /// # Panics
 /// When the client violates the rule.
-pub async fn a_snapshot_says_what_queries_say(client: &dyn ChainClient, driver: &dyn Driver) {
+pub async fn a_snapshot_equals_the_queries(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("a snapshot equals the queries");
     let us = driver.provider();
     let orders = what
@@ -156,9 +157,10 @@ pub async fn a_snapshot_says_what_queries_say(client: &dyn ChainClient, driver: 
     what.answer("Driver::next_block", driver.next_block()).await;
     // Another provider bids on the same orders and gets a lease of the same deployment.
     for order in &orders[2..] {
-        what.answer("Driver::rival_bid", driver.rival_bid(order)).await;
+        what.answer("Driver::competing_bid", driver.competing_bid(order))
+            .await;
     }
-    let theirs = bid_id(&orders[3], &driver.rival());
+    let theirs = bid_id(&orders[3], &driver.competitor());
     what.answer("Driver::create_lease", driver.create_lease(&theirs))
         .await;
     let ids: Vec<BidId> = orders[..3].iter().map(|o| bid_id(o, &us)).collect();

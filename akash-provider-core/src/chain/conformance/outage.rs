@@ -2,7 +2,7 @@
 
 use super::{ChainClient, Driver, Events, bid_id, commit, create_bid, resync, rule};
 use crate::chain::{BidFilter, LeaseFilter, OrderFilter, PageRequest};
-use crate::conformance::{Found, Outage, Rule};
+use crate::conformance::{Outage, Rule, SearchResult};
 use crate::error::{Error, chain_text};
 use crate::types::{BidId, BidState, ChainEvent};
 use futures::future::{BoxFuture, FutureExt, join_all};
@@ -32,7 +32,7 @@ pub async fn a_failed_query_is_never_an_absence(
     commit(client, driver, create_bid(&id, driver), what).await;
     let mut events = client.subscribe(&driver.provider());
     resync(&mut events, what).await;
-    (outage.begin)().await;
+    (outage.start)().await;
     for (call, result) in join_all(queries(client, &id)).await {
         fails(call, result, what);
     }
@@ -125,7 +125,7 @@ async fn continues(events: &mut Events, id: &BidId, what: &Rule) {
     });
     let found = found.await;
     what.holds(
-        found == Found::Item(true),
+        found == SearchResult::Item(true),
         format!("a `Resync` with the open bid was expected after the outage: {found:?}"),
     );
 }

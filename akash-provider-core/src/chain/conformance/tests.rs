@@ -1,4 +1,4 @@
-mod liars;
+mod mistakes;
 
 use super::*;
 use crate::chain::{Inclusion, MemoryChain};
@@ -12,7 +12,7 @@ async fn the_memory_chain_conforms() {
 }
 
 #[tokio::test]
-async fn a_chain_that_includes_at_once_conforms() {
+async fn a_chain_with_immediate_blocks_conforms() {
     let driver = MemoryDriver::new();
     let block_time = Duration::from_secs(1);
     driver.client().set_inclusion(Inclusion::Immediate { block_time });
@@ -30,15 +30,15 @@ async fn pointers_to_a_chain_conform() {
 
 #[tokio::test]
 #[should_panic(expected = "an order accepts one bid")]
-async fn a_client_of_a_node_that_hangs_does_not_conform() {
+async fn a_client_of_a_hanging_node_does_not_conform() {
     let driver = MemoryDriver::new();
     driver.client().freeze_reads();
-    a_bid_lands_once(&driver.client(), &driver).await;
+    an_order_accepts_one_bid(&driver.client(), &driver).await;
 }
 
 #[tokio::test]
 #[should_panic(expected = "a node that is catching up must not be queried")]
-async fn a_client_of_a_node_that_catches_up_does_not_conform() {
+async fn a_client_of_a_node_that_is_catching_up_does_not_conform() {
     let driver = MemoryDriver::new();
     driver.client().set_catching_up(true);
     suite(&driver.client(), &driver).await;

@@ -60,8 +60,8 @@ impl ChainQuery for MemoryChain {
 
     async fn orders(&self, filter: &OrderFilter, request: PageRequest) -> Result<Page<Order>, Error> {
         self.ask("orders", |m| {
-            let records = m.orders().filter(|order| filter.takes(order)).cloned();
-            Page::of("orders", records, |o| o.id.clone(), &request)
+            let records = m.orders().filter(|order| filter.matches(order)).cloned();
+            Page::from_sorted("orders", records, |o| o.id.clone(), &request)
         })?
     }
 
@@ -79,8 +79,8 @@ impl ChainQuery for MemoryChain {
             // the market.
             let of_order = filter.order.iter().flat_map(|order| m.bids_of(order));
             let all = m.bids().filter(|_| filter.order.is_none());
-            let records = of_order.chain(all).filter(|bid| filter.takes(bid)).cloned();
-            Page::of("bids", records, |b| b.id.clone(), &request)
+            let records = of_order.chain(all).filter(|bid| filter.matches(bid)).cloned();
+            Page::from_sorted("bids", records, |b| b.id.clone(), &request)
         })?
     }
 
@@ -98,8 +98,8 @@ impl ChainQuery for MemoryChain {
 
     async fn leases(&self, filter: &LeaseFilter, request: PageRequest) -> Result<Page<LeaseRecord>, Error> {
         self.ask("leases", |m| {
-            let records = m.leases().filter(|lease| filter.takes(lease));
-            Page::of("leases", records, |r| r.lease.id.clone(), &request)
+            let records = m.leases().filter(|lease| filter.matches(lease));
+            Page::from_sorted("leases", records, |r| r.lease.id.clone(), &request)
         })?
     }
 

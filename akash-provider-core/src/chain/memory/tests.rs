@@ -105,11 +105,11 @@ async fn a_snapshot_within_a_block_has_the_height_of_that_block() {
 }
 
 #[tokio::test]
-async fn unknown_transactions_land_late_or_never_but_not_after_they_expire() {
+async fn unknown_transactions_are_included_late_or_never_and_not_after_their_expiry() {
     let chain = chain();
     let ids = [1, 2, 3].map(|dseq| create(&chain, dseq));
-    for (id, lands_after) in ids.iter().zip([Some(1), None, Some(11)]) {
-        chain.next_fate(Fate::Unknown { lands_after });
+    for (id, included_after) in ids.iter().zip([Some(1), None, Some(11)]) {
+        chain.set_next_broadcast(BroadcastResult::Unknown { included_after });
         let outcome = chain.broadcast_msgs(bid(id)).await.unwrap();
         let expires = BlockTime(60_000);
         assert_eq!(outcome, TxOutcome::Unknown { expires });
@@ -127,10 +127,10 @@ async fn unknown_transactions_land_late_or_never_but_not_after_they_expire() {
 }
 
 #[tokio::test]
-async fn what_was_not_sent_is_an_error_and_never_lands() {
+async fn unsent_transactions_are_errors_and_are_never_included() {
     let chain = chain();
     let id = create(&chain, 1);
-    chain.next_fate(Fate::NotSent);
+    chain.set_next_broadcast(BroadcastResult::NotSent);
     let error = chain.broadcast_msgs(bid(&id)).await.unwrap_err();
     assert!(error.is_transient());
     chain.advance(BLOCK);
@@ -140,7 +140,7 @@ async fn what_was_not_sent_is_an_error_and_never_lands() {
 }
 
 #[tokio::test]
-async fn queries_fail_as_often_as_told() {
+async fn queries_fail_the_injected_number_of_times() {
     let chain = chain();
     chain.fail_queries(Outage::Next(2));
     for fails in [true, true, false] {
@@ -155,7 +155,7 @@ async fn queries_fail_as_often_as_told() {
 }
 
 #[tokio::test]
-async fn a_frozen_node_answers_from_its_old_height() {
+async fn a_frozen_node_returns_its_old_height() {
     let chain = chain();
     let id = create(&chain, 1);
     chain.freeze_reads();
@@ -221,7 +221,7 @@ async fn a_slow_subscriber_gets_a_resync_instead_of_a_gap() {
 }
 
 #[tokio::test]
-async fn who_subscribes_within_a_block_hears_nothing_twice() {
+async fn a_subscriber_within_a_block_receives_no_event_twice() {
     let chain = chain();
     create(&chain, 1);
     let mut events = chain.subscribe(&account(2));
@@ -253,12 +253,12 @@ async fn a_wrong_page_key_is_refused() {
 fn kept(chain: &MemoryChain) -> Arc<Mutex<Vec<u8>>> {
     let newest: Arc<Mutex<Vec<u8>>> = Arc::default();
     let target = Arc::clone(&newest);
-    chain.keep(move |market| *lock(&target) = rmp_serde::to_vec_named(market).unwrap());
+    chain.on_change(move |market| *lock(&target) = rmp_serde::to_vec_named(market).unwrap());
     newest
 }
 
 #[tokio::test]
-async fn a_chain_goes_on_from_what_was_kept() {
+async fn a_chain_continues_from_the_stored_market() {
     let chain = chain();
     let newest = kept(&chain);
     let id = create(&chain, 1);
@@ -283,7 +283,7 @@ async fn a_chain_goes_on_from_what_was_kept() {
 }
 
 #[tokio::test]
-async fn an_outcome_is_told_only_after_it_is_kept() {
+async fn an_outcome_is_returned_only_after_it_is_stored() {
     let chain = chain();
     let id = create(&chain, 1);
     let placing = {
@@ -295,7 +295,7 @@ async fn an_outcome_is_told_only_after_it_is_kept() {
     assert!(look(&placing).is_none(), "the bid is pending");
     let (seen, asked) = (Arc::new(Mutex::new(Vec::new())), Arc::clone(&placing));
     let notes = Arc::clone(&seen);
-    chain.keep(move |market| {
+    chain.on_change(move |market| {
         let in_block = market.bids().any(|b| b.id == id);
         lock(&notes).push((in_block, look(&asked).is_some()));
     });

@@ -4,7 +4,7 @@
 
 use super::Setup;
 use crate::cluster::{Cluster, ClusterChange, Health, Teardown, WorkloadSpec};
-use crate::conformance::{Found, Rule};
+use crate::conformance::{Rule, SearchResult};
 use crate::error::Error;
 use crate::types::LeaseId;
 use futures::stream::BoxStream;
@@ -14,16 +14,16 @@ pub(super) type Changes = BoxStream<'static, Result<ClusterChange, Error>>;
 
 /// Calls teardown until the lease is removed.
 pub(super) async fn remove(cluster: &dyn Cluster, setup: &Setup, lease: &LeaseId, rule: &Rule) {
-    let until = Instant::now() + setup.patience;
+    let until = Instant::now() + setup.timeout;
     while rule.ok("teardown_lease", cluster.teardown_lease(lease)).await == Teardown::InProgress {
         rule.holds(
             Instant::now() < until,
             format!(
                 "the teardown of {lease} was expected to be `Done` within {:?} and is `InProgress`",
-                setup.patience
+                setup.timeout
             ),
         );
-        tokio::time::sleep(setup.pause).await;
+        tokio::time::sleep(setup.poll_interval).await;
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) async fn listed(
     for other in deployed.chain(&all.incomplete) {
         is_ours(rule, setup, other, "deployments");
     }
-    if let Some(unusable) = all.unusable.iter().find(|u| u.is_of(lease)) {
+    if let Some(unusable) = all.unusable.iter().find(|u| u.belongs_to(lease)) {
         rule.broken(format!(
             "no record of {lease} was expected to be unusable: {unusable:?}"
         ));
@@ -141,9 +141,9 @@ pub(super) async fn wait_for(
     });
     let seen = seen.await;
     let how = match seen {
-        Found::Item(()) => return,
-        Found::Ended => "the stream ended",
-        Found::Late => "the change did not arrive in time",
+        SearchResult::Item(()) => return,
+        SearchResult::Ended => "the stream ended",
+        SearchResult::Late => "the change did not arrive in time",
     };
     let last = match last {
         None => "no change was reported".to_owned(),
@@ -153,25 +153,25 @@ pub(super) async fn wait_for(
     let wanted = wanted.map_or_else(|| "not running".to_owned(), |health| format!("{health:?}"));
     rule.broken(format!(
         "`changes` was expected to report {lease} as {wanted} within {:?}: {how}; {last}",
-        setup.patience
+        setup.timeout
     ));
 }
 
 /// Reads changes during the quiet time and returns the first unexpected state of the lease.
-pub(super) async fn hears(
+pub(super) async fn unexpected_health(
     changes: &mut Changes,
     setup: &Setup,
     lease: &LeaseId,
     is_wrong: impl Fn(Option<Health>) -> bool,
     rule: &Rule,
 ) -> Option<Option<Health>> {
-    let short = Rule::new(rule.to_string(), setup.quiet);
+    let short = Rule::new(rule.to_string(), setup.quiet_time);
     let heard = short.find("changes", changes, |change| {
         health_in(rule, setup, lease, &change).filter(|health| is_wrong(*health))
     });
     match heard.await {
-        Found::Item(health) => Some(health),
-        Found::Late => None,
-        Found::Ended => rule.broken("`changes` was expected to go on and ended"),
+        SearchResult::Item(health) => Some(health),
+        SearchResult::Late => None,
+        SearchResult::Ended => rule.broken("`changes` was expected to go on and ended"),
     }
 }

@@ -218,7 +218,7 @@ fn no_io() -> ExecIo {
 ///
 /// # Panics
 /// When the backend violates the rule.
-pub async fn commands_run_where_there_is_a_service(cluster: &dyn Cluster, setup: &Setup) {
+pub async fn commands_run_in_existing_services(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("commands run in existing services");
     let Some(shell) = cluster.shell() else {
         return;

@@ -1,23 +1,23 @@
 //! The check of a lost watch. The tests of a backend cause the outage.
 
 use super::Setup;
-use super::checks::{health_in, hears, remove, wait_for};
+use super::checks::{health_in, remove, unexpected_health, wait_for};
 use crate::cluster::{Cluster, ClusterChange, Health};
-use crate::conformance::{Found, Outage};
+use crate::conformance::{Outage, SearchResult};
 
 /// Checks a backend that cannot observe its workloads: existing watchers are notified, new watchers receive
 /// no health, and both receive a snapshot after the outage.
 ///
 /// # Panics
 /// When the backend violates the rule.
-pub async fn a_lost_watch_claims_nothing(cluster: &dyn Cluster, setup: &Setup, outage: &Outage<'_>) {
+pub async fn a_lost_watch_reports_no_health(cluster: &dyn Cluster, setup: &Setup, outage: &Outage<'_>) {
     let rule = setup.rule("a lost watch reports no health");
     let lease = setup.lease(1, 16);
     let deployment = setup.deployment(&lease, 1);
     rule.ok("deploy", cluster.deploy(&deployment)).await;
     let mut early = rule.at_once("changes", || cluster.changes());
     wait_for(&mut early, setup, &lease, Some(Health::Good), &rule).await;
-    (outage.begin)().await;
+    (outage.start)().await;
     let told = rule.find("changes", &mut early, |change| {
         let is_lost = matches!(change, Ok(ClusterChange::Lost) | Err(_));
         let health = health_in(&rule, setup, &lease, &change);
@@ -25,14 +25,14 @@ pub async fn a_lost_watch_claims_nothing(cluster: &dyn Cluster, setup: &Setup, o
     });
     let told = told.await;
     rule.holds(
-        told == Found::Item(()),
+        told == SearchResult::Item(()),
         format!(
             "`changes` was expected to report `Lost`, or {lease} as Unknown, within {:?} of an outage",
-            setup.patience
+            setup.timeout
         ),
     );
     let mut late = rule.at_once("changes", || cluster.changes());
-    let claimed = hears(&mut late, setup, &lease, |h| h == Some(Health::Good), &rule).await;
+    let claimed = unexpected_health(&mut late, setup, &lease, |h| h == Some(Health::Good), &rule).await;
     rule.holds(
         claimed.is_none(),
         format!("`changes` was expected to report no health of {lease} during an outage and reported Good"),

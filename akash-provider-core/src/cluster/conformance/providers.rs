@@ -1,7 +1,7 @@
 //! The check of two providers on one cluster. The tests of a backend open the second client.
 
 use super::Setup;
-use super::checks::{assert_listed, hears, remove, wait_for};
+use super::checks::{assert_listed, remove, unexpected_health, wait_for};
 use crate::cluster::{Cluster, Health, LogOptions};
 use crate::conformance::Rule;
 use crate::types::LeaseId;
@@ -11,7 +11,7 @@ use crate::types::LeaseId;
 ///
 /// # Panics
 /// When the backend violates the rule.
-pub async fn providers_do_not_meet(one: (&dyn Cluster, &Setup), other: (&dyn Cluster, &Setup)) {
+pub async fn providers_are_isolated(one: (&dyn Cluster, &Setup), other: (&dyn Cluster, &Setup)) {
     let ((ours, our_setup), (theirs, their_setup)) = (one, other);
     let rule = our_setup.rule("providers are isolated");
     let (lease, foreign) = (our_setup.lease(1, 50), their_setup.lease(1, 50));
@@ -23,7 +23,7 @@ pub async fn providers_do_not_meet(one: (&dyn Cluster, &Setup), other: (&dyn Clu
     wait_for(&mut changes, our_setup, &lease, Some(Health::Good), &rule).await;
     // Each lease that is listed or reported must be of the client's provider.
     assert_listed(theirs, their_setup, &foreign, None, &rule).await;
-    hears(&mut told, their_setup, &foreign, |_| false, &rule).await;
+    unexpected_health(&mut told, their_setup, &foreign, |_| false, &rule).await;
     reads_nothing(theirs, &lease, &rule).await;
     // The result does not matter, but the lease must still run.
     drop(rule.answer("teardown_lease", theirs.teardown_lease(&lease)).await);
@@ -32,7 +32,7 @@ pub async fn providers_do_not_meet(one: (&dyn Cluster, &Setup), other: (&dyn Clu
     rule.ok("deploy", theirs.deploy(&their_deployment)).await;
     wait_for(&mut told, their_setup, &foreign, Some(Health::Good), &rule).await;
     let is_wrong = |health| health != Some(Health::Good);
-    let disturbed = hears(&mut changes, our_setup, &lease, is_wrong, &rule).await;
+    let disturbed = unexpected_health(&mut changes, our_setup, &lease, is_wrong, &rule).await;
     rule.holds(
         disturbed.is_none(),
         format!("{lease} was expected to run on beside a lease of another provider and is {disturbed:?}"),

@@ -1,26 +1,26 @@
 //! The check of damaged records. The tests of a backend cause the damage.
 
 use super::{Setup, listed, remove};
-use crate::cluster::{Cluster, Remains};
+use crate::cluster::{Cluster, RecordDefect};
 use crate::types::LeaseId;
 use futures::future::BoxFuture;
 use std::fmt;
 
 /// Damages the stored record of a lease. The backend has observed the damage when the future completes.
-pub type Harm<'a> = Box<dyn Fn(LeaseId) -> BoxFuture<'a, ()> + Send + Sync + 'a>;
+pub type DamageFn<'a> = Box<dyn Fn(LeaseId) -> BoxFuture<'a, ()> + Send + Sync + 'a>;
 
 /// Functions that damage records of a backend.
 pub struct Damage<'a> {
     /// Makes a record unreadable.
-    pub spoil: Harm<'a>,
+    pub corrupt: DamageFn<'a>,
     /// Deletes a record but not the workload; `None` if the workload cannot exist without its record.
-    pub lose: Option<Harm<'a>>,
+    pub delete: Option<DamageFn<'a>>,
 }
 
 impl fmt::Debug for Damage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Damage")
-            .field("lose", &self.lose.is_some())
+            .field("delete", &self.delete.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -30,14 +30,10 @@ impl fmt::Debug for Damage<'_> {
 ///
 /// # Panics
 /// When the backend violates the rule.
-pub async fn a_damaged_record_is_told_and_never_left_out(
-    cluster: &dyn Cluster,
-    setup: &Setup,
-    damage: &Damage<'_>,
-) {
-    let spoil = (20, Remains::Unreadable, Some(&damage.spoil));
-    let lose = (21, Remains::Unrecorded, damage.lose.as_ref());
-    for (dseq, remains, harm) in [spoil, lose] {
+pub async fn damaged_records_are_reported(cluster: &dyn Cluster, setup: &Setup, damage: &Damage<'_>) {
+    let corrupt = (20, RecordDefect::Unreadable, Some(&damage.corrupt));
+    let delete = (21, RecordDefect::Unrecorded, damage.delete.as_ref());
+    for (dseq, remains, harm) in [corrupt, delete] {
         let Some(harm) = harm else { continue };
         let rule = setup.rule(format!("a record that is {remains:?} is reported"));
         let lease = setup.lease(1, dseq);
@@ -48,7 +44,7 @@ pub async fn a_damaged_record_is_told_and_never_left_out(
             let all = rule.ok("deployments", cluster.deployments()).await;
             let is_listed = all.deployments.iter().any(|d| d.lease == lease);
             assert!(!is_listed, "{rule}: {lease} has no usable record");
-            let told: Vec<_> = all.unusable.iter().filter(|u| u.is_of(&lease)).collect();
+            let told: Vec<_> = all.unusable.iter().filter(|u| u.belongs_to(&lease)).collect();
             assert_eq!(told.len(), 1, "{rule}: {lease} is reported once");
             assert_eq!(told[0].remains, remains, "{rule}");
             assert!(

@@ -5,7 +5,7 @@
 use super::Setup;
 use super::checks::{remove, wait_for};
 use crate::cluster::{Cluster, EventOptions, Health, LogLine, LogOptions};
-use crate::conformance::{Found, Rule};
+use crate::conformance::{Rule, SearchResult};
 use crate::error::{Error, ErrorKind};
 use crate::types::LeaseId;
 use futures::stream::BoxStream;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 ///
 /// # Panics
 /// When the backend violates the rule.
-pub async fn streams_are_of_services_that_are_there(cluster: &dyn Cluster, setup: &Setup) {
+pub async fn streams_exist_for_existing_services_only(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("streams exist for existing services only");
     let lease = setup.lease(1, 10);
     rule.ok("deploy", cluster.deploy(&setup.deployment(&lease, 1)))
@@ -83,10 +83,10 @@ pub async fn streams_end_at_teardown(cluster: &dyn Cluster, setup: &Setup) {
 async fn ends<T>(rule: &Rule, call: &str, stream: &mut BoxStream<'static, T>) {
     let end = rule.find(call, stream, |_| None::<()>).await;
     rule.holds(
-        end == Found::Ended,
+        end == SearchResult::Ended,
         format!(
             "a followed `{call}` was expected to end within {:?} of the teardown and goes on",
-            rule.patience()
+            rule.timeout()
         ),
     );
 }
@@ -110,7 +110,7 @@ async fn read(cluster: &dyn Cluster, lease: &LeaseId, tail_lines: Option<u64>, r
     });
     let end = end.await;
     rule.holds(
-        end == Found::Ended,
+        end == SearchResult::Ended,
         "`lease_logs` without `follow` was expected to end at the last line and goes on",
     );
     lines
@@ -134,7 +134,7 @@ fn counts(lines: &Lines) -> String {
 ///
 /// # Panics
 /// When the backend violates the rule.
-pub async fn logs_have_what_was_written(cluster: &dyn Cluster, setup: &Setup) {
+pub async fn logs_contain_all_written_lines(cluster: &dyn Cluster, setup: &Setup) {
     if setup.lines == 0 {
         return;
     }
@@ -158,14 +158,14 @@ pub async fn logs_have_what_was_written(cluster: &dyn Cluster, setup: &Setup) {
         .find("lease_logs", &mut followed, |line| line.ok().map(drop))
         .await;
     rule.holds(
-        first == Found::Item(()),
+        first == SearchResult::Item(()),
         "`lease_logs` with `follow` was expected to start with the existing lines and returned none",
     );
     remove(cluster, setup, &lease, &rule).await;
 }
 
 async fn every_replica_has_lines(cluster: &dyn Cluster, setup: &Setup, lease: &LeaseId, rule: &Rule) {
-    let until = Instant::now() + setup.patience;
+    let until = Instant::now() + setup.timeout;
     loop {
         let lines = read(cluster, lease, None, rule).await;
         if lines.len() == 2 && lines.values().all(|of| of.len() >= setup.lines) {
@@ -178,11 +178,11 @@ async fn every_replica_has_lines(cluster: &dyn Cluster, setup: &Setup, lease: &L
                  them (Setup::lines; 0 where it writes none), within {:?}; lines: {}",
                 setup.lines,
                 setup.image,
-                setup.patience,
+                setup.timeout,
                 counts(&lines)
             ),
         );
-        tokio::time::sleep(setup.pause).await;
+        tokio::time::sleep(setup.poll_interval).await;
     }
 }
 

@@ -1,4 +1,4 @@
-mod liars;
+mod mistakes;
 
 use super::*;
 use crate::cluster::{Facets, MemoryCluster, Operation};
@@ -54,13 +54,13 @@ async fn pointers_to_a_cluster_conform() {
 }
 
 #[tokio::test]
-async fn a_new_client_of_the_memory_cluster_finds_everything() {
+async fn a_new_client_of_the_memory_cluster_lists_all_workloads() {
     let cluster = MemoryCluster::default();
     let open = move || {
         let client: Arc<dyn Cluster> = Arc::new(cluster.clone());
         async move { client }.boxed()
     };
-    a_restart_forgets_nothing(&open, &setup()).await;
+    a_restart_loses_no_lease(&open, &setup()).await;
 }
 
 #[tokio::test]
@@ -73,55 +73,55 @@ async fn a_cluster_that_loses_records_does_not_conform() {
 
 #[tokio::test]
 #[should_panic(expected = "a deployed lease becomes healthy")]
-async fn a_cluster_that_tells_no_health_does_not_conform() {
+async fn a_cluster_without_health_reports_does_not_conform() {
     let cluster = MemoryCluster::default();
     cluster.lose_watch();
     let mut setup = setup();
-    setup.patience = Duration::from_millis(20);
-    a_deployed_lease_gets_healthy_and_is_told(&cluster, &setup).await;
+    setup.timeout = Duration::from_millis(20);
+    a_deployed_lease_becomes_healthy(&cluster, &setup).await;
 }
 
 fn damage(cluster: &MemoryCluster) -> Damage<'static> {
     let (spoiled, lost) = (cluster.clone(), cluster.clone());
     Damage {
-        spoil: Box::new(move |lease| {
-            assert!(spoiled.spoil_record(&lease, "`proto: SCTP` is no protocol"));
+        corrupt: Box::new(move |lease| {
+            assert!(spoiled.corrupt_record(&lease, "`proto: SCTP` is no protocol"));
             async {}.boxed()
         }),
-        lose: Some(Box::new(move |lease| {
-            assert!(lost.lose_record(&lease));
+        delete: Some(Box::new(move |lease| {
+            assert!(lost.delete_record(&lease));
             async {}.boxed()
         })),
     }
 }
 
 #[tokio::test]
-async fn the_memory_cluster_tells_damaged_records() {
+async fn the_memory_cluster_reports_damaged_records() {
     let cluster = MemoryCluster::default();
     let damage = damage(&cluster);
-    a_damaged_record_is_told_and_never_left_out(&cluster, &setup(), &damage).await;
+    damaged_records_are_reported(&cluster, &setup(), &damage).await;
     assert!(cluster.contents().is_empty(), "{:?}", cluster.contents());
 }
 
 #[tokio::test]
 #[should_panic(expected = "is reported once")]
-async fn a_cluster_that_leaves_damaged_records_out_does_not_conform() {
+async fn a_cluster_that_omits_damaged_records_does_not_conform() {
     let cluster = MemoryCluster::default();
     let gone = cluster.clone();
     let damage = Damage {
-        spoil: Box::new(move |lease| {
+        corrupt: Box::new(move |lease| {
             let gone = gone.clone();
             async move { drop(gone.teardown_lease(&lease).await) }.boxed()
         }),
-        lose: None,
+        delete: None,
     };
-    a_damaged_record_is_told_and_never_left_out(&cluster, &setup(), &damage).await;
+    damaged_records_are_reported(&cluster, &setup(), &damage).await;
 }
 
 fn outage(cluster: &MemoryCluster) -> Outage<'static> {
     let (lost, back) = (cluster.clone(), cluster.clone());
     Outage {
-        begin: Box::new(move || {
+        start: Box::new(move || {
             lost.lose_watch();
             async {}.boxed()
         }),
@@ -133,15 +133,15 @@ fn outage(cluster: &MemoryCluster) -> Outage<'static> {
 }
 
 #[tokio::test]
-async fn the_memory_cluster_claims_nothing_during_an_outage() {
+async fn the_memory_cluster_reports_no_health_during_an_outage() {
     let cluster = talking();
-    a_lost_watch_claims_nothing(&cluster, &setup(), &outage(&cluster)).await;
+    a_lost_watch_reports_no_health(&cluster, &setup(), &outage(&cluster)).await;
     assert!(cluster.contents().is_empty(), "{:?}", cluster.contents());
 }
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "a lost watch reports no health: `changes` was expected to report `Lost`")]
-async fn a_cluster_that_keeps_an_outage_to_itself_does_not_conform() {
+async fn a_cluster_that_hides_an_outage_does_not_conform() {
     let (cluster, other) = (talking(), MemoryCluster::default());
-    a_lost_watch_claims_nothing(&cluster, &setup(), &outage(&other)).await;
+    a_lost_watch_reports_no_health(&cluster, &setup(), &outage(&other)).await;
 }

@@ -1,9 +1,9 @@
 //! Checks of records, workloads and their health.
 
 use super::Setup;
-use super::checks::{assert_listed, hears, remove, wait_for};
+use super::checks::{assert_listed, remove, unexpected_health, wait_for};
 use crate::cluster::{Cluster, ClusterChange, EventOptions, Health, LogOptions, Teardown, WorkloadSpec};
-use crate::conformance::{Found, Rule};
+use crate::conformance::{Rule, SearchResult};
 use crate::error::ErrorKind;
 use crate::types::LeaseId;
 use futures::future::BoxFuture;
@@ -66,7 +66,7 @@ pub async fn a_recorded_deployment_is_listed(cluster: &dyn Cluster, setup: &Setu
 ///
 /// # Panics
 /// When the backend violates the rule.
-pub async fn a_deployed_lease_gets_healthy_and_is_told(cluster: &dyn Cluster, setup: &Setup) {
+pub async fn a_deployed_lease_becomes_healthy(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a deployed lease becomes healthy");
     let lease = setup.lease(1, 3);
     let deployment = setup.deployment(&lease, 1);
@@ -95,7 +95,7 @@ async fn it_begins_with_a_snapshot(cluster: &dyn Cluster, rule: &Rule) {
     });
     let first = first.await;
     rule.holds(
-        first == Found::Item(true),
+        first == SearchResult::Item(true),
         "`changes` was expected to start with a `Snapshot`",
     );
 }
@@ -193,7 +193,7 @@ pub async fn an_older_term_writes_nothing(cluster: &dyn Cluster, setup: &Setup) 
 ///
 /// # Panics
 /// When the backend violates the rule.
-pub async fn the_same_again_disturbs_nothing(cluster: &dyn Cluster, setup: &Setup) {
+pub async fn a_repeated_deploy_changes_nothing(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a repeated deploy changes nothing");
     let lease = setup.lease(1, 12);
     let deployment = setup.deployment(&lease, 1);
@@ -211,14 +211,14 @@ pub async fn the_same_again_disturbs_nothing(cluster: &dyn Cluster, setup: &Setu
         rule.ok("deploy", cluster.deploy(&deployment)).await;
     }
     let is_wrong = |health| health != Some(Health::Good);
-    if let Some(health) = hears(&mut changes, setup, &lease, is_wrong, &rule).await {
+    if let Some(health) = unexpected_health(&mut changes, setup, &lease, is_wrong, &rule).await {
         let health = health.map_or_else(|| "not running".to_owned(), |h| format!("{h:?}"));
         rule.broken(format!(
             "deploying the same again was expected to leave {lease} as it runs; it was reported as {health}"
         ));
     }
-    let short = Rule::new(rule.to_string(), setup.quiet);
-    let ended = short.find("lease_logs", &mut logs, |_| None::<()>).await == Found::Ended;
+    let short = Rule::new(rule.to_string(), setup.quiet_time);
+    let ended = short.find("lease_logs", &mut logs, |_| None::<()>).await == SearchResult::Ended;
     rule.holds(
         !ended,
         format!("deploying the same again was expected to leave {lease} as it runs; its followed logs ended"),
@@ -236,7 +236,7 @@ pub async fn the_same_again_disturbs_nothing(cluster: &dyn Cluster, setup: &Setu
 ///
 /// # Panics
 /// When the backend violates the rule.
-pub async fn what_never_runs_is_never_healthy(cluster: &dyn Cluster, setup: &Setup) {
+pub async fn a_broken_image_is_never_healthy(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a broken image is never healthy");
     let lease = setup.lease(1, 13);
     let broken = Setup {
@@ -251,7 +251,7 @@ pub async fn what_never_runs_is_never_healthy(cluster: &dyn Cluster, setup: &Set
     match rule.answer("deploy", cluster.deploy(&deployment)).await {
         Ok(()) => {
             let claimed = |health| health == Some(Health::Good);
-            let claimed = hears(&mut changes, setup, &lease, claimed, &rule).await;
+            let claimed = unexpected_health(&mut changes, setup, &lease, claimed, &rule).await;
             rule.holds(
                 claimed.is_none(),
                 format!(
@@ -282,7 +282,7 @@ pub async fn what_never_runs_is_never_healthy(cluster: &dyn Cluster, setup: &Set
 ///
 /// # Panics
 /// When the backend violates the rule.
-pub async fn leases_do_not_touch_each_other(cluster: &dyn Cluster, setup: &Setup) {
+pub async fn leases_are_independent(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("leases are independent");
     let (goes, stays) = (setup.lease(1, 6), setup.lease(1, 7));
     for lease in [&goes, &stays] {
@@ -302,7 +302,7 @@ pub async fn leases_do_not_touch_each_other(cluster: &dyn Cluster, setup: &Setup
 ///
 /// # Panics
 /// When the backend violates the rule.
-pub async fn a_restart_forgets_nothing(
+pub async fn a_restart_loses_no_lease(
     open: &(dyn Fn() -> BoxFuture<'static, Arc<dyn Cluster>> + Sync),
     setup: &Setup,
 ) {

@@ -176,7 +176,7 @@ impl Script {
         }
     }
 
-    fn loses_answer(&mut self, operation: Operation) -> bool {
+    fn loses_response(&mut self, operation: Operation) -> bool {
         match self.faults.get_mut(&operation) {
             Some(Fault::LoseAnswer(left)) if *left > 0 => {
                 *left -= 1;
@@ -208,7 +208,7 @@ impl Drop for Call<'_> {
 impl Call<'_> {
     /// Returns the result, or a timeout if the result is to be lost.
     pub(super) fn answer<T>(self, value: T) -> Result<T, Error> {
-        if lock(&self.cluster.state).script.loses_answer(self.operation) {
+        if lock(&self.cluster.state).script.loses_response(self.operation) {
             return Err(Error::new(
                 ErrorKind::Timeout,
                 self.operation.name(),

@@ -3,7 +3,8 @@
 use super::{MemoryCluster, Operation, Record, State, Workload};
 use crate::cluster::{
     Cluster, ClusterChange, EventOptions, ForwardedPort, Health, Hostnames, LeaseEvent, LeaseStatus,
-    LeasedIps, Listing, LogLine, LogOptions, Remains, ServiceStatus, Shell, Teardown, Unusable, WorkloadSpec,
+    LeasedIps, Listing, LogLine, LogOptions, RecordDefect, ServiceStatus, Shell, Teardown, UnusableRecord,
+    WorkloadSpec,
 };
 use crate::error::{Error, ErrorKind};
 use crate::feed::{Feed, lock};
@@ -30,15 +31,15 @@ impl State {
                     listing.deployments.push(workload.recorded.clone());
                     continue;
                 }
-                Record::Spoiled(problem) => (Remains::Unreadable, problem.clone()),
+                Record::Corrupt(problem) => (RecordDefect::Unreadable, problem.clone()),
                 // No record and no workload exists.
                 Record::Lost if workload.running.is_none() => continue,
                 Record::Lost => (
-                    Remains::Unrecorded,
+                    RecordDefect::Unrecorded,
                     "the workload runs without a record".to_owned(),
                 ),
             };
-            listing.unusable.push(Unusable {
+            listing.unusable.push(UnusableRecord {
                 lease: Some(lease.clone()),
                 name: lease.namespace(),
                 remains,
@@ -54,7 +55,7 @@ impl Workload {
         match &self.record {
             Record::Good => Ok(Some(Arc::clone(&self.recorded.group))),
             Record::Lost => Ok(None),
-            Record::Spoiled(problem) => {
+            Record::Corrupt(problem) => {
                 let message = format!("the record of lease {lease} cannot be read: {problem}");
                 Err(Error::new(ErrorKind::Internal, "manifest group", message))
             }

@@ -122,7 +122,7 @@ async fn a_repeated_deploy_changes_nothing_and_an_older_epoch_is_refused() {
 }
 
 #[tokio::test]
-async fn a_lost_watch_says_so_and_comes_back_with_a_snapshot() {
+async fn a_lost_watch_is_reported_and_resumes_with_a_snapshot() {
     let cluster = MemoryCluster::default();
     cluster.deploy(&deployment(1)).await.unwrap();
     let mut changes = cluster.changes();
@@ -139,14 +139,14 @@ async fn a_lost_watch_says_so_and_comes_back_with_a_snapshot() {
 }
 
 #[tokio::test]
-async fn scripted_failures_happen_as_told() {
+async fn injected_failures_occur_the_given_number_of_times() {
     let cluster = MemoryCluster::default();
     cluster.fail_next(Operation::Deploy, 1, ErrorKind::Unavailable);
     let failed = cluster.deploy(&deployment(1)).await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::Unavailable);
     assert!(cluster.contents().is_empty());
     cluster.restore(Operation::Deploy);
-    cluster.lose_answers(Operation::Deploy, 1);
+    cluster.lose_responses(Operation::Deploy, 1);
     let lost = cluster.deploy(&deployment(1)).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Timeout);
     assert_eq!(cluster.contents().running.len(), 1);
@@ -154,7 +154,7 @@ async fn scripted_failures_happen_as_told() {
 }
 
 #[tokio::test]
-async fn a_call_that_hangs_goes_on_when_it_may_and_overlaps_are_counted() {
+async fn a_hanging_call_resumes_on_release_and_overlaps_are_counted() {
     let cluster = MemoryCluster::default();
     cluster.hang(Operation::Deploy);
     let first = deployment(1);
@@ -178,7 +178,7 @@ async fn a_call_that_hangs_goes_on_when_it_may_and_overlaps_are_counted() {
 }
 
 #[tokio::test]
-async fn calls_are_counted_of_the_newest_leases_and_of_those_in_a_call() {
+async fn calls_are_counted_for_the_newest_leases_and_leases_in_a_call() {
     let cluster = MemoryCluster::default();
     cluster.hang(Operation::Record);
     let first = deployment(0);
@@ -238,7 +238,7 @@ async fn logs_are_filtered_and_followed() {
 }
 
 #[tokio::test]
-async fn a_pool_of_addresses_runs_out_and_other_tenants_keep_theirs() {
+async fn an_exhausted_pool_refuses_addresses_and_other_tenants_are_not_affected() {
     let facets = Facets {
         leased_ips: Some(1),
         ..Facets::default()
@@ -267,7 +267,7 @@ async fn a_pool_of_addresses_runs_out_and_other_tenants_keep_theirs() {
 }
 
 #[tokio::test]
-async fn commands_do_what_the_script_says() {
+async fn commands_run_the_injected_function() {
     let cluster = MemoryCluster::default();
     cluster.deploy(&deployment(1)).await.unwrap();
     let shell = cluster.shell().unwrap();
@@ -332,7 +332,7 @@ async fn typed(cluster: &MemoryCluster, tty: bool, input: &'static [u8]) -> (Str
 }
 
 #[tokio::test]
-async fn workloads_say_of_themselves_what_they_are_and_let_whoever_types_go() {
+async fn workloads_show_the_banner_and_a_terminal_session_can_be_ended() {
     let cluster = MemoryCluster::default();
     cluster.set_banner("simulated");
     cluster.deploy(&deployment(1)).await.unwrap();

@@ -26,7 +26,7 @@ fn there(holder: Option<&str>, term: u64, sign: &str) -> Stored {
         lease: Duration::from_secs(15),
         term,
         sign: sign.to_owned(),
-        beside: Beside::default(),
+        payload: RecordPayload::default(),
     };
     Stored {
         record,

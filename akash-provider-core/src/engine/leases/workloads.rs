@@ -6,7 +6,7 @@ use crate::cluster::{ClusterChange, Health, Outage, WorkloadSpec};
 use crate::engine::input::{Refusal, RefusalKind, Reply, Response};
 use crate::engine::table::Lane;
 use crate::engine::{EffectId, Engine, Target};
-use crate::kept::Kept;
+use crate::restart_state::RestartState;
 use crate::types::{Address, CloseReason, Event, LeaseId};
 use deployment::Origin;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Engine {
     }
 
     /// Restores the stored state of the breaker, and publishes the resulting changes so that all stores are updated.
-    pub(in crate::engine) fn restore(&mut self, kept: &Kept) {
+    pub(in crate::engine) fn restore(&mut self, kept: &RestartState) {
         let breaker = &mut self.leases.breaker;
         let (was_tripped, mut were_held) = (breaker.is_tripped(), breaker.held_owners().clone());
         breaker.restore(kept.breaker_tripped, kept.breaker_held_owners.clone());

@@ -378,7 +378,7 @@ impl Engine {
             .required_audits(self.progress.mono(), id, &order.spec)
         {
             provider_data::AuditRequirement::Ready(audited) => {
-                let facts = bidding::Facts {
+                let facts = bidding::OrderContext {
                     attributes: self.market.provider_data.attributes(),
                     audited: &audited,
                     params: self.market.provider_data.params(),

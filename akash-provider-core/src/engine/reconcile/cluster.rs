@@ -3,7 +3,7 @@
 //! Missing or different workloads are deployed again. An unusable record closes no lease.
 
 use super::addresses::Addresses;
-use crate::cluster::{DeclaredHostname, Listing, Remains, Unusable, WorkloadSpec};
+use crate::cluster::{DeclaredHostname, Listing, RecordDefect, UnusableRecord, WorkloadSpec};
 use crate::engine::workload::{ClusterLane, Input, Workload};
 use crate::engine::{Engine, Workloads, deployment, sorted};
 use crate::manifest::hosts;
@@ -69,7 +69,7 @@ impl Engine {
     }
 
     /// Returns the active leases with an unusable record or workload, with the problem.
-    fn unusable_leases(&self, unusable: &[Unusable]) -> BTreeMap<LeaseId, (Remains, Arc<str>)> {
+    fn unusable_leases(&self, unusable: &[UnusableRecord]) -> BTreeMap<LeaseId, (RecordDefect, Arc<str>)> {
         if unusable.is_empty() {
             return BTreeMap::new();
         }
@@ -79,7 +79,7 @@ impl Engine {
             .workloads()
             .map(|(lease, _)| (lease.namespace(), lease.clone()))
             .collect();
-        let of = |thing: &Unusable| {
+        let of = |thing: &UnusableRecord| {
             let lease = thing.lease.as_ref().or_else(|| named.get(&thing.name))?;
             let problem = Arc::from(thing.problem.as_str());
             Some((lease.clone(), (thing.remains, problem)))
@@ -95,11 +95,13 @@ impl Engine {
         &mut self,
         fresh: bool,
         deployments: &[Arc<WorkloadSpec>],
-        unusable: &BTreeMap<LeaseId, (Remains, Arc<str>)>,
+        unusable: &BTreeMap<LeaseId, (RecordDefect, Arc<str>)>,
         place: String,
     ) {
         let recorded = deployments.iter().map(|d| &d.lease);
-        let unreadable = unusable.iter().filter(|(_, (r, _))| *r == Remains::Unreadable);
+        let unreadable = unusable
+            .iter()
+            .filter(|(_, (r, _))| *r == RecordDefect::Unreadable);
         let records = recorded.chain(unreadable.map(|(lease, _)| lease));
         let live: Vec<&LeaseId> = records.filter(|lease| self.has_lease(lease)).collect();
         if fresh {
@@ -135,7 +137,7 @@ impl Engine {
     }
 
     /// Reports the listing to all deployments with leases without a manifest.
-    fn notify_deployments(&mut self, unusable: &BTreeMap<LeaseId, (Remains, Arc<str>)>) {
+    fn notify_deployments(&mut self, unusable: &BTreeMap<LeaseId, (RecordDefect, Arc<str>)>) {
         let shown = self.scan.is_listing_complete();
         let conclusive = self.leases.breaker().records_missing().is_none();
         let mut of_deployment = BTreeMap::<&DeploymentId, BTreeMap<LeaseId, Arc<str>>>::new();

@@ -1,6 +1,6 @@
 //! Scheduler parameters of reservations. Equal values share one allocation.
 
-use crate::inventory::gpu::{Want, wants};
+use crate::inventory::gpu::{GpuRequest, wants};
 use crate::manifest::SchedulerParamsById;
 use crate::types::ResourceUnit;
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ pub(super) fn narrow(units: &mut [ResourceUnit], params: &SchedulerParamsById) -
     let mut changed = false;
     for unit in units.iter_mut().filter(|u| u.resources.gpu.units > 0) {
         let promised = params.get(&unit.resources.id).and_then(Option::as_ref);
-        if let Some(want) = promised.and_then(Want::of_params) {
+        if let Some(want) = promised.and_then(GpuRequest::from_params) {
             let attributes = vec![want.to_attribute()];
             changed |= unit.resources.gpu.attributes != attributes;
             unit.resources.gpu.attributes = attributes;

@@ -1,27 +1,31 @@
 //! Nodes of a reservation's replicas.
 
 use crate::inventory::{AdjustOptions, Allocation};
-use crate::inventory::{InsufficientCapacity, Inventory, Place};
+use crate::inventory::{InsufficientCapacity, Inventory, ReplicaGroup};
 use crate::types::ResourceUnit;
 
 /// Returns the number of placed replicas of a unit.
-pub(super) fn placed(places: &[Place], unit: u32) -> u32 {
+pub(super) fn placed(places: &[ReplicaGroup], unit: u32) -> u32 {
     let of_unit = places.iter().filter(|p| p.unit == unit);
     of_unit.fold(0, |sum, p| sum.saturating_add(p.replicas))
 }
 
 /// Returns true if a replica is not placed.
-pub(super) fn incomplete(units: &[ResourceUnit], places: &[Place]) -> bool {
+pub(super) fn incomplete(units: &[ResourceUnit], places: &[ReplicaGroup]) -> bool {
     units.iter().any(|u| placed(places, u.resources.id) < u.count)
 }
 
 /// Updates the nodes of replicas from the running pods. Replicas without a pod stay on their node. During a rollout
 /// there are more pods than replicas, and only the reserved number counts.
-pub(super) fn moved(units: &[ResourceUnit], old: &[Place], pods: &[Place]) -> Vec<Place> {
+pub(super) fn moved(
+    units: &[ResourceUnit],
+    old: &[ReplicaGroup],
+    pods: &[ReplicaGroup],
+) -> Vec<ReplicaGroup> {
     let mut places = Vec::new();
     for unit in units {
         let mut left = unit.count;
-        let mine = |p: &&Place| p.unit == unit.resources.id;
+        let mine = |p: &&ReplicaGroup| p.unit == unit.resources.id;
         for pod in pods.iter().filter(mine) {
             // At most `left` replicas are added, so the subtraction cannot underflow.
             left -= add(&mut places, pod, pod.replicas.min(left));
@@ -38,12 +42,12 @@ pub(super) fn moved(units: &[ResourceUnit], old: &[Place], pods: &[Place]) -> Ve
 }
 
 /// Adds replicas on a node to a list of places. Returns the number of added replicas.
-pub(super) fn add(places: &mut Vec<Place>, place: &Place, replicas: u32) -> u32 {
-    let same = |p: &&mut Place| p.unit == place.unit && p.node == place.node;
+pub(super) fn add(places: &mut Vec<ReplicaGroup>, place: &ReplicaGroup, replicas: u32) -> u32 {
+    let same = |p: &&mut ReplicaGroup| p.unit == place.unit && p.node == place.node;
     match places.iter_mut().find(same) {
         Some(known) => known.replicas = known.replicas.saturating_add(replicas),
         None if replicas == 0 => {}
-        None => places.push(Place {
+        None => places.push(ReplicaGroup {
             replicas,
             ..place.clone()
         }),

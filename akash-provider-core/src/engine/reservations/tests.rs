@@ -85,7 +85,7 @@ fn capacity(nodes: &[(&str, i64)]) -> InventoryUpdate {
     let nodes = nodes
         .iter()
         .map(|(name, cpu)| NodeSpec::new(*name, *cpu, 64 * GIB, 1 << 40));
-    of_spec(&ClusterSpec::of_nodes(nodes))
+    of_spec(&ClusterSpec::from_nodes(nodes))
 }
 
 fn of_spec(spec: &ClusterSpec) -> InventoryUpdate {
@@ -106,7 +106,7 @@ fn with_ips(mut update: InventoryUpdate, total: u32, in_use: u32, confirmed: &[u
 }
 
 fn pods(mut update: InventoryUpdate, dseq: u64, places: &[(&str, u32)]) -> InventoryUpdate {
-    let places = places.iter().map(|(node, replicas)| Place {
+    let places = places.iter().map(|(node, replicas)| ReplicaGroup {
         unit: 1,
         node: (*node).into(),
         replicas: *replicas,
@@ -218,7 +218,7 @@ fn two_models() -> ClusterSpec {
         let gpus = GpuSpec::new("nvidia", model, "80Gi", "pcie", 2);
         NodeSpec::new(name, 4000, 64 * GIB, 64 * GIB).with_gpus(gpus)
     };
-    ClusterSpec::of_nodes([node("a", "a100"), node("h", "h100")])
+    ClusterSpec::from_nodes([node("a", "a100"), node("h", "h100")])
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn equal_params_are_shared() {
 #[test]
 fn reservation_is_small() {
     let each = size_of::<(OrderId, Reservation)>();
-    let heap = 16 + size_of::<Vec<ResourceUnit>>() + size_of::<ResourceUnit>() + size_of::<Place>();
+    let heap = 16 + size_of::<Vec<ResourceUnit>>() + size_of::<ResourceUnit>() + size_of::<ReplicaGroup>();
     assert!(
         each <= 96 && heap <= 320,
         "{each} bytes in the map, {heap} on the heap"
@@ -501,7 +501,7 @@ fn world(cpus: &[i64]) -> InventoryUpdate {
         let gpus = GpuSpec::new("nvidia", if *cpu % 2 == 0 { "a100" } else { "h100" }, "", "", 1);
         NodeSpec::new(*name, *cpu, GIB, GIB).with_gpus(gpus)
     };
-    of_spec(&ClusterSpec::of_nodes(NODES.iter().zip(cpus).map(node)))
+    of_spec(&ClusterSpec::from_nodes(NODES.iter().zip(cpus).map(node)))
 }
 
 /// Reserves, and asserts that a copy of the capacity predicted the result.

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 
 /// Deviation of a test inventory: allowed, or a mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Otherwise {
+enum Deviation {
     /// Fills the last node first.
     LastFirst,
     /// Returns all details of a GPU, and no scheduler parameters.
@@ -22,15 +22,15 @@ enum Otherwise {
     ForgetsTheLost,
 }
 
-use Otherwise as O;
+use Deviation as O;
 
 #[derive(Debug)]
-struct Inventory2 {
+struct DeviatingInventory {
     truth: NodeInventory,
-    way: Otherwise,
+    way: Deviation,
 }
 
-fn make(way: Otherwise) -> impl Fn(&ClusterSpec) -> Box<dyn Inventory> {
+fn make(way: Deviation) -> impl Fn(&ClusterSpec) -> Box<dyn Inventory> {
     move |spec| {
         let mut spec = spec.clone();
         match way {
@@ -39,11 +39,11 @@ fn make(way: Otherwise) -> impl Fn(&ClusterSpec) -> Box<dyn Inventory> {
             _ => {}
         }
         let truth = NodeInventory::new(&spec);
-        Box::new(Inventory2 { truth, way })
+        Box::new(DeviatingInventory { truth, way })
     }
 }
 
-impl Inventory for Inventory2 {
+impl Inventory for DeviatingInventory {
     fn adjust(
         &mut self,
         units: &[ResourceUnit],
@@ -79,7 +79,7 @@ impl Inventory for Inventory2 {
     }
 
     fn restore(&mut self, allocation: &Allocation) {
-        let is_there = |place: &Place| place.node.starts_with('n');
+        let is_there = |place: &ReplicaGroup| place.node.starts_with('n');
         if self.way == O::ForgetsTheLost && !allocation.places.iter().all(is_there) {
             return;
         }
@@ -117,7 +117,7 @@ impl Inventory for Inventory2 {
     }
 }
 
-impl Inventory2 {
+impl DeviatingInventory {
     /// Returns the allocation as the inner inventory would have returned it.
     fn plain(&self, allocation: &Allocation) -> Allocation {
         let mut plain = allocation.clone();
@@ -132,21 +132,21 @@ impl Inventory2 {
     }
 }
 
-fn verdict(way: Otherwise) -> Option<String> {
+fn verdict(way: Deviation) -> Option<String> {
     let run = std::panic::catch_unwind(AssertUnwindSafe(|| suite(make(way))));
     let said = run.err()?;
     Some(crate::conformance::panic_text(&*said).to_owned())
 }
 
 #[test]
-fn what_the_trait_leaves_open_is_not_asked_for() {
+fn the_suite_accepts_allowed_deviations() {
     for way in [O::LastFirst, O::OtherWords] {
         assert_eq!(verdict(way), None, "{way:?}");
     }
 }
 
 #[test]
-fn every_mistake_is_found_and_said() {
+fn every_mistake_is_detected() {
     for (way, rule, expected) in [
         (
             O::LeavesATrace,
@@ -236,7 +236,7 @@ impl InventorySource for Source {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_may_repeat_itself_and_fail_for_a_while_and_must_not_keep_silent() {
+async fn a_source_may_repeat_updates_and_errors_and_must_report_changes() {
     for (tells, expected) in [
         (Tells::ErrorsAndRepeats, None),
         (

@@ -1,5 +1,5 @@
 use super::*;
-use crate::inventory::{GpuSpec, NodeSpec, Place};
+use crate::inventory::{GpuSpec, NodeSpec, ReplicaGroup};
 use crate::types::{Attribute, DecCoin, Gpu, Resources};
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ fn mixed() -> NodeInventory {
         .with_gpus(GpuSpec::new("NVIDIA", "a100", "80Gi", "SXM4", 2))
         .with_gpus(GpuSpec::new("nvidia", "a100", "40Gi", "PCIe", 1))
         .with_gpus(GpuSpec::new("nvidia", "h100", "80Gi", "SXM5", 1));
-    NodeInventory::new(&ClusterSpec::of_nodes([node]))
+    NodeInventory::new(&ClusterSpec::from_nodes([node]))
 }
 
 fn take(inventory: &mut NodeInventory, gpus: u64, key: &str) -> bool {
@@ -55,13 +55,13 @@ fn w14_a_size_is_not_sold_twice_through_a_model() {
 }
 
 #[test]
-fn devices_used_by_nobody_knows_which_kind_count_against_every_kind() {
+fn used_devices_of_unknown_kind_count_against_every_kind() {
     let mut node = NodeSpec::new("mixed", 1000, GIB, 4 * GIB)
         .with_gpus(GpuSpec::new("nvidia", "a100", "80Gi", "", 2))
         .with_gpus(GpuSpec::new("nvidia", "h100", "80Gi", "", 2));
     node.gpu_allocated = 1;
     node.gpu_allocatable = Some(4);
-    let mut inventory = NodeInventory::new(&ClusterSpec::of_nodes([node]));
+    let mut inventory = NodeInventory::new(&ClusterSpec::from_nodes([node]));
     assert!(!take(&mut inventory, 2, "vendor/nvidia/model/a100"));
     assert!(take(&mut inventory, 1, "vendor/nvidia/model/a100"));
     assert!(take(&mut inventory, 1, "vendor/nvidia/model/h100"));
@@ -72,7 +72,7 @@ fn devices_used_by_nobody_knows_which_kind_count_against_every_kind() {
 #[test]
 fn a_replica_without_ephemeral_storage_takes_the_default() {
     let node = NodeSpec::new("n", 1000, 100 * GIB, 5 * GIB / 2);
-    let mut inventory = NodeInventory::new(&ClusterSpec::of_nodes([node]));
+    let mut inventory = NodeInventory::new(&ClusterSpec::from_nodes([node]));
     let mut one = unit(1, 0, "", 2);
     let mut volume = crate::types::Storage {
         name: "scratch".to_owned(),
@@ -103,12 +103,12 @@ fn a_replica_without_ephemeral_storage_takes_the_default() {
 }
 
 #[test]
-fn an_unhealthy_device_lowers_what_is_free_and_nothing_wraps() {
+fn an_unhealthy_device_reduces_free_devices_without_overflow() {
     let mut node = NodeSpec::new("n", 1000, GIB, GIB);
     node = node.with_gpus(GpuSpec::new("nvidia", "a100", "80Gi", "", 2));
     node.gpu_allocatable = Some(1);
     node.cpu.allocated = 5000;
-    let mut inventory = NodeInventory::new(&ClusterSpec::of_nodes([node]));
+    let mut inventory = NodeInventory::new(&ClusterSpec::from_nodes([node]));
     let metrics = inventory.metrics();
     assert_eq!(metrics.nodes[0].cpu.available, 0);
     assert_eq!(
@@ -127,7 +127,7 @@ fn an_unhealthy_device_lowers_what_is_free_and_nothing_wraps() {
 
 #[test]
 fn unlimited_quantities_stay_unlimited() {
-    let spec = ClusterSpec::of_nodes([NodeSpec::new("n", -1, -1, -1)]);
+    let spec = ClusterSpec::from_nodes([NodeSpec::new("n", -1, -1, -1)]);
     let mut inventory = NodeInventory::new(&spec);
     let many = unit(384_000, 0, "", 10_000);
     assert!(inventory.adjust(&[many], AdjustOptions::default()).is_ok());
@@ -138,10 +138,10 @@ fn unlimited_quantities_stay_unlimited() {
 }
 
 #[test]
-fn what_cannot_be_offered_is_listed_with_the_reason() {
+fn ignored_resources_are_listed_with_the_reason() {
     let twice = NodeSpec::new("n", 1, 1, 1);
     let odd = NodeSpec::new("odd", 1, 1, 1).with_gpus(GpuSpec::new("intel", "max", "", "", 1));
-    let mut spec = ClusterSpec::of_nodes([twice.clone(), twice, odd]);
+    let mut spec = ClusterSpec::from_nodes([twice.clone(), twice, odd]);
     spec.ignored.push("storage class `x` has no label".to_owned());
     let inventory = NodeInventory::new(&spec);
     let ignored = inventory.explain(&[]).ignored;
@@ -222,7 +222,7 @@ fn any_unit() -> impl Strategy<Value = ResourceUnit> {
 
 proptest! {
     #[test]
-    fn a_failed_try_leaves_no_trace_and_release_is_exact(units in prop::collection::vec(any_unit(), 1..6)) {
+    fn a_failed_adjust_changes_nothing_and_release_is_exact(units in prop::collection::vec(any_unit(), 1..6)) {
         let mut inventory = mixed();
         let fresh = inventory.clone();
         let mut taken = Vec::new();
@@ -254,7 +254,7 @@ proptest! {
         let mut inventory = fresh.clone();
         let allocations: Vec<_> = units.into_iter().map(|(unit, replicas, node)| Allocation {
             units: vec![unit],
-            places: vec![Place { unit: 1, node: node.into(), replicas }],
+            places: vec![ReplicaGroup { unit: 1, node: node.into(), replicas }],
             ..Allocation::default()
         }).collect();
         for allocation in &allocations {
@@ -289,7 +289,7 @@ fn any_node(index: usize) -> impl Strategy<Value = NodeSpec> {
 fn any_cluster() -> impl Strategy<Value = ClusterSpec> {
     let nodes = (any_node(0), any_node(1), any_node(2));
     (nodes, 0i64..100, 0usize..2).prop_map(|((a, b, c), pool, ignored)| {
-        let mut spec = ClusterSpec::of_nodes([a, b, c]).with_storage("beta2", pool);
+        let mut spec = ClusterSpec::from_nodes([a, b, c]).with_storage("beta2", pool);
         spec.ignored = vec!["something".to_owned(); ignored];
         spec
     })
@@ -309,7 +309,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_not_only_an_amount_is_not_revised() {
+fn changes_of_more_than_amounts_are_not_revised() {
     let spec = ClusterSpec::null(&["a", "b"]);
     let inventory = NodeInventory::new(&spec);
     let none = Arc::new(Vec::new());

@@ -53,7 +53,7 @@ fn vectors(interface: &str) -> NodeInventory {
         node("n3", 119_525),
         node("n4", 119_495),
     ];
-    NodeInventory::new(&ClusterSpec::of_nodes(nodes))
+    NodeInventory::new(&ClusterSpec::from_nodes(nodes))
 }
 
 fn fits(units: &[ResourceUnit]) -> Result<Allocation, InsufficientCapacity> {
@@ -165,7 +165,7 @@ fn persistent_storage_is_a_pool_that_some_nodes_mount() {
         node("without", 100_000),
         node("with", 100_000).with_class("beta2"),
     ];
-    let spec = ClusterSpec::of_nodes(nodes).with_storage("beta2", 10 << 30);
+    let spec = ClusterSpec::from_nodes(nodes).with_storage("beta2", 10 << 30);
     let wanted = |count, class: &str| {
         let mut unit = sized(1, 100, MI, 0, count);
         let attributes = [("class", class), ("persistent", "true")];
@@ -184,7 +184,7 @@ fn persistent_storage_is_a_pool_that_some_nodes_mount() {
 
 #[test]
 fn ram_volumes_come_from_memory() {
-    let spec = ClusterSpec::of_nodes([NodeSpec::new("n", 1000, 7 << 30, 1 << 30)]);
+    let spec = ClusterSpec::from_nodes([NodeSpec::new("n", 1000, 7 << 30, 1 << 30)]);
     let mut wanted = sized(1, 100, 4 * GI, 0, 1);
     let ram = |size| volume("shm", size, &[("class", "ram"), ("persistent", "false")]);
     wanted.resources.storage = vec![ram(4 * GI)];
@@ -229,14 +229,14 @@ fn a_null_node_takes_one_large_order() {
 fn two_models() -> NodeInventory {
     let poor = NodeSpec::new("node1", 100_000, 1 << 20, 1 << 40);
     let rich = node("node2", 100_000);
-    NodeInventory::new(&ClusterSpec::of_nodes([
+    NodeInventory::new(&ClusterSpec::from_nodes([
         poor.with_gpus(GpuSpec::new("nvidia", "a100", "80Gi", "pcie", 4)),
         rich.with_gpus(GpuSpec::new("nvidia", "h100", "80Gi", "sxm", 4)),
     ]))
 }
 
 #[test]
-fn w14_a_node_that_then_fails_does_not_narrow_a_wildcard() {
+fn w14_a_node_that_does_not_fit_does_not_restrict_a_wildcard() {
     let wanted = gpus(unit(1000, 2), 1, &["vendor/nvidia/model/*"]);
     let allocation = two_models().adjust(&[wanted], AdjustOptions::default()).unwrap();
     assert_eq!(&*allocation.places[0].node, "node2");
@@ -265,7 +265,7 @@ fn all_replicas_of_a_unit_get_one_model() {
 fn w14_two_memory_sizes_of_a_model_are_both_acceptable() {
     for size in ["40Gi", "80Gi"] {
         let gpu = GpuSpec::new("nvidia", "a100", size, "pcie", 1);
-        let spec = ClusterSpec::of_nodes([node("n", 1000).with_gpus(gpu)]);
+        let spec = ClusterSpec::from_nodes([node("n", 1000).with_gpus(gpu)]);
         let keys = [
             "vendor/nvidia/model/a100/ram/40Gi",
             "vendor/nvidia/model/a100/ram/80Gi",
@@ -280,8 +280,8 @@ fn w14_two_memory_sizes_of_a_model_are_both_acceptable() {
 }
 
 #[test]
-fn a_choice_is_made_again_when_a_later_unit_needs_the_model() {
-    let spec = ClusterSpec::of_nodes([
+fn the_search_backtracks_when_a_later_unit_needs_the_model() {
+    let spec = ClusterSpec::from_nodes([
         node("n1", 1000).with_gpus(GpuSpec::new("nvidia", "a100", "", "", 1)),
         node("n2", 1000).with_gpus(GpuSpec::new("nvidia", "h100", "", "", 1)),
     ]);
@@ -296,11 +296,11 @@ fn a_choice_is_made_again_when_a_later_unit_needs_the_model() {
 }
 
 #[test]
-fn the_model_that_some_node_takes_soonest_is_chosen() {
+fn the_model_of_the_earliest_node_is_chosen() {
     let gpus_of = |model: &str| GpuSpec::new("nvidia", model, "", "", 1);
     let mut full = node("n1", 1000).with_gpus(gpus_of("a100"));
     full.gpu_allocated = 1;
-    let spec = ClusterSpec::of_nodes([
+    let spec = ClusterSpec::from_nodes([
         full,
         node("n2", 1000).with_gpus(gpus_of("h100")),
         node("n3", 1000).with_gpus(gpus_of("a100")),
@@ -324,7 +324,7 @@ fn gpus_without_a_readable_attribute_match_nothing() {
 #[test]
 fn w37_a_thousand_nodes_are_made_from_plain_data_and_searched_in_order() {
     let nodes = (0..1000).map(|i| node(&format!("node-{i:04}"), 4000 + i64::from(i == 999)));
-    let mut inventory = NodeInventory::new(&ClusterSpec::of_nodes(nodes));
+    let mut inventory = NodeInventory::new(&ClusterSpec::from_nodes(nodes));
     let last = inventory
         .adjust(&[unit(4001, 1)], AdjustOptions::default())
         .unwrap();
@@ -337,8 +337,8 @@ fn w37_a_thousand_nodes_are_made_from_plain_data_and_searched_in_order() {
 }
 
 #[test]
-fn explain_says_node_by_node_what_is_missing() {
-    let mut spec = ClusterSpec::of_nodes([
+fn explain_lists_the_missing_capacity_of_each_node() {
+    let mut spec = ClusterSpec::from_nodes([
         NodeSpec::new("small", 500, GI as i64, 1 << 40).with_class("beta2"),
         node("big", 4000),
     ]);

@@ -46,7 +46,7 @@ fn a_manifest_fits_its_own_groups() {
 }
 
 #[test]
-fn w43_another_number_of_groups_or_an_unknown_one_is_a_cross_validation_error() {
+fn w43_a_different_number_of_groups_or_an_unknown_group_is_a_cross_validation_error() {
     let (manifest, mut spec) = made();
     let error = cross_validate(&manifest, &[&spec, &spec]).unwrap_err();
     assert_eq!(error.kind(), RefusalKind::CrossValidation);
@@ -97,7 +97,7 @@ fn resources_are_equal_in_units_and_attributes() {
 }
 
 #[test]
-fn replicas_are_all_used_and_not_overused() {
+fn all_replicas_must_be_used_and_not_exceeded() {
     let wanted = CrossFault::TooManyReplicas {
         id: 1,
         wanted: 1,
@@ -109,7 +109,7 @@ fn replicas_are_all_used_and_not_overused() {
 }
 
 #[test]
-fn endpoints_are_all_used_and_not_overused() {
+fn all_endpoints_must_be_used_and_not_exceeded() {
     let none = |endpoint| CrossFault::TooManyEndpoints { id: 1, endpoint };
     let unused = |endpoint, left| CrossFault::UnusedEndpoints {
         id: 1,

@@ -152,7 +152,7 @@ fn fill_text(field: &str, service: &mut Service, text: String) {
 }
 
 #[test]
-fn every_list_and_text_is_taken_up_to_its_limit_and_refused_above() {
+fn every_list_and_text_is_accepted_up_to_its_limit() {
     for limit in &LIMITS {
         let mut most = manifest();
         fill(limit, &mut most, limit.max);
@@ -170,7 +170,7 @@ fn every_list_and_text_is_taken_up_to_its_limit_and_refused_above() {
 }
 
 #[test]
-fn twenty_thousand_hosts_are_refused_and_the_error_says_where_and_how_many() {
+fn twenty_thousand_hosts_are_refused_with_location_and_number() {
     let mut many = manifest();
     many.groups[0].services[0].expose[0].hosts = hosts(0, 20_000);
     assert_eq!(

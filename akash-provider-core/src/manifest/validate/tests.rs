@@ -56,7 +56,7 @@ fn fault_of(change: impl FnOnce(&mut Service)) -> StructureFault {
 }
 
 #[test]
-fn a_small_manifest_is_right() {
+fn a_small_manifest_is_valid() {
     let groups = vec![group("west", vec![service("a"), service("b-1")])];
     assert_eq!(validate(&Manifest { groups }), Ok(()));
 }
@@ -119,7 +119,7 @@ fn exposes_are_sorted_and_have_a_port() {
 }
 
 #[test]
-fn what_is_written_into_the_proxy_is_what_an_sdl_may_say() {
+fn proxy_options_are_limited_to_the_values_of_an_sdl() {
     let fault_with = |change: fn(&mut HttpOptions)| fault_of(|s| change(&mut s.expose[0].http_options));
     let cases = |cases: &[&str]| {
         let cases: Vec<String> = cases.iter().map(|case| (*case).to_owned()).collect();
@@ -214,7 +214,7 @@ fn something_is_reachable_from_outside() {
 }
 
 #[test]
-fn messages_say_what_where_and_mend() {
+fn messages_contain_problem_location_and_remedy() {
     let mut service = service("web");
     service.expose[0].port = 0;
     let groups = vec![group("west", vec![service])];

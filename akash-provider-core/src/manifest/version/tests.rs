@@ -80,7 +80,7 @@ fn null_and_empty_lists_hash_differently() {
 }
 
 #[test]
-fn what_the_network_leaves_out_may_be_sent_empty_or_missing() {
+fn omitted_and_empty_fields_hash_equally() {
     let plain = read(&sent()).unwrap().1;
     let mut full = sent();
     let service = full
@@ -112,7 +112,7 @@ fn unknown_fields_may_count_in_the_hash_and_are_otherwise_ignored() {
 }
 
 #[test]
-fn errors_name_the_place() {
+fn errors_name_the_location() {
     let cases = [
         (
             with("/0/services/0/expose/0/port", json!(70_000)),
@@ -142,7 +142,7 @@ fn errors_name_the_place() {
 }
 
 #[test]
-fn bytes_that_are_no_json_are_refused_with_line_and_column() {
+fn invalid_json_is_refused_with_line_and_column() {
     let deep = "[".repeat(100_000);
     let twice = r#"[{"name": "a", "name": "b", "services": []}]"#;
     for bad in ["", "[", "[]]", "nul", "[1,]", deep.as_str(), twice] {
@@ -175,7 +175,7 @@ fn a_manifest_over_the_limit_is_refused_unread() {
 }
 
 #[test]
-fn what_is_read_has_passed_the_structural_rules() {
+fn a_parsed_manifest_has_passed_the_structural_rules() {
     let error = read(&with("/0/services/0/image", json!(""))).unwrap_err();
     assert!(matches!(error, ManifestError::Structure { .. }), "{error}");
 }

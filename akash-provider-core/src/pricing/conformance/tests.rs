@@ -46,7 +46,7 @@ async fn shared_and_boxed_strategies_conform() {
 
 /// One violated rule each, to show that the suite detects it.
 #[derive(Debug, Clone, Copy)]
-enum Broken {
+enum Violation {
     Denom,
     Zero,
     EmptyGroup,
@@ -60,7 +60,7 @@ enum Broken {
 
 #[derive(Debug)]
 struct Strategy {
-    broken: Broken,
+    broken: Violation,
     /// Price of the last concurrent request.
     last: std::sync::Mutex<Option<DecCoin>>,
     permits: std::sync::atomic::AtomicI32,
@@ -71,22 +71,22 @@ impl PricingStrategy for Strategy {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
         let maximum = request.maximum().map_err(|e| e.into_error("test"));
         match self.broken {
-            Broken::Denom => maximum.map(|_| DecCoin::new(&"uakt".into(), Dec::from_int(1))),
-            Broken::Zero => maximum.map(|m| DecCoin::new(&m.denom, Dec::ZERO)),
-            Broken::EmptyGroup => {
+            Violation::Denom => maximum.map(|_| DecCoin::new(&"uakt".into(), Dec::from_int(1))),
+            Violation::Zero => maximum.map(|m| DecCoin::new(&m.denom, Dec::ZERO)),
+            Violation::EmptyGroup => {
                 Ok(maximum.unwrap_or_else(|_| DecCoin::new(&"uact".into(), Dec::from_int(1))))
             }
-            Broken::OddError if request.units().iter().any(|u| u.resources.gpu.units > 0) => {
+            Violation::OddError if request.units().iter().any(|u| u.resources.gpu.units > 0) => {
                 Err(Error::new(ErrorKind::Internal, "test", "broken"))
             }
-            Broken::Waits => std::future::pending().await,
-            Broken::MixesUp => {
+            Violation::Waits => std::future::pending().await,
+            Violation::MixesUp => {
                 let maximum = maximum?;
                 *crate::feed::lock(&self.last) = Some(maximum.clone());
                 tokio::task::yield_now().await;
                 Ok(crate::feed::lock(&self.last).clone().unwrap_or(maximum))
             }
-            Broken::ForgetsPermits => {
+            Violation::ForgetsPermits => {
                 use std::sync::atomic::Ordering::Relaxed;
                 if self.permits.fetch_sub(1, Relaxed) <= 0 {
                     std::future::pending::<()>().await;
@@ -95,10 +95,10 @@ impl PricingStrategy for Strategy {
                 self.permits.fetch_add(1, Relaxed);
                 maximum
             }
-            Broken::OddError => maximum,
+            Violation::OddError => maximum,
             // Correct only for orders in this denomination.
-            Broken::OneDenom => maximum.map(|m| DecCoin::new(&"uact".into(), m.amount)),
-            Broken::Wraps => {
+            Violation::OneDenom => maximum.map(|m| DecCoin::new(&"uact".into(), m.amount)),
+            Violation::Wraps => {
                 let maximum = maximum?;
                 let cores = request
                     .units()
@@ -114,35 +114,35 @@ impl PricingStrategy for Strategy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_suite_finds_what_is_broken() {
+async fn the_suite_detects_each_violation() {
     let setup = Setup {
         denoms: vec!["uact".to_owned(), "uakt".to_owned()],
         ..Setup::default()
     };
     for (broken, expected) in [
         (
-            Broken::Denom,
+            Violation::Denom,
             "the price was expected in the order's denomination",
         ),
-        (Broken::Zero, "the price was expected above zero and is 0"),
+        (Violation::Zero, "the price was expected above zero and is 0"),
         (
-            Broken::EmptyGroup,
+            Violation::EmptyGroup,
             "to be refused with Invalid, because a group without units has no price",
         ),
         (
-            Broken::OddError,
+            Violation::OddError,
             "an error was expected to be Invalid, Timeout or Unavailable and is Internal",
         ),
         (
-            Broken::Waits,
+            Violation::Waits,
             "`calculate_price` was expected to respond within 30s",
         ),
         (
-            Broken::MixesUp,
+            Violation::MixesUp,
             "concurrent calls return their own prices: the price was expected in",
         ),
         (
-            Broken::ForgetsPermits,
+            Violation::ForgetsPermits,
             "a dropped call does not affect later calls: `calculate_price` was expected",
         ),
     ] {
@@ -151,7 +151,7 @@ async fn the_suite_finds_what_is_broken() {
             last: Default::default(),
             permits: 32.into(),
         };
-        let said = crate::conformance::verdict(suite_of(Arc::new(strategy), &setup)).await;
+        let said = crate::conformance::verdict(suite_with_setup(Arc::new(strategy), &setup)).await;
         let said = said.unwrap_or_else(|| panic!("{broken:?} is not detected"));
         assert!(
             said.contains(expected),
@@ -162,10 +162,10 @@ async fn the_suite_finds_what_is_broken() {
 
 /// Prices only a GPU in one denomination, which the contract allows.
 #[derive(Debug)]
-struct Narrow;
+struct GpuOnlyStrategy;
 
 #[async_trait::async_trait]
-impl PricingStrategy for Narrow {
+impl PricingStrategy for GpuOnlyStrategy {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
         let maximum = request.maximum().map_err(|e| e.into_error("test"))?;
         let has_gpu = request.units().iter().all(|unit| unit.resources.gpu.units > 0);
@@ -181,13 +181,13 @@ impl PricingStrategy for Narrow {
 }
 
 #[tokio::test]
-async fn mistakes_that_plain_orders_do_not_show_are_found() {
+async fn mistakes_beyond_plain_orders_are_detected() {
     for (broken, expected) in [
         (
-            Broken::OneDenom,
+            Violation::OneDenom,
             "other denominations get their own price or an error: the price was expected in the order's denomination",
         ),
-        (Broken::Wraps, "more costs no less: "),
+        (Violation::Wraps, "more costs no less: "),
     ] {
         let strategy = Strategy {
             broken,
@@ -205,27 +205,27 @@ async fn mistakes_that_plain_orders_do_not_show_are_found() {
 
 /// A strategy with an unavailable price source.
 #[derive(Debug)]
-struct Feedless(ErrorKind);
+struct UnavailableSource(ErrorKind);
 
 #[async_trait::async_trait]
-impl PricingStrategy for Feedless {
+impl PricingStrategy for UnavailableSource {
     async fn calculate_price(&self, _: &PriceRequest) -> Result<DecCoin, Error> {
         Err(Error::new(self.0, "test", "the feed is unavailable"))
     }
 }
 
 #[tokio::test]
-async fn a_strategy_without_its_feed_conforms_when_it_says_so() {
+async fn an_unavailable_source_conforms_if_declared_in_the_setup() {
     let setup = Setup {
         source_is_away: true,
         ..Setup::default()
     };
-    suite_deterministic_of(Arc::new(Feedless(ErrorKind::Unavailable)), &setup).await;
+    suite_deterministic_with_setup(Arc::new(UnavailableSource(ErrorKind::Unavailable)), &setup).await;
     for strategy in [
-        Arc::new(Feedless(ErrorKind::Invalid)) as Arc<dyn PricingStrategy>,
+        Arc::new(UnavailableSource(ErrorKind::Invalid)) as Arc<dyn PricingStrategy>,
         Arc::new(scale()),
     ] {
-        let said = crate::conformance::verdict(suite_of(strategy, &setup))
+        let said = crate::conformance::verdict(suite_with_setup(strategy, &setup))
             .await
             .unwrap();
         assert!(
@@ -234,16 +234,16 @@ async fn a_strategy_without_its_feed_conforms_when_it_says_so() {
         );
     }
     // Without the setup's declaration the strategy has no price for any order.
-    let said = crate::conformance::verdict(suite(Arc::new(Feedless(ErrorKind::Unavailable)))).await;
+    let said = crate::conformance::verdict(suite(Arc::new(UnavailableSource(ErrorKind::Unavailable)))).await;
     assert!(said.unwrap().contains("was expected to return a price"));
 }
 
 #[tokio::test]
-async fn a_strategy_that_prices_little_says_what_and_conforms() {
+async fn a_strategy_for_few_orders_conforms_with_its_setup() {
     let mut setup = Setup {
         denoms: vec!["uakt".to_owned()],
         ..Setup::default()
     };
     setup.unit.resources.gpu.units = 1;
-    suite_deterministic_of(Arc::new(Narrow), &setup).await;
+    suite_deterministic_with_setup(Arc::new(GpuOnlyStrategy), &setup).await;
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::pricing::fixtures::{dec, request, request_with};
-use crate::pricing::utilization::Used;
+use crate::pricing::utilization::ResourceUsage;
 use crate::pricing::{Utilization, fixtures};
 use crate::types::{Attribute, Gpu, Storage};
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ fn money_per_time_becomes_base_units_per_block() {
 }
 
 #[test]
-fn an_order_in_a_denomination_without_a_worth_has_no_price() {
+fn an_order_in_an_unknown_denomination_has_no_price() {
     let mut foreign = order();
     let mut unit = foreign.group.resources[0].clone();
     unit.price.denom = "uakt".into();
@@ -120,7 +120,7 @@ fn an_order_in_a_denomination_without_a_worth_has_no_price() {
 }
 
 #[test]
-fn the_first_rule_that_is_met_counts_and_no_other() {
+fn only_the_first_matching_rule_applies() {
     let policy = made(|file| {
         file["rules"] = json!([
             {"name": "large", "when": {"cpu_at_least": 3}, "deny": true},
@@ -155,7 +155,7 @@ fn the_first_rule_that_is_met_counts_and_no_other() {
 }
 
 #[test]
-fn every_line_of_a_condition_must_be_met() {
+fn all_conditions_of_a_rule_must_be_met() {
     let meets = |when: Value, request: &PriceRequest| {
         let policy = made(|file| file["rules"] = json!([{"name": "it", "when": when, "deny": true}]));
         policy.price(request).is_err()
@@ -194,8 +194,8 @@ fn every_line_of_a_condition_must_be_met() {
     ));
 }
 
-fn used(total: u64, after: u64) -> Used {
-    Used {
+fn used(total: u64, after: u64) -> ResourceUsage {
+    ResourceUsage {
         total,
         before: 0,
         after,
@@ -203,7 +203,7 @@ fn used(total: u64, after: u64) -> Used {
 }
 
 #[test]
-fn what_is_scarce_is_dearer_for_those_who_ask_for_it() {
+fn scarce_resources_cost_more_for_orders_that_request_them() {
     let policy = made(|file| {
         file["scarcity"] = json!([{"above": 0.5, "multiply": 2}, {"above": "0.9", "multiply": 4}]);
     });
@@ -267,7 +267,7 @@ fn assert_refused(change: &Value, expected: &str) {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn errors_of_a_policy_name_their_location() {
     for (change, expected) in [
         (json!({"version": 2}), "version: unknown version 2; it must be 1"),
         (
@@ -311,7 +311,7 @@ fn what_is_wrong_is_named_with_its_place() {
 }
 
 #[test]
-fn what_is_wrong_with_a_rule_is_named_with_its_place() {
+fn errors_of_a_rule_name_their_location() {
     for (change, expected) in [
         (
             json!({"rules": [{"name": " "}]}),
@@ -359,7 +359,7 @@ fn what_is_wrong_with_a_rule_is_named_with_its_place() {
 }
 
 #[test]
-fn a_policy_holds_so_much_and_no_more() {
+fn a_policy_is_limited_in_size() {
     let many = |count: usize| {
         json!(
             (0..count)
@@ -384,7 +384,7 @@ fn a_policy_holds_so_much_and_no_more() {
 }
 
 #[test]
-fn a_price_of_nothing_or_beyond_all_is_no_price() {
+fn zero_and_too_large_prices_are_errors() {
     let nothing = made(|file| file["prices"] = json!({"ip": 1, "storage": {"ephemeral": 0}}));
     assert_eq!(amount(&nothing, &order()), Err(PriceError::Zero));
     let beyond = made(|file| file["rules"] = json!([{"name": "x", "multiply": "100000000000000000000"}]));

@@ -252,7 +252,7 @@ fn one_storage_class_with_a_price_is_enough() {
 }
 
 #[test]
-fn w13_sizes_that_are_no_whole_mib_have_a_price() {
+fn w13_sizes_of_partial_mib_have_a_price() {
     // 1/2^20 with 16 digits times a price with 3 digits has 19 digits: the last digit is rounded half up.
     let memory = |scale: &str, bytes| {
         price(
@@ -368,7 +368,7 @@ fn gpus_have_no_price_by_default() {
 }
 
 #[test]
-fn the_most_particular_gpu_price_counts() {
+fn the_most_specific_gpu_price_applies() {
     let prices = "*=1000,nvidia/*=2000,nvidia/a100=3000,nvidia/a100/ram/80Gi=4000,\
                   nvidia/a100/ram/80Gi/interface/sxm=5000,nvidia/a100/interface/pcie=3500";
     for (model, amount) in [

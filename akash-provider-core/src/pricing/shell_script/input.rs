@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_the_networks() {
+    fn the_line_equals_that_of_the_go_provider() {
         let request = request_with(|u| {
             u.count = 3;
             u.resources.gpu.units = 2;
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn w29_malformed_gpu_keys_are_passed_over() {
+    fn w29_malformed_gpu_keys_are_skipped() {
         let malformed = [
             "",
             "vendor",

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_gets_no_secret_of_the_provider() {
+    fn a_script_receives_no_secret_of_the_provider() {
         let all = [
             "PATH",
             "LC_ALL",

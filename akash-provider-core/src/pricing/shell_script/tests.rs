@@ -140,7 +140,7 @@ async fn a_missing_script_is_a_path_error() {
 }
 
 #[tokio::test]
-async fn a_failing_script_says_why() {
+async fn the_error_of_a_failing_script_contains_its_stderr() {
     let (kind, message) = fails("echo 5; echo first line >&2; echo 'rate too low' >&2; exit 1").await;
     assert_eq!(kind, ErrorKind::Invalid);
     assert!(
@@ -152,7 +152,7 @@ async fn a_failing_script_says_why() {
 }
 
 #[tokio::test]
-async fn nothing_and_zero_and_less_are_no_price() {
+async fn empty_zero_and_negative_output_is_an_error() {
     for nothing in ["", "echo", "printf '  \\n\\n'", "exec >&-"] {
         assert!(
             fails(nothing).await.1.contains("printed nothing (EOF)"),
@@ -189,7 +189,7 @@ async fn a_number_is_the_price() {
 }
 
 #[tokio::test]
-async fn garbage_is_no_price() {
+async fn invalid_output_is_an_error() {
     let too_precise = format!("1{}.{}0", "0".repeat(18), "0".repeat(18));
     for garbage in [
         too_precise.as_str(),
@@ -233,7 +233,7 @@ async fn many_runs_one_after_another() {
 }
 
 #[tokio::test]
-async fn a_script_that_hangs_is_killed_with_everything_it_started() {
+async fn a_hanging_script_is_killed_with_its_descendants() {
     let scripts = Scripts::new();
     let path =
         scripts.add("sleep 300 & echo $! > $DIR/grandchild; echo $$ > $DIR/script_pid; sleep 300; echo 5");
@@ -265,7 +265,7 @@ async fn w33_a_grandchild_that_holds_the_output_does_not_defeat_the_limit() {
 }
 
 #[tokio::test]
-async fn a_script_may_leave_something_running_that_holds_nothing() {
+async fn a_background_process_without_the_output_may_survive() {
     let scripts = Scripts::new();
     let body = "sleep 300 >/dev/null 2>&1 </dev/null & echo $! > $DIR/grandchild; echo 5";
     let strategy = strategy(scripts.add(body), 1, LONG);
@@ -286,7 +286,7 @@ async fn a_script_may_leave_something_running_that_holds_nothing() {
 }
 
 #[tokio::test]
-async fn giving_up_a_call_kills_the_script_and_frees_its_place() {
+async fn dropping_a_call_kills_the_script_and_frees_its_slot() {
     let scripts = Scripts::new();
     let path = scripts.add(
         "[ -e $DIR/again ] && { echo 5; exit; }; echo $$ > $DIR/pid.new; mv $DIR/pid.new $DIR/pid; sleep 300",
@@ -308,7 +308,7 @@ async fn giving_up_a_call_kills_the_script_and_frees_its_place() {
 }
 
 #[tokio::test]
-async fn w33_s5_waiting_for_a_free_process_can_be_given_up() {
+async fn w33_s5_waiting_for_a_free_process_can_be_canceled() {
     let scripts = Scripts::new();
     let strategy = strategy(scripts.add("echo run >> $DIR/log; sleep 300"), 1, LONG);
     let request = request(vec![base_unit()]);
@@ -332,7 +332,7 @@ async fn w33_s5_waiting_for_a_free_process_can_be_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_more_processes_than_allowed_run_at_once() {
+async fn concurrent_processes_are_limited() {
     let scripts = Scripts::new();
     let path = scripts.add("echo start >> $DIR/log; sleep 0.1; echo end >> $DIR/log; echo 5");
     let strategy = Arc::new(strategy(path, 3, LONG));

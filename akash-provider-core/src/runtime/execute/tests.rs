@@ -134,7 +134,7 @@ async fn one(executor: &mut Executor, call: Call, block_time: i64) -> Completion
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_call_ends_in_one_completion_of_its_kind_whatever_the_port_does() {
+async fn every_call_ends_in_one_completion_of_its_kind() {
     let unavailable = Does::Fail(ErrorKind::Unavailable);
     for does in [Does::Answer, Does::Hang, Does::Panic, unavailable] {
         for (call, name) in all_calls() {
@@ -177,7 +177,7 @@ async fn each_class_of_calls_has_its_own_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transaction_that_did_not_answer_is_unknown_and_never_not_sent() {
+async fn a_transaction_without_a_response_is_unknown_and_not_an_error() {
     let tx_timeout = fakes::config().tx_timeout;
     let expires = BlockTime(5_000).plus(tx_timeout).plus(Duration::from_secs(60));
     for does in [Does::Hang, Does::Panic, Does::Fail(ErrorKind::Timeout)] {
@@ -204,7 +204,7 @@ async fn a_transaction_refused_by_its_port_was_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_told_as_a_transient_defect_with_its_text() {
+async fn a_panic_is_a_transient_failure_with_its_text() {
     let script = Arc::new(Script::default());
     script.set("record", Does::Panic);
     let completion = one(
@@ -221,7 +221,7 @@ async fn a_panic_is_told_as_a_transient_defect_with_its_text() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deploy_declares_then_purges_what_is_no_longer_wanted() {
+async fn deploy_declares_names_and_then_removes_outdated_ones() {
     let script = Arc::new(Script::default());
     let mut executor = with_facets(&script, vec![ip("kept"), ip("old")]);
     let call = Call::Deploy {
@@ -270,7 +270,7 @@ async fn a_leased_ip_held_by_another_lease_of_the_tenant_does_not_fail_the_deplo
 }
 
 #[tokio::test(start_paused = true)]
-async fn w39_a_teardown_tries_every_part_and_is_done_only_if_all_are() {
+async fn w39_a_teardown_runs_every_step_and_is_done_only_if_all_are_done() {
     let parts = ["teardown", "purge-hostnames", "purge-ips"];
     for failing in parts {
         let script = Arc::new(Script::default());
@@ -286,7 +286,7 @@ async fn w39_a_teardown_tries_every_part_and_is_done_only_if_all_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backend_without_facets_is_never_asked_for_them() {
+async fn a_backend_without_facets_gets_no_facet_calls() {
     let script = Arc::new(Script::default());
     let cluster = FakeCluster {
         script: Arc::clone(&script),
@@ -304,7 +304,7 @@ async fn a_backend_without_facets_is_never_asked_for_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_queries_reaches_the_node_in_small_numbers_and_holds_up_no_transaction() {
+async fn concurrent_queries_are_limited_and_do_not_delay_transactions() {
     let script = Arc::new(Script::default());
     script.set("order", Does::Hang);
     let mut executor = with_facets(&script, Vec::new());
@@ -325,7 +325,7 @@ async fn a_flood_of_queries_reaches_the_node_in_small_numbers_and_holds_up_no_tr
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_are_listed_with_what_runs() {
+async fn addresses_are_listed_with_workloads() {
     let script = Arc::new(Script::default());
     let mut executor = with_facets(&script, vec![ip("front")]);
     let listed = one(&mut executor, Call::ListWorkloads, 0).await;

@@ -41,7 +41,7 @@ async fn only_statuses_that_changed_are_published() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn statuses_are_looked_at_twice_a_second_and_less_when_they_are_costly() {
+async fn statuses_are_updated_twice_a_second_and_less_often_if_expensive() {
     let mut observer = Observer::start(Arc::new(FakeBus::default()));
     assert_eq!(observer.status_due(), None);
     observer.touch(Mono(7));
@@ -59,12 +59,12 @@ async fn statuses_are_looked_at_twice_a_second_and_less_when_they_are_costly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_the_queue_had_no_room_for_is_published_later() {
+async fn a_status_that_did_not_fit_in_the_queue_is_published_later() {
     let bus = Arc::new(FakeBus::default());
     let closed = bus.gate.acquire().await.unwrap();
     let mut observer = Observer::start(Arc::clone(&bus) as _);
     let fact = || Arc::new(Event::Withdrawn { lease: lease(1) });
-    while observer.outlet.hand_over(Topic::Facts, fact()) {}
+    while observer.outlet.enqueue(Topic::Facts, fact()) {}
     observer.statuses(&status(1), Mono(0), Mono(0));
     drop(closed);
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -75,7 +75,7 @@ async fn a_status_the_queue_had_no_room_for_is_published_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bus_that_fails_or_panics_loses_that_event_alone() {
+async fn a_failing_or_panicking_bus_loses_only_that_event() {
     for does in [Does::Fail(ErrorKind::Unavailable), Does::Panic] {
         let bus = Arc::new(FakeBus::default());
         let mut observer = Observer::start(Arc::clone(&bus) as _);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_a_port_comes_back_as_a_completion() {
+async fn a_panic_in_a_port_results_in_a_completion() {
     let script = Arc::new(Script::default());
     script.set("broadcast", Does::Panic);
     let close = Msg::CloseBid {
@@ -47,7 +47,7 @@ fn asking(rounds: u64) -> Reaction {
 }
 
 #[tokio::test]
-async fn w27_a_flood_of_events_swallows_neither_completions_nor_requests_nor_the_shutdown() {
+async fn w27_a_flood_of_events_does_not_block_completions_requests_or_shutdown() {
     let world = Setup {
         chain: FakeChain {
             flood: true,
@@ -76,7 +76,7 @@ async fn w27_a_flood_of_events_swallows_neither_completions_nor_requests_nor_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_is_let_pass_when_it_is_due_and_one_that_stays_does_not_spin() {
+async fn a_due_deadline_expires_and_a_past_deadline_does_not_spin() {
     let world = Setup::default().start();
     world.handle.wait_ready().await.unwrap();
     settle().await;
@@ -94,7 +94,7 @@ async fn a_deadline_is_let_pass_when_it_is_due_and_one_that_stays_does_not_spin(
 }
 
 #[tokio::test(start_paused = true)]
-async fn block_time_is_that_of_the_newest_block_and_of_no_other_chain() {
+async fn block_time_is_the_time_of_the_newest_block_of_this_chain() {
     let mut foreign = snapshot(9_999_999);
     foreign.chain_id = "another".into();
     let events = vec![
@@ -117,7 +117,7 @@ async fn block_time_is_that_of_the_newest_block_and_of_no_other_chain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn facts_and_statuses_reach_the_bus_to_the_last() {
+async fn all_facts_and_statuses_reach_the_bus() {
     let seen = Arc::new(Event::LeaseClosed {
         lease: lease(1),
         reason: None,
@@ -158,7 +158,7 @@ async fn facts_and_statuses_reach_the_bus_to_the_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bus_that_hangs_blocks_nobody() {
+async fn a_hanging_bus_does_not_block_the_loop() {
     let mut setup = Setup {
         reaction: Box::new(|_, input| match input {
             Input::Request(id, _) => {
@@ -186,7 +186,7 @@ async fn a_bus_that_hangs_blocks_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_group_that_takes_long_to_judge_holds_up_nobody() {
+async fn a_slow_evaluation_does_not_block_the_loop() {
     let world = Setup::default().start();
     world.handle.wait_ready().await.unwrap();
     let (judged, judging) = std::sync::mpsc::channel();

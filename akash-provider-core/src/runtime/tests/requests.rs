@@ -78,7 +78,7 @@ async fn every_request_gets_one_reply_at_shutdown_and_at_abort() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopping_provider_refuses_requests_and_still_answers_questions() {
+async fn a_stopping_provider_refuses_requests_and_serves_queries() {
     let setup = Setup {
         reaction: desk_brain(true),
         busy: true,
@@ -97,7 +97,7 @@ async fn a_stopping_provider_refuses_requests_and_still_answers_questions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_a_reply_is_unavailable_after_its_limit_and_the_late_reply_harms_nobody() {
+async fn a_request_without_a_reply_is_unavailable_after_its_timeout() {
     let first = Arc::new(Mutex::new(None::<RequestId>));
     let reaction: Reaction = Box::new(move |_, input| match input {
         Input::Request(id, _) => match first.lock().unwrap().replace(*id) {
@@ -127,7 +127,7 @@ async fn a_request_without_a_reply_is_unavailable_after_its_limit_and_the_late_r
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_requests_are_refused_and_not_kept() {
+async fn too_many_requests_are_refused() {
     let world = Setup {
         reaction: desk_brain(false),
         ..Setup::default()
@@ -167,7 +167,7 @@ async fn a_handle_of_a_provider_that_never_ran_does_not_hang() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_a_running_provider_answers_everyone() {
+async fn dropping_a_running_provider_completes_all_requests() {
     let world = Setup {
         reaction: desk_brain(false),
         ..Setup::default()

@@ -1,9 +1,9 @@
 //! Profiles: resources of a replica, placement attributes and prices.
 
-use super::at::At;
-use crate::sdl::document::{Compute, Placement, Written};
-use crate::sdl::fault::{ErrorKind, SdlError, Spot, shown};
-use crate::sdl::notes::Notes;
+use super::value::ValueRef;
+use crate::sdl::diagnostics::Diagnostics;
+use crate::sdl::document::{Compute, Placement, Sourced};
+use crate::sdl::fault::{ErrorKind, Location, SdlError, shown};
 use crate::sdl::scalar;
 use crate::types::{Attribute, Cpu, Dec, DecCoin, Gpu, Memory, SignedBy, Storage};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,14 +14,14 @@ const SIZE: &str = "write a number and a unit, for example `512Mi`";
 const CLASSES: [&str; 5] = ["default", "beta1", "beta2", "beta3", "ram"];
 
 /// Reads a compute profile.
-pub(super) fn compute(at: &At<'_>, notes: &mut Notes) -> Result<Compute, SdlError> {
+pub(super) fn compute(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Compute, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["resources"], notes);
     let resources = fields
         .required("resources", "add cpu, memory and storage")?
         .map()?;
     resources.warn_others(&["cpu", "gpu", "memory", "storage"], notes);
-    let mut part = |name: &str, mend: &str| notes.keep(resources.required(name, mend));
+    let mut part = |name: &str, help: &str| notes.keep(resources.required(name, help));
     let cpu_at = part("cpu", "write `units: 100m` below it");
     let memory_at = part("memory", "write `size: 512Mi` below it");
     let storage_at = part("storage", "write `size: 512Mi` below it");
@@ -38,11 +38,11 @@ pub(super) fn compute(at: &At<'_>, notes: &mut Notes) -> Result<Compute, SdlErro
 
 /// Returns a part of a profile with its location, or the default with the location of the profile.
 fn part_of<T: Default>(
-    at: Option<At<'_>>,
-    profile: &Spot,
-    notes: &mut Notes,
-    read: impl Fn(&At<'_>, &mut Notes) -> Result<T, SdlError>,
-) -> (Spot, T) {
+    at: Option<ValueRef<'_>>,
+    profile: &Location,
+    notes: &mut Diagnostics,
+    read: impl Fn(&ValueRef<'_>, &mut Diagnostics) -> Result<T, SdlError>,
+) -> (Location, T) {
     let Some(at) = at else {
         return (profile.clone(), T::default());
     };
@@ -50,7 +50,7 @@ fn part_of<T: Default>(
     (at.spot, notes.keep(part).unwrap_or_default())
 }
 
-fn memory(at: &At<'_>, notes: &mut Notes) -> Result<Written<Memory>, SdlError> {
+fn memory(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Sourced<Memory>, SdlError> {
     let fields = at.map()?;
     fields.only(&["size"], notes);
     let size = fields.required("size", SIZE)?;
@@ -59,15 +59,15 @@ fn memory(at: &At<'_>, notes: &mut Notes) -> Result<Written<Memory>, SdlError> {
         attributes: Vec::new(),
     };
     let text = shown(size.text()?);
-    Ok(Written { value, text })
+    Ok(Sourced { value, text })
 }
 
-fn cpu(at: &At<'_>, notes: &mut Notes) -> Result<Written<Cpu>, SdlError> {
-    const MEND: &str = "write millicores such as `100m` or cores such as `0.5`";
+fn cpu(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Sourced<Cpu>, SdlError> {
+    const HELP: &str = "write millicores such as `100m` or cores such as `0.5`";
     let fields = at.map()?;
     fields.only(&["units", "attributes"], notes);
-    let written = fields.required("units", MEND)?;
-    let units = written.quantity(scalar::milli_cpu, MEND)?;
+    let written = fields.required("units", HELP)?;
+    let units = written.quantity(scalar::milli_cpu, HELP)?;
     let mut attributes = Vec::new();
     if let Some(at) = fields.get("attributes") {
         let fields = at.map()?;
@@ -78,15 +78,15 @@ fn cpu(at: &At<'_>, notes: &mut Notes) -> Result<Written<Cpu>, SdlError> {
     }
     let value = Cpu { units, attributes };
     let text = shown(written.text()?);
-    Ok(Written { value, text })
+    Ok(Sourced { value, text })
 }
 
-fn gpu(at: &At<'_>, notes: &mut Notes) -> Result<Gpu, SdlError> {
-    const MEND: &str = "write a whole number of GPUs";
+fn gpu(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Gpu, SdlError> {
+    const HELP: &str = "write a whole number of GPUs";
     let fields = at.map()?;
     fields.only(&["units", "attributes"], notes);
     let units = match fields.get("units") {
-        Some(at) => at.quantity(scalar::devices, MEND)?,
+        Some(at) => at.quantity(scalar::devices, HELP)?,
         None => 0,
     };
     let attributes = match fields.get("attributes") {
@@ -95,13 +95,13 @@ fn gpu(at: &At<'_>, notes: &mut Notes) -> Result<Gpu, SdlError> {
     };
     if units > 0 && attributes.is_empty() {
         let problem = "GPUs are requested without a model";
-        let mend = "add `attributes: {vendor: {nvidia: []}}` for any model, or list models";
-        return Err(at.spot.error(ErrorKind::MissingField, problem, mend));
+        let help = "add `attributes: {vendor: {nvidia: []}}` for any model, or list models";
+        return Err(at.spot.error(ErrorKind::MissingField, problem, help));
     }
     Ok(Gpu { units, attributes })
 }
 
-fn gpu_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, SdlError> {
+fn gpu_attributes(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<Attribute>, SdlError> {
     let fields = at.map()?;
     fields.only(&["vendor"], notes);
     let vendor = fields.required("vendor", "name a vendor, for example `nvidia`")?;
@@ -137,15 +137,15 @@ fn gpu_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, SdlE
     Ok(keys.into_iter().map(|key| Attribute::new(key, "true")).collect())
 }
 
-fn gpu_model(at: &At<'_>, notes: &mut Notes) -> Result<String, SdlError> {
-    const MEND: &str = "name a model as providers do, for example `a100`, or `*` alone for any";
+fn gpu_model(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<String, SdlError> {
+    const HELP: &str = "name a model as providers do, for example `a100`, or `*` alone for any";
     let fields = at.map()?;
     fields.warn_others(&["model", "ram", "interface"], notes);
-    let model = fields.required("model", MEND)?.text()?;
+    let model = fields.required("model", HELP)?.text()?;
     let mut key = format!("vendor/nvidia/model/{model}");
     if let Some(at) = fields.get("ram") {
-        let mend = "write a number and a binary unit, for example `80Gi`";
-        let bytes = at.quantity(scalar::gpu_ram, mend)?;
+        let help = "write a number and a binary unit, for example `80Gi`";
+        let bytes = at.quantity(scalar::gpu_ram, help)?;
         // In whole gibibytes, the form in which devices are compared.
         key.push_str(&format!("/ram/{}Gi", bytes >> 30));
     }
@@ -161,7 +161,7 @@ fn gpu_model(at: &At<'_>, notes: &mut Notes) -> Result<String, SdlError> {
     // The whole key is checked, because memory and interface count towards its length.
     if model.is_empty() || !is_attribute_key(&key) {
         let problem = format!("`{}` is not a valid GPU model", shown(model));
-        return Err(at.spot.error(ErrorKind::Invalid, problem, MEND));
+        return Err(at.spot.error(ErrorKind::Invalid, problem, HELP));
     }
     Ok(key)
 }
@@ -180,7 +180,10 @@ fn is_attribute_key(key: &str) -> bool {
     fits && body.starts_with(|c: char| c.is_ascii_alphabetic()) && body.bytes().all(allowed)
 }
 
-fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Written<Storage>)>, SdlError> {
+fn storage(
+    at: &ValueRef<'_>,
+    notes: &mut Diagnostics,
+) -> Result<Vec<(Location, Sourced<Storage>)>, SdlError> {
     let (mut volumes, mut is_wrong) = (Vec::new(), false);
     if at.is_list() {
         for item in at.list(notes)? {
@@ -206,15 +209,15 @@ fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Written<Storage>
         let name = &volume.value.name;
         if !names.insert(name) {
             let problem = format!("another volume is named `{}`", shown(name));
-            let mend = "use a unique `name`; a volume without a name is called `default`";
-            notes.wrong(spot.error(ErrorKind::DuplicateKey, problem, mend));
+            let help = "use a unique `name`; a volume without a name is called `default`";
+            notes.wrong(spot.error(ErrorKind::DuplicateKey, problem, help));
         }
     }
     sort(&mut volumes);
     Ok(volumes)
 }
 
-fn volume(at: &At<'_>, notes: &mut Notes) -> Result<(Spot, Written<Storage>), SdlError> {
+fn volume(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<(Location, Sourced<Storage>), SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["name", "size", "attributes"], notes);
     let size = fields.required("size", SIZE)?;
@@ -233,11 +236,11 @@ fn volume(at: &At<'_>, notes: &mut Notes) -> Result<(Spot, Written<Storage>), Sd
         attributes,
     };
     let text = shown(size.text()?);
-    Ok((at.spot.clone(), Written { value, text }))
+    Ok((at.spot.clone(), Sourced { value, text }))
 }
 
 /// Returns `class` and `persistent`, with the defaults of the network's tools.
-fn volume_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, SdlError> {
+fn volume_attributes(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<Attribute>, SdlError> {
     let fields = at.map()?;
     fields.only(&["class", "persistent"], notes);
     let persistent = match fields.get("persistent") {
@@ -251,7 +254,7 @@ fn volume_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, S
         "" if persistent == "true" => "default",
         class => class,
     };
-    let error = |problem: String, mend: &str| Err(at.spot.error(ErrorKind::Invalid, problem, mend));
+    let error = |problem: String, help: &str| Err(at.spot.error(ErrorKind::Invalid, problem, help));
     let truth = match persistent {
         "true" | "on" | "yes" => "true",
         "false" | "off" | "no" => "false",
@@ -285,7 +288,7 @@ fn volume_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, S
 
 /// Sorts volumes exactly like the network's tools, because the order affects the hash: insertion sort with a
 /// comparison in which two ephemeral volumes of equal size are each less than the other.
-fn sort(volumes: &mut [(Spot, Written<Storage>)]) {
+fn sort(volumes: &mut [(Location, Sourced<Storage>)]) {
     for end in 1..volumes.len() {
         for at in (1..=end).rev() {
             let (Some((_, before)), Some((_, volume))) = (volumes.get(at - 1), volumes.get(at)) else {
@@ -316,7 +319,7 @@ fn goes_before(a: &Storage, b: &Storage) -> bool {
 }
 
 /// Reads a placement profile.
-pub(super) fn placement(at: &At<'_>, notes: &mut Notes) -> Result<Placement, SdlError> {
+pub(super) fn placement(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Placement, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["attributes", "signedBy", "pricing"], notes);
     // Sorted by key, as in the group on the chain.
@@ -362,11 +365,11 @@ pub(super) fn placement(at: &At<'_>, notes: &mut Notes) -> Result<Placement, Sdl
     })
 }
 
-fn price(at: &At<'_>, notes: &mut Notes) -> Result<DecCoin, SdlError> {
+fn price(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<DecCoin, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["amount", "denom"], notes);
-    let mend = "write a number above zero with at most 18 digits after the decimal point";
-    let amount_at = fields.required("amount", mend)?;
+    let help = "write a number above zero with at most 18 digits after the decimal point";
+    let amount_at = fields.required("amount", help)?;
     let text = amount_at.text()?;
     // An SDL can contain `.5`, but the decimal parser requires a digit before the point.
     let padded = if text.starts_with('.') {
@@ -376,11 +379,11 @@ fn price(at: &At<'_>, notes: &mut Notes) -> Result<DecCoin, SdlError> {
     };
     let amount: Dec = padded.parse().map_err(|error| {
         let problem = format!("this is not a price: {error}");
-        amount_at.spot.error(ErrorKind::Invalid, problem, mend)
+        amount_at.spot.error(ErrorKind::Invalid, problem, help)
     })?;
     if amount.is_zero() || amount.is_negative() {
         let problem = format!("the price `{}` is not above zero", shown(text));
-        return Err(amount_at.spot.error(ErrorKind::Invalid, problem, mend));
+        return Err(amount_at.spot.error(ErrorKind::Invalid, problem, help));
     }
     let denom_at = fields.required("denom", "write `denom: uakt`")?;
     let denom = denom_at.text()?;

@@ -1,18 +1,18 @@
 //! Services: image, process, ports, mounts, login.
 
-use super::at::{At, Fields};
+use super::value::{Fields, ValueRef};
 use crate::manifest::image;
 use crate::manifest::{
     Credentials, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, NEXT_CASES, Permissions, Proto,
     check_hostname, is_env_name, is_service_name,
 };
+use crate::sdl::diagnostics::Diagnostics;
 use crate::sdl::document::{Expose, Mount, Params, Service, To};
 use crate::sdl::fault::{ErrorKind, SdlError, shown};
-use crate::sdl::notes::Notes;
 use std::collections::BTreeMap;
 
 /// Reads a service.
-pub(super) fn service(at: &At<'_>, notes: &mut Notes) -> Result<Service, SdlError> {
+pub(super) fn service(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Service, SdlError> {
     let fields = at.map()?;
     fields.warn_others(
         &[
@@ -30,13 +30,13 @@ pub(super) fn service(at: &At<'_>, notes: &mut Notes) -> Result<Service, SdlErro
     let name = at.spot.path.strip_prefix("services.").unwrap_or_default();
     if !is_service_name(name) {
         let problem = format!("`{}` cannot be the name of a service", shown(name));
-        let mend =
+        let help =
             "use at most 63 characters of a-z, 0-9 and `-`, starting with a letter and not ending with `-`";
-        notes.wrong(at.spot.error(ErrorKind::Invalid, problem, mend));
+        notes.wrong(at.spot.error(ErrorKind::Invalid, problem, help));
     }
     let image = image(&fields);
     let image = notes.keep(image).unwrap_or_default();
-    let texts = |name: &str, notes: &mut Notes| {
+    let texts = |name: &str, notes: &mut Diagnostics| {
         let texts = fields.texts(name, notes);
         notes.keep(texts).flatten()
     };
@@ -69,22 +69,22 @@ pub(super) fn service(at: &At<'_>, notes: &mut Notes) -> Result<Service, SdlErro
 }
 
 fn image<'a>(fields: &Fields<'a>) -> Result<&'a str, SdlError> {
-    let mend = "name a container image";
-    let at = fields.required("image", mend)?;
+    let help = "name a container image";
+    let at = fields.required("image", help)?;
     match at.text()? {
-        "" => Err(at.spot.error(ErrorKind::MissingField, "the image is empty", mend)),
+        "" => Err(at.spot.error(ErrorKind::MissingField, "the image is empty", help)),
         text => match image::check(text) {
             Ok(()) => Ok(text),
             Err(problem) => {
                 let problem = format!("`{}` is not a container image: {problem}", shown(text));
-                let mend = "write `[REGISTRY/]PATH[:TAG][@DIGEST]`";
-                Err(at.spot.error(ErrorKind::Invalid, problem, mend))
+                let help = "write `[REGISTRY/]PATH[:TAG][@DIGEST]`";
+                Err(at.spot.error(ErrorKind::Invalid, problem, help))
             }
         },
     }
 }
 
-fn dependencies(fields: &Fields<'_>, notes: &mut Notes) -> Result<(), SdlError> {
+fn dependencies(fields: &Fields<'_>, notes: &mut Diagnostics) -> Result<(), SdlError> {
     // Only validated, because the manifest does not contain dependencies.
     if let Some(at) = fields.get("dependencies") {
         for item in at.list(notes)? {
@@ -96,22 +96,22 @@ fn dependencies(fields: &Fields<'_>, notes: &mut Notes) -> Result<(), SdlError> 
     Ok(())
 }
 
-fn check_env(fields: &Fields<'_>, env: Option<&[String]>, notes: &mut Notes) {
+fn check_env(fields: &Fields<'_>, env: Option<&[String]>, notes: &mut Diagnostics) {
     let names = env
         .into_iter()
         .flatten()
         .map(|line| line.split_once('=').map_or(line.as_str(), |(name, _)| name));
     for bad in names.filter(|name| !is_env_name(name)) {
         let problem = format!("`{}` cannot be the name of a variable", shown(bad));
-        let mend = "write `- NAME=value` with letters, digits, `_`, `-` and `.` in the name, not starting with a digit";
+        let help = "write `- NAME=value` with letters, digits, `_`, `-` and `.` in the name, not starting with a digit";
         let spot = fields
             .present("env")
             .map_or_else(|| fields.spot.clone(), |at| at.spot);
-        notes.wrong(spot.error(ErrorKind::Invalid, problem, mend));
+        notes.wrong(spot.error(ErrorKind::Invalid, problem, help));
     }
 }
 
-fn expose(at: &At<'_>, notes: &mut Notes) -> Result<Expose, SdlError> {
+fn expose(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Expose, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["port", "as", "proto", "to", "accept", "http_options"], notes);
     let port = inner_port(&fields);
@@ -141,10 +141,10 @@ fn expose(at: &At<'_>, notes: &mut Notes) -> Result<Expose, SdlError> {
 }
 
 fn inner_port(fields: &Fields<'_>) -> Result<u16, SdlError> {
-    const MEND: &str = "use 1 to 65535";
-    let at = fields.required("port", MEND)?;
+    const HELP: &str = "use 1 to 65535";
+    let at = fields.required("port", HELP)?;
     match port(&at)? {
-        0 => Err(at.spot.error(ErrorKind::Invalid, "the port is 0", MEND)),
+        0 => Err(at.spot.error(ErrorKind::Invalid, "the port is 0", HELP)),
         port => Ok(port),
     }
 }
@@ -163,20 +163,20 @@ fn proto(fields: &Fields<'_>) -> Result<Proto, SdlError> {
     }
 }
 
-fn port(at: &At<'_>) -> Result<u16, SdlError> {
-    const MEND: &str = "use 1 to 65535, without quotes";
+fn port(at: &ValueRef<'_>) -> Result<u16, SdlError> {
+    const HELP: &str = "use 1 to 65535, without quotes";
     let with_mend = |error| SdlError {
-        mend: MEND.to_owned(),
+        help: HELP.to_owned(),
         ..error
     };
     let value = at.whole(u32::from(u16::MAX)).map_err(with_mend)?;
     u16::try_from(value).map_err(|_| {
         at.spot
-            .error(ErrorKind::Invalid, "the port is out of range", MEND)
+            .error(ErrorKind::Invalid, "the port is out of range", HELP)
     })
 }
 
-fn hosts(at: &At<'_>, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
+fn hosts(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<String>, SdlError> {
     let mut hosts = Vec::new();
     for item in at.list(notes)? {
         let host = item.text()?;
@@ -189,7 +189,7 @@ fn hosts(at: &At<'_>, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
     Ok(hosts)
 }
 
-fn to(at: &At<'_>, notes: &mut Notes) -> Result<To, SdlError> {
+fn to(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<To, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["service", "global", "ip", "http_options"], notes);
     if let Some(at) = fields.present("http_options") {
@@ -204,7 +204,7 @@ fn to(at: &At<'_>, notes: &mut Notes) -> Result<To, SdlError> {
     })
 }
 
-fn http_options(at: &At<'_>, notes: &mut Notes) -> Result<HttpOptions, SdlError> {
+fn http_options(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<HttpOptions, SdlError> {
     let fields = at.map()?;
     fields.warn_others(
         &[
@@ -246,11 +246,11 @@ fn http_options(at: &At<'_>, notes: &mut Notes) -> Result<HttpOptions, SdlError>
     })
 }
 
-fn next_cases(at: &At<'_>, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
+fn next_cases(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<String>, SdlError> {
     let cases = at.texts(notes)?;
     let error = |problem: String| {
-        let mend = format!("use some of {}; `off` excludes others", NEXT_CASES.join(", "));
-        Err(at.spot.error(ErrorKind::Invalid, problem, mend))
+        let help = format!("use some of {}; `off` excludes others", NEXT_CASES.join(", "));
+        Err(at.spot.error(ErrorKind::Invalid, problem, help))
     };
     if let Some(bad) = cases.iter().find(|case| !NEXT_CASES.contains(&case.as_str())) {
         return error(format!("unknown case `{}`", shown(bad)));
@@ -261,7 +261,7 @@ fn next_cases(at: &At<'_>, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
     Ok(cases)
 }
 
-fn params(at: &At<'_>, notes: &mut Notes) -> Result<Params, SdlError> {
+fn params(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Params, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["storage", "permissions", "tee"], notes);
     let mut storage = BTreeMap::new();
@@ -306,7 +306,7 @@ fn params(at: &At<'_>, notes: &mut Notes) -> Result<Params, SdlError> {
     })
 }
 
-fn permissions(at: &At<'_>, notes: &mut Notes) -> Result<Permissions, SdlError> {
+fn permissions(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Permissions, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["read"], notes);
     let read = fields.texts("read", notes)?;
@@ -322,14 +322,14 @@ fn permissions(at: &At<'_>, notes: &mut Notes) -> Result<Permissions, SdlError> 
     Ok(Permissions { read })
 }
 
-fn credentials(at: &At<'_>, notes: &mut Notes) -> Result<Credentials, SdlError> {
+fn credentials(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Credentials, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["host", "email", "username", "password"], notes);
     for name in ["host", "username", "password"] {
-        let mend = "add host, username and password";
-        if fields.required(name, mend)?.text()?.trim().is_empty() {
+        let help = "add host, username and password";
+        if fields.required(name, help)?.text()?.trim().is_empty() {
             let problem = format!("`{name}` is empty");
-            return Err(fields.spot.error(ErrorKind::MissingField, problem, mend));
+            return Err(fields.spot.error(ErrorKind::MissingField, problem, help));
         }
     }
     let credentials = Credentials {

@@ -17,7 +17,7 @@ fn places(errors: &SdlErrors) -> Vec<(u32, &str)> {
 }
 
 #[test]
-fn what_is_wrong_in_one_part_hides_nothing_of_the_others() {
+fn errors_in_one_part_do_not_hide_errors_in_others() {
     let slips = [
         ("image: nginx", "imagee: nginx"),
         ("port: 80", "port: 99999"),
@@ -47,7 +47,7 @@ fn what_is_wrong_in_one_part_hides_nothing_of_the_others() {
 }
 
 #[test]
-fn who_refers_to_a_wrong_part_is_not_wrong_too() {
+fn references_to_invalid_parts_are_not_errors() {
     let slips: [(&str, &str, usize); 5] = [
         ("image: nginx", "image: [nginx]", 1),
         ("units: 100m", "units: much", 1),
@@ -76,7 +76,7 @@ fn who_refers_to_a_wrong_part_is_not_wrong_too() {
 }
 
 #[test]
-fn limits_and_the_manifest_tell_all_their_errors_too() {
+fn limits_and_manifest_report_all_errors() {
     let found = errors(&[
         ("units: 100m", "units: 1m"),
         ("amount: 1000", "amount: 1000000000"),
@@ -102,7 +102,7 @@ fn limits_and_the_manifest_tell_all_their_errors_too() {
 }
 
 #[test]
-fn no_more_errors_are_kept_than_anybody_reads() {
+fn the_number_of_errors_is_limited() {
     let many: String = (0..MAX_ERRORS + 7).map(|n| format!("nonsense{n}: 1\n")).collect();
     let found = parse_all(&(GOOD.to_owned() + &many)).unwrap_err();
     assert_eq!((found.iter().count(), found.more), (MAX_ERRORS, 7));

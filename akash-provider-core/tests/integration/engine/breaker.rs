@@ -1,7 +1,7 @@
 //! The circuit breaker limits the closes of the provider and does not delay the closes of the chain.
 
 use crate::engine::world::*;
-use akash_provider_core::Kept;
+use akash_provider_core::RestartState;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::{Input, Leadership, RefusalKind, Reply, Request};
 use akash_provider_core::market::TenantMsg;
@@ -353,13 +353,13 @@ fn breaker_of_one_tenant_stays_tripped_after_restart_until_released() {
 fn new_leader_takes_over_breaker_state() {
     let mut world = World::new();
     world.lead(Leadership::Standby);
-    let kept = Kept {
+    let kept = RestartState {
         breaker_tripped: true,
         breaker_held_owners: [tenant(2)].into(),
     };
     world.feed(Input::Kept(kept.clone()));
     world.lead(Leadership::Leader { epoch: 1 });
-    assert_eq!(Kept::of(&world.status()), kept);
+    assert_eq!(RestartState::from_status(&world.status()), kept);
     // The engine reports the state of another leader, so that the daemon stores it. The same state again is
     // not reported.
     world.feed(Input::Kept(kept));
@@ -367,7 +367,7 @@ fn new_leader_takes_over_breaker_state() {
     sick(&mut world, [1, 8001]);
     assert_eq!(closed(&world), [0, 0, 0]);
     // Another leader released the breaker. Waiting leases request their close again.
-    let released = Kept {
+    let released = RestartState {
         breaker_tripped: false,
         breaker_held_owners: [tenant(2)].into(),
     };
@@ -380,7 +380,7 @@ fn new_leader_takes_over_breaker_state() {
         2,
         "still tripped for this tenant, reported again"
     );
-    world.feed(Input::Kept(Kept::default()));
+    world.feed(Input::Kept(RestartState::default()));
     world.wait(MINUTE);
     assert_eq!(closed(&world), [1, 1, 0]);
 }

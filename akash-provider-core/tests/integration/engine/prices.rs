@@ -7,7 +7,7 @@ use akash_provider_core::inventory::InventoryUpdate;
 use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::pricing::Used;
+use akash_provider_core::pricing::ResourceUsage;
 use akash_provider_core::types::{BidState, Dec, DecCoin, DeclineCode};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn is_fetch(call: &Call) -> bool {
 /// Sets the capacity to `cpu` millicores.
 fn feed_cpu(world: &mut World, cpu: i64) {
     let node = NodeSpec::new("node-1", cpu, 1 << 42, 1 << 45);
-    let inventory = Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node])));
+    let inventory = Arc::new(NodeInventory::new(&ClusterSpec::from_nodes([node])));
     world.feed(Input::Inventory(InventoryUpdate {
         inventory,
         placements: Vec::new(),
@@ -81,7 +81,7 @@ fn price_request_has_usage_before_and_after() {
     let mut world = without_scans();
     let mut node = NodeSpec::new("node-1", 4_000, 1 << 42, 1 << 45);
     node.cpu.allocated = 500;
-    let inventory = Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node])));
+    let inventory = Arc::new(NodeInventory::new(&ClusterSpec::from_nodes([node])));
     world.feed(Input::Inventory(InventoryUpdate {
         inventory,
         placements: Vec::new(),
@@ -99,8 +99,8 @@ fn price_request_has_usage_before_and_after() {
         Call::CalculatePrice(request) => request.utilization.as_ref().map(|used| used.cpu),
         _ => None,
     });
-    let told: Vec<Used> = told.collect();
-    let used = |before, after| Used {
+    let told: Vec<ResourceUsage> = told.collect();
+    let used = |before, after| ResourceUsage {
         total: 4_000,
         before,
         after,

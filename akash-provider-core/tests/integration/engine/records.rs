@@ -1,7 +1,7 @@
 //! Missing or unreadable records: no lease ends because of them, and a repaired record is used again.
 
 use crate::engine::world::*;
-use akash_provider_core::cluster::{DeclaredHostname, Listing, Remains, Unusable, WorkloadSpec};
+use akash_provider_core::cluster::{DeclaredHostname, Listing, RecordDefect, UnusableRecord, WorkloadSpec};
 use akash_provider_core::engine::{Completion, Input, Leadership, LeasePhase, Request, Status, Workloads};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The cluster's report of a missing or unreadable record.
-fn unusable_record(lease: &LeaseId, remains: Remains) -> Unusable {
-    Unusable {
+fn unusable_record(lease: &LeaseId, remains: RecordDefect) -> UnusableRecord {
+    UnusableRecord {
         lease: Some(lease.clone()),
         name: lease.namespace(),
         remains,
@@ -61,7 +61,7 @@ fn advance_one_hour(world: &mut World) {
 
 #[test]
 fn lost_or_unreadable_record_never_ends_lease() {
-    for remains in [Remains::Unreadable, Remains::Unrecorded] {
+    for remains in [RecordDefect::Unreadable, RecordDefect::Unrecorded] {
         let mut config = settings();
         config.manifest_timeout = Some(Duration::from_secs(1));
         let mut world = World::with(config);
@@ -91,7 +91,7 @@ fn record_without_lease_id_is_matched_by_name() {
     let mut world = World::new();
     let leases = running(&mut world, 2);
     take(&mut world, &leases[..1]);
-    let mut nameless = unusable_record(&leases[0], Remains::Unreadable);
+    let mut nameless = unusable_record(&leases[0], RecordDefect::Unreadable);
     nameless.lease = None;
     world.unusable = vec![nameless];
     world.restart();
@@ -105,7 +105,7 @@ fn new_submission_replaces_lost_record() {
     let mut world = World::new();
     let leases = running(&mut world, 2);
     take(&mut world, &leases[..1]);
-    world.unusable = vec![unusable_record(&leases[0], Remains::Unrecorded)];
+    world.unusable = vec![unusable_record(&leases[0], RecordDefect::Unrecorded)];
     world.restart();
     assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
     world.unusable.clear();
@@ -315,7 +315,7 @@ fn list_older_than_lease_end_restores_no_hostnames() {
     assert_eq!(world.count(is_teardown), 1);
     assert_eq!(world.status().hostnames.len(), 0);
     let listing = Listing {
-        unusable: vec![unusable_record(&lease, Remains::Unrecorded)],
+        unusable: vec![unusable_record(&lease, RecordDefect::Unrecorded)],
         ..Listing::default()
     };
     let hostname = "a.example".to_owned();

@@ -1,7 +1,7 @@
 //! Screening predicts the engine: the same bid, or the same decline reason.
 
 use crate::engine::world::{auditor, bid_of, failure, order_id, settings, tenant, us};
-use akash_provider_core::bidding::{self, Facts, Offer};
+use akash_provider_core::bidding::{self, Offer, OrderContext};
 use akash_provider_core::engine::{Call, Completion, Effect, Engine, Input};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::inventory::node_inventory::NodeInventory;
@@ -153,7 +153,7 @@ impl SingleEngine {
     fn screened(&self, runtime: &tokio::runtime::Runtime, order: &Order, bids: u32) -> Outcome {
         let attributes = Setup::attributes();
         let audited: Vec<_> = self.setup.audit().into_iter().collect();
-        let facts = Facts {
+        let facts = OrderContext {
             attributes: self.setup.is_registered.then_some(&attributes[..]),
             audited: &audited,
             params: Some(&self.setup.params),
@@ -256,7 +256,7 @@ fn nodes() -> impl Strategy<Value = InventoryUpdate> {
             }
             if mounts { node.with_class("beta2") } else { node }
         };
-        let spec = ClusterSpec::of_nodes(nodes.into_iter().enumerate().map(node));
+        let spec = ClusterSpec::from_nodes(nodes.into_iter().enumerate().map(node));
         let leased_ips = LeasedIpUsage {
             total,
             in_use,

@@ -1,7 +1,9 @@
 //! Periodic work: repair of workloads and hostnames, payouts, and the count of the breaker.
 
 use crate::engine::world::*;
-use akash_provider_core::cluster::{ClusterChange, Health, HostnameDeclaration, Remains, Unusable};
+use akash_provider_core::cluster::{
+    ClusterChange, Health, HostnameDeclaration, RecordDefect, UnusableRecord,
+};
 use akash_provider_core::engine::{Call, Completion, Input, Leadership, Reply};
 use akash_provider_core::types::{ChainEvent, Event, LeaseId, Msg, TxError, TxOutcome};
 use std::sync::Arc;
@@ -107,10 +109,10 @@ fn cluster_lists_do_not_shorten_deploy_back_off() {
     with_unwanted_name(&mut world);
     // The cluster is listed every 20 seconds while an object is unusable.
     let other = world.lease(2, &web());
-    world.unusable = vec![Unusable {
+    world.unusable = vec![UnusableRecord {
         name: other.namespace(),
         lease: Some(other),
-        remains: Remains::Unreadable,
+        remains: RecordDefect::Unreadable,
         problem: "no manifest".to_owned(),
     }];
     world.fail = Some(is_deploy);

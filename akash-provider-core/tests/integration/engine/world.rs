@@ -5,7 +5,7 @@
 
 use akash_provider_core::Config;
 use akash_provider_core::cluster::{
-    ClusterChange, DeclaredHostname, Health, IpDeclaration, Listing, Teardown, Unusable, WorkloadSpec,
+    ClusterChange, DeclaredHostname, Health, IpDeclaration, Listing, Teardown, UnusableRecord, WorkloadSpec,
 };
 use akash_provider_core::engine::status::Pulse;
 use akash_provider_core::engine::{
@@ -65,7 +65,7 @@ pub(crate) struct World {
     /// The chain advances without events to the engine.
     pub(crate) deaf: bool,
     /// Unusable objects of the cluster.
-    pub(crate) unusable: Vec<Unusable>,
+    pub(crate) unusable: Vec<UnusableRecord>,
     /// Leases with a record but without a running workload.
     pub(crate) incomplete: Vec<LeaseId>,
     /// The cluster has declared no hostname yet.
@@ -264,7 +264,7 @@ impl World {
 
     pub(crate) fn feed_capacity(&mut self) {
         let node = NodeSpec::new("node-1", 1_000_000, 4 * TI, 40 * TI);
-        let inventory = Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node])));
+        let inventory = Arc::new(NodeInventory::new(&ClusterSpec::from_nodes([node])));
         self.feed(Input::Inventory(InventoryUpdate {
             inventory,
             placements: Vec::new(),

@@ -104,7 +104,7 @@ impl World {
     /// Starts a provider.
     pub(crate) async fn start(&self) -> Running {
         const GIB: i64 = 1 << 30;
-        let nodes = ClusterSpec::of_nodes([NodeSpec::new("node", 4000, 8 * GIB, 100 * GIB)]);
+        let nodes = ClusterSpec::from_nodes([NodeSpec::new("node", 4000, 8 * GIB, 100 * GIB)]);
         let prices = ScaleConfig {
             cpu: "0.02".parse().unwrap(),
             storage: [("ephemeral".to_owned(), "0".parse().unwrap())].into(),

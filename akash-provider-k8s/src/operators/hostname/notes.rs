@@ -2,7 +2,7 @@
 //! process. Each note is an annotation that no other client writes.
 
 use crate::labels;
-use akash_provider_core::cluster::{HostnameNotes, Reachable};
+use akash_provider_core::cluster::{HostnameNotes, Reachability};
 use akash_provider_core::types::Address;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct Notes {
     /// State of the proof of ownership.
     pub proof: Option<Proof>,
     /// Result of the last probe.
-    pub reachable: Option<Reachable>,
+    pub reachable: Option<Reachability>,
 }
 
 /// Proof of ownership of a hostname.
@@ -89,7 +89,7 @@ fn read<T: DeserializeOwned>(annotations: Option<&BTreeMap<String, String>>, key
 #[cfg(test)]
 mod tests {
     use super::*;
-    use akash_provider_core::cluster::Reach;
+    use akash_provider_core::cluster::ReachState;
 
     fn noted(proof: &str, reachable: &str) -> Notes {
         let all = [
@@ -107,7 +107,7 @@ mod tests {
         let shown = noted(proof, reachable).for_tenant("akash1a").unwrap();
         let waits_for = shown.waits_for.unwrap();
         assert_eq!(waits_for, "a record is missing (as of 2030-01-01T00:00:00Z)");
-        assert_eq!(shown.reachable.unwrap().state, Reach::No);
+        assert_eq!(shown.reachable.unwrap().state, ReachState::No);
         assert_eq!(noted(proof, "").for_tenant("akash1b"), None);
         assert_eq!(
             noted(&proof.replace("waiting", "proven"), "").for_tenant("akash1a"),

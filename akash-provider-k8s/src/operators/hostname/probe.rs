@@ -13,7 +13,7 @@ use super::shared::Shared;
 use crate::hostnames::timestamp;
 use crate::labels;
 use crate::operators::report::cut;
-use akash_provider_core::cluster::{Reach, Reachable};
+use akash_provider_core::cluster::{ReachState, Reachability};
 use async_trait::async_trait;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -113,11 +113,11 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, n
     let (state, why) = match entrance {
         Some(entrance) => question(probe.prober.as_ref(), name, entrance, has_certificate).await,
         None => (
-            Reach::Unknown,
+            ReachState::Unknown,
             "the status of the Ingress or the Gateway has no address".to_owned(),
         ),
     };
-    let now = Reachable {
+    let now = Reachability {
         state,
         why: cut(why),
         at: timestamp(),
@@ -127,7 +127,7 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, n
     };
     let is_noted = before.is_some_and(|before| (before.state, &before.why) == (now.state, &now.why));
     if !is_noted {
-        if now.state == Reach::No {
+        if now.state == ReachState::No {
             tracing::warn!(
                 hostname = name,
                 why = now.why,
@@ -136,7 +136,7 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, n
         }
         notes.write(name, &host, labels::HOSTNAME_REACHABLE, &now).await;
     }
-    state == Reach::Yes
+    state == ReachState::Yes
 }
 
 /// Returns the proxy address of a hostname and whether it has a certificate, or `None` without a route.
@@ -159,7 +159,7 @@ async fn question(
     name: &str,
     at: ProxyAddress,
     has_certificate: bool,
-) -> (Reach, String) {
+) -> (ReachState, String) {
     let hostname = name
         .strip_prefix('*')
         .map_or_else(|| name.to_owned(), |rest| format!("{LABEL}{rest}"));
@@ -175,14 +175,17 @@ async fn question(
         let by = if is_tls { "HTTPS" } else { "HTTP" };
         match answered(prober, &question).await {
             Ok(status) => answers.push(format!("{by} {status}")),
-            Err(why) => return (Reach::No, format!("{by} at {}: {why}", question.address)),
+            Err(why) => return (ReachState::No, format!("{by} at {}: {why}", question.address)),
         }
     }
     if answers.is_empty() {
-        return (Reach::Unknown, format!("the HTTP port of {} is unknown", at.ip));
+        return (
+            ReachState::Unknown,
+            format!("the HTTP port of {} is unknown", at.ip),
+        );
     }
     (
-        Reach::Yes,
+        ReachState::Yes,
         format!("{} responds {}", at.ip, answers.join(" and ")),
     )
 }

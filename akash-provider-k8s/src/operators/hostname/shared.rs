@@ -10,7 +10,7 @@ use crate::operators::guard::MissingRecord;
 use crate::operators::operator_state::{self, OperatorState};
 use crate::operators::queue::RetryPolicy;
 use crate::state::Definitions;
-use akash_provider_core::cluster::Reachable;
+use akash_provider_core::cluster::Reachability;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,12 +32,12 @@ pub(super) struct Hostnames {
     /// Wait for such a route before a route of the other mode is deleted.
     handover: Duration,
     /// Results of the last probes, by hostname.
-    reached: BTreeMap<String, Reachable>,
+    reached: BTreeMap<String, Reachability>,
 }
 
 impl Hostnames {
     /// Returns the result of the last probe, or the result that an earlier process noted on the record.
-    pub(super) fn reachable(&self, name: &str) -> Option<&Reachable> {
+    pub(super) fn reachable(&self, name: &str) -> Option<&Reachability> {
         let noted = || self.index.host(name)?.as_ref().ok()?.notes.reachable.as_ref();
         self.reached.get(name).or_else(noted)
     }
@@ -174,7 +174,7 @@ impl Shared {
     }
 
     /// Stores the result of a probe; returns the record and the result that is noted on it.
-    pub(super) fn reached(&self, name: &str, now: Reachable) -> Option<(Host, Option<Reachable>)> {
+    pub(super) fn reached(&self, name: &str, now: Reachability) -> Option<(Host, Option<Reachability>)> {
         let mut inner = self.state.inner();
         let host = inner.index.host(name)?.as_ref().ok()?.clone();
         inner.index.reached.insert(name.to_owned(), now);

@@ -9,7 +9,7 @@ use super::shared::{Hostnames, Shared};
 use crate::operators::Hold;
 use crate::operators::operator_state::{Counts, Inner};
 use crate::operators::report::{IgnoredLease, LeaseParts, WatchStatus};
-use akash_provider_core::cluster::Reachable;
+use akash_provider_core::cluster::Reachability;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ pub struct HostnameStatus {
     pub other_routes: Vec<String>,
     /// Result of the last probe; only with `--probe`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reachable: Option<Reachable>,
+    pub reachable: Option<Reachability>,
     /// Proof of ownership; only for hostnames that require one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,

@@ -1,7 +1,7 @@
 //! Checks of hostnames: HTTP probes, and proof of ownership by DNS.
 
 use super::*;
-use akash_provider_core::cluster::{Cluster, HostnameDeclaration, HostnameNotes, Reach};
+use akash_provider_core::cluster::{Cluster, HostnameDeclaration, HostnameNotes, ReachState};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
 use akash_provider_k8s::operators::hostname::notes::ProofState;
@@ -232,14 +232,16 @@ fn probe_uses_address_of_ingress_status_and_changes_no_route() {
                 "a route without an address is not probed"
             );
             give_address(world, &home).await;
-            let is = |wanted: Reach| {
+            let is = |wanted: ReachState| {
                 let operator = &operator;
                 move || {
                     let reachable = state(operator, NAME).and_then(|state| state.reachable);
                     async move { reachable.is_some_and(|reachable| reachable.state == wanted) }
                 }
             };
-            world.until("the failed probe is reported", is(Reach::No)).await;
+            world
+                .until("the failed probe is reported", is(ReachState::No))
+                .await;
             let asked = answers.0.lock().unwrap().1[0].clone();
             assert_eq!(
                 (asked.hostname.as_str(), asked.address.to_string().as_str()),
@@ -249,10 +251,12 @@ fn probe_uses_address_of_ingress_status_and_changes_no_route() {
             world.take_calls();
             answers.0.lock().unwrap().0 = 200;
             world
-                .until("the successful probe is reported", is(Reach::Yes))
+                .until("the successful probe is reported", is(ReachState::Yes))
                 .await;
             answers.0.lock().unwrap().0 = 503;
-            world.until("the error status is reported", is(Reach::No)).await;
+            world
+                .until("the error status is reported", is(ReachState::No))
+                .await;
             let sees = || async {
                 let reachable = hostname_notes(&cluster, &lease).await.reachable;
                 reachable.is_some_and(|reachable| reachable.why.contains("503"))

@@ -66,7 +66,7 @@ impl OnChain {
             market.execute(&Msg::CreateProvider(record)).unwrap();
         });
         let inventory = MemoryInventorySource::new();
-        let nodes = ClusterSpec::of_nodes([NodeSpec::new("node", 4_000, 8 << 30, 100 << 30)]);
+        let nodes = ClusterSpec::from_nodes([NodeSpec::new("node", 4_000, 8 << 30, 100 << 30)]);
         inventory.push(InventoryUpdate {
             inventory: Arc::new(NodeInventory::new(&nodes)),
             placements: Vec::new(),

@@ -2,7 +2,7 @@
 
 use crate::watches::objects::{lease, manifest, settings};
 use crate::watches::server::{Part, Reply, Request, Server};
-use akash_provider_core::cluster::{Cluster, Listing, Remains};
+use akash_provider_core::cluster::{Cluster, Listing, RecordDefect};
 use akash_provider_core::error::Error;
 use akash_provider_k8s::cluster::KubeCluster;
 use serde_json::{Value, json};
@@ -53,8 +53,8 @@ async fn listed(
     cluster.deployments().await
 }
 
-fn remains(listing: &Listing) -> Option<(Remains, &str)> {
-    let mut all = listing.unusable.iter().filter(|u| u.is_of(&lease(1)));
+fn remains(listing: &Listing) -> Option<(RecordDefect, &str)> {
+    let mut all = listing.unusable.iter().filter(|u| u.belongs_to(&lease(1)));
     let found = all.next().map(|u| (u.remains, u.problem.as_str()));
     assert_eq!(all.next(), None, "listed once");
     found
@@ -98,7 +98,7 @@ async fn invalid_record_is_reported_and_never_left_out() {
     for (what, case) in cases {
         let listing = listed(vec![case], |_| None).await.unwrap();
         let (found, problem) = remains(&listing).unwrap_or_else(|| panic!("{what}: {listing:?}"));
-        assert_eq!(found, Remains::Unreadable, "{what}: {problem}");
+        assert_eq!(found, RecordDefect::Unreadable, "{what}: {problem}");
         assert_eq!(listing.deployments, [], "{what}");
         assert!(problem.len() < 4096, "{what}: {} bytes of problem", problem.len());
     }
@@ -111,8 +111,8 @@ async fn invalid_record_is_reported_and_never_left_out() {
 async fn objects_missing_in_cache_are_read_from_api_server() {
     let name = lease(1).namespace();
     for (resource, wanted) in [
-        ("manifests", Remains::Unreadable),
-        ("namespaces", Remains::Unrecorded),
+        ("manifests", RecordDefect::Unreadable),
+        ("namespaces", RecordDefect::Unrecorded),
     ] {
         let name = name.clone();
         let live = move |of: &str| (of == resource).then(|| Reply::list("10", vec![metadata(&name)]));

@@ -86,7 +86,7 @@ impl Accounts {
     pub(crate) async fn new(chain: OwnChain, dseq: u64) -> Self {
         let dseq = AtomicU64::new(dseq);
         let accounts = Self { chain, dseq };
-        for owner in [accounts.provider(), accounts.rival()] {
+        for owner in [accounts.provider(), accounts.competitor()] {
             accounts.send(Msg::CreateProvider(record(owner))).await;
         }
         accounts
@@ -125,7 +125,7 @@ impl Driver for Accounts {
         account(2)
     }
 
-    fn rival(&self) -> Address {
+    fn competitor(&self) -> Address {
         account(3)
     }
 
@@ -148,8 +148,8 @@ impl Driver for Accounts {
         self.tenant(TenantMsg::CloseDeployment { id: id.clone() }).await;
     }
 
-    async fn rival_bid(&self, order: &OrderId) {
-        let (_, outcome) = self.bid(order, self.rival()).await;
+    async fn competing_bid(&self, order: &OrderId) {
+        let (_, outcome) = self.bid(order, self.competitor()).await;
         assert!(matches!(outcome, TxOutcome::Committed { .. }), "{outcome:?}");
     }
 

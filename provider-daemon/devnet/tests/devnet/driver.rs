@@ -63,7 +63,7 @@ pub(crate) struct WireDriver {
     pub(crate) devnet: Devnet,
     reader: akash_provider_chain::Reader,
     tenant: Wallet,
-    rival: Wallet,
+    competitor: Wallet,
     dseq: AtomicU64,
 }
 
@@ -74,7 +74,7 @@ impl WireDriver {
         let wallet = |number| Wallet::new(Arc::new(reader.clone()), key(number));
         Self {
             tenant: wallet(1),
-            rival: wallet(3),
+            competitor: wallet(3),
             devnet,
             reader,
             dseq: AtomicU64::new(1),
@@ -92,7 +92,7 @@ impl Driver for WireDriver {
         key(2).address().clone()
     }
 
-    fn rival(&self) -> Address {
+    fn competitor(&self) -> Address {
         key(3).address().clone()
     }
 
@@ -122,12 +122,12 @@ impl Driver for WireDriver {
         self.tenant(&TenantMsg::CloseDeployment { id: id.clone() }).await;
     }
 
-    async fn rival_bid(&self, order: &OrderId) {
+    async fn competing_bid(&self, order: &OrderId) {
         let id = BidId {
             order: order.clone(),
-            provider: self.rival(),
+            provider: self.competitor(),
         };
-        self.rival.send(vec![to_any(&bid(&id))]).await.unwrap();
+        self.competitor.send(vec![to_any(&bid(&id))]).await.unwrap();
     }
 
     async fn create_lease(&self, bid: &BidId) {

@@ -58,7 +58,7 @@ fn hardware() -> InventoryUpdate {
     const GIB: i64 = 1 << 30;
     let node = NodeSpec::new("node1", 256_000, 512 * GIB, 1000 * GIB);
     InventoryUpdate {
-        inventory: Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node]))),
+        inventory: Arc::new(NodeInventory::new(&ClusterSpec::from_nodes([node]))),
         placements: Vec::new(),
         leased_ips: Some(LeasedIpUsage::default()),
     }

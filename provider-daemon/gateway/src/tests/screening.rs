@@ -57,7 +57,7 @@ fn thousand_nodes() -> InventoryUpdate {
         NodeSpec::new(&name, 16_000, 64 * GIB, 500 * GIB)
     };
     InventoryUpdate {
-        inventory: Arc::new(NodeInventory::new(&ClusterSpec::of_nodes((0..1000).map(node)))),
+        inventory: Arc::new(NodeInventory::new(&ClusterSpec::from_nodes((0..1000).map(node)))),
         ..hardware()
     }
 }

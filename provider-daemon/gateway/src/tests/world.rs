@@ -110,7 +110,7 @@ pub(super) fn hardware() -> InventoryUpdate {
     let mut node = NodeSpec::new("node1", 16_000, 64 * GIB, 500 * GIB);
     node.storage_classes = ["beta2".to_owned()].into();
     node.gpus = vec![GpuSpec::new("nvidia", "a100", "80Gi", "pcie", 4)];
-    let mut spec = ClusterSpec::of_nodes([node]);
+    let mut spec = ClusterSpec::from_nodes([node]);
     spec.storage.insert("beta2".to_owned(), Quantity::free(500 * GIB));
     InventoryUpdate {
         inventory: Arc::new(NodeInventory::new(&spec)),

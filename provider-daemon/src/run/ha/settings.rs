@@ -144,7 +144,7 @@ fn hash(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::args::{Cli, Command};
-    use akash_provider_core::election::{BESIDE_MAX, Beside};
+    use akash_provider_core::election::{PAYLOAD_MAX, RecordPayload};
     use clap::Parser;
 
     fn settings(words: &[&str]) -> Settings {
@@ -205,12 +205,12 @@ mod tests {
         one.insert(cluster("3f9f"));
         assert!(FIXED.iter().all(|name| one.hashes.contains_key(*name)));
         assert!(one.hashes.values().all(|hash| hash.len() == DIGITS));
-        let beside = Beside {
+        let beside = RecordPayload {
             settings: one.hashes,
-            ..Beside::default()
+            ..RecordPayload::default()
         };
         assert!(
-            beside.to_json().len() < BESIDE_MAX / 4,
+            beside.to_json().len() < PAYLOAD_MAX / 4,
             "the record is written with each heartbeat"
         );
     }

@@ -35,7 +35,7 @@ async fn shutdown_with_64_open_bids_takes_less_than_two_seconds_and_closes_none(
     let inventory = MemoryInventorySource::new();
     let node = NodeSpec::new("node-1", 1_000_000, 1 << 42, 1 << 44);
     inventory.push(InventoryUpdate {
-        inventory: Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node]))),
+        inventory: Arc::new(NodeInventory::new(&ClusterSpec::from_nodes([node]))),
         placements: Vec::new(),
         leased_ips: None,
     });

@@ -193,7 +193,7 @@ impl RecordedEngine {
         let node = NodeSpec::new("node-1", 1_000_000, 4 << 40, 40 << 40);
         deciding.take(Input::Leadership(Leadership::Leader { epoch: 1 }));
         deciding.take(Input::Inventory(InventoryUpdate {
-            inventory: Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node]))),
+            inventory: Arc::new(NodeInventory::new(&ClusterSpec::from_nodes([node]))),
             placements: Vec::new(),
             leased_ips: None,
         }));
@@ -208,9 +208,9 @@ impl RecordedEngine {
             mono: Mono(1_000 + self.turn),
             ..Now::default()
         };
-        self.recorder.takes(&self.engine, now, Some(&input));
+        self.recorder.record_input(&self.engine, now, Some(&input));
         let effects = self.engine.step(now, input);
-        self.recorder.made(&effects);
+        self.recorder.record_effects(&effects);
         for effect in effects {
             if let Effect::Call(id, call) = effect {
                 self.calls.push_back((id, call));

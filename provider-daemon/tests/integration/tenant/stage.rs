@@ -367,7 +367,7 @@ fn hardware() -> InventoryUpdate {
     const GIB: i64 = 1 << 30;
     let node = NodeSpec::new("node1", 16_000, 64 * GIB, 500 * GIB);
     InventoryUpdate {
-        inventory: Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node]))),
+        inventory: Arc::new(NodeInventory::new(&ClusterSpec::from_nodes([node]))),
         placements: Vec::new(),
         leased_ips: Some(LeasedIpUsage {
             total: 8,

@@ -47,7 +47,7 @@ impl Store {
             lease,
             term: claim.term,
             sign: self.version.to_string(),
-            beside: claim.beside.clone(),
+            payload: claim.payload.clone(),
         });
         self.stored().map_or(Answer::Failed, Answer::Written)
     }
@@ -265,14 +265,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn there_is_one_leader_at_most_whatever_is_late_lost_or_stands_still(
+    fn at_most_one_leader_exists_with_late_lost_or_suspended_calls(
         lucks in prop::collection::vec(luck(), 20..60),
     ) {
         contested(&lucks, &[], &[])?;
     }
 
     #[test]
-    fn a_record_that_is_deleted_makes_no_second_leader(
+    fn a_deleted_record_causes_no_second_leader(
         lucks in prop::collection::vec(luck(), 20..60),
         deletes in prop::collection::vec(0u64..150, 1..6),
     ) {
@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn a_forged_term_makes_no_second_leader_and_is_not_led_in(
+    fn a_forged_term_causes_no_second_leader_and_is_not_used(
         lucks in prop::collection::vec(luck(), 20..60),
         forgeries in prop::collection::vec(forgery(), 1..6),
     ) {

@@ -5,14 +5,14 @@ use super::{contestant, ms, there};
 use crate::election::contest::*;
 
 #[test]
-fn one_that_was_handed_over_is_taken_at_once_and_in_a_term_of_its_own() {
+fn a_released_record_is_claimed_at_once_with_a_new_term() {
     let mut contest = contestant("me");
     assert_eq!(contest.plan(ms(0)), Plan::Read);
     contest.saw(Some(there(None, 7, "a")), ms(10));
     let Plan::Replace(claim, version) = contest.plan(ms(10)) else {
         panic!("the record is free");
     };
-    assert_eq!((claim.term, claim.begins, version.as_str()), (8, true, "va"));
+    assert_eq!((claim.term, claim.is_new_term, version.as_str()), (8, true, "va"));
     let plan = contest.plan(ms(10));
     contest.wrote(&plan, there(Some("me"), 8, "b"), ms(10), ms(12));
     assert_eq!(contest.leads(ms(20)), Some((8, ms(10_010))));
@@ -20,7 +20,7 @@ fn one_that_was_handed_over_is_taken_at_once_and_in_a_term_of_its_own() {
 }
 
 #[test]
-fn a_holder_that_lives_is_left_and_one_whose_labels_alone_change_is_not() {
+fn a_holder_without_heartbeats_is_replaced_even_if_labels_change() {
     let mut contest = contestant("me");
     for second in 0..60 {
         contest.saw(
@@ -41,7 +41,7 @@ fn a_holder_that_lives_is_left_and_one_whose_labels_alone_change_is_not() {
 }
 
 #[test]
-fn what_a_record_says_of_itself_has_bounds() {
+fn values_of_a_record_are_bounded() {
     let mut absurd = there(Some("other"), u64::MAX - 1, "a");
     absurd.record.lease = Duration::from_secs(1 << 40);
     let mut contest = contestant("me");
@@ -61,7 +61,7 @@ fn what_a_record_says_of_itself_has_bounds() {
 }
 
 #[test]
-fn what_is_handed_over_is_ours() {
+fn only_an_own_record_is_released() {
     let mut contest = contestant("me");
     assert_eq!(contest.release(), None);
     contest.saw(Some(there(None, 1, "a")), ms(0));
@@ -89,7 +89,7 @@ fn what_is_handed_over_is_ours() {
 /// The first read found no record, and the resulting `create` takes effect late. In between another record
 /// existed, with a leader that may not have observed its deletion.
 #[test]
-fn a_record_that_was_made_late_leads_nobody_before_everybody_else_has_stopped() {
+fn a_late_created_record_leads_only_after_all_others_have_stopped() {
     let late = || {
         let mut contest = contestant("me");
         contest.saw(None, ms(0));
@@ -118,34 +118,34 @@ fn a_record_that_was_made_late_leads_nobody_before_everybody_else_has_stopped() 
 }
 
 #[test]
-fn what_was_kept_goes_from_leader_to_leader_and_outlives_the_record() {
+fn stored_state_passes_between_leaders_and_survives_a_deleted_record() {
     let mut contest = candidate(false);
-    assert!(!contest.keep_for_the_next("of a standby".to_owned()));
+    assert!(!contest.set_state("of a standby".to_owned()));
     let mut theirs = there(None, 4, "a");
-    theirs.record.beside.kept = "theirs".to_owned();
+    theirs.record.payload.state = "theirs".to_owned();
     contest.saw(Some(theirs), ms(0));
     let plan = contest.plan(ms(0));
     let Plan::Replace(claim, _) = &plan else {
         panic!("the record is free");
     };
     assert_eq!(
-        (claim.beside.kept.as_str(), claim.beside.address.as_str()),
+        (claim.payload.state.as_str(), claim.payload.address.as_str()),
         ("theirs", "here:8443")
     );
     contest.wrote(&plan, there(Some("me"), 5, "b"), ms(0), ms(1));
-    assert!(contest.keep_for_the_next("newer".to_owned()));
+    assert!(contest.set_state("newer".to_owned()));
     // The value is still available without the record, or with a record that lacks it.
     contest.saw(Some(there(Some("me"), 5, "c")), ms(2));
     contest.saw(None, ms(3));
     let Plan::Create(claim) = contest.plan(ms(3)) else {
         panic!("the record is missing");
     };
-    assert_eq!((claim.beside.kept.as_str(), claim.term), ("newer", 6));
+    assert_eq!((claim.payload.state.as_str(), claim.term), ("newer", 6));
 }
 
 /// Like a fail-over to a server that lacks the last writes.
 #[test]
-fn a_record_that_is_an_older_one_again_begins_no_term_twice() {
+fn an_older_record_does_not_repeat_a_term() {
     let mut contest = contestant("me");
     contest.saw(Some(there(Some("other"), 9, "b")), ms(0));
     contest.saw(Some(there(None, 4, "a")), ms(10));
@@ -156,7 +156,7 @@ fn a_record_that_is_an_older_one_again_begins_no_term_twice() {
 }
 
 #[test]
-fn a_record_of_an_earlier_term_of_ours_is_waited_for_like_anybodys() {
+fn an_own_record_of_an_earlier_term_is_waited_for() {
     let mut contest = contestant("me");
     contest.saw(Some(there(Some("me"), 4, "a")), ms(0));
     assert!(

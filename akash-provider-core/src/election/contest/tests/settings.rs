@@ -5,7 +5,7 @@ use crate::election::contest::*;
 
 fn with_settings(mut stored: Stored, settings: &[(&str, &str)]) -> Stored {
     let owned = |(name, hash): &(&str, &str)| ((*name).to_owned(), (*hash).to_owned());
-    stored.record.beside.settings = settings.iter().map(owned).collect();
+    stored.record.payload.settings = settings.iter().map(owned).collect();
     stored
 }
 
@@ -23,7 +23,7 @@ pub(super) fn candidate(brings_settings: bool) -> Contest {
 }
 
 #[test]
-fn with_other_settings_it_waits_for_those_who_have_the_same_and_leads_when_there_is_none() {
+fn a_candidate_with_other_settings_leads_after_a_delay() {
     let lease = Timing::default().lease;
     let begins = |contest: &mut Contest, at: Duration| matches!(contest.plan(at), Plan::Replace(..));
     let same = [("provider", "1"), ("price", "2"), ("gone", "9")];
@@ -94,7 +94,7 @@ fn takes_over(edits: &[(u64, &str)], last: u64, price: &str) -> u64 {
 }
 
 #[test]
-fn equal_edits_on_both_sides_delay_no_takeover_and_others_do() {
+fn equal_edits_on_both_sides_do_not_delay_a_takeover_and_different_edits_do() {
     let lease = 15_000;
     // The last heartbeat contains the leader's edit; the standby was edited before or after it.
     assert_eq!(takes_over(&[(3_000, "9")], 5_000, "9"), 5_000 + lease);
@@ -123,5 +123,5 @@ fn a_leader_writes_its_settings_with_the_next_heartbeat() {
     let Plan::Replace(claim, _) = contest.plan(ms(4)) else {
         panic!("the candidate leads");
     };
-    assert_eq!(claim.beside.settings, all("9"));
+    assert_eq!(claim.payload.settings, all("9"));
 }

@@ -39,7 +39,7 @@ impl Run {
             identity: "standby".to_owned(),
             ..Candidate::default()
         };
-        let mut contest = Contest::new(me, String::new(), Timing::of(LEASE));
+        let mut contest = Contest::new(me, String::new(), Timing::for_lease(LEASE));
         let (mut now, mut written) = (Duration::ZERO, None);
         for call in 0.. {
             let plan = contest.plan(now);
@@ -79,7 +79,7 @@ impl Run {
 }
 
 #[test]
-fn one_call_without_a_response_keeps_a_takeover_within_its_promise() {
+fn a_takeover_is_in_time_with_one_call_without_a_response() {
     let mut longest = Duration::ZERO;
     for last in (0..3_000).step_by(25).map(ms) {
         for latency in [2, 50].map(ms) {
@@ -97,8 +97,8 @@ fn one_call_without_a_response_keeps_a_takeover_within_its_promise() {
 }
 
 #[test]
-fn a_slow_store_gets_more_time_for_each_call_and_an_unreachable_one_fewer_calls() {
-    let timing = Timing::of(LEASE);
+fn a_slow_store_gets_longer_timeouts_and_an_unreachable_store_fewer_calls() {
+    let timing = Timing::for_lease(LEASE);
     let mut contest = Contest::new(Candidate::default(), String::new(), timing);
     assert_eq!(contest.call_limit(), ms(1_000));
     let pauses: Vec<Duration> = (0..5)
@@ -122,6 +122,6 @@ fn a_slow_store_gets_more_time_for_each_call_and_an_unreachable_one_fewer_calls(
     );
     contest.got_response(ms(3));
     assert_eq!(contest.call_limit(), ms(1_000));
-    let short = Contest::new(Candidate::default(), String::new(), Timing::of(ms(3_000)));
+    let short = Contest::new(Candidate::default(), String::new(), Timing::for_lease(ms(3_000)));
     assert_eq!(short.call_limit(), ms(1_000), "a store under load");
 }

@@ -4,7 +4,7 @@ use super::{contestant, ms, there};
 use crate::election::contest::*;
 
 #[test]
-fn a_forged_term_is_not_used_and_usurps_nobody() {
+fn a_forged_term_is_not_used_and_replaces_no_leader() {
     let lease = Timing::default().lease;
     for (known, forged, plausible) in [
         (0, TERM_LEAP, true),
@@ -40,7 +40,7 @@ fn a_forged_term_is_not_used_and_usurps_nobody() {
         assert_eq!(contest.plan(free - ms(1)), Plan::Read);
         let plan = contest.plan(free);
         assert!(
-            matches!(&plan, Plan::Replace(claim, _) if claim.term == next && claim.begins),
+            matches!(&plan, Plan::Replace(claim, _) if claim.term == next && claim.is_new_term),
             "{plan:?}"
         );
         // A forged record with this instance as the holder is not a leadership of this instance.
@@ -55,7 +55,7 @@ fn a_forged_term_is_not_used_and_usurps_nobody() {
 }
 
 #[test]
-fn a_leader_whose_term_is_forged_goes_on_in_its_own_and_repairs_the_record() {
+fn a_leader_continues_its_term_and_repairs_a_forged_record() {
     for forged in [u64::MAX, TERM_MAX, 9 + TERM_LEAP] {
         let mut contest = contestant("me");
         contest.saw(Some(there(None, 7, "a")), ms(0));
@@ -66,7 +66,7 @@ fn a_leader_whose_term_is_forged_goes_on_in_its_own_and_repairs_the_record() {
         assert_eq!(contest.leads(ms(20)).map(|(term, _)| term), Some(8));
         let plan = contest.plan(ms(20));
         assert!(
-            matches!(&plan, Plan::Replace(claim, _) if claim.term == 8 && !claim.begins),
+            matches!(&plan, Plan::Replace(claim, _) if claim.term == 8 && !claim.is_new_term),
             "{plan:?}"
         );
         // A store that returns a forged term does not change the term of the leader.

@@ -7,7 +7,7 @@ fn with_cards(nodes: &[(&str, &str)]) -> InventoryUpdate {
         NodeSpec::new(*name, 4000, 64 * GIB, 64 * GIB)
             .with_gpus(GpuSpec::new("nvidia", model, "80Gi", "PCIe", 1))
     });
-    of_spec(&ClusterSpec::of_nodes(nodes))
+    of_spec(&ClusterSpec::from_nodes(nodes))
 }
 
 #[test]

@@ -77,18 +77,19 @@ pub(super) fn recount(objects: &Objects) -> (ClusterSpec, Vec<Placement>) {
     let mut placements = Vec::new();
     for ((_, key), fact) in objects {
         let ObjectFacts::Lease(lease) = fact else { continue };
-        let mut places: Vec<(bool, Place)> = Vec::new();
+        let mut places: Vec<(bool, ReplicaGroup)> = Vec::new();
         for (pod_key, pod) in pods().filter(|(pod_key, _)| pod_key.namespace == key.name) {
             let Some(unit) = unit_of(objects, &pod_key.namespace, pod) else {
                 continue;
             };
-            let same =
-                |(going, p): &&mut (bool, Place)| (*going, p.unit, &p.node) == (pod.going, unit, &pod.node);
+            let same = |(going, p): &&mut (bool, ReplicaGroup)| {
+                (*going, p.unit, &p.node) == (pod.going, unit, &pod.node)
+            };
             match places.iter_mut().find(same) {
                 Some((_, place)) => place.replicas += 1,
                 None => places.push((
                     pod.going,
-                    Place {
+                    ReplicaGroup {
                         unit,
                         node: pod.node.clone(),
                         replicas: 1,

@@ -38,7 +38,7 @@ async fn asked(
     name: &str,
     with_tls: bool,
     said: fn(&ProbeRequest) -> Result<ProbeResponse, String>,
-) -> (Reach, String, usize) {
+) -> (ReachState, String, usize) {
     let prober = ScriptedProber {
         said,
         asked: Mutex::default(),
@@ -50,10 +50,10 @@ async fn asked(
 #[tokio::test]
 async fn response_of_the_service_is_reachable_and_of_the_proxy_is_not() {
     for (status, wanted) in [
-        (200, Reach::Yes),
-        (308, Reach::Yes),
-        (401, Reach::Yes),
-        (500, Reach::Yes),
+        (200, ReachState::Yes),
+        (308, ReachState::Yes),
+        (401, ReachState::Yes),
+        (500, ReachState::Yes),
     ] {
         let answer: fn(&ProbeRequest) -> _ = match status {
             200 => |_| said(200, ""),
@@ -65,15 +65,18 @@ async fn response_of_the_service_is_reachable_and_of_the_proxy_is_not() {
         assert_eq!((reach, count), (wanted, 1), "{why}: a redirect is not followed");
     }
     let (reach, why, _) = asked("a.example.com", false, |_| said(503, "")).await;
-    assert!(reach == Reach::No && why.contains("503"), "{why}");
+    assert!(reach == ReachState::No && why.contains("503"), "{why}");
     let (reach, why, _) = asked("a.example.com", false, |_| Err("refused".to_owned())).await;
-    assert!(reach == Reach::No && why.contains("refused"), "{why}");
+    assert!(reach == ReachState::No && why.contains("refused"), "{why}");
 }
 
 #[tokio::test]
 async fn not_found_of_the_service_differs_from_not_found_of_the_proxy() {
     let (reach, why, _) = asked("a.example.com", false, |_| said(404, "no route")).await;
-    assert!(reach == Reach::No && why.contains("without a route"), "{why}");
+    assert!(
+        reach == ReachState::No && why.contains("without a route"),
+        "{why}"
+    );
     let own = |question: &ProbeRequest| {
         let words = if question.hostname == NOBODY {
             "no route"
@@ -82,7 +85,7 @@ async fn not_found_of_the_service_differs_from_not_found_of_the_proxy() {
         };
         said(404, words)
     };
-    assert_eq!(asked("a.example.com", false, own).await.0, Reach::Yes);
+    assert_eq!(asked("a.example.com", false, own).await.0, ReachState::Yes);
 }
 
 #[tokio::test]
@@ -94,10 +97,10 @@ async fn https_is_probed_with_a_certificate_and_a_wildcard_with_a_label() {
             said(200, "")
         }
     };
-    assert_eq!(asked("a.example.com", false, only_http).await.0, Reach::Yes);
+    assert_eq!(asked("a.example.com", false, only_http).await.0, ReachState::Yes);
     let (reach, why, count) = asked("a.example.com", true, only_http).await;
     assert!(
-        reach == Reach::No && why.contains("HTTPS") && why.contains("expired"),
+        reach == ReachState::No && why.contains("HTTPS") && why.contains("expired"),
         "{why}"
     );
     assert_eq!(count, 2);
@@ -111,7 +114,7 @@ async fn https_is_probed_with_a_certificate_and_a_wildcard_with_a_label() {
             "",
         )
     };
-    assert_eq!(asked("*.example.com", false, by_label).await.0, Reach::Yes);
+    assert_eq!(asked("*.example.com", false, by_label).await.0, ReachState::Yes);
 }
 
 /// Prober that never responds.
@@ -129,7 +132,10 @@ impl Prober for SilentProber {
 async fn probe_without_a_response_times_out() {
     let asking = timeout(LIMIT * 3, question(&SilentProber, "a.example.com", AT, false));
     let (reach, why) = asking.await.unwrap();
-    assert!(reach == Reach::No && why.contains("no response in time"), "{why}");
+    assert!(
+        reach == ReachState::No && why.contains("no response in time"),
+        "{why}"
+    );
 }
 
 #[tokio::test]
@@ -144,7 +150,7 @@ async fn hostname_without_an_http_port_is_unknown() {
         asked: Mutex::default(),
     };
     let (reach, why) = question(&prober, "a.example.com", nowhere, true).await;
-    assert!(reach == Reach::Unknown && why.contains("127.0.0.1"), "{why}");
+    assert!(reach == ReachState::Unknown && why.contains("127.0.0.1"), "{why}");
     assert!(prober.asked.into_inner().unwrap().is_empty());
 }
 
@@ -238,15 +244,15 @@ async fn only_a_changed_probe_result_is_noted() {
         "the route has a certificate"
     );
     let shown = shared.status_of(NAME).unwrap().hostnames.remove(NAME).unwrap();
-    assert_eq!(shown.reachable.unwrap().state, Reach::Yes);
+    assert_eq!(shown.reachable.unwrap().state, ReachState::Yes);
 }
 
 #[tokio::test]
 async fn noted_probe_result_is_reported_until_the_next_probe() {
     const NAME: &str = "shop.example.com";
     let mut record = host(1);
-    record.notes.reachable = Some(Reachable {
-        state: Reach::No,
+    record.notes.reachable = Some(Reachability {
+        state: ReachState::No,
         why: "the response is 503".to_owned(),
         at: "2030-01-01T00:00:00Z".to_owned(),
     });
@@ -256,7 +262,7 @@ async fn noted_probe_result_is_reported_until_the_next_probe() {
         let status = shared.status_of(NAME).unwrap().hostnames.remove(NAME).unwrap();
         status.reachable.unwrap().state
     };
-    assert_eq!(shown(), Reach::No);
+    assert_eq!(shown(), ReachState::No);
     let probe = Probe {
         prober: Arc::new(FixedProber(Mutex::new(200), Mutex::default())),
         budget: Budget {
@@ -267,5 +273,5 @@ async fn noted_probe_result_is_reported_until_the_next_probe() {
     let cluster = Cluster::new();
     cluster.code.store(403, std::sync::atomic::Ordering::Relaxed);
     assert!(look(&probe, &shared, &cluster.notebook(), NAME).await);
-    assert_eq!(shown(), Reach::Yes, "also without a note");
+    assert_eq!(shown(), ReachState::Yes, "also without a note");
 }

@@ -204,7 +204,7 @@ fn discovered_processors_are_reported_at_once() {
         name: "one".to_owned(),
         ..NodeSpec::default()
     };
-    shared.counted(Ok(count(ClusterSpec::of_nodes([node]))));
+    shared.counted(Ok(count(ClusterSpec::from_nodes([node]))));
     let mut told = shared.shown.subscribe();
     assert!(told.borrow_and_update().as_ref().unwrap().processors.is_empty());
     let machine = Machine::from_node(&view("one", 1));

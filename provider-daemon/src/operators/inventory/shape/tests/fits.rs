@@ -65,7 +65,7 @@ fn read(cluster: &wire::Cluster) -> NodeInventory {
             ..NodeSpec::default()
         }
     };
-    NodeInventory::new(&ClusterSpec::of_nodes(cluster.nodes.iter().map(node)))
+    NodeInventory::new(&ClusterSpec::from_nodes(cluster.nodes.iter().map(node)))
 }
 
 /// Returns groups near the free capacity of the recorded node, and groups with GPUs.

@@ -4,7 +4,7 @@
 //! request. All callers therefore share one status, in which the frequently changing values are updated in
 //! place.
 
-use super::brain::Brain;
+use super::state_machine::StateMachine;
 use crate::engine::{Lifecycle, Status};
 use crate::types::{Mono, Now};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const AGE_MAX: Duration = Duration::from_secs(1);
 
 /// The last returned status.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct StatusCache {
     last: Option<Last>,
 }
 
@@ -27,9 +27,14 @@ struct Last {
     ages: bool,
 }
 
-impl Shown {
+impl StatusCache {
     /// Returns the current status.
-    pub(super) fn status(&mut self, brain: &impl Brain, now: Now, lifecycle: Lifecycle) -> Arc<Status> {
+    pub(super) fn status(
+        &mut self,
+        brain: &impl StateMachine,
+        now: Now,
+        lifecycle: Lifecycle,
+    ) -> Arc<Status> {
         let changes = brain.changes();
         let is_fresh = |last: &Last| {
             let is_old = last.ages && now.mono.since(last.at) >= AGE_MAX;
@@ -56,7 +61,7 @@ impl Shown {
     }
 
     /// Returns whether the status may differ from the last one.
-    pub(super) fn may_differ(&self, brain: &impl Brain) -> bool {
+    pub(super) fn may_differ(&self, brain: &impl StateMachine) -> bool {
         let last = self.last.as_ref();
         last.is_none_or(|last| last.ages || last.changes != brain.changes())
     }
@@ -68,12 +73,12 @@ mod tests {
     use crate::cluster::Health;
     use crate::engine::status::LeaseInfo;
     use crate::engine::{Input, Leadership, LeasePhase};
-    use crate::runtime::fakes::{Memory, ScriptedBrain, lease};
+    use crate::runtime::fakes::{Memory, ScriptedMachine, lease};
     use crate::types::{BlockTime, ChainEvent, DecCoin};
     use std::sync::Mutex;
 
     /// Returns a brain with a thousand leases of this health.
-    fn brain(health: Health) -> ScriptedBrain {
+    fn brain(health: Health) -> ScriptedMachine {
         let info = |number| LeaseInfo {
             lease: lease(number),
             price: DecCoin::new(&"uact".into(), "1".parse().unwrap()),
@@ -96,7 +101,7 @@ mod tests {
             status,
             ..Memory::default()
         };
-        ScriptedBrain {
+        ScriptedMachine {
             memory: Arc::new(Mutex::new(memory)),
             reaction: Box::new(|_, _| Vec::new()),
         }
@@ -109,18 +114,18 @@ mod tests {
         }
     }
 
-    fn block(brain: &mut ScriptedBrain, height: u64) {
+    fn block(brain: &mut ScriptedMachine, height: u64) {
         let time = BlockTime(0);
         brain.step(at(0), Input::Chain(ChainEvent::Block { height, time }));
     }
 
-    fn made(brain: &ScriptedBrain) -> usize {
+    fn made(brain: &ScriptedMachine) -> usize {
         brain.memory.lock().unwrap().statuses
     }
 
     #[test]
-    fn a_status_of_a_thousand_leases_is_made_once_while_nothing_changes() {
-        let (mut brain, mut shown) = (brain(Health::Good), Shown::default());
+    fn an_unchanged_status_of_a_thousand_leases_is_built_once() {
+        let (mut brain, mut shown) = (brain(Health::Good), StatusCache::default());
         let first = shown.status(&brain, at(0), Lifecycle::Running);
         // Over one hour with two requests per second and a block every six seconds.
         let looking = allocation_counter::measure(|| {
@@ -145,8 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn what_has_changed_is_shown_and_what_somebody_looks_at_stays_as_it_is() {
-        let (mut brain, mut shown) = (brain(Health::Good), Shown::default());
+    fn a_changed_status_is_rebuilt_and_shared_copies_stay_unchanged() {
+        let (mut brain, mut shown) = (brain(Health::Good), StatusCache::default());
         let before = shown.status(&brain, at(0), Lifecycle::Running);
         block(&mut brain, 1);
         let after = shown.status(&brain, at(0), Lifecycle::Running);
@@ -163,8 +168,8 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_none_is_written_as_zero() {
-        let (brain, mut shown) = (brain(Health::Good), Shown::default());
+    fn a_missing_version_serializes_as_zero() {
+        let (brain, mut shown) = (brain(Health::Good), StatusCache::default());
         brain.memory.lock().unwrap().status.leases[0].generation = None;
         let status = shown.status(&brain, at(0), Lifecycle::Running);
         let written = serde_json::to_value(&*status).unwrap();
@@ -175,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn where_unhealthy_time_is_counted_it_is_a_second_old_at_most() {
-        let (brain, mut shown) = (brain(Health::Bad), Shown::default());
+    fn unhealthy_time_in_the_status_is_at_most_one_second_old() {
+        let (brain, mut shown) = (brain(Health::Bad), StatusCache::default());
         for look in 0..20 {
             shown.status(&brain, at(100 * look), Lifecycle::Running);
         }

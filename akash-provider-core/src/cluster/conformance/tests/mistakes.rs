@@ -156,13 +156,13 @@ const CAUGHT: [(Mistake, &str); 29] = [
 ];
 
 #[derive(Debug, Clone)]
-struct Liar {
+struct FaultyCluster {
     truth: MemoryCluster,
     provider: Address,
     mistake: Mistake,
 }
 
-impl Liar {
+impl FaultyCluster {
     fn new(mistake: Mistake) -> Self {
         let truth = talking();
         if mistake == M::CommandsFail {
@@ -241,7 +241,7 @@ impl Liar {
 }
 
 #[async_trait]
-impl Cluster for Liar {
+impl Cluster for FaultyCluster {
     async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let running = self.truth.contents().running;
         let is_same = running.get(&deployment.lease) == Some(deployment);
@@ -445,7 +445,7 @@ impl Cluster for Liar {
 }
 
 #[async_trait]
-impl Hostnames for Liar {
+impl Hostnames for FaultyCluster {
     async fn declare_hostname(&self, lease: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error> {
         self.truth.declare_hostname(lease, name).await
     }
@@ -468,7 +468,7 @@ impl Hostnames for Liar {
 }
 
 #[async_trait]
-impl LeasedIps for Liar {
+impl LeasedIps for FaultyCluster {
     async fn declare_ip(&self, lease: &LeaseId, ip: &IpDeclaration, overwrite: bool) -> Result<(), Error> {
         let overwrite = overwrite || self.is(M::AlwaysOverwrites);
         self.truth.declare_ip(lease, ip, overwrite).await
@@ -496,14 +496,14 @@ async fn verdict(cluster: &dyn Cluster) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_mistake_is_found_and_said() {
+async fn every_mistake_is_detected() {
     assert_eq!(
-        verdict(&Liar::new(M::None)).await,
+        verdict(&FaultyCluster::new(M::None)).await,
         None,
         "a cluster without one passes"
     );
     for (mistake, expected) in CAUGHT {
-        let said = verdict(&Liar::new(mistake)).await;
+        let said = verdict(&FaultyCluster::new(mistake)).await;
         let said = said.unwrap_or_else(|| panic!("{mistake:?} is not detected"));
         assert!(
             said.contains(expected),
@@ -513,7 +513,7 @@ async fn every_mistake_is_found_and_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_never_returns_fails_by_name() {
+async fn a_hanging_call_fails_by_name() {
     for (operation, call) in [
         (Operation::Deploy, "deploy"),
         (Operation::Record, "record"),
@@ -540,7 +540,7 @@ async fn a_call_that_never_returns_fails_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_that_mixes_providers_is_found() {
+async fn a_cluster_that_mixes_providers_is_detected() {
     let theirs = Setup::new(Address::from_bytes(&[6; 20]).unwrap());
     for (mistake, expected) in [
         (M::None, None),
@@ -561,10 +561,10 @@ async fn a_cluster_that_mixes_providers_is_found() {
             Some("`deployments` was expected to have 1 x web"),
         ),
     ] {
-        let one = Liar::new(mistake);
+        let one = FaultyCluster::new(mistake);
         let other = one.beside(&theirs.provider);
         let failure =
-            crate::conformance::verdict(providers_do_not_meet((&one, &setup()), (&other, &theirs))).await;
+            crate::conformance::verdict(providers_are_isolated((&one, &setup()), (&other, &theirs))).await;
         let is_so = match (expected, &failure) {
             (None, None) => true,
             (Some(expected), Some(failure)) => {

@@ -8,9 +8,9 @@ const LOGGED: usize = 20;
 
 /// Ignored resources of the last update.
 #[derive(Debug, Default)]
-pub(super) struct Ignored(BTreeSet<String>);
+pub(super) struct IgnoredResources(BTreeSet<String>);
 
-impl Ignored {
+impl IgnoredResources {
     /// Logs resources that became ignored or are no longer ignored.
     pub(super) fn follow(&mut self, update: &InventoryUpdate) {
         let (came, went) = self.change(update.inventory.metrics().ignored);
@@ -41,9 +41,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_told_when_it_comes_and_when_it_goes() {
+    fn an_ignored_resource_is_logged_when_added_and_removed() {
         let lines = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let mut ignored = Ignored::default();
+        let mut ignored = IgnoredResources::default();
         assert_eq!(
             ignored.change(lines(&["a", "b"])),
             (lines(&["a", "b"]), lines(&[]))

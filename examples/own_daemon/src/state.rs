@@ -1,7 +1,7 @@
 //! File with the state that survives restarts.
 
-use akash_provider_core::provider::Keeper;
-use akash_provider_core::{Error, Kept, error};
+use akash_provider_core::provider::StateStore;
+use akash_provider_core::{Error, RestartState, error};
 use async_trait::async_trait;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -12,24 +12,24 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// The file exists but cannot be read.
-pub fn read(file: &Path) -> io::Result<Kept> {
+pub fn read(file: &Path) -> io::Result<RestartState> {
     match fs::read_to_string(file) {
-        Ok(text) => Ok(Kept::from_json(&text).unwrap_or_else(|error| {
+        Ok(text) => Ok(RestartState::from_json(&text).unwrap_or_else(|error| {
             eprintln!("{}: {error}", file.display());
-            Kept::doubtful()
+            RestartState::unknown()
         })),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Kept::default()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(RestartState::default()),
         Err(error) => Err(error),
     }
 }
 
 /// File of the state, written while the provider runs.
 #[derive(Debug)]
-pub struct KeptFile(pub PathBuf);
+pub struct StateFile(pub PathBuf);
 
 #[async_trait]
-impl Keeper for KeptFile {
-    async fn keep(&self, kept: &Kept) -> Result<(), Error> {
+impl StateStore for StateFile {
+    async fn save(&self, kept: &RestartState) -> Result<(), Error> {
         let (file, kept) = (self.0.clone(), kept.clone());
         let failed = |why: String| Error::new(error::ErrorKind::Unavailable, "keep", why);
         match tokio::task::spawn_blocking(move || write(&file, &kept)).await {
@@ -40,7 +40,7 @@ impl Keeper for KeptFile {
 }
 
 /// Writes the file atomically: to a temporary file, synced and renamed.
-fn write(file: &Path, kept: &Kept) -> io::Result<()> {
+fn write(file: &Path, kept: &RestartState) -> io::Result<()> {
     let draft = file.with_extension("draft");
     let mut written = File::create(&draft)?;
     written.write_all(kept.to_json().as_bytes())?;

@@ -1,6 +1,6 @@
 //! Requests of handles to the loop, and the registry of pending replies.
 
-use crate::Kept;
+use crate::RestartState;
 use crate::engine::reservations::Capacity;
 use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, RequestId, Response, Status};
 use crate::types::{GroupId, LeaseId};
@@ -16,10 +16,10 @@ const WAITING: usize = 1024;
 
 /// A request of a handle. A dropped reply sender means that the provider has stopped.
 #[derive(Debug)]
-pub(crate) enum Ask {
+pub(crate) enum HandleRequest {
     Request(Request, oneshot::Sender<Response>),
     Leadership(Leadership, oneshot::Sender<()>),
-    Kept(Kept, oneshot::Sender<()>),
+    Kept(RestartState, oneshot::Sender<()>),
     PricesChanged(oneshot::Sender<()>),
     HoldBids(Option<Arc<str>>, oneshot::Sender<()>),
     Status(oneshot::Sender<Arc<Status>>),
@@ -30,15 +30,15 @@ pub(crate) enum Ask {
 
 /// Receiving end of the loop: takes requests and stores the reply channel of each pending request.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    asks: mpsc::Receiver<Ask>,
+pub(crate) struct RequestQueue {
+    asks: mpsc::Receiver<HandleRequest>,
     waiting: BTreeMap<RequestId, oneshot::Sender<Response>>,
     next_id: u64,
     closed: bool,
 }
 
-impl Desk {
-    pub(crate) fn new() -> (Self, mpsc::Sender<Ask>) {
+impl RequestQueue {
+    pub(crate) fn new() -> (Self, mpsc::Sender<HandleRequest>) {
         let (sender, asks) = mpsc::channel(QUEUE);
         let desk = Self {
             asks,
@@ -49,11 +49,11 @@ impl Desk {
         (desk, sender)
     }
 
-    pub(crate) async fn next(&mut self) -> Option<Ask> {
+    pub(crate) async fn next(&mut self) -> Option<HandleRequest> {
         self.asks.recv().await
     }
 
-    pub(crate) fn try_next(&mut self) -> Option<Ask> {
+    pub(crate) fn try_next(&mut self) -> Option<HandleRequest> {
         self.asks.try_recv().ok()
     }
 
@@ -97,7 +97,7 @@ impl Desk {
         self.asks.close();
         while let Ok(ask) = self.asks.try_recv() {
             // A dropped query means for its caller that the provider has stopped.
-            if let Ask::Request(_, reply) = ask {
+            if let HandleRequest::Request(_, reply) = ask {
                 let _ = reply.send(Err(stopping()));
             }
         }

@@ -9,14 +9,14 @@ use tokio::sync::Semaphore;
 /// A disk with writes that are released by the test and can fail.
 #[derive(Debug)]
 struct Disk {
-    kept: Mutex<Vec<Kept>>,
+    kept: Mutex<Vec<RestartState>>,
     lets: Semaphore,
     fails: AtomicBool,
 }
 
 #[async_trait]
-impl Keeper for Disk {
-    async fn keep(&self, kept: &Kept) -> Result<(), Error> {
+impl StateStore for Disk {
+    async fn save(&self, kept: &RestartState) -> Result<(), Error> {
         self.lets.acquire().await.unwrap().forget();
         if self.fails.swap(false, Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, "keep", "full"));
@@ -26,14 +26,14 @@ impl Keeper for Disk {
     }
 }
 
-fn disk(lets: usize) -> (Arc<Disk>, Keeping) {
+fn disk(lets: usize) -> (Arc<Disk>, StateWriter) {
     let disk = Arc::new(Disk {
         kept: Mutex::default(),
         lets: Semaphore::new(lets),
         fails: AtomicBool::new(false),
     });
     let config = Config::new(Address::from_bytes(&[1; 20]).unwrap(), "test");
-    (Arc::clone(&disk), Keeping::new(Some(disk), &config))
+    (Arc::clone(&disk), StateWriter::new(Some(disk), &config))
 }
 
 fn call(number: u64) -> Effect {
@@ -54,7 +54,7 @@ fn tripped(disk: &Disk) -> Vec<bool> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_of_a_step_is_carried_out_before_the_breaker_is_kept_and_later_steps_wait_behind() {
+async fn effects_are_held_until_the_breaker_state_is_stored() {
     let (disk, mut keeping) = disk(0);
     assert_eq!(keeping.pass(vec![call(1)]), [call(1)]);
     assert_eq!(keeping.pass(vec![call(2), trip(), call(3)]), []);
@@ -73,7 +73,7 @@ async fn nothing_of_a_step_is_carried_out_before_the_breaker_is_kept_and_later_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_while_it_is_written_is_written_before_anything_comes_of_it() {
+async fn a_change_during_a_write_is_stored_before_its_effects() {
     let (disk, mut keeping) = disk(0);
     assert_eq!(keeping.pass(vec![trip()]), []);
     assert_eq!(keeping.pass(vec![release(), call(1)]), []);
@@ -85,7 +85,7 @@ async fn what_changes_while_it_is_written_is_written_before_anything_comes_of_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disk_that_fails_or_hangs_stops_nothing_and_is_tried_until_it_keeps() {
+async fn a_failing_or_hanging_disk_stops_no_effects_and_is_retried() {
     let (disk, mut keeping) = disk(1);
     disk.fails.store(true, Ordering::SeqCst);
     assert_eq!(keeping.pass(vec![trip()]), []);
@@ -109,9 +109,9 @@ async fn a_disk_that_fails_or_hangs_stops_nothing_and_is_tried_until_it_keeps() 
 }
 
 #[tokio::test]
-async fn without_a_keeper_nothing_waits() {
+async fn without_a_state_store_no_effects_are_held() {
     let config = Config::new(Address::from_bytes(&[1; 20]).unwrap(), "test");
-    let mut keeping = Keeping::new(None, &config);
+    let mut keeping = StateWriter::new(None, &config);
     assert_eq!(keeping.pass(vec![trip(), call(1)]), [trip(), call(1)]);
     assert!(keeping.is_idle());
 }

@@ -1,6 +1,6 @@
 //! The engine with an optional recorder.
 
-use super::brain::Brain;
+use super::state_machine::StateMachine;
 use crate::engine::reservations::Capacity;
 use crate::engine::status::Pulse;
 use crate::engine::{Effect, Engine, Input, Status};
@@ -9,31 +9,31 @@ use crate::types::{GroupId, LeaseId, Mono, Now};
 
 /// An engine with recorded steps.
 #[derive(Debug)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedEngine {
     engine: Engine,
     recorder: Option<Box<dyn Recorder>>,
 }
 
-impl Recorded {
+impl RecordedEngine {
     pub(crate) fn new(engine: Engine, recorder: Option<Box<dyn Recorder>>) -> Self {
         Self { engine, recorder }
     }
 
     fn take_down(&mut self, now: Now, input: Option<&Input>) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.takes(&self.engine, now, input);
+            recorder.record_input(&self.engine, now, input);
         }
     }
 
     fn made(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
         if let Some(recorder) = &mut self.recorder {
-            recorder.made(&effects);
+            recorder.record_effects(&effects);
         }
         effects
     }
 }
 
-impl Brain for Recorded {
+impl StateMachine for RecordedEngine {
     fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
         self.take_down(now, Some(&input));
         let effects = self.engine.step(now, input);

@@ -1,29 +1,29 @@
 //! Access to the tree that tracks the path of each value.
 
-use crate::sdl::fault::{ErrorKind, SdlError, Spot, shown};
+use crate::sdl::diagnostics::Diagnostics;
+use crate::sdl::fault::{ErrorKind, Location, SdlError, shown};
 use crate::sdl::node::{Content, Key, Node, Scalar};
-use crate::sdl::notes::Notes;
-use crate::sdl::scalar::{self, Bad};
+use crate::sdl::scalar::{self, QuantityError};
 use std::rc::Rc;
 
 /// A value with its location.
 #[derive(Debug, Clone)]
-pub(super) struct At<'a> {
+pub(super) struct ValueRef<'a> {
     node: &'a Node,
-    pub(super) spot: Spot,
+    pub(super) spot: Location,
 }
 
 /// Fields of a map with its location.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     entries: &'a [(Key, Rc<Node>)],
-    pub(super) spot: Spot,
+    pub(super) spot: Location,
 }
 
-impl<'a> At<'a> {
+impl<'a> ValueRef<'a> {
     /// Returns the root of the document.
     pub(super) fn top(node: &'a Node) -> Self {
-        let spot = Spot::new(node.line, "document");
+        let spot = Location::new(node.line, "document");
         Self { node, spot }
     }
 
@@ -41,26 +41,26 @@ impl<'a> At<'a> {
     }
 
     /// Returns the items of a list. Empty items are skipped with a warning, as in the tools of the network.
-    pub(super) fn list(&self, notes: &mut Notes) -> Result<Vec<Self>, SdlError> {
+    pub(super) fn list(&self, notes: &mut Diagnostics) -> Result<Vec<Self>, SdlError> {
         let Content::List(items) = &self.node.content else {
             return Err(self.wrong_type("a list", "write `- item` lines below it"));
         };
         let mut list = Vec::with_capacity(items.len());
         for (n, node) in items.iter().enumerate() {
-            let spot = Spot::new(node.line, format!("{}[{n}]", self.spot.path));
+            let spot = Location::new(node.line, format!("{}[{n}]", self.spot.path));
             if node.is_null() {
                 notes.warn(spot.warning("an empty item is skipped", "fill it or remove it"));
             } else {
-                list.push(At { node, spot });
+                list.push(ValueRef { node, spot });
             }
         }
         Ok(list)
     }
 
     /// Returns a list of texts.
-    pub(super) fn texts(&self, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
+    pub(super) fn texts(&self, notes: &mut Diagnostics) -> Result<Vec<String>, SdlError> {
         let items = self.list(notes)?;
-        let texts = items.iter().map(At::text);
+        let texts = items.iter().map(ValueRef::text);
         Ok(texts
             .filter_map(|text| notes.keep(text).map(str::to_owned))
             .collect())
@@ -83,122 +83,126 @@ impl<'a> At<'a> {
     }
 
     pub(super) fn flag(&self) -> Result<bool, SdlError> {
-        let mend = "write `true` or `false` without quotes";
-        let Scalar { text, plain } = self.scalar("a boolean", mend)?;
+        let help = "write `true` or `false` without quotes";
+        let Scalar { text, plain } = self.scalar("a boolean", help)?;
         scalar::flag(text, *plain).ok_or_else(|| {
             let problem = format!("`{}` is not a boolean", shown(text));
-            self.spot.error(ErrorKind::WrongType, problem, mend)
+            self.spot.error(ErrorKind::WrongType, problem, help)
         })
     }
 
     /// Returns an integer from 0 to `max`.
     pub(super) fn whole(&self, max: u32) -> Result<u32, SdlError> {
-        let mend = format!("write a whole number from 0 to {max}, without quotes");
-        let Scalar { text, plain } = self.scalar("a number", &mend)?;
+        let help = format!("write a whole number from 0 to {max}, without quotes");
+        let Scalar { text, plain } = self.scalar("a number", &help)?;
         // YAML defines a quoted number as a text.
         let value = if *plain {
             scalar::whole(text)
         } else {
-            Err(Bad::NotANumber)
+            Err(QuantityError::NotANumber)
         };
         match value.map(u32::try_from) {
             Ok(Ok(value)) if value <= max => Ok(value),
-            Ok(_) | Err(Bad::TooLarge | Bad::Negative) => {
+            Ok(_) | Err(QuantityError::TooLarge | QuantityError::Negative) => {
                 let problem = format!("{} is out of range", shown(text));
-                Err(self.spot.error(ErrorKind::Invalid, problem, mend))
+                Err(self.spot.error(ErrorKind::Invalid, problem, help))
             }
-            Err(Bad::NotANumber) => {
+            Err(QuantityError::NotANumber) => {
                 let problem = format!("`{}` is not a whole number", shown(text));
-                Err(self.spot.error(ErrorKind::WrongType, problem, mend))
+                Err(self.spot.error(ErrorKind::WrongType, problem, help))
             }
         }
     }
 
     /// Returns a quantity parsed by `read`.
-    pub(super) fn quantity(&self, read: fn(&str) -> Result<u64, Bad>, mend: &str) -> Result<u64, SdlError> {
+    pub(super) fn quantity(
+        &self,
+        read: fn(&str) -> Result<u64, QuantityError>,
+        help: &str,
+    ) -> Result<u64, SdlError> {
         let text = self.text()?;
         read(text).map_err(|bad| {
             let problem = match bad {
-                Bad::NotANumber => format!("`{}` is not a quantity", shown(text)),
-                Bad::Negative => format!("`{}` is negative", shown(text)),
-                Bad::TooLarge => format!("`{}` is too large", shown(text)),
+                QuantityError::NotANumber => format!("`{}` is not a quantity", shown(text)),
+                QuantityError::Negative => format!("`{}` is negative", shown(text)),
+                QuantityError::TooLarge => format!("`{}` is too large", shown(text)),
             };
-            self.spot.error(ErrorKind::Invalid, problem, mend)
+            self.spot.error(ErrorKind::Invalid, problem, help)
         })
     }
 
-    fn scalar(&self, wanted: &str, mend: &str) -> Result<&'a Scalar, SdlError> {
+    fn scalar(&self, wanted: &str, help: &str) -> Result<&'a Scalar, SdlError> {
         match &self.node.content {
             Content::Scalar(scalar) => Ok(scalar),
-            Content::List(_) | Content::Map(_) => Err(self.wrong_type(wanted, mend)),
+            Content::List(_) | Content::Map(_) => Err(self.wrong_type(wanted, help)),
         }
     }
 
     /// Returns an error that names the actual type.
-    pub(super) fn wrong_type(&self, wanted: &str, mend: &str) -> SdlError {
+    pub(super) fn wrong_type(&self, wanted: &str, help: &str) -> SdlError {
         let found = match &self.node.content {
             Content::Scalar(_) => "a single value",
             Content::List(_) => "a list",
             Content::Map(_) => "a map",
         };
         let problem = format!("this is {found}, expected {wanted}");
-        self.spot.error(ErrorKind::WrongType, problem, mend)
+        self.spot.error(ErrorKind::WrongType, problem, help)
     }
 }
 
 impl<'a> Fields<'a> {
     /// Adds an error for each field that is not among `known`.
-    pub(super) fn only(&self, known: &[&str], notes: &mut Notes) {
-        for (spot, problem, mend) in self.others(known) {
-            notes.wrong(spot.error(ErrorKind::UnknownField, problem, mend));
+    pub(super) fn only(&self, known: &[&str], notes: &mut Diagnostics) {
+        for (spot, problem, help) in self.others(known) {
+            notes.wrong(spot.error(ErrorKind::UnknownField, problem, help));
         }
     }
 
     /// Adds a warning for each field that is not among `known`, for maps in which the tools of the network
     /// ignore such fields.
-    pub(super) fn warn_others(&self, known: &[&str], notes: &mut Notes) {
-        for (spot, problem, mend) in self.others(known) {
-            notes.warn(spot.warning(format!("{problem} and ignored"), mend));
+    pub(super) fn warn_others(&self, known: &[&str], notes: &mut Diagnostics) {
+        for (spot, problem, help) in self.others(known) {
+            notes.warn(spot.warning(format!("{problem} and ignored"), help));
         }
     }
 
     /// Returns location, problem and remedy of each field that is not among `known`.
-    fn others<'k>(&'k self, known: &'k [&str]) -> impl Iterator<Item = (Spot, String, String)> + 'k {
+    fn others<'k>(&'k self, known: &'k [&str]) -> impl Iterator<Item = (Location, String, String)> + 'k {
         let others = self.entries.iter().map(|(key, _)| key);
         let others = others.filter(|key| !known.contains(&key.text.as_str()));
         others.map(|key| {
-            let spot = Spot::new(key.line, self.path(&key.text));
+            let spot = Location::new(key.line, self.path(&key.text));
             let problem = format!("the field `{}` is unknown", shown(&key.text));
             (spot, problem, format!("use one of {}", known.join(", ")))
         })
     }
 
     /// Returns a field if it exists and is not null.
-    pub(super) fn get(&self, name: &str) -> Option<At<'a>> {
+    pub(super) fn get(&self, name: &str) -> Option<ValueRef<'a>> {
         self.present(name).filter(|at| !at.node.is_null())
     }
 
     /// Returns a field if it exists, null or not.
-    pub(super) fn present(&self, name: &str) -> Option<At<'a>> {
+    pub(super) fn present(&self, name: &str) -> Option<ValueRef<'a>> {
         let (key, node) = self.entries.iter().find(|(key, _)| key.text == name)?;
         // The line of the key, because the value may start on a later line.
-        let spot = Spot::new(key.line, self.path(name));
-        Some(At { node, spot })
+        let spot = Location::new(key.line, self.path(name));
+        Some(ValueRef { node, spot })
     }
 
     /// Returns a field that must exist and not be null.
-    pub(super) fn required(&self, name: &str, mend: &str) -> Result<At<'a>, SdlError> {
+    pub(super) fn required(&self, name: &str, help: &str) -> Result<ValueRef<'a>, SdlError> {
         self.get(name).ok_or_else(|| {
             let problem = format!("`{name}` is missing");
-            self.spot.error(ErrorKind::MissingField, problem, mend)
+            self.spot.error(ErrorKind::MissingField, problem, help)
         })
     }
 
     /// Returns every field in the order of the text.
-    pub(super) fn each(&self) -> impl Iterator<Item = (&'a str, At<'a>)> {
+    pub(super) fn each(&self) -> impl Iterator<Item = (&'a str, ValueRef<'a>)> {
         self.entries.iter().map(|(key, node)| {
-            let spot = Spot::new(key.line, self.path(&key.text));
-            (key.text.as_str(), At { node, spot })
+            let spot = Location::new(key.line, self.path(&key.text));
+            (key.text.as_str(), ValueRef { node, spot })
         })
     }
 
@@ -218,7 +222,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns a field with a list of texts, if it exists.
-    pub(super) fn texts(&self, name: &str, notes: &mut Notes) -> Result<Option<Vec<String>>, SdlError> {
+    pub(super) fn texts(&self, name: &str, notes: &mut Diagnostics) -> Result<Option<Vec<String>>, SdlError> {
         self.get(name).map(|at| at.texts(notes)).transpose()
     }
 

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! effects ─► changes the stored state? ─ no ─────────────────────────────► executed
-//!       └─ yes ─► held ─► keeper ─┬─ stored ───────────────► executed in order
+//!       └─ yes ─► held ─► store ──┬─ stored ───────────────► executed in order
 //!            └─ failed, or timeout ──► executed, logged, retried
 //! ```
 //! During a write later effects are held too, so that their order stays.
 
 use super::execute::panic_text;
-use crate::Kept;
+use crate::RestartState;
 use crate::config::Config;
 use crate::engine::Effect;
 use crate::error::{Error, chain_text};
@@ -28,26 +28,26 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Stores the state that a provider needs at its next start.
 ///
 /// # Behavior
-/// - the state is durable when [`Keeper::keep`] returns `Ok`; the provider holds dependent effects until
+/// - the state is durable when [`StateStore::save`] returns `Ok`; the provider holds dependent effects until
 ///   then, at most ten seconds
 /// - calls are sequential, each with the complete state
 /// - a failed call is repeated until it succeeds, while the provider continues
 #[async_trait]
-pub trait Keeper: fmt::Debug + Send + Sync {
+pub trait StateStore: fmt::Debug + Send + Sync {
     /// Replaces the stored state.
     ///
     /// # Errors
     /// When the state may not be durable.
-    async fn keep(&self, kept: &Kept) -> Result<(), Error>;
+    async fn save(&self, kept: &RestartState) -> Result<(), Error>;
 }
 
 type Written = Result<Result<Result<(), Error>, Elapsed>, JoinError>;
 
 /// Holds effects during a write of the state they depend on.
 #[derive(Debug)]
-pub(crate) struct Keeping {
-    keeper: Option<Arc<dyn Keeper>>,
-    kept: Kept,
+pub(crate) struct StateWriter {
+    store: Option<Arc<dyn StateStore>>,
+    kept: RestartState,
     /// At most one write.
     writing: JoinSet<Result<Result<(), Error>, Elapsed>>,
     /// Whether the state changed after the start of the write.
@@ -56,11 +56,11 @@ pub(crate) struct Keeping {
     held: Vec<Effect>,
 }
 
-impl Keeping {
-    pub(crate) fn new(keeper: Option<Arc<dyn Keeper>>, config: &Config) -> Self {
+impl StateWriter {
+    pub(crate) fn new(store: Option<Arc<dyn StateStore>>, config: &Config) -> Self {
         Self {
-            keeper,
-            kept: Kept {
+            store,
+            kept: RestartState {
                 breaker_tripped: config.breaker_tripped,
                 breaker_held_owners: config.breaker_held_owners.clone(),
             },
@@ -71,12 +71,12 @@ impl Keeping {
         }
     }
 
-    /// Returns the effects that can be executed now. [`Keeping::turn`] returns the others.
+    /// Returns the effects that can be executed now. [`StateWriter::turn`] returns the others.
     pub(crate) fn pass(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
         let mut changed = false;
         for effect in &effects {
             if let Effect::Publish(event) = effect {
-                changed |= self.kept.note(event);
+                changed |= self.kept.apply(event);
             }
         }
         if changed {
@@ -122,7 +122,7 @@ impl Keeping {
     }
 
     fn begin(&mut self) {
-        let Some(keeper) = self.keeper.clone() else { return };
+        let Some(store) = self.store.clone() else { return };
         self.again_at = None;
         if !self.writing.is_empty() {
             self.is_behind = true;
@@ -130,7 +130,7 @@ impl Keeping {
         }
         let kept = self.kept.clone();
         self.writing
-            .spawn(async move { timeout(KEEP_LIMIT, keeper.keep(&kept)).await });
+            .spawn(async move { timeout(KEEP_LIMIT, store.save(&kept)).await });
     }
 
     fn settle(&mut self, written: Written) {

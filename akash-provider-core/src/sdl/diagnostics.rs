@@ -9,14 +9,14 @@ pub const MAX_ERRORS: usize = 50;
 const MAX_WARNINGS: usize = 100;
 
 #[derive(Debug, Default)]
-pub(super) struct Notes {
+pub(super) struct Diagnostics {
     warnings: Vec<Warning>,
     errors: Vec<SdlError>,
     /// Number of further errors that are not listed.
     more: usize,
 }
 
-impl Notes {
+impl Diagnostics {
     pub(super) fn warn(&mut self, warning: Warning) {
         self.warnings.push(warning);
     }

@@ -12,23 +12,23 @@ use std::collections::BTreeSet;
 /// continue to close leases that an operator has to review first.
 ///
 /// ```
-/// # use akash_provider_core::{Config, Kept};
+/// # use akash_provider_core::{Config, RestartState};
 /// # let account = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
-/// # let file = Kept::default().to_json();
-/// At start; for a missing file use `Kept::default()`.
-/// let kept = Kept::from_json(&file).unwrap_or_else(|error| {
+/// # let file = RestartState::default().to_json();
+/// At start; for a missing file use `RestartState::default()`.
+/// let kept = RestartState::from_json(&file).unwrap_or_else(|error| {
 ///     eprintln!("{error}");
-///     Kept::doubtful()
+///     RestartState::unknown()
 /// });
 /// let mut config = Config::new(account, "akashnet-2");
-/// kept.give(&mut config);
+/// kept.apply_to(&mut config);
 /// ```
-/// At run time the `Keeper` of the builder receives each change before the change takes effect, and stores
+/// At run time the `StateStore` of the builder receives each change before the change takes effect, and stores
 /// the text: write a temporary file, sync it, rename it. A program that drives the engine directly calls
-/// [`Kept::note`].
+/// [`RestartState::apply`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Kept {
+pub struct RestartState {
     /// Whether the circuit breaker has tripped for all leases.
     pub breaker_tripped: bool,
     /// Owners for which the circuit breaker has tripped.
@@ -38,17 +38,17 @@ pub struct Kept {
 /// Unreadable state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "cannot read state of the previous run: {problem}; start with `Kept::doubtful()`, review the leases and \
+    "cannot read state of the previous run: {problem}; start with `RestartState::unknown()`, review the leases and \
      release the circuit breaker, or restore a backup of the file"
 )]
-pub struct UnreadableKept {
+pub struct InvalidRestartState {
     problem: String,
 }
 
-impl Kept {
+impl RestartState {
     /// Creates the state from the current status.
     #[must_use]
-    pub fn of(status: &Status) -> Self {
+    pub fn from_status(status: &Status) -> Self {
         Self {
             breaker_tripped: status.breaker.tripped,
             breaker_held_owners: status.breaker.held_owners.iter().cloned().collect(),
@@ -58,7 +58,7 @@ impl Kept {
     /// Creates the state for an unknown previous state: the circuit breaker blocks until an operator releases
     /// it.
     #[must_use]
-    pub fn doubtful() -> Self {
+    pub fn unknown() -> Self {
         Self {
             breaker_tripped: true,
             ..Self::default()
@@ -72,7 +72,7 @@ impl Kept {
     }
 
     /// Applies an event. Returns whether the state changed and must be stored.
-    pub fn note(&mut self, event: &Event) -> bool {
+    pub fn apply(&mut self, event: &Event) -> bool {
         let before = self.clone();
         match event {
             Event::BreakerTripped { .. } => self.breaker_tripped = true,
@@ -90,7 +90,7 @@ impl Kept {
     }
 
     /// Writes the state into the settings of the next start.
-    pub fn give(&self, config: &mut Config) {
+    pub fn apply_to(&self, config: &mut Config) {
         config.breaker_tripped = self.breaker_tripped;
         config.breaker_held_owners = self.breaker_held_owners.clone();
     }
@@ -102,13 +102,13 @@ impl Kept {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Parses the result of [`Kept::to_json`], of this or an older version. Missing fields have their
+    /// Parses the result of [`RestartState::to_json`], of this or an older version. Missing fields have their
     /// default.
     ///
     /// # Errors
     /// When the text is not valid, for example an empty file after a crash during a write.
-    pub fn from_json(text: &str) -> Result<Self, UnreadableKept> {
-        serde_json::from_str(text).map_err(|error| UnreadableKept {
+    pub fn from_json(text: &str) -> Result<Self, InvalidRestartState> {
+        serde_json::from_str(text).map_err(|error| InvalidRestartState {
             problem: error.to_string(),
         })
     }
@@ -122,36 +122,42 @@ mod tests {
         Address::from_bytes(&[number; 20]).unwrap()
     }
 
-    fn kept(tripped: bool, owners: &[u8]) -> Kept {
-        Kept {
+    fn kept(tripped: bool, owners: &[u8]) -> RestartState {
+        RestartState {
             breaker_tripped: tripped,
             breaker_held_owners: owners.iter().map(|n| owner(*n)).collect(),
         }
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_given_to_the_next_start() {
+    fn the_state_round_trips_and_is_applied_to_the_next_start() {
         let kept = kept(true, &[1, 2]);
         let text = kept.to_json();
         assert!(!text.contains('\n'), "{text}");
-        let again = Kept::from_json(&text).unwrap();
+        let again = RestartState::from_json(&text).unwrap();
         assert_eq!(again, kept);
         let mut config = Config::new(owner(9), "test");
-        again.give(&mut config);
+        again.apply_to(&mut config);
         assert!(config.breaker_tripped);
         assert_eq!(config.breaker_held_owners, kept.breaker_held_owners);
         let engine = crate::engine::Engine::new(config).unwrap();
-        assert_eq!(Kept::of(&engine.status(crate::types::Now::default())), kept);
+        assert_eq!(
+            RestartState::from_status(&engine.status(crate::types::Now::default())),
+            kept
+        );
     }
 
     #[test]
-    fn what_an_older_version_did_not_keep_is_as_at_a_first_start() {
-        assert_eq!(Kept::from_json("{}").unwrap(), Kept::default());
-        assert_eq!(Kept::from_json(r#"{"newer": 1}"#).unwrap(), Kept::default());
+    fn fields_missing_in_older_versions_have_their_default() {
+        assert_eq!(RestartState::from_json("{}").unwrap(), RestartState::default());
+        assert_eq!(
+            RestartState::from_json(r#"{"newer": 1}"#).unwrap(),
+            RestartState::default()
+        );
     }
 
     #[test]
-    fn what_cannot_be_read_says_what_to_do() {
+    fn unreadable_state_names_the_remedy() {
         for text in [
             "",
             "[",
@@ -159,25 +165,25 @@ mod tests {
             r#"{"breaker_tripped": 3}"#,
             r#"{"breaker_held_owners": ["x"]}"#,
         ] {
-            let said = Kept::from_json(text).unwrap_err().to_string();
-            assert!(said.contains("Kept::doubtful()"), "{text}: {said}");
+            let said = RestartState::from_json(text).unwrap_err().to_string();
+            assert!(said.contains("RestartState::unknown()"), "{text}: {said}");
         }
-        assert!(Kept::doubtful().breaker_tripped);
+        assert!(RestartState::unknown().breaker_tripped);
     }
 
     #[test]
-    fn each_event_of_the_breaker_is_noted_once() {
-        let mut now = Kept::default();
+    fn each_breaker_event_changes_the_state_once() {
+        let mut now = RestartState::default();
         let trip = |n| Event::BreakerTrippedFor {
             owner: owner(n),
             wanted: 3,
         };
-        assert!(now.note(&trip(1)) && now.note(&trip(2)) && !now.note(&trip(2)));
-        assert!(now.note(&Event::BreakerTripped { wanted: 4 }));
+        assert!(now.apply(&trip(1)) && now.apply(&trip(2)) && !now.apply(&trip(2)));
+        assert!(now.apply(&Event::BreakerTripped { wanted: 4 }));
         assert_eq!(now, kept(true, &[1, 2]));
-        assert!(!now.note(&Event::DriftFound { findings: Vec::new() }));
-        assert!(now.note(&Event::BreakerReleasedFor { owner: owner(1) }));
-        assert!(now.note(&Event::BreakerReleased) && !now.note(&Event::BreakerReleased));
-        assert_eq!(now, Kept::default());
+        assert!(!now.apply(&Event::DriftFound { findings: Vec::new() }));
+        assert!(now.apply(&Event::BreakerReleasedFor { owner: owner(1) }));
+        assert!(now.apply(&Event::BreakerReleased) && !now.apply(&Event::BreakerReleased));
+        assert_eq!(now, RestartState::default());
     }
 }

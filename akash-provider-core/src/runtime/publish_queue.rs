@@ -29,13 +29,13 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// The queue before one bus, and the task that publishes its events.
 #[derive(Debug)]
-pub(crate) struct Outlet {
+pub(crate) struct PublishQueue {
     queue: mpsc::Sender<(Topic, Arc<Event>)>,
     overflow: Arc<AtomicU64>,
     publisher: JoinSet<()>,
 }
 
-impl Outlet {
+impl PublishQueue {
     pub(crate) fn start(bus: Arc<dyn Bus>) -> Self {
         let (queue, events) = mpsc::channel(QUEUE);
         let overflow = Arc::new(AtomicU64::new(0));
@@ -49,7 +49,7 @@ impl Outlet {
     }
 
     /// Adds an event to the queue. Returns false if the queue is full.
-    pub(crate) fn hand_over(&self, topic: Topic, event: Arc<Event>) -> bool {
+    pub(crate) fn enqueue(&self, topic: Topic, event: Arc<Event>) -> bool {
         let fits = self.queue.try_send((topic, event)).is_ok();
         if !fits {
             // Relaxed ordering is sufficient for a number in the log.
@@ -73,7 +73,7 @@ impl Outlet {
 struct Publisher {
     bus: Arc<dyn Bus>,
     overflow: Arc<AtomicU64>,
-    trouble: Trouble,
+    trouble: PublishFailures,
     /// Statuses that the bus refused, the latest of each topic.
     owed: BTreeMap<Topic, Arc<Event>>,
     again_at: Instant,
@@ -84,7 +84,7 @@ impl Publisher {
         Self {
             bus,
             overflow,
-            trouble: Trouble::default(),
+            trouble: PublishFailures::default(),
             owed: BTreeMap::new(),
             again_at: Instant::now(),
         }
@@ -151,14 +151,14 @@ impl Publisher {
 
 /// Number of unpublished events until the next report.
 #[derive(Debug, Default)]
-struct Trouble {
+struct PublishFailures {
     failed: u64,
     overflowed: u64,
     last_error: Option<String>,
     reported: Option<Instant>,
 }
 
-impl Trouble {
+impl PublishFailures {
     fn failed(&mut self, error: String) {
         self.failed += 1;
         self.last_error = Some(error);
@@ -191,13 +191,13 @@ mod tests {
 
     /// A bus that can be made unavailable.
     #[derive(Debug, Default)]
-    struct Fickle {
+    struct UnreliableBus {
         truth: LocalBus,
         is_away: AtomicBool,
     }
 
     #[async_trait::async_trait]
-    impl Bus for Fickle {
+    impl Bus for UnreliableBus {
         async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error> {
             if self.is_away.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Unavailable, "publish", "away"));
@@ -216,17 +216,17 @@ mod tests {
         Arc::new(Event::BreakerTripped { wanted })
     }
 
-    async fn last(bus: &Fickle) -> Option<Arc<Event>> {
+    async fn last(bus: &UnreliableBus) -> Option<Arc<Event>> {
         bus.last(Topic::ClusterStatus).await.unwrap()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_status_that_was_not_taken_is_published_again_and_the_latest_only() {
-        let bus = Arc::new(Fickle::default());
-        let outlet = Outlet::start(Arc::clone(&bus) as Arc<dyn Bus>);
+    async fn only_the_latest_refused_status_is_published_again() {
+        let bus = Arc::new(UnreliableBus::default());
+        let outlet = PublishQueue::start(Arc::clone(&bus) as Arc<dyn Bus>);
         bus.is_away.store(true, Ordering::Relaxed);
         for number in 0..3 {
-            assert!(outlet.hand_over(Topic::ClusterStatus, fact(number)));
+            assert!(outlet.enqueue(Topic::ClusterStatus, fact(number)));
         }
         tokio::time::sleep(AGAIN_AFTER * 3).await;
         assert_eq!(last(&bus).await, None);
@@ -237,23 +237,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_old_status_never_follows_a_later_one() {
-        let bus = Arc::new(Fickle::default());
-        let outlet = Outlet::start(Arc::clone(&bus) as Arc<dyn Bus>);
+        let bus = Arc::new(UnreliableBus::default());
+        let outlet = PublishQueue::start(Arc::clone(&bus) as Arc<dyn Bus>);
         bus.is_away.store(true, Ordering::Relaxed);
-        assert!(outlet.hand_over(Topic::ClusterStatus, fact(1)));
+        assert!(outlet.enqueue(Topic::ClusterStatus, fact(1)));
         tokio::time::sleep(AGAIN_AFTER / 2).await;
         bus.is_away.store(false, Ordering::Relaxed);
-        assert!(outlet.hand_over(Topic::ClusterStatus, fact(2)));
+        assert!(outlet.enqueue(Topic::ClusterStatus, fact(2)));
         tokio::time::sleep(AGAIN_AFTER * 2).await;
         assert_eq!(last(&bus).await, Some(fact(2)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_not_taken_is_tried_once_more_at_the_end() {
-        let bus = Arc::new(Fickle::default());
-        let outlet = Outlet::start(Arc::clone(&bus) as Arc<dyn Bus>);
+    async fn refused_statuses_are_retried_once_at_the_end() {
+        let bus = Arc::new(UnreliableBus::default());
+        let outlet = PublishQueue::start(Arc::clone(&bus) as Arc<dyn Bus>);
         bus.is_away.store(true, Ordering::Relaxed);
-        assert!(outlet.hand_over(Topic::ClusterStatus, fact(1)));
+        assert!(outlet.enqueue(Topic::ClusterStatus, fact(1)));
         tokio::time::sleep(AGAIN_AFTER / 2).await;
         bus.is_away.store(false, Ordering::Relaxed);
         outlet.finish(Duration::from_secs(1)).await;
@@ -261,8 +261,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn trouble_with_the_bus_is_told_once_a_minute_with_counts() {
-        let mut trouble = Trouble::default();
+    async fn bus_failures_are_logged_once_a_minute_with_counts() {
+        let mut trouble = PublishFailures::default();
         trouble.failed("first".into());
         trouble.report();
         assert_eq!(trouble.failed, 0, "reported and reset");

@@ -6,7 +6,7 @@ use crate::engine::{Effect, Input, Status};
 use crate::types::{GroupId, LeaseId, Mono, Now};
 
 /// State machine driven by the loop: the engine, or a script in tests.
-pub(crate) trait Brain: Send {
+pub(crate) trait StateMachine: Send {
     fn step(&mut self, now: Now, input: Input) -> Vec<Effect>;
     fn next_deadline(&self) -> Option<Mono>;
     fn handle_timeout(&mut self, now: Now) -> Vec<Effect>;

@@ -115,7 +115,7 @@ const CAUGHT: [(Mistake, &str, &str); 23] = [
         "a lost bid is visible without an event",
         "BidClosed",
     ),
-    (M::ForgetsReason, "the life cycle of a lease", "None"),
+    (M::ForgetsReason, "leases follow their life cycle", "None"),
     (
         M::IgnoresFilter,
         "a snapshot equals the queries",
@@ -129,13 +129,13 @@ const CAUGHT: [(Mistake, &str, &str); 23] = [
 ];
 
 #[derive(Debug, Clone)]
-struct Liar {
+struct FaultyClient {
     truth: MemoryChain,
-    rival: Address,
+    competitor: Address,
     mistake: Mistake,
 }
 
-impl Liar {
+impl FaultyClient {
     fn is(&self, mistake: Mistake) -> bool {
         self.mistake == mistake
     }
@@ -165,7 +165,7 @@ impl Liar {
             }
             M::ReportsLostBids => {
                 let won = block.iter().find_map(|event| match event {
-                    ChainEvent::LeaseCreated { id, .. } if id.provider == self.rival => Some(id.clone()),
+                    ChainEvent::LeaseCreated { id, .. } if id.provider == self.competitor => Some(id.clone()),
                     _ => None,
                 });
                 let lost = won.map(|id| ChainEvent::BidClosed { id });
@@ -178,7 +178,7 @@ impl Liar {
 }
 
 #[async_trait]
-impl ChainQuery for Liar {
+impl ChainQuery for FaultyClient {
     async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error> {
         let mut record = self.truth.provider(owner).await?;
         if let Some(record) = record.as_mut().filter(|_| self.is(M::DropsInfo)) {
@@ -291,14 +291,16 @@ impl ChainQuery for Liar {
     async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error> {
         let mut snapshot = self.truth.snapshot(provider).await?;
         if self.is(M::IgnoresProvider) {
-            snapshot.bids.extend(self.truth.snapshot(&self.rival).await?.bids);
+            snapshot
+                .bids
+                .extend(self.truth.snapshot(&self.competitor).await?.bids);
         }
         Ok(snapshot)
     }
 }
 
 #[async_trait]
-impl ChainTx for Liar {
+impl ChainTx for FaultyClient {
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {
         let outcome = match self.mistake {
             M::NeverReturns => std::future::pending().await,
@@ -317,7 +319,7 @@ impl ChainTx for Liar {
     }
 }
 
-impl ChainEvents for Liar {
+impl ChainEvents for FaultyClient {
     fn subscribe(&self, provider: &Address) -> BoxStream<'static, Result<ChainEvent, Error>> {
         let (liar, mut waiting, mut begun) = (self.clone(), Vec::new(), false);
         let told = self.truth.subscribe(provider).flat_map(move |event| {
@@ -349,9 +351,9 @@ impl ChainEvents for Liar {
 /// Runs the suite and the outage check, and returns the message of their failure.
 async fn found(mistake: Mistake) -> Option<String> {
     let driver = MemoryDriver::new();
-    let client = Liar {
+    let client = FaultyClient {
         truth: driver.client(),
-        rival: driver.rival(),
+        competitor: driver.competitor(),
         mistake,
     };
     let all = async {
@@ -362,7 +364,7 @@ async fn found(mistake: Mistake) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_mistake_is_found_by_its_rule() {
+async fn every_mistake_is_detected_by_its_rule() {
     assert_eq!(found(M::None).await, None, "a client without a mistake passes");
     for (mistake, rule, message) in CAUGHT {
         let failure = found(mistake).await;
