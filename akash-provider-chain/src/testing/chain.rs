@@ -232,15 +232,10 @@ impl Chain {
         };
         match method {
             _ if behavior.is_frozen => Reply::Hang,
-            "status" => Reply::Result(json!({
-                "node_info": {"network": chain_id},
-                "sync_info": {
-                    "latest_block_hash": block_hash(named, newest),
-                    "latest_block_height": named.to_string(),
-                    "latest_block_time": rfc3339(time(state.time(newest))),
-                    "catching_up": behavior.catching_up,
-                },
-            })),
+            "status" => {
+                let newest = (newest, time(state.time(newest)));
+                Reply::Result(status(chain_id, named, newest, behavior.catching_up))
+            }
             "akash" => Reply::Result(discovery()),
             "header" | "block" | "block_results" if asked > newest => Lie::beyond(
                 behavior.lie,
@@ -285,6 +280,19 @@ impl Chain {
             other => Reply::Error(-32601, format!("no method {other}")),
         }
     }
+}
+
+/// Returns the status of a node that reports the height `named`.
+fn status(chain_id: &str, named: Height, (newest, time): (Height, BlockTime), catching_up: bool) -> Value {
+    json!({
+        "node_info": {"network": chain_id},
+        "sync_info": {
+            "latest_block_hash": block_hash(named, newest),
+            "latest_block_height": named.to_string(),
+            "latest_block_time": rfc3339(time),
+            "catching_up": catching_up,
+        },
+    })
 }
 
 /// Adds the malformed events of `habits` to a result.

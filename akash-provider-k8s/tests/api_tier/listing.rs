@@ -67,7 +67,7 @@ fn damaged_records_are_reported_and_repaired_by_a_new_manifest() {
             });
             let damage = Damage {
                 corrupt,
-                delete: Some(lose),
+                delete: Some(delete),
             };
             conformance::damaged_records_are_reported(&*cluster, &setup, &damage).await;
         }

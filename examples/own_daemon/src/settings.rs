@@ -61,7 +61,7 @@ impl Settings {
         Ok(Self {
             nodes: file.nodes,
             key: folder.join(file.key),
-            kept: folder.join(file.kept),
+            state: folder.join(file.state),
             prices: file.prices,
             provider,
         })

@@ -164,7 +164,7 @@ async fn live<O: Operator>(
         O::NAME
     ));
     let served = serve(listener, router(&process), shutdown.clone());
-    let beside = Arc::clone(&process.operator).payload(shutdown.clone());
+    let beside = Arc::clone(&process.operator).beside(shutdown.clone());
     let code = tokio::select! {
         () = abort.cancelled() => ExitCode::FAILURE,
         ((), (), ()) = async { tokio::join!(served, beside, drain(&process, &shutdown)) } => ExitCode::SUCCESS,
