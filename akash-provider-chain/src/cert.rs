@@ -1,11 +1,12 @@
-//! Certificates in the format of the network: generate, parse, verify, publish, revoke and rotate.
+//! Certificates in the format of the Akash network: generate, parse, verify, publish, revoke and rotate.
 //!
-//! A certificate is self-signed (P-256, SHA-256). The subject and the issuer contain the account address and a format
-//! version. The serial is the creation time, in nanoseconds.
+//! A certificate is self-signed (P-256, SHA-256). The subject and the issuer contain the account address and
+//! a format version. The serial number is the creation time, in nanoseconds since the Unix epoch.
 //!
-//! The chain verifies the address, the signature and the serial only, and stores the certificate and the public key
-//! as PEM. The key usage is "key encipherment", which standard verifiers refuse. For this reason, the gateway
-//! verifies certificates with rules of its own: same bytes as on the chain, not revoked.
+//! The chain verifies only the address, the signature and the serial number. The chain stores the certificate
+//! and the public key as PEM. The key usage is "key encipherment", which standard TLS verifiers refuse. For
+//! this reason, the gateway has its own rules: the certificate has the same bytes as on the chain and is not
+//! revoked.
 
 mod generate;
 mod key_file;
@@ -27,7 +28,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Validity period of a new certificate, the same as with the Go provider.
+/// Validity period of a new certificate: 365 days, the same as in the Go provider.
 pub const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Maximum size of a PEM text, in bytes.
 const PEM_BYTES_MAX: usize = 64 * 1024;
@@ -38,9 +39,10 @@ const PUBLIC_KEY: &str = "EC PUBLIC KEY";
 /// Purpose of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Usage {
-    /// Certificate that a tenant presents to the gateway of a provider. Contains no domain.
+    /// Certificate that a tenant presents to the gateway of a provider. The certificate contains no domain
+    /// name.
     Client,
-    /// Certificate of a provider, valid for clients too.
+    /// Certificate of a provider, valid for server and client authentication.
     Server {
         /// Domain names of the server; at least one.
         domains: Vec<String>,
@@ -69,9 +71,9 @@ pub enum CertError {
     /// The certificate belongs to another account.
     #[error("certificate belongs to account {found}, expected {expected}")]
     Owner {
-        /// Expected account.
+        /// Chain account that should own the certificate.
         expected: Address,
-        /// Account in the subject of the certificate.
+        /// Chain account in the subject of the certificate.
         found: String,
     },
     /// The certificate file does not exist.
@@ -83,15 +85,15 @@ pub enum CertError {
     /// The certificate file is invalid.
     #[error("invalid certificate file {}: {why}; generate a new certificate", path.display())]
     Damaged {
-        /// Path of the file, which stays unchanged.
+        /// Path of the invalid file. The file is not changed.
         path: PathBuf,
         /// Reason, as text for the operator.
         why: String,
     },
-    /// The key of this account cannot decrypt the private key in the file.
+    /// The private key in the certificate file cannot be decrypted with this chain account's key.
     #[error("cannot decrypt {} with the key of this account: the file belongs to another key", path.display())]
     WrongKey {
-        /// Path of the file. The password is a signature of the account key.
+        /// Path of the certificate file. The password of the file is a signature of the account key.
         path: PathBuf,
     },
     /// The system does not provide random bytes.
@@ -102,7 +104,7 @@ pub enum CertError {
     Io {
         /// Failed operation, as a verb phrase that precedes the path.
         operation: &'static str,
-        /// Path of the file. For a rename, the source.
+        /// Path of the file. For a failed rename, the source path.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
@@ -120,8 +122,8 @@ pub struct OwnCertificate {
 impl OwnCertificate {
     /// Generates a certificate with a new key.
     ///
-    /// The serial is `now`, the time since the Unix epoch. Two certificates of an account must have different
-    /// serials.
+    /// `now` is the time since the Unix epoch and becomes the serial number. Two certificates of one account
+    /// must have different serial numbers.
     ///
     /// # Errors
     /// Returns an error if a domain name is invalid, or if the system provides no random bytes.
@@ -129,7 +131,8 @@ impl OwnCertificate {
         generate::make(owner, usage, now)
     }
 
-    /// Combines a certificate with its private key, and checks that both belong together.
+    /// Combines a certificate with its private key, and checks that the private key belongs to the
+    /// certificate.
     fn new(der: Vec<u8>, key: SigningKey) -> Result<Self, CertError> {
         let info = read::read_der(&der)?;
         if info.public_key != generate::spki(&key)? {
@@ -152,10 +155,11 @@ impl OwnCertificate {
         &self.der
     }
 
-    /// Returns the private key in PKCS#8 form, for a TLS server. The bytes are wiped when dropped.
+    /// Returns the private key in PKCS#8 form, for a TLS server. The returned buffer is wiped when it is
+    /// dropped.
     ///
     /// # Errors
-    /// Returns an error if the key cannot be encoded, which is not expected.
+    /// Returns an error if the key cannot be encoded. No valid key causes this error.
     pub fn private_key_der(&self) -> Result<zeroize::Zeroizing<Vec<u8>>, CertError> {
         generate::private_key_der(&self.key)
     }

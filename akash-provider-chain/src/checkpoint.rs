@@ -1,30 +1,32 @@
 //! Plausibility checks of block heights and block times.
 //!
-//! A single node can report any number. An accepted height excludes all nodes below it, so each height is checked
-//! first:
+//! A single node can report any number. After a height is accepted, all nodes with a lower height are
+//! excluded. For this reason, each height is checked before it is accepted:
 //!
 //! | check | refuses |
 //! |---|---|
-//! | block time at most ten seconds ahead of the local clock, which is corrected if two nodes agree | times in the future |
-//! | possible growth since the processed block in the elapsed time | impossible heights |
-//! | the node serves a header close to the height (for a height above the lag limit) | heights without blocks |
+//! | The block time is at most ten seconds ahead of the local clock. The local clock is corrected if two nodes agree. | times in the future |
+//! | The number of blocks since the processed block is possible in the elapsed time. | impossible heights |
+//! | The node serves a header close to the height. Checked only if the height is more than the lag limit above the processed block. | heights without blocks |
 //!
-//! Checks of a later block detect a false height that passed: heights and times of one chain rise together, so a
-//! lower block with a later time contradicts the false height.
+//! A false height that passes these checks is detected later. Heights and times of one chain rise together,
+//! so a lower block with a later time contradicts the false height.
 
 use crate::fault::Fault;
 use akash_provider_core::types::{BlockTime, Height};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Maximum difference between a block time and the local clock, in ms. Clocks with NTP differ by less.
+/// Maximum time by which a block time may be ahead of the local clock, in ms. Clocks with NTP differ by less
+/// than this value.
 pub(crate) const AHEAD_MAX_MS: i64 = 10_000;
-/// Number of blocks that are accepted in addition to the elapsed time: about two hours of the network, and the
-/// rounding of fast test chains.
+/// Number of blocks that are accepted in addition to the number that is possible in the elapsed time. The
+/// value is about two hours of blocks on the Akash network, and covers rounding on fast test chains.
 pub(crate) const BURST: Height = 1000;
-/// Minimum average block interval, in ms. The network has 6 s, development networks have down to 100 ms.
+/// Minimum average block interval, in ms. The block interval is 6 s on the Akash network, and down to 100 ms
+/// on development networks.
 pub(crate) const BLOCK_MIN_MS: u64 = 100;
-/// Lower bound of the first block of a chain: 2019-01-01.
+/// Height and time that the first block of any chain exceeds: height 0 on 2019-01-01.
 const GENESIS: Checkpoint = Checkpoint {
     height: 0,
     time: BlockTime(1_546_300_800_000),
@@ -40,7 +42,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Checks this block against the local clock and `before`, the last processed block.
+    /// Checks this block against the local clock `now` and against `before`, the last processed block.
     pub(crate) fn check(self, before: Option<Self>, now: BlockTime) -> Result<(), Fault> {
         check_time(self.time, now)?;
         let before = before.unwrap_or(GENESIS);
@@ -57,7 +59,8 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Returns true if both blocks cannot belong to one chain, because `other` is lower and later.
+    /// Returns true if the two blocks cannot be in one chain, because `other` has a lower height and a later
+    /// time.
     pub(crate) const fn is_contradicted_by(self, other: Self) -> bool {
         other.height < self.height && other.time.0 > self.time.0
     }
@@ -74,7 +77,8 @@ pub(crate) fn check_time(time: BlockTime, now: BlockTime) -> Result<(), Fault> {
     })
 }
 
-/// Correction of the local clock, in ms. Static, because all clients in the process share the clock.
+/// Correction of the local clock, in ms. The value is static, because all clients in the process use the same
+/// clock.
 static CORRECTION_MS: AtomicI64 = AtomicI64::new(0);
 
 /// Sets the correction of the local clock for all checks of block times, in ms.

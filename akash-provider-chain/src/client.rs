@@ -1,5 +1,5 @@
-//! Complete chain client. The reader forwards each block to the writer, which finds the outcomes of transactions in
-//! them.
+//! Complete chain client. The reader forwards each block to the writer. The writer finds the outcomes of its
+//! transactions in the blocks.
 //!
 //! ```text
 //!   nodes ──▶ Reader ── queries, events ──▶ provider
@@ -46,13 +46,13 @@ pub struct ClientSettings {
     pub roots: Roots,
     /// Key that signs transactions. Without a key, the client can only read.
     pub key: Option<PrivateKey>,
-    /// Store of the last processed height, for restarts.
+    /// Store of the last processed height. After a restart, the client loads the height from this store.
     pub heights: Arc<dyn HeightStore>,
-    /// Store of the fees of the last hour, for restarts.
+    /// Store of the fees of the last hour. After a restart, the client loads the fees from this store.
     pub expenses: Arc<dyn ExpenseStore>,
-    /// Settings for sending transactions. `chain_id` above replaces the chain id in this field.
+    /// Settings for sending transactions. The `chain_id` above replaces the chain id in these settings.
     pub planner: PlannerConfig,
-    /// Limits on responses of nodes.
+    /// Limits for requests to nodes and for the responses.
     pub limits: Limits,
     /// Settings of the event follower.
     pub follower: Settings,
@@ -70,7 +70,7 @@ impl fmt::Debug for ClientSettings {
 }
 
 impl ClientSettings {
-    /// Creates default settings: no key, and in-memory stores.
+    /// Creates default settings: no signing key, and in-memory stores.
     pub fn new(nodes: Vec<String>, chain_id: impl Into<String>) -> Self {
         let chain_id = chain_id.into();
         Self {
@@ -139,12 +139,12 @@ impl BlockObserver for BlockForwarder {
 }
 
 impl AkashClient {
-    /// Creates a client and its task. The caller runs the task, which ends after `stop` is cancelled.
+    /// Creates a client and its task. The caller runs the task. The task ends after `stop` is cancelled.
     ///
-    /// No connection is opened yet, so the nodes may be down.
+    /// This function opens no connection, so the nodes may be unreachable when it is called.
     ///
     /// # Errors
-    /// Returns an error if an address is invalid, or if there is no address.
+    /// Returns an error if an address is invalid, or if `settings` contains no address.
     pub fn start(
         settings: ClientSettings,
         stop: CancellationToken,
@@ -192,7 +192,8 @@ impl AkashClient {
 
     /// Returns a client that signs only while `may_send` returns true.
     ///
-    /// For a provider with several instances: a leader that was suspended may have lost the leadership meanwhile.
+    /// Providers with several instances need this client. A leader that was suspended may have lost the
+    /// leadership in the meantime, and must not send transactions.
     #[must_use]
     pub fn fenced(&self, may_send: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {

@@ -4,8 +4,8 @@ use crate::fault::{Fault, causes};
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// Converts a connection error of a library into a fault. `is_certain` is true if the connection failed before the
-/// node received any data.
+/// Converts a connection error of a library into a [`Fault`]. `is_certain` is true if the connection failed
+/// before the node received any data.
 pub(crate) fn fault(error: &(dyn Error + 'static), is_certain: bool) -> Fault {
     match (explain(error), is_certain) {
         (Some((why, help)), true) => Fault::NotConnected(format!("({why}): {help}")),
@@ -20,7 +20,8 @@ const NO_TLS: (&str, &str) = (
     "use http:// or grpc://, or a port that supports TLS",
 );
 
-/// Returns true if a response to plain HTTP is the error of a TLS-only server: this provider, Go servers, nginx.
+/// Returns true if the response shows that plain HTTP was sent to a TLS port. The responses of this provider,
+/// of Go servers and of nginx are recognized.
 pub(crate) fn is_tls_required(response: &[u8]) -> bool {
     const SIGNS: [&str; 3] = [
         "this is an https port",
@@ -31,7 +32,7 @@ pub(crate) fn is_tls_required(response: &[u8]) -> bool {
     SIGNS.iter().any(|sign| text.contains(sign))
 }
 
-/// Returns the fault for plain HTTP to a TLS port. The server did not process the request.
+/// Returns the fault for plain HTTP to a TLS port. In this case, the server did not process the request.
 pub(crate) fn tls_required() -> Fault {
     Fault::NotConnected("(this is an https port): use https:// or grpcs://".to_owned())
 }
@@ -46,7 +47,7 @@ pub(crate) fn is_closed(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-/// Returns the cause of an error and a remedy, or `None` for an unknown cause.
+/// Returns the cause of an error and a remedy, or `None` if the cause is unknown.
 fn explain(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
     let text = causes(error);
     // The error of the resolver has no public type, so its text is compared.
@@ -74,7 +75,8 @@ fn explain(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
     None
 }
 
-/// Iterates over an error and its causes. `io::Error::source` skips the inner error, so `get_ref` is used there.
+/// Iterates over an error and its causes. `io::Error::source` skips the inner error, so `get_ref` is used for
+/// `io::Error`.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| {
         let made_from = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);

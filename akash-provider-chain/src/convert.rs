@@ -1,7 +1,9 @@
-//! Conversions between the messages of the network and the types of the core. No other module uses both.
+//! Conversions between the messages of the Akash network and the types of the core crate. No other module
+//! uses both.
 //!
-//! Incoming messages are validated: ids parse, amounts are numbers, states are known. Outgoing messages have the same
-//! bytes as those of the Go tools, including the empty fields that these tools always encode.
+//! Incoming messages are validated: ids can be parsed, amounts are numbers, states are known. Outgoing
+//! messages have the same bytes as the messages of the Go tools, including the empty fields that the Go tools
+//! always encode.
 
 mod ids;
 mod messages;
@@ -34,9 +36,9 @@ pub use tenants::{tenant_from_any, tenant_to_any};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{part}: {why}")]
 pub struct Malformed {
-    /// Path of the field.
+    /// Path of the missing or invalid field.
     pub part: String,
-    /// Reason.
+    /// Reason why the field is invalid.
     pub why: String,
 }
 
@@ -60,7 +62,7 @@ impl Malformed {
     }
 }
 
-/// Returns the start of an untrusted text, escaped for messages.
+/// Returns the start of an untrusted text, at most 120 characters, escaped for messages.
 pub(crate) fn excerpt(text: &str) -> String {
     let mut short: String = text
         .chars()

@@ -48,9 +48,9 @@ pub(crate) enum Transport {
 
 /// One address of a node, with a limit for concurrent requests.
 pub(crate) struct Endpoint {
-    /// Address without credentials.
+    /// Address of the node, without credentials.
     pub(crate) name: Arc<str>,
-    /// Address with credentials, which must never be logged or displayed.
+    /// Address of the node, with credentials. This address must never be logged or displayed.
     pub(crate) url: Url,
     pub(crate) transport: Transport,
     /// TLS configuration for a websocket to an `https` address.
@@ -66,9 +66,10 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Returns an address for display: without user name, password and query string, which may contain an access token.
+/// Returns a node address for display, without user name, password and query string, because they may contain
+/// secrets.
 ///
-/// An invalid address is reduced to its scheme.
+/// If the address is invalid, only its scheme is returned.
 #[must_use]
 pub fn redact_address(address: &str) -> String {
     let parsed = Url::parse(address).ok().filter(|url| !url.cannot_be_a_base());
@@ -95,9 +96,9 @@ pub fn redact_address(address: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid endpoint `{address}`: {why}; use http://host:26657, https://host or grpc://host:9090")]
 pub struct BadEndpoint {
-    /// Address as given, without credentials.
+    /// Address as configured, without credentials.
     pub address: String,
-    /// Reason.
+    /// Reason why the address is invalid.
     pub why: String,
 }
 
@@ -109,7 +110,7 @@ struct QueryParams<'a> {
     prove: bool,
 }
 
-/// Height as text, because the JSON-RPC encodes 64-bit integers as text.
+/// Height parameter, encoded as text, because the JSON-RPC encodes 64-bit integers as text.
 #[derive(Serialize)]
 pub(crate) struct HeightParams {
     pub(crate) height: String,
@@ -155,7 +156,7 @@ impl Endpoint {
         })
     }
 
-    /// Returns the JSON-RPC client, if the endpoint uses this protocol.
+    /// Returns the JSON-RPC client, or `None` if the endpoint uses gRPC.
     pub(crate) const fn rpc(&self) -> Option<&Rpc> {
         match &self.transport {
             Transport::Rpc(rpc) => Some(rpc),
@@ -172,7 +173,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends a query. `pin` selects the state after this height.
+    /// Sends a query. With `pin`, the query reads the state after the block at this height.
     pub(crate) async fn query(
         &self,
         path: &'static str,
@@ -199,7 +200,8 @@ impl Endpoint {
         }
     }
 
-    /// Sends a query without a height. The node itself responds to such queries, without the state of the chain.
+    /// Sends a query about the node, such as its software version. The node responds without reading the
+    /// state of the chain, so the query has no height.
     pub(crate) async fn query_node(&self, path: &'static str, data: Bytes) -> Result<Bytes, NodeError> {
         self.bytes(path, data, None).await.map(|(bytes, _)| bytes)
     }
@@ -250,7 +252,7 @@ impl Endpoint {
         self.tip().await.map(|(info, _)| info)
     }
 
-    /// The same, with the hash of its newest block.
+    /// Returns the newest block, the sync state of the node, and the hash of the newest block.
     pub(crate) async fn tip(&self) -> Result<(SyncInfo, BlockHash), NodeError> {
         if self.rpc().is_some() {
             let status: Status = self.call("status", NoParams {}).await?;
@@ -318,7 +320,7 @@ impl Endpoint {
     }
 }
 
-/// Returns the chain id of a node, for callers without a configured chain id.
+/// Queries the chain id of a node, for callers without a configured chain id.
 ///
 /// # Errors
 /// Returns an error if the address is invalid, or if the node does not respond.
@@ -344,7 +346,7 @@ async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> 
     decode_abci_response(answer.response)
 }
 
-/// Decodes an `abci_query` response. Codespace, code and log correspond to a gRPC status.
+/// Decodes an `abci_query` response. Codespace, code and log of an error correspond to a gRPC status.
 fn decode_abci_response(response: AbciResponse) -> Result<QueryResponse, Fault> {
     if response.code == 0 {
         return Ok(QueryResponse {
@@ -369,7 +371,7 @@ fn decode_abci_response(response: AbciResponse) -> Result<QueryResponse, Fault> 
     })
 }
 
-/// Parses a time of the JSON-RPC. A time in the future is an error.
+/// Parses a block time from a JSON-RPC response. A time in the future is an error.
 pub(crate) fn parse_time(text: &str) -> Result<BlockTime, Fault> {
     let malformed = || Fault::Malformed(format!("`{}` is not a time", excerpt(text)));
     let time = humantime::parse_rfc3339(text).map_err(|_| malformed())?;

@@ -1,9 +1,9 @@
-//! Pool of endpoints: requests use the fastest healthy endpoint, with fail-over to the others.
+//! Pool of endpoints. Requests use the fastest healthy endpoint, and fail over to other endpoints.
 //!
-//! There is no background traffic: a request triggers a health check if the last one is too old. A failed endpoint is
-//! not used during a growing back-off. If no endpoint is healthy, all endpoints are checked each second. The selected
-//! endpoint stays in use until it fails, or until another one is clearly faster for some time. Identical concurrent
-//! queries share one response.
+//! The pool sends no background traffic: a request triggers a health check if the last check is too old. A
+//! failed endpoint is not used during a growing back-off. If no endpoint is healthy, all endpoints are
+//! checked each second. The selected endpoint is used until it fails, or until another endpoint is clearly
+//! faster for some time. Identical concurrent queries share one response.
 
 mod agreement;
 mod clock;
@@ -37,15 +37,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of blocks that an endpoint may be behind the best one.
+/// Maximum number of blocks that an endpoint may be behind the endpoint with the highest block.
 pub(crate) const LAG_MAX: Height = 5;
-/// Differences of the response time below this value are ignored.
+/// Minimum difference of the response times at which one endpoint counts as faster than another.
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
-/// Initial interval of health checks while no endpoint is healthy. Doubles with the failures of an endpoint.
+/// Initial interval of health checks while no endpoint is healthy. The interval doubles with each failure of
+/// the endpoint.
 const URGENT_MIN: Duration = Duration::from_millis(200);
 /// Maximum interval of health checks while no endpoint is healthy.
 const URGENT_MAX: Duration = Duration::from_secs(1);
-/// Back-off before the first retry of a request. Doubles after each retry.
+/// Back-off before the first retry of a request. The back-off doubles after each retry.
 const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Maximum back-off before a retry of a request.
 const RETRY_MAX: Duration = Duration::from_secs(1);
@@ -69,7 +70,7 @@ struct Member {
 struct Selection {
     queries: Option<usize>,
     blocks: Option<usize>,
-    /// Endpoint that is faster than the selected one, and since when.
+    /// Endpoint that is faster than the selected endpoint, and the time since when it is faster.
     faster: Option<(usize, Instant)>,
     switches: u64,
     reason: Option<String>,
@@ -81,7 +82,7 @@ struct Shared {
     chain_id: String,
     limits: Limits,
     processed: Mutex<Processed>,
-    /// The nodes of this pool correct the clock.
+    /// True if block times of this pool's nodes may correct the local clock.
     corrects_clock: AtomicBool,
     choice: Mutex<Selection>,
     refreshing: tokio::sync::Mutex<()>,
@@ -95,15 +96,16 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Creates a pool for `addresses`, which all belong to the chain `chain_id`, without connecting.
+    /// Creates a pool of the nodes at `addresses`, which all belong to the chain `chain_id`. This function
+    /// opens no connection.
     ///
     /// # Errors
-    /// Returns an error if an address is invalid, or if there is no address.
+    /// Returns an error if an address is invalid, or if `addresses` is empty.
     pub fn new<A: AsRef<str>>(addresses: &[A], chain_id: &str, limits: Limits) -> Result<Self, BadEndpoint> {
         Self::with_roots(addresses, chain_id, limits, &Roots::System)
     }
 
-    /// Creates a pool with `roots` for TLS connections.
+    /// Creates a pool that uses the root certificates `roots` for TLS connections.
     ///
     /// # Errors
     /// Returns the errors of [`Endpoints::new`], and an error if the root certificates cannot be read.
@@ -161,10 +163,12 @@ impl Endpoints {
         members.map(|m| lock(&m.health).height).max().unwrap_or_default()
     }
 
-    /// Sends a query to the best endpoint, with fail-over. Returns the response and its height.
+    /// Sends a query to the best endpoint, with fail-over to other endpoints. Returns the response and its
+    /// height.
     ///
     /// # Errors
-    /// Returns the error of the last endpoint, or the error of the request.
+    /// Returns the error of the last endpoint that was tried, or an error that every endpoint would return
+    /// for this request.
     pub async fn query<M: Method>(
         &self,
         request: &M,
@@ -173,8 +177,8 @@ impl Endpoints {
         self.query_as::<M, M::Response>(request, pin, |_| Ok(())).await
     }
 
-    /// Sends a query, and decodes the response as another message type. A response that fails the check is a failure
-    /// of the endpoint.
+    /// Sends a query, decodes the response as message type `R`, and checks it. If the check fails, the
+    /// endpoint counts as failed.
     pub(crate) async fn query_as<M: Method, R: Message + Default>(
         &self,
         request: &M,
@@ -188,10 +192,11 @@ impl Endpoints {
         Ok((decoded, landed.answer.height))
     }
 
-    /// Calls a JSON-RPC method of the best endpoint, with fail-over.
+    /// Calls a JSON-RPC method of the best endpoint, with fail-over to other endpoints.
     ///
     /// # Errors
-    /// Returns the error of the last endpoint, or the error of the request.
+    /// Returns the error of the last endpoint that was tried, or an error that every endpoint would return
+    /// for this request.
     pub async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -214,8 +219,8 @@ impl Endpoints {
         self.tip(false).await.map(|(info, _)| info)
     }
 
-    /// Returns the newest block and its hash. With `is_new`, a header must prove the height even before the first processed
-    /// block.
+    /// Returns the newest block and its hash. If `is_new` is true, a header must prove the height even before
+    /// the first block was processed.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -232,7 +237,8 @@ impl Endpoints {
             .map(|(_, answer)| answer)
     }
 
-    /// Selects an endpoint with the required capability, preferably not one of `avoid`.
+    /// Selects an endpoint with the required capability. Endpoints in `avoid` are selected only if there is
+    /// no other endpoint.
     pub(crate) async fn choose(&self, capability: Capability, avoid: &[usize]) -> Result<usize, NodeError> {
         self.refresh_if_due(capability).await;
         let mut ready = self.ready(capability);
@@ -251,8 +257,8 @@ impl Endpoints {
             .ok_or_else(|| self.unavailable(Capability::Queries))
     }
 
-    /// Runs a request on one endpoint after another, until one succeeds. The request returns the height of its
-    /// response, if known.
+    /// Runs a request on one endpoint after another, until one succeeds. The function `question` returns its
+    /// result and the height of the response, if known.
     pub(crate) async fn attempt<T, Q, F>(
         &self,
         capability: Capability,
@@ -350,14 +356,15 @@ impl Endpoints {
         }
     }
 
-    /// Makes a health check of an endpoint due.
+    /// Requests a health check of the endpoint at index `at`.
     pub(crate) fn request_check(&self, at: usize) {
         if let Some(member) = self.shared.members.get(at) {
             lock(&member.health).is_check_requested = true;
         }
     }
 
-    /// Handles a fault: a malformed response makes a health check due, other faults start a back-off.
+    /// Handles a failure of the endpoint at index `at`. A malformed response requests a health check, other
+    /// failures start a back-off.
     pub(crate) fn record_fault(&self, at: usize, fault: &Fault) {
         let Some(member) = self.shared.members.get(at) else {
             return;
@@ -389,7 +396,7 @@ impl Endpoints {
         }
     }
 
-    /// Returns the reason why no endpoint can be used.
+    /// Returns an error with the reason why no endpoint can be used.
     pub(crate) fn unavailable(&self, capability: Capability) -> NodeError {
         let mut able = self.shared.members.iter().filter(|m| is_able(m, capability));
         let text = match capability {
@@ -410,7 +417,8 @@ impl Endpoints {
     }
 }
 
-/// Makes names unique, because addresses may differ in their credentials only. Endpoints are identified by name.
+/// Makes the names of endpoints unique. Endpoints are identified by name, and two addresses may differ only
+/// in their credentials, which names do not contain.
 fn make_names_unique(members: &mut [Member]) {
     let mut names = BTreeSet::new();
     for (at, member) in members.iter_mut().enumerate() {
@@ -424,7 +432,7 @@ fn make_names_unique(members: &mut [Member]) {
     }
 }
 
-/// Returns true if the endpoint has the required capability. gRPC provides no blocks.
+/// Returns true if the endpoint has the required capability. A gRPC endpoint provides no blocks.
 fn is_able(member: &Member, capability: Capability) -> bool {
     capability == Capability::Queries || member.endpoint.rpc().is_some()
 }

@@ -1,4 +1,4 @@
-//! Event follower: [`ChainEvents`] over a pool of endpoints.
+//! Event follower: implements [`ChainEvents`] with a pool of endpoints.
 //!
 //! ```text
 //!            ┌────────────────────────────── gap too large, pruned, or an outage ──┐
@@ -9,15 +9,15 @@
 //!            └ retried with a back-off while no node responds
 //! ```
 //!
-//! Between two `Resync` events, every block is reported exactly once. A node without pinned heights may return a
-//! snapshot with later changes. The events after the height of the snapshot are then reported too, and result in the
-//! same state.
+//! Between two `Resync` events, every block is reported exactly once. A node that cannot serve a state by
+//! height may return a snapshot that contains later changes. The events after the height of the snapshot are
+//! then reported too. Processing them again results in the same state.
 //!
-//! Each block names the hash of the previous block. A block with an unexpected parent shows that a node served a false
-//! chain, so a `Resync` follows.
+//! Each block contains the hash of the previous block. If this hash does not match the last reported block, a
+//! node served a false chain, and a `Resync` follows.
 //!
-//! A malformed event may be relevant. It is reported with its position, the rest of the block is processed, and a
-//! `Resync` restores the missing state.
+//! A malformed event may be relevant for the provider. The malformed event is reported with its position, the
+//! rest of the block is processed, and a `Resync` restores the missing state.
 
 mod block;
 mod decode;
@@ -43,35 +43,39 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 
-/// Capacity of the event queue. A full queue stops reading from the node. Events that the node then drops are fetched
-/// later.
+/// Capacity of the event queue. While the queue is full, the follower does not read from the node. If the
+/// node drops events for this reason, the follower fetches them later.
 const QUEUE: usize = 1024;
 
 /// Settings of the event follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Interval of pings. Shorter than the idle timeouts of proxies.
+    /// Interval of pings, shorter than the idle timeouts of proxies.
     pub ping_interval: Duration,
-    /// Maximum time without any message, including responses to three pings. Afterwards the connection is closed.
+    /// Maximum time without any message from the node, including the responses to three pings. After this
+    /// time the connection is closed.
     pub read_deadline: Duration,
-    /// Interval of polling without a websocket: a third of a block interval.
+    /// Interval of polling while no websocket is open: a third of a block interval.
     pub poll_interval: Duration,
-    /// Time of polling before the next attempt to open a websocket.
+    /// Duration of polling before the next attempt to open a websocket.
     pub poll_for: Duration,
     /// Time without a new block after which all nodes are queried.
     pub silence: Duration,
     /// Time without any response after which the follower reports an outage.
     pub outage: Duration,
-    /// Maximum number of blocks that are fetched one by one. A larger gap causes a `Resync`. About three hours.
+    /// Maximum number of missing blocks that are fetched one by one, about three hours of blocks. If more
+    /// blocks are missing, a `Resync` follows.
     pub gap_max: u64,
-    /// Minimum time between two `Resync` events, except after an outage. Limits the load if a node pushes false
-    /// heights or malformed events.
+    /// Minimum time between two `Resync` events. The limit does not apply after an outage. It limits the load
+    /// if a node pushes false heights or malformed events.
     pub resync_pause: Duration,
     /// Number of blocks that are fetched concurrently.
     pub parallel: usize,
-    /// Back-off before the second attempt; the first attempt follows at once. Doubles after each attempt.
+    /// Back-off before the second attempt. The first attempt has no back-off. The back-off doubles after each
+    /// attempt.
     pub wait_min: Duration,
-    /// Maximum back-off: a sixth of a block interval, so that a restored connection is used within one block.
+    /// Maximum back-off between attempts: a sixth of a block interval, so that a restored connection is used
+    /// within one block.
     pub wait_max: Duration,
 }
 
@@ -96,7 +100,7 @@ impl Default for Settings {
 /// Current source of blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Source {
-    /// None: no connection was opened yet, or the connection was closed.
+    /// No source: no connection was opened yet, or the connection was closed.
     #[default]
     None,
     /// Websocket of this endpoint.
@@ -110,26 +114,27 @@ pub enum Source {
 pub struct FollowerStatus {
     /// Newest reported height; 0 before the first block.
     pub height: Height,
-    /// Time of this block. The difference to the current time is the age of the chain state.
+    /// Time of the newest reported block. The difference to the current time is the age of the known chain
+    /// state.
     pub time: BlockTime,
     /// Current source of blocks.
     pub source: Source,
     /// Time since when blocks are missing: the connection was closed, no node can be used, or no usable node has had
     /// a new block for longer than `silence`. `None` while blocks arrive.
     pub silent_since: Option<SystemTime>,
-    /// Number of reported blocks.
+    /// Number of blocks that were reported to the receiver.
     pub blocks: u64,
-    /// Number of fetched blocks, which were not pushed.
+    /// Number of reported blocks that were fetched because no node pushed them.
     pub fetched: u64,
     /// Number of `Resync` events.
     pub resyncs: u64,
     /// Reason of the last `Resync`.
     pub last_resync: Option<String>,
-    /// Number of opened connections.
+    /// Number of websocket connections that were opened.
     pub connections: u64,
     /// Number of malformed events.
     pub malformed: u64,
-    /// Last malformed event.
+    /// Newest malformed event.
     pub last_malformed: Option<MalformedEvent>,
     /// Last error.
     pub last_error: Option<String>,
@@ -137,8 +142,8 @@ pub struct FollowerStatus {
 
 /// Observer of blocks. Implementations must return quickly and must not block.
 pub(crate) trait BlockObserver: fmt::Debug + Send + Sync + 'static {
-    /// Observes a block. `is_newest` is true if no node has reported a later block. `txs` contains all transactions
-    /// of the block, or `None` if they are unknown.
+    /// Receives a block. `is_newest` is true if no node has reported a later block. `txs` contains all
+    /// transactions of the block, or `None` if the transactions are unknown.
     fn observe(&self, height: Height, time: BlockTime, is_newest: bool, txs: Option<Vec<BlockTx>>);
 }
 

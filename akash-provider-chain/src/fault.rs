@@ -1,4 +1,4 @@
-//! Errors of requests to nodes, and who causes them.
+//! Errors of requests to nodes, and the cause of each error.
 
 use akash_provider_core::error::{Error, ErrorKind};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use std::time::Duration;
 pub struct NodeError {
     /// Address of the endpoint, without credentials.
     pub endpoint: Arc<str>,
-    /// RPC method or query path.
+    /// Name of the RPC method, or path of the query.
     pub method: Arc<str>,
-    /// Reason. [`Fault::blame`] returns the cause.
+    /// Reason of the failure. [`Fault::blame`] returns the part that caused it.
     pub fault: Fault,
 }
 
-/// Formats an error. Without a connection, the method does not matter.
+/// Formats an error. If the connection failed, the method is left out.
 fn message(endpoint: &str, method: &str, fault: &Fault) -> String {
     match fault {
         Fault::NotConnected(why) => format!("cannot connect to {endpoint} {why}"),
@@ -31,19 +31,20 @@ pub enum Fault {
     /// The connection failed or was closed.
     #[error("cannot be reached: {0}")]
     Unreachable(String),
-    /// No connection, so the node did not receive the request. Contains the reason in parentheses, and a remedy.
+    /// The connection was not established, so the node did not receive the request. Contains the reason in
+    /// parentheses, and a remedy.
     #[error("{0}")]
     NotConnected(String),
-    /// No response in time.
+    /// The node did not respond within this time.
     #[error("no response within {0:?}")]
     Timeout(Duration),
-    /// The response is too large.
+    /// The response is larger than the limit.
     #[error("response is larger than {limit} bytes")]
     TooLarge {
         /// Maximum size of a response, in bytes.
         limit: usize,
     },
-    /// An HTTP status other than success.
+    /// The node responded with an HTTP error status.
     #[error("responded with HTTP status {status}: {beginning}")]
     Http {
         /// Status code, outside of 200 to 299.
@@ -51,31 +52,31 @@ pub enum Fault {
         /// Start of the response body.
         beginning: String,
     },
-    /// The response violates the protocol.
+    /// The response violates the protocol. Contains the reason.
     #[error("malformed response: {0}")]
     Malformed(String),
     /// The record does not exist.
     #[error("record not found: {text}")]
     NotFound {
-        /// Text of the node, truncated.
+        /// Error text of the node, truncated.
         text: String,
-        /// Height of the response, if the node reports the height.
+        /// Height of the response. `None` if the node does not report the height.
         height: Option<u64>,
     },
-    /// The node does not have the requested height.
+    /// The node does not have the requested height. Contains the text of the node.
     #[error("height is not available: {0}")]
     HeightUnavailable(String),
-    /// The node has pruned the requested height.
+    /// The node has pruned the requested height. Contains the text of the node.
     #[error("height is pruned: {0}")]
     Pruned(String),
     /// The node refused the request.
     #[error("request refused: {text} ({codespace}/{code})")]
     Refused {
-        /// Codespace of a module, or the protocol.
+        /// Codespace of a chain module, or name of the protocol.
         codespace: String,
-        /// Code of a module, of gRPC or of JSON-RPC.
+        /// Error code of the module, of gRPC or of JSON-RPC.
         code: i64,
-        /// Text of the node, truncated.
+        /// Error text of the node, truncated.
         text: String,
     },
     /// The node belongs to another chain.
@@ -86,7 +87,7 @@ pub enum Fault {
         /// Chain id of the node, truncated.
         found: String,
     },
-    /// The response is for another height than the requested one.
+    /// The height of the response is not the requested height.
     #[error("requested height {requested}, but the response is for height {received}")]
     WrongHeight {
         /// Requested height.
@@ -94,13 +95,13 @@ pub enum Fault {
         /// Height of the response.
         received: u64,
     },
-    /// The node is catching up with the chain.
+    /// The node is still catching up with the chain.
     #[error("is catching up at height {height}")]
     CatchingUp {
         /// Current height of the node.
         height: u64,
     },
-    /// The node is behind the processed block, or behind another node.
+    /// The height of the node is below the processed block, or too many blocks below another node.
     #[error("is at height {height}, below the required height {floor}")]
     Behind {
         /// Height of the response, or of the newest block of the node.
@@ -108,23 +109,24 @@ pub enum Fault {
         /// Height of the processed block, or of the best node.
         floor: u64,
     },
-    /// The clock, the processed blocks or another node contradict the response.
+    /// The response contradicts the clock, the processed blocks or another node. Contains the reason.
     #[error("is not trusted: {0}")]
     Untrusted(String),
-    /// The newest block of the node is in the future.
+    /// The time of the newest block of the node is in the future.
     #[error(
         "the newest block is {} s ahead of the clock of this machine. If the clock is wrong, set the clock: \
          `timedatectl set-ntp true`. If the clock is right, select another node with --node",
         .by.as_secs()
     )]
     Ahead {
-        /// Difference between the newest block and the corrected clock.
+        /// Time by which the newest block is ahead of the corrected clock.
         by: Duration,
     },
-    /// The node supports no version of the API that this crate supports.
+    /// The node and this crate support no common version of the API.
     #[error("offers {}; this provider requires market/v1beta5 and deployment/v1beta4", offered_text(.offered))]
     Version {
-        /// Supported versions of the node, with the modules that this crate uses. Empty for a node without versions.
+        /// API versions that the node supports, with the modules that this crate uses. Empty if the node
+        /// reports no versions.
         offered: Vec<String>,
     },
 }
@@ -136,19 +138,20 @@ fn offered_text(offered: &[String]) -> String {
     format!("the versions {}", offered.join(", "))
 }
 
-/// Cause of a failed request. Decides which endpoint is used next.
+/// Part that caused a failed request. The cause decides which endpoint is used next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
-    /// Endpoint: another endpoint may succeed.
+    /// The endpoint caused the failure: another endpoint may succeed.
     Endpoint,
-    /// Request: every endpoint returns the same error.
+    /// The request caused the failure: every endpoint would return the same error.
     Request,
-    /// Height: this endpoint does not have the height, but is healthy otherwise.
+    /// The requested height caused the failure: the endpoint does not have the height, but is healthy
+    /// otherwise.
     Height,
 }
 
 impl Fault {
-    /// Returns true for an equal fault, and for a fault that differs in heights or times only.
+    /// Returns true if both faults are equal, or differ only in heights or times.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Ahead { .. }, Self::Ahead { .. })
@@ -158,7 +161,7 @@ impl Fault {
         }
     }
 
-    /// See [`NodeError::blaming_the_node`].
+    /// Implements [`NodeError::blaming_the_node`] for the fault.
     pub(crate) fn blaming_the_node(self) -> Self {
         match self {
             Self::Refused { .. } => Self::Malformed(format!("the node must support this request: {self}")),
@@ -174,7 +177,7 @@ impl Fault {
         )
     }
 
-    /// Returns the cause of the fault.
+    /// Returns the part that caused the fault.
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match self {
@@ -199,7 +202,7 @@ impl Fault {
 }
 
 impl NodeError {
-    /// Converts the error to an error of a core port.
+    /// Converts the error to an [`Error`] of the core crate.
     #[must_use]
     pub fn into_port(self, operation: &'static str) -> Error {
         let kind = match &self.fault {
@@ -224,14 +227,14 @@ impl NodeError {
         Error::new(kind, operation, self.to_string()).with_source(self.fault)
     }
 
-    /// Blames the node for a refusal of a request that every node must support.
+    /// Converts a refusal to a failure of the node. For requests that every node must support.
     #[must_use]
     pub(crate) fn blaming_the_node(mut self) -> Self {
         self.fault = self.fault.blaming_the_node();
         self
     }
 
-    /// Returns true if the node does not have the requested height, or not any more.
+    /// Returns true if the node does not have the requested height: it is not known yet, or pruned.
     #[must_use]
     pub const fn is_about_height(&self) -> bool {
         matches!(self.fault, Fault::HeightUnavailable(_) | Fault::Pruned(_))
@@ -244,7 +247,7 @@ impl NodeError {
     }
 }
 
-/// Formats an error of a library with its causes.
+/// Formats an error of a library together with all its causes.
 pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     akash_provider_core::error::chain_text(error)
 }

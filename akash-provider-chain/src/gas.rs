@@ -1,9 +1,10 @@
-//! Cost of transactions: estimated gas, and a fee at the price that the node requires.
+//! Cost of transactions: the estimated gas, and a fee at the gas price that the node requires.
 //!
-//! An estimate is the gas of a simulation of the complete transaction, including its fee. The transaction then uses
-//! about the same gas (within a few thousand), so a margin of 20 % is sufficient. Bids with the same resources use
-//! the same gas and are estimated once. The gas of a close or a withdrawal depends on the state of the chain (118k or
-//! 252k for a close), so each of them is estimated.
+//! An estimate is the gas of a simulation of the complete transaction, including its fee. The transaction
+//! then uses about the same gas (within a few thousand units), so a margin of 20 % is sufficient. Bids with
+//! the same resources use the same gas and are estimated once. The gas of a close or a withdrawal depends on
+//! the state of the chain (118,000 or 252,000 units for a close), so each close and each withdrawal is
+//! estimated separately.
 
 mod ceilings;
 mod expenses;
@@ -17,9 +18,10 @@ use std::sync::Arc;
 
 /// Maximum age of an estimate in blocks. An upgrade of the chain may change the gas.
 const ESTIMATE_BLOCKS: u64 = 1_000;
-/// Maximum number of stored estimates. Normally there are less than ten.
+/// Maximum number of stored estimates. Normally, fewer than ten estimates are stored.
 const SHAPES_MAX: usize = 64;
-/// Gas limit of a typical bid. Bids with one unit use 134,760 on the network.
+/// Gas limit of a typical bid, in units of gas. Bids with one resource unit use 134,760 units on the Akash
+/// network.
 const BID_GAS: u64 = 150_000;
 /// 10^18, the scale of a decimal.
 const ONE: i128 = 1_000_000_000_000_000_000;
@@ -29,20 +31,22 @@ const ONE: i128 = 1_000_000_000_000_000_000;
 pub struct GasConfig {
     /// Denomination of fees.
     pub denom: Denom,
-    /// Price of one unit of gas. The provider pays more if the node requires more.
+    /// Configured price of one unit of gas. If a node requires a higher price, the provider pays the higher
+    /// price.
     pub price: Dec,
-    /// Maximum price of one unit of gas, whatever a node requires.
+    /// Maximum price of one unit of gas. Transactions at a node that requires a higher price are not sent.
     pub price_max: Dec,
-    /// Gas limit, in percent of the estimate.
+    /// Gas limit of a transaction, in percent of the estimate.
     pub factor_percent: u32,
-    /// Account with a fee grant that pays the fees. `None` if the signer pays.
+    /// Chain account that pays the fees by a fee grant. `None` if the signer pays.
     pub granter: Option<Address>,
-    /// Maximum gas and fees, whatever a node reports.
+    /// Maximum gas and fees. These ceilings apply to every estimate and price that a node reports.
     pub ceilings: Ceilings,
 }
 
 impl Default for GasConfig {
-    /// Returns the usual settings of operators: 0.025uakt, up to 20 times this price.
+    /// Returns the usual settings of operators: a gas price of 0.025uakt, and a maximum of 20 times this
+    /// price.
     fn default() -> Self {
         Self {
             denom: "uakt".into(),
@@ -55,10 +59,10 @@ impl Default for GasConfig {
     }
 }
 
-/// Reason why the fee of a node cannot be paid.
+/// Reason why the fee that a node requires cannot be paid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FeeError {
-    /// The node accepts other denominations only.
+    /// The node accepts only other denominations than the configured one.
     #[error(
         "node accepts fees in {accepted}, not in {denom}: configure another denomination or another node"
     )]
@@ -68,23 +72,23 @@ pub enum FeeError {
         /// Denominations that the node accepts, separated by commas.
         accepted: String,
     },
-    /// The price of the node is above the limit.
+    /// The gas price of the node is above the configured maximum.
     #[error(
         "node requires {required} per unit of gas, the limit is {limit}: raise the limit or use another node"
     )]
     PriceAboveLimit {
-        /// Minimum price of the node, with its denomination.
+        /// Minimum gas price of the node, with its denomination.
         required: String,
-        /// Configured maximum price, with its denomination.
+        /// Configured maximum gas price, with its denomination.
         limit: String,
     },
 }
 
 impl GasConfig {
-    /// Returns the price of one unit of gas, for the minimum prices of a node.
+    /// Returns the price of one unit of gas to pay at a node with these minimum prices.
     ///
     /// # Errors
-    /// Returns an error if the node does not accept the denomination, or if its price is above the limit.
+    /// Returns an error if the node does not accept the denomination, or if its price is above the maximum.
     pub fn price_at(&self, minimum: &[DecCoin]) -> Result<Dec, FeeError> {
         let ours = minimum.iter().find(|c| c.denom == self.denom);
         let required = match ours {
@@ -110,7 +114,7 @@ impl GasConfig {
         Ok(required.max(self.price))
     }
 
-    /// Returns the fee for a gas limit, rounded up.
+    /// Returns the fee for a gas limit at this gas price, rounded up.
     #[must_use]
     pub fn price(&self, gas_limit: u64, price: Dec) -> Price {
         Price {
@@ -123,7 +127,7 @@ impl GasConfig {
         }
     }
 
-    /// Returns the expected fee of a bid. The amount is 0 if a fee grant pays.
+    /// Returns the expected fee of a bid. The amount is 0 if another account pays the fee by a fee grant.
     #[must_use]
     pub fn bid_fee(&self) -> Coin {
         let mut fee = self.price(BID_GAS, self.price).fee;
@@ -133,15 +137,15 @@ impl GasConfig {
         fee
     }
 
-    /// Returns the gas limit of a transaction, for the estimate `used` or without an estimate. The limit never
-    /// exceeds the ceiling.
+    /// Returns the gas limit of a transaction. `used` is the estimate, or `None` if no estimate exists. The
+    /// result never exceeds the gas ceiling.
     #[must_use]
     pub fn gas_limit(&self, msgs: &[Msg], used: Option<u64>) -> u64 {
         let limit = used.map_or_else(|| generous_limit(msgs), |used| self.limit(used));
         limit.min(self.ceilings.for_messages(msgs).gas)
     }
 
-    /// Returns the gas limit for an estimate.
+    /// Returns the gas limit for an estimate of `used` units of gas.
     #[must_use]
     pub fn limit(&self, used: u64) -> u64 {
         // With a limit below the estimate, every transaction would run out of gas.
@@ -155,7 +159,7 @@ impl GasConfig {
 pub(crate) struct Shape(String);
 
 impl Shape {
-    /// Returns the shape of a transaction. `None` if the gas depends on more than the messages.
+    /// Returns the shape of a transaction. Returns `None` if its gas does not depend on the messages alone.
     #[must_use]
     pub(crate) fn for_messages(msgs: &[Msg]) -> Option<Self> {
         match msgs {
@@ -177,7 +181,8 @@ impl Shape {
     }
 }
 
-/// Returns a generous gas limit: for simulations, and for transactions that cannot be simulated.
+/// Returns a gas limit that is higher than these messages need. Used for simulations, and for transactions
+/// that cannot be simulated.
 #[must_use]
 pub(crate) fn generous_limit(msgs: &[Msg]) -> u64 {
     let of = |msg: &Msg| match msg {
@@ -189,7 +194,7 @@ pub(crate) fn generous_limit(msgs: &[Msg]) -> u64 {
     msgs.iter().map(of).sum()
 }
 
-/// Stored estimates of gas by shape, with their heights.
+/// Stored gas estimates by shape, each with the height of its simulation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Estimates {
     values: BTreeMap<Shape, (u64, Height)>,
@@ -214,7 +219,7 @@ impl Estimates {
         }
     }
 
-    /// Removes an estimate that was too low.
+    /// Removes the stored estimate for a transaction, because the estimate was too low.
     pub(crate) fn remove(&mut self, msgs: &[Msg]) {
         if let Some(shape) = Shape::for_messages(msgs) {
             self.values.remove(&shape);

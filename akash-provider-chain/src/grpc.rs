@@ -1,4 +1,5 @@
-//! gRPC client of a node. Requests and responses are encoded messages, the same as with `abci_query`.
+//! gRPC client of a node. Requests and responses are encoded messages, the same messages as with
+//! `abci_query`.
 
 use crate::connection;
 use crate::fault::Fault;
@@ -16,7 +17,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 use url::Url;
 
-/// Metadata key of the height, in requests and responses.
+/// Name of the gRPC metadata entry that contains the height, in requests and responses.
 const HEIGHT: &str = "x-cosmos-block-height";
 /// Interval of HTTP/2 keep-alive pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
@@ -29,7 +30,8 @@ pub(crate) struct Grpc {
 }
 
 impl Grpc {
-    /// Creates a client of the node at `url` (`grpc` or `grpcs`) without connecting. `trust` is used for `grpcs`.
+    /// Creates a client of the node at `url` (`grpc` or `grpcs`). This function opens no connection. `trust`
+    /// contains the root certificates for `grpcs`.
     pub(crate) fn new(url: &Url, limits: Limits, trust: Option<&Trust>) -> Result<Self, String> {
         let host = url.host_str().ok_or("no host in the address")?;
         // Default gRPC port of nodes.
@@ -133,7 +135,7 @@ impl Grpc {
     }
 }
 
-/// Returns true if the connection could not be established.
+/// Returns true if the error means that the connection could not be established.
 fn is_connect(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     causes.any(|cause| cause.is::<tonic::ConnectError>())

@@ -8,7 +8,8 @@
 //! HOME/keyring-file/...              the same files, encrypted with the passphrase of the operator
 //!                   keyhash          bcrypt hash of the passphrase, to detect a wrong passphrase early
 //! ```
-//! The backends `os`, `pass` and `kwallet` need a desktop. Export their keys there and import them here.
+//! The backends `os`, `pass` and `kwallet` need a desktop and are not supported. Export keys from such a
+//! keyring with the Go tools, and import them into a keyring of this crate.
 
 mod armor;
 mod error;
@@ -45,9 +46,9 @@ const TEST_PASSPHRASE: &str = "test";
 /// Storage backend of a keyring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
-    /// Encrypted with a passphrase of the operator.
+    /// Files are encrypted with a passphrase of the operator.
     File,
-    /// Encrypted with a well-known passphrase.
+    /// Files are encrypted with the well-known passphrase `test`.
     Test,
 }
 
@@ -69,22 +70,22 @@ impl FromStr for Backend {
 /// Public information about a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyInfo {
-    /// Name of the key, and of its file.
+    /// Name of the key, which is also the name of its file.
     pub name: String,
     /// Type of the key. Only local keys can sign.
     pub kind: KeyKind,
-    /// Address of the account. `None` unless the key is a secp256k1 key.
+    /// Address of the chain account. `None` if the key is not a secp256k1 key.
     pub address: Option<Address>,
-    /// Compressed public key. `None` unless the key is a secp256k1 key.
+    /// Compressed public key. `None` if the key is not a secp256k1 key.
     pub public_key: Option<Vec<u8>>,
 }
 
-/// Keys of a keyring, and errors of unreadable files.
+/// Readable keys of a keyring, and the errors of unreadable files.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// Readable keys, sorted by name.
     pub keys: Vec<KeyInfo>,
-    /// One error per unreadable file. Other keys stay usable.
+    /// One error for each unreadable file. An unreadable file does not affect the other keys.
     pub unreadable: Vec<KeyringError>,
 }
 
@@ -122,8 +123,8 @@ impl Keyring {
         Ok(Self { folder })
     }
 
-    /// Returns true if the keyring requires a passphrase that is not set yet. The next [`Keyring::open`] sets the
-    /// passphrase.
+    /// Returns true if the keyring requires a passphrase and none is set yet. The next [`Keyring::open`] sets
+    /// the passphrase.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
@@ -134,7 +135,7 @@ impl Keyring {
         }
     }
 
-    /// Lists all keys. A missing folder has no keys.
+    /// Lists all keys. If the folder does not exist, the list is empty.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
@@ -149,7 +150,8 @@ impl Keyring {
         Ok(listing)
     }
 
-    /// Returns a key by name or address. A name takes precedence, as in the Go tools.
+    /// Returns a key by name or address. If one key has this name and another key has this address, the key
+    /// with this name is returned, as in the Go tools.
     ///
     /// # Errors
     /// Returns an error if the key does not exist or cannot be read.
@@ -167,11 +169,11 @@ impl Keyring {
         private_half(self.find(name_or_address)?)
     }
 
-    /// Stores a key. A key may have its own address as its name, as in Helm charts.
+    /// Stores a key. As in Helm charts, the name of a key may be the key's own address.
     ///
     /// # Errors
-    /// Returns an error if the name or the address already exists, or if the name is invalid. The address of another
-    /// key is not a valid name.
+    /// Returns an error if the name or the address already exists in the keyring, or if the name is invalid.
+    /// The address of another key is not a valid name.
     pub fn add(&self, name: &str, key: &PrivateKey) -> Result<KeyInfo, KeyringError> {
         let name = checked_name(name)?;
         if name.parse::<Address>().is_ok_and(|named| named != *key.address()) {
@@ -197,10 +199,11 @@ impl Keyring {
         self.show(name)
     }
 
-    /// Stores a key that `keys export` has encoded.
+    /// Stores a key from text that `keys export` printed.
     ///
     /// # Errors
-    /// Returns an error if the text is invalid or the passphrase is wrong, and in the cases of [`Keyring::add`].
+    /// Returns an error if the text is invalid or the passphrase is wrong, and in the cases of
+    /// [`Keyring::add`].
     pub fn import(
         &self,
         name: &str,
@@ -210,11 +213,11 @@ impl Keyring {
         self.add(name, &armor::open(armor, passphrase)?)
     }
 
-    /// Encodes a key as text, encrypted with a passphrase.
+    /// Returns a key as text, encrypted with `passphrase`.
     ///
     /// # Errors
-    /// Returns an error in the cases of [`Keyring::show`], if the key has no private key in the keyring, or if the
-    /// passphrase is too short.
+    /// Returns an error in the cases of [`Keyring::show`], if the keyring does not contain the private key,
+    /// or if the passphrase is too short.
     pub fn export(&self, name_or_address: &str, passphrase: &SecretString) -> Result<String, KeyringError> {
         check_new_passphrase(passphrase)?;
         armor::seal(&private_half(self.named(name_or_address)?)?, passphrase)
@@ -286,7 +289,8 @@ fn info(stored: &StoredKey) -> KeyInfo {
     }
 }
 
-/// Decrypts the text that `keys export` has encoded, without a keyring. For containers with a single key in a secret.
+/// Decrypts a key from text that `keys export` printed. Used in containers, where a secret contains a single
+/// key and no keyring exists.
 ///
 /// # Errors
 /// Returns an error if the text is invalid or the passphrase is wrong.
@@ -302,7 +306,8 @@ fn check_new_passphrase(passphrase: &SecretString) -> Result<(), KeyringError> {
     Err(KeyringError::PassphraseLength { min, max })
 }
 
-/// Checks that a name is a valid file name, cannot leave the folder, and needs no escaping.
+/// Returns the name if it is a valid key name. A valid key name is a valid file name, cannot leave the
+/// folder, and needs no escaping.
 fn checked_name(name: &str) -> Result<&str, KeyringError> {
     let bad = |why| KeyringError::BadName {
         name: shortened(name),

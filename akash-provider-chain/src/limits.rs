@@ -2,31 +2,33 @@
 
 use std::time::Duration;
 
-/// Limits for queries: sizes, times and counts.
+/// Limits for requests to nodes: sizes, times and counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum size of a response or a websocket message, in bytes. A page of 1000 orders has about 1 MiB. A full
-    /// block with its results stays below 16 MiB.
+    /// Maximum size of a response or a websocket message, in bytes. A page of 1000 orders has about 1 MiB. A
+    /// full block with its results has less than 16 MiB.
     pub response_bytes: usize,
     /// Maximum time for a response.
     pub response_time: Duration,
     /// Maximum time for connecting, and for a health check of an endpoint.
     pub connect_time: Duration,
-    /// Maximum number of concurrent requests to one endpoint. Further requests wait.
+    /// Maximum number of concurrent requests to one endpoint. Further requests wait for a free slot.
     pub requests: usize,
-    /// Number of records per page.
+    /// Number of records that are requested per page.
     pub page: u32,
-    /// Maximum number of records in a complete list. A longer list is an error, and is not truncated.
+    /// Maximum number of records in a complete list. If a list is longer, an error is returned instead of a
+    /// truncated list.
     pub listing: usize,
-    /// Maximum age of the health of an endpoint before the next health check.
+    /// Maximum age of the last health check. An older check is repeated before the endpoint is used.
     pub health_age: Duration,
-    /// Maximum number of attempts for one request.
+    /// Maximum number of attempts for one request, including the first attempt.
     pub attempts: u32,
-    /// Maximum age of a value that only one node returned, such as parameters and block times. The value is then read
-    /// again, so a false value is replaced soon after the node stops returning it.
+    /// Maximum age of a value that only one node returned, such as market parameters and block times. An
+    /// older value is queried again, so that a false value is replaced soon after the node stops returning
+    /// it.
     pub single_age: Duration,
-    /// Time after which a contradicted height is dropped: nodes have contradicted the processed height, and none has
-    /// reached it. Long enough for a node to restart and confirm the height.
+    /// Time for which nodes contradict the processed height, and no node has reached it, before the height is
+    /// dropped. A node has enough time to restart and confirm the height.
     pub contradiction: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! Mutex access that ignores poisoning. Use it only for data that is consistent wherever a holder can panic.
+//! Mutex access that ignores poisoning. Use it only for data that is consistent at every point where a lock
+//! holder can panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -5,9 +5,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Replaces a file atomically, readable by its owner only. After a crash the file has the old or the new contents.
+/// Replaces a file atomically. Only the owner of the file can read it. After a crash, the file has the old or
+/// the new contents.
 ///
-/// `temporary` is a path in the same folder for the new contents. The temporary file is removed in all cases.
+/// `temporary` is a path in the same folder for the new contents. The temporary file is always removed, also
+/// after an error.
 pub(crate) fn replace(path: &Path, temporary: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let written = OpenOptions::new()

@@ -21,23 +21,24 @@ pub const SIGNATURE_BYTES: usize = 64;
 /// Error for bytes that are not a valid key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadKey {
-    /// Wrong length, zero, or not below the order of the curve.
+    /// The private key is invalid: its length is wrong, or its value is zero or not below the order of the
+    /// curve.
     #[error("invalid secp256k1 private key: expected 32 bytes, above zero and below the order of the curve")]
     Private,
-    /// Not a point of the curve in compressed form.
+    /// The public key is not a point of the curve in compressed form.
     #[error("invalid secp256k1 public key: expected 33 bytes, a compressed point of the curve")]
     Public,
 }
 
-/// Private key. Clones share the bytes, which are wiped when the last clone is dropped. `Debug` prints the address
-/// only.
+/// Private key. Clones share the bytes. The bytes are wiped when the last clone is dropped. `Debug` prints
+/// only the address.
 #[derive(Clone)]
 pub struct PrivateKey {
     key: Arc<SigningKey>,
     public: PublicKey,
 }
 
-/// Compressed public key, with the address of its account.
+/// Compressed public key, with the address of its chain account.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     bytes: [u8; PUBLIC_KEY_BYTES],
@@ -60,7 +61,7 @@ impl PrivateKey {
         Ok(Self { key, public })
     }
 
-    /// Returns the 32 bytes of the key, which are wiped when dropped.
+    /// Returns the 32 bytes of the key. The returned buffer is wiped when it is dropped.
     #[must_use]
     pub fn to_bytes(&self) -> Zeroizing<[u8; PRIVATE_KEY_BYTES]> {
         Zeroizing::new(self.key.to_bytes().into())

@@ -1,5 +1,6 @@
-//! Messages of the network, generated from the files in `proto/` into `generated/`. The comments in these files are
-//! the documentation. The test `generated` compares both folders and regenerates the code.
+//! Messages of the Akash network, generated from the files in `proto/` into `generated/`. The comments in the
+//! generated files are the documentation of the messages. The test `generated` compares both folders and
+//! regenerates the code.
 //!
 //! Packages are modules: `akash.market.v1beta5.MsgCreateBid` is
 //! [`akash::market::v1beta5::MsgCreateBid`]. [`Name`](prost::Name) gives the type URL of each message.

@@ -1,4 +1,4 @@
-//! Queries: [`ChainQuery`] over a pool of endpoints.
+//! Queries: implements [`ChainQuery`] with a pool of endpoints.
 
 mod records;
 mod snapshot;
@@ -48,7 +48,7 @@ fn next_key(page: Option<PageResponse>) -> Option<Vec<u8>> {
 }
 
 impl Reader {
-    /// Sends a query, optionally at a height.
+    /// Sends a query. With `pin`, the query reads the state at this height.
     pub(crate) async fn get<M: Method>(
         &self,
         request: &M,
@@ -57,7 +57,7 @@ impl Reader {
         Ok(self.endpoints.query(request, pin).await?.0)
     }
 
-    /// Returns a page of records, undecoded. A page that fails the check is a failure of the endpoint.
+    /// Returns a page of undecoded records. If a page fails the check, the endpoint counts as failed.
     async fn page_of<M: Method>(
         &self,
         request: &M,
@@ -86,8 +86,8 @@ impl Reader {
         })
     }
 
-    /// Returns bids. With a provider filter, every bid must be decodable, including its resources. Without a provider
-    /// filter, only the fields that are required for counting are decoded.
+    /// Returns bids. If the filter names a provider, every bid must be decodable, including its resources.
+    /// Otherwise only the fields that are needed to count bids are decoded.
     pub(crate) async fn bids_at(
         &self,
         filter: &BidFilter,
@@ -116,8 +116,8 @@ impl Reader {
         })
     }
 
-    /// Returns leases. Leases of the filtered provider and of `us` must be decodable, otherwise the result is an
-    /// error.
+    /// Returns leases. If a lease of the provider in the filter, or of the own provider `us`, cannot be
+    /// decoded, an error is returned.
     pub(crate) async fn leases_at(
         &self,
         filter: &LeaseFilter,
@@ -150,7 +150,7 @@ impl Reader {
         })
     }
 
-    /// Creates an error for a malformed record, without a specific endpoint.
+    /// Creates an error for a malformed record that belongs to no specific endpoint.
     fn malformed_record(&self, method: &'static str, error: &Malformed) -> NodeError {
         NodeError {
             endpoint: self.endpoints.chain_id().into(),
@@ -159,8 +159,9 @@ impl Reader {
         }
     }
 
-    /// Returns a deployment with its groups, its escrow account and its active leases, all at one height if the node
-    /// still has this height. The inner error is a malformed record of an existing deployment.
+    /// Returns a deployment with its groups, its escrow account and its active leases. All parts have the
+    /// same height if the node still serves this height. The inner error means that the deployment exists but
+    /// its record is malformed.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,
@@ -248,10 +249,11 @@ impl Reader {
         }
     }
 
-    /// Returns the time of a block; `None` if no node has the block.
+    /// Returns the time of a block, or `None` if no node has the block.
     ///
-    /// A time is cached after two nodes agree. The time of a single node is queried again after
-    /// [`Limits::single_age`](crate::Limits::single_age), and used if no node has the block any more.
+    /// A time on which two nodes agree is cached. A time that a single node returned is queried again after
+    /// [`Limits::single_age`](crate::Limits::single_age). If no node has the block any more, the time of the
+    /// single node is used.
     pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
         let stored = self.cached_time(height);
         if let Some((time, true)) = stored {

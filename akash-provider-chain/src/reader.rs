@@ -14,7 +14,8 @@ use tokio::time::Instant;
 /// Maximum number of cached block times. The lowest heights are evicted first.
 const TIMES_MAX: usize = 16_384;
 
-/// Time of a block, and the time of the response if only one node returned the value. `None` if two nodes agreed.
+/// Time of a block. The second field is the time of the response if only one node returned the value, or
+/// `None` if two nodes agreed.
 type StoredTime = (BlockTime, Option<Instant>);
 
 /// Client for queries and events.
@@ -28,9 +29,10 @@ pub struct Reader {
     pub(crate) heights: Arc<dyn HeightStore>,
     pub(crate) following: Arc<Mutex<FollowerStatus>>,
     pub(crate) observer: Option<Arc<dyn BlockObserver>>,
-    /// Account of the provider, with leases that must never be omitted. `None` without an account.
+    /// Chain account of the own provider. Leases of this account are never left out. `None` if no account is
+    /// set.
     pub(crate) us: Option<Address>,
-    /// Unreadable records of other accounts that were logged.
+    /// Malformed records of other accounts that were already logged.
     pub(crate) reported: Arc<ReportedRecords>,
     /// Cached block times.
     times: Arc<Mutex<BTreeMap<Height, StoredTime>>>,
@@ -41,14 +43,14 @@ pub struct Reader {
 pub struct ReaderStatus {
     /// Status of each endpoint, in the order of the addresses.
     pub endpoints: Vec<EndpointStatus>,
-    /// Number of switches to another endpoint.
+    /// Number of times that another endpoint was selected.
     pub switches: u64,
-    /// Endpoint and reason of the last switch.
+    /// Endpoint that was selected last, and the reason.
     pub last_switch: Option<String>,
     /// Status of the event follower.
     pub follower: FollowerStatus,
-    /// Processed block, if no node has reached it for five minutes. `provider-daemon state reset-height` resets the
-    /// block.
+    /// Processed block, if no node has reached its height for five minutes. The command `provider-daemon
+    /// state reset-height` resets the processed block.
     pub unreached: Option<Checkpoint>,
     /// Time by which the local clock is behind the nodes. Block times are checked with the corrected clock.
     pub clock_behind: Option<Duration>,
@@ -84,7 +86,7 @@ impl Reader {
         self
     }
 
-    /// Sets the account of the provider.
+    /// Sets the chain account of the own provider.
     #[must_use]
     pub(crate) fn with_account(mut self, us: Address) -> Self {
         self.us = Some(us);
@@ -98,7 +100,7 @@ impl Reader {
         self
     }
 
-    /// Returns the endpoints, which clones share.
+    /// Returns the pool of endpoints. Clones of this reader share the pool.
     #[must_use]
     pub const fn endpoints(&self) -> &Endpoints {
         &self.endpoints
@@ -137,7 +139,7 @@ impl Reader {
         }
     }
 
-    /// Returns the cached time of a block, and whether the time can be used without another query.
+    /// Returns the cached time of a block, and true if the time can be used without another query.
     pub(crate) fn cached_time(&self, height: Height) -> Option<(BlockTime, bool)> {
         let (time, by_one) = lock(&self.times).get(&height).copied()?;
         let age = self.endpoints.limits().single_age;

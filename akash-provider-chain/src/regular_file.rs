@@ -1,7 +1,7 @@
-//! Opens files that a user names.
+//! Reading of files with a path that a user enters.
 //!
-//! Regular files and pipes are supported, such as `<(command)` of a shell. A pipe is read for a limited time. Devices
-//! are refused, because they may have no end.
+//! Regular files and pipes are supported, such as `<(command)` of a shell. A pipe is read for a limited time.
+//! Device files are refused, because they may have no end.
 
 use nix::fcntl::OFlag;
 use std::fs::{self, File, FileType};
@@ -26,7 +26,7 @@ pub struct Source {
 #[derive(Debug)]
 struct Pipe {
     until: Instant,
-    /// A process has, or had, opened the pipe for writing.
+    /// True if a process has opened the pipe for writing, now or before.
     has_writer: bool,
 }
 
@@ -80,16 +80,17 @@ impl Read for Source {
 /// Reads a regular file or a pipe of at most `most` bytes.
 ///
 /// # Errors
-/// Returns the errors of [`open`], [`ErrorKind::FileTooLarge`] for more bytes, and [`ErrorKind::TimedOut`] if the
-/// writer of a pipe takes too long.
+/// Returns the errors of [`open`]. Returns [`ErrorKind::FileTooLarge`] if the file has more than `most`
+/// bytes, and [`ErrorKind::TimedOut`] if the writer of a pipe takes too long.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     limited(open(path)?, most)
 }
 
-/// Reads at most `most` bytes, whatever length the source reports.
+/// Reads at most `most` bytes. The length that the source reports is not trusted.
 ///
 /// # Errors
-/// Returns an error if the source cannot be read, or has more bytes ([`ErrorKind::FileTooLarge`]).
+/// Returns an error if the source cannot be read, or has more than `most` bytes
+/// ([`ErrorKind::FileTooLarge`]).
 pub fn limited(source: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // One more byte distinguishes a longer source from one of exactly the limit.

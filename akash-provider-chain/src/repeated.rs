@@ -3,10 +3,10 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time without an occurrence after which the count starts again.
+/// Time without a repetition after which the count of a warning is reset.
 const APART: Duration = Duration::from_mins(5);
 
-/// Counter of one warning. Occurrences 1, 2, 4, 8 and so on are logged.
+/// Counter of one warning. The occurrences 1, 2, 4, 8 and so on are logged.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Repeated {
     count: u32,
@@ -14,7 +14,7 @@ pub(crate) struct Repeated {
 }
 
 impl Repeated {
-    /// Counts an occurrence, and returns true if the caller should log it.
+    /// Counts an occurrence. Returns true if the caller should log this occurrence.
     pub(crate) fn is_logged(&mut self, now: Instant) -> bool {
         if self.last.is_none_or(|last| now.duration_since(last) >= APART) {
             self.count = 0;

@@ -20,12 +20,12 @@ use std::time::Duration;
 use types::Envelope;
 use url::Url;
 
-/// Time after which an unused connection is closed.
+/// Time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(60);
-/// Maximum number of unused connections in the pool.
+/// Maximum number of idle connections in the pool.
 const IDLE_MAX: usize = 32;
 
-/// Prefix of the methods that are never retried.
+/// Prefix of the methods that are never sent a second time.
 const NOT_REPEATED: &str = "broadcast_";
 
 /// JSON-RPC client of one node.
@@ -52,7 +52,8 @@ struct Call<'a, P> {
 }
 
 impl Rpc {
-    /// Creates a client of the node at `url` (`http` or `https`) without connecting. `tls` is used for `https`.
+    /// Creates a client of the node at `url` (`http` or `https`). This function opens no connection. `tls` is
+    /// used for `https`.
     pub(crate) fn new(url: &Url, limits: Limits, tls: Option<&rustls::ClientConfig>) -> Result<Self, String> {
         let mut tcp = HttpConnector::new();
         // The connector below TLS also receives `https` addresses, and would refuse them.
@@ -172,7 +173,7 @@ fn authorization(url: &Url) -> Result<Option<http::HeaderValue>, String> {
     Ok(Some(value))
 }
 
-/// Returns a configuration without trusted certificates, for addresses without TLS.
+/// Returns a TLS configuration that trusts no certificate, for addresses without TLS.
 fn no_tls() -> Result<rustls::ClientConfig, String> {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

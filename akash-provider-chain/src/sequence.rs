@@ -1,33 +1,35 @@
 //! Nonces of transactions.
 //!
-//! An unordered transaction has a timeout that is its nonce, so it needs no account sequence. A chain without
-//! unordered transactions requires sequences. In this case the sequence is read from the chain and incremented for
-//! each accepted transaction. When a node reports a wrong sequence, it is read again. This happens if another program
-//! uses the key.
+//! The timeout of an unordered transaction is also its nonce, so an unordered transaction needs no account
+//! sequence. A chain without unordered transactions requires sequences. In this case, the sequence is read
+//! from the chain and incremented for each accepted transaction. If a node reports a wrong sequence, for
+//! example because another program uses the same key, the sequence is read again.
 
 use crate::signer::Ordering;
 use akash_provider_core::types::{BlockTime, Height};
 use std::time::Duration;
 
-/// Lifetime of a transaction, in block time.
+/// Lifetime of an unordered transaction, in block time.
 pub const LIFETIME: Duration = Duration::from_secs(60);
-/// Lifetime of an ordered transaction, in blocks: one minute on the network.
+/// Lifetime of an ordered transaction, in blocks: about one minute on the Akash network.
 pub const LIFETIME_BLOCKS: u64 = 10;
-/// Maximum block interval. An ordered transaction has expired after [`LIFETIME_BLOCKS`] intervals.
+/// Maximum expected block interval. After [`LIFETIME_BLOCKS`] intervals of this length, an ordered
+/// transaction has expired.
 const BLOCK_MAX: Duration = Duration::from_secs(12);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
 /// Point at which a transaction can no longer be included in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Expiry {
-    /// Last block time. For ordered transactions a conservative estimate.
+    /// Last block time at which a block can include the transaction. For ordered transactions, an estimate
+    /// that is not too early.
     pub time: BlockTime,
-    /// Last height, for ordered transactions.
+    /// Last height at which a block can include the transaction. `None` for unordered transactions.
     pub height: Option<Height>,
 }
 
 impl Expiry {
-    /// Returns true if no block after this one can include the transaction.
+    /// Returns true if no block after the given block can include the transaction.
     #[must_use]
     pub(crate) fn has_passed(&self, height: Height, time: BlockTime) -> bool {
         // The timeout height itself can still include the transaction.
@@ -38,7 +40,8 @@ impl Expiry {
 /// Generator of nonces: timeouts, or sequences for a chain without unordered transactions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sequencer {
-    /// Nanoseconds below one millisecond, which distinguish the timeouts of two processes.
+    /// Nanoseconds below one millisecond that are added to each timeout, so that the timeouts of two
+    /// processes differ.
     salt: i64,
     last_nanos: i64,
     ordered: Option<Sequence>,
@@ -50,7 +53,8 @@ struct Sequence {
 }
 
 impl Sequencer {
-    /// Creates a generator for unordered transactions. `salt` distinguishes two processes with the same key.
+    /// Creates a generator for unordered transactions. `salt` must differ between two processes that use the
+    /// same key.
     #[must_use]
     pub(crate) fn new(salt: u32) -> Self {
         Self {
@@ -71,13 +75,14 @@ impl Sequencer {
         self.ordered.get_or_insert_default();
     }
 
-    /// Returns true if the sequence must be read before the next transaction.
+    /// Returns true if the sequence is unknown and must be read before the next transaction.
     #[must_use]
     pub(crate) fn needs_sequence(&self) -> bool {
         self.ordered.is_some_and(|s| s.next.is_none())
     }
 
-    /// Sets the sequence of the account on the chain. `waiting` is the highest sequence of a pending transaction.
+    /// Sets the sequence of the account on the chain. `waiting` is the highest sequence of a transaction that
+    /// is in no block yet.
     pub(crate) fn set_sequence(&mut self, sequence: u64, waiting: Option<u64>) {
         if let Some(ordered) = &mut self.ordered {
             // The sequence on the chain does not include pending transactions.
@@ -86,14 +91,14 @@ impl Sequencer {
         }
     }
 
-    /// Handles a wrong sequence: the sequence must be read again.
+    /// Marks the sequence as unknown after a wrong sequence, so that the sequence is read again.
     pub(crate) fn invalidate(&mut self) {
         if let Some(ordered) = &mut self.ordered {
             ordered.next = None;
         }
     }
 
-    /// Handles a transaction that a node accepted with this sequence.
+    /// Records that a node accepted a transaction with this sequence.
     pub(crate) fn mark_used(&mut self, sequence: u64) {
         if let Some(Sequence { next: Some(next) }) = &mut self.ordered {
             // Responses may arrive out of order.
@@ -101,7 +106,7 @@ impl Sequencer {
         }
     }
 
-    /// Returns the next nonce and its expiry. `None` while the sequence is unknown.
+    /// Returns the next nonce and its expiry. Returns `None` while the sequence is unknown.
     pub(crate) fn next_nonce(&mut self, height: Height, time: BlockTime) -> Option<(Ordering, Expiry)> {
         let Some(ordered) = &self.ordered else {
             return Some(self.next_timeout(time));

@@ -5,7 +5,8 @@
 //!         ├─ SignDoc { body, auth info, chain id, account number } ── secp256k1 ──▶ TxRaw ── SHA-256 ──▶ hash
 //! AuthInfo┘
 //! ```
-//! The encoding is deterministic: the same input results in the same bytes, so sending again is idempotent.
+//! The encoding is deterministic: the same input results in the same bytes. A transaction can therefore be
+//! sent again without being executed twice.
 
 use crate::private_key::{PrivateKey, PublicKey};
 use crate::proto::cosmos::base::v1beta1::Coin as WireCoin;
@@ -43,21 +44,22 @@ impl fmt::Display for TxHash {
 /// Nonce of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ordering {
-    /// Unordered transaction. The timeout is also the nonce, so it must be unique for the account.
+    /// Unordered transaction. The timeout is also the nonce, so two transactions of the account must not have
+    /// the same timeout.
     Unordered {
-        /// Last block time that can include the transaction, in nanoseconds since the Unix epoch.
+        /// Last block time at which a block can include the transaction, in nanoseconds since the Unix epoch.
         timeout_nanos: i64,
     },
     /// Ordered transaction. Transactions are included in the order of their sequences.
     Ordered {
-        /// Sequence of the account: the number of its transactions before this one.
+        /// Sequence of the account: the number of transactions of the account before this one.
         sequence: u64,
-        /// Last height that can include the transaction; 0 for no limit.
+        /// Last height at which a block can include the transaction; 0 for no limit.
         timeout_height: u64,
     },
 }
 
-/// Signing account.
+/// Chain account that signs a transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct Account<'a> {
     /// Key of the account.
@@ -68,14 +70,14 @@ pub struct Account<'a> {
     pub chain_id: &'a str,
 }
 
-/// Fee of a transaction.
+/// Fee and gas limit of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Price {
-    /// Fee for the whole gas limit.
+    /// Fee that is paid for the whole gas limit.
     pub fee: Coin,
     /// Gas limit.
     pub gas_limit: u64,
-    /// Account with a fee grant that pays. `None` if the signer pays.
+    /// Chain account that pays the fee by a fee grant. `None` if the signer pays.
     pub granter: Option<Address>,
 }
 

@@ -17,17 +17,17 @@ pub enum Roots {
     /// Root certificates of the operating system, or of the file in the variable `SSL_CERT_FILE`.
     #[default]
     System,
-    /// Certificates of a PEM file, in addition to those of the system. For nodes with a private certificate
-    /// authority.
+    /// Certificates of a PEM file, in addition to those of the operating system. For nodes with a certificate
+    /// of a private certificate authority.
     File(PathBuf),
 }
 
-/// Loaded root certificates.
+/// Root certificates, loaded from the system and the file.
 #[derive(Debug, Clone)]
 pub(crate) struct Trust {
-    /// Configuration for HTTP and websockets.
+    /// TLS configuration for HTTP and websockets.
     pub(crate) config: Arc<ClientConfig>,
-    /// PEM text of the file, for gRPC.
+    /// PEM text of the file, for gRPC. `None` without a file.
     pub(crate) extra: Option<Vec<u8>>,
 }
 
@@ -35,7 +35,7 @@ impl Trust {
     /// Loads the root certificates.
     ///
     /// # Errors
-    /// Returns an error if there is no certificate, or if the file is unreadable.
+    /// Returns an error if no certificate is found, or if the file is unreadable.
     pub(crate) fn read(roots: &Roots) -> Result<Self, String> {
         // Unreadable certificates of the system are ignored, unless no certificate is left.
         let found = rustls_native_certs::load_native_certs();

@@ -1,7 +1,7 @@
-//! Transactions: each message is included once, with a known outcome.
+//! Transactions. Each message is included in a block at most once, and its outcome is reported.
 //!
-//! The planner decides about the next steps, without I/O and without a clock. [`TxWriter`] signs, calls nodes and
-//! replies to callers. [`api::TxApi`] contains the required queries.
+//! The planner decides the next steps, without I/O and without a clock. [`TxWriter`] signs transactions,
+//! calls nodes and replies to callers. [`api::TxApi`] contains the queries that the writer needs.
 
 pub mod api;
 mod code;

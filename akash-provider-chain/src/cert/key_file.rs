@@ -1,9 +1,10 @@
 //! Files with a certificate and its private key, compatible with the Go provider.
 //!
-//! `HOME/ADDRESS.pem` has two PEM blocks: the certificate, and its private key in PKCS#8 form, encrypted (PBKDF2 with
-//! HMAC-SHA-256, 600000 rounds, AES-256-CBC). The password is the signature of the account key over the text of the
-//! address, so every process with the account key can decrypt the file. Older files have a `Proc-Type: 4,ENCRYPTED`
-//! header instead, and the password is a signature over the bytes of the address. Both formats are supported.
+//! `HOME/ADDRESS.pem` has two PEM blocks: the certificate, and its private key in PKCS#8 form, encrypted
+//! (PBKDF2 with HMAC-SHA-256, 600000 rounds, AES-256-CBC). The password is the signature of the account key
+//! over the text of the address, so every process with the account key can decrypt the file. An older version
+//! of the format has a `Proc-Type: 4,ENCRYPTED` header. In this version, the password is the signature of the
+//! account key over the bytes of the address. Both versions can be read.
 
 use super::{CERTIFICATE, CertError, OwnCertificate, PEM_BYTES_MAX, encode_pem};
 use crate::private_file;
@@ -28,7 +29,8 @@ use zeroize::Zeroizing;
 const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
 const LEGACY: &str = "EC PRIVATE KEY";
 const ROUNDS: u32 = 600_000;
-/// Maximum number of PBKDF2 rounds. The file selects the number, so a larger value would waste CPU time.
+/// Maximum number of PBKDF2 rounds. The file contains the number of rounds, so a manipulated file could
+/// otherwise use unlimited CPU time.
 const ROUNDS_MAX: u32 = 10_000_000;
 const SALT_BYTES: usize = 16;
 const IV_BYTES: usize = 16;
@@ -38,13 +40,13 @@ const IV_BYTES: usize = 16;
 pub enum KeyFile {
     /// Certificate in use.
     Current,
-    /// Certificate that is being published. Replaces the current one afterwards.
+    /// Certificate that is being published. This file replaces the current file afterwards.
     Next,
-    /// Certificate that was replaced and is not revoked yet.
+    /// Certificate that was replaced by the current one, and is not revoked yet.
     Old,
 }
 
-/// Certificate files of an account in a home folder.
+/// Certificate files of one chain account in a home folder.
 #[derive(Debug)]
 pub struct KeyFiles<'a> {
     home: &'a Path,
@@ -52,13 +54,14 @@ pub struct KeyFiles<'a> {
 }
 
 impl<'a> KeyFiles<'a> {
-    /// Returns the files of `account` in `home`. The key of the account decrypts them.
+    /// Returns the certificate files of `account` in the folder `home`. The key of the account decrypts the
+    /// files.
     #[must_use]
     pub const fn new(home: &'a Path, account: &'a PrivateKey) -> Self {
         Self { home, account }
     }
 
-    /// Returns the path of a file.
+    /// Returns the path of the file with this role.
     #[must_use]
     pub fn path(&self, which: KeyFile) -> PathBuf {
         let ending = match which {
@@ -69,10 +72,10 @@ impl<'a> KeyFiles<'a> {
         self.home.join(format!("{}.{ending}", self.account.address()))
     }
 
-    /// Reads a file.
+    /// Reads the certificate file with this role.
     ///
     /// # Errors
-    /// Returns an error if the file does not exist, is invalid, or belongs to another account.
+    /// Returns an error if the file does not exist, is invalid, or belongs to another chain account.
     pub fn read(&self, which: KeyFile) -> Result<OwnCertificate, CertError> {
         let path = self.path(which);
         let damaged = |why: String| CertError::Damaged {
@@ -99,10 +102,10 @@ impl<'a> KeyFiles<'a> {
         Ok(own)
     }
 
-    /// Writes a file atomically.
+    /// Writes the certificate file with this role atomically.
     ///
-    /// If the path is a symbolic link, the target is written and the link remains, even if the target does not exist
-    /// yet. In containers the file is often such a link.
+    /// If the path is a symbolic link, the target of the link is written and the link remains. The target
+    /// need not exist. In containers, the certificate file is often a symbolic link.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -111,7 +114,8 @@ impl<'a> KeyFiles<'a> {
         replace(&target(self.path(which)), text.as_bytes())
     }
 
-    /// Replaces the current file by the next file. If the current file is a symbolic link, its target is replaced.
+    /// Replaces the current file with the next file. If the current file is a symbolic link, the target of
+    /// the link is replaced.
     ///
     /// # Errors
     /// Returns an error if the next file does not exist, or if a file operation fails.
@@ -126,10 +130,10 @@ impl<'a> KeyFiles<'a> {
         self.discard_next()
     }
 
-    /// Copies the current file to the old file, then replaces the current file by the next file.
+    /// Copies the current file to the old file, then replaces the current file with the next file.
     ///
-    /// The modification time of the old file is the time of the swap. After a crash in the middle, the next call
-    /// completes the swap.
+    /// The modification time of the old file is the time of the swap. If the process crashes between the two
+    /// operations, the next call completes the swap.
     ///
     /// # Errors
     /// Returns an error if the next file does not exist, or if a file operation fails.
@@ -154,7 +158,7 @@ impl<'a> KeyFiles<'a> {
         self.promote()
     }
 
-    /// Returns the modification time of the old file, which is the time of the swap, since the Unix epoch.
+    /// Returns the time of the swap since the Unix epoch: the modification time of the old file.
     ///
     /// # Errors
     /// Returns an error if the old file does not exist, or if the file system does not report the time.
@@ -273,8 +277,8 @@ pub(super) fn password(account: &PrivateKey) -> [u8; crate::private_key::SIGNATU
     account.sign(account.address().as_str().as_bytes())
 }
 
-/// Decrypts a private key in the older PEM format. Returns `None` for another format, and `Some(None)` for a wrong
-/// password.
+/// Decrypts a private key in the older PEM format. Returns `None` if the block has another format, and
+/// `Some(None)` if the password is wrong.
 #[expect(clippy::option_option, reason = "two different failures of one small step")]
 fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
     let info = block.headers().get("DEK-Info")?;
@@ -304,7 +308,7 @@ fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
     }))
 }
 
-/// Derives the key of older PEM files: chained MD5 of password and salt, up to 32 bytes.
+/// Derives the encryption key of older PEM files: chained MD5 of password and salt, up to 32 bytes.
 fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
     let mut key = Zeroizing::new([0; 32]);
     let mut last: Vec<u8> = Vec::new();
@@ -320,7 +324,7 @@ fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
     key
 }
 
-/// Resolves one symbolic link. The target need not exist.
+/// Returns the target of a symbolic link, or the path itself if it is not a link. The target need not exist.
 fn target(path: PathBuf) -> PathBuf {
     let Ok(leads_to) = fs::read_link(&path) else {
         return path;
@@ -329,7 +333,7 @@ fn target(path: PathBuf) -> PathBuf {
         .map_or_else(|| leads_to.clone(), |folder| folder.join(&leads_to))
 }
 
-/// Writes a file atomically, readable by its owner only.
+/// Writes a file atomically. Only the owner of the file can read it.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), CertError> {
     let io = |operation| {
         move |source| CertError::Io {

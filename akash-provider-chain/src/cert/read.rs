@@ -1,4 +1,4 @@
-//! Parsing of certificates, and the rules of the chain for a published certificate.
+//! Parsing of certificates, and the chain's rules for a published certificate.
 
 use super::generate::{CLIENT_AUTH, SERVER_AUTH};
 use super::{CERTIFICATE, CertError, PUBLIC_KEY, only_block};
@@ -17,13 +17,13 @@ const ECDSA_WITH_SHA256: &str = "1.2.840.10045.4.3.2";
 /// Contents of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateInfo {
-    /// Account of the certificate.
+    /// Chain account that owns the certificate.
     pub owner: Address,
-    /// Serial in decimal, as the chain stores the value.
+    /// Serial number in decimal, as the chain stores it.
     pub serial: String,
-    /// Start of the validity, since the Unix epoch.
+    /// Start of the validity period, since the Unix epoch.
     pub not_before: Duration,
-    /// End of the validity (inclusive), since the Unix epoch.
+    /// End of the validity period (inclusive), since the Unix epoch.
     pub not_after: Duration,
     /// Public key in SPKI form.
     pub public_key: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct CertificateInfo {
 }
 
 impl CertificateInfo {
-    /// Returns true if `now` is within the validity period.
+    /// Returns true if the time `now` (since the Unix epoch) is within the validity period.
     #[must_use]
     pub fn is_valid_at(&self, now: Duration) -> bool {
         self.not_before <= now && now <= self.not_after
@@ -50,15 +50,15 @@ fn malformed(why: impl ToString) -> CertError {
 /// Parses a certificate from PEM.
 ///
 /// # Errors
-/// Returns an error unless the text is exactly one certificate in the format of the network.
+/// Returns an error unless the text is exactly one certificate in the format of the Akash network.
 pub fn read(cert_pem: &[u8]) -> Result<CertificateInfo, CertError> {
     read_der(&only_block(cert_pem, CERTIFICATE)?)
 }
 
-/// Parses a certificate from DER, as TLS transfers it.
+/// Parses a certificate from DER, the format in which TLS transfers certificates.
 ///
 /// # Errors
-/// Returns an error unless the bytes are one certificate in the format of the network.
+/// Returns an error unless the bytes are one certificate in the format of the Akash network.
 pub fn read_der(der: &[u8]) -> Result<CertificateInfo, CertError> {
     info(&Certificate::from_der(der).map_err(malformed)?)
 }
@@ -97,8 +97,9 @@ fn info(certificate: &Certificate) -> Result<CertificateInfo, CertError> {
     })
 }
 
-/// Applies the checks of the chain for a new certificate: the PEM format of certificate and public key, the account,
-/// and the signature by the public key. The chain does not check dates and key usages.
+/// Checks a new certificate by the rules of the chain: the PEM format of certificate and public key, the
+/// account, and the signature by the public key. Validity dates and key usages are not checked, as on the
+/// chain.
 ///
 /// # Errors
 /// Returns an error if the chain would refuse the certificate.
@@ -131,7 +132,7 @@ pub fn check_published(
     Ok(info)
 }
 
-/// Formats a big-endian number in decimal.
+/// Formats a big-endian number as decimal text.
 fn decimal(number: &[u8]) -> String {
     let mut digits = vec![0_u8];
     for byte in number {

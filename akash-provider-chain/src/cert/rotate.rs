@@ -3,10 +3,11 @@
 //! ```text
 //!   Make ─▶ Publish ─▶ in a block ─▶ Swap: current becomes old, next becomes current ─▶ grace period ─▶ Revoke old
 //! ```
-//! The state that must survive a crash is in files: the next certificate, and the old certificate, with the time of
-//! the swap as its modification time. The old certificate is revoked only if one response of the chain contains it
-//! and its replacement, both valid and byte for byte equal. A certificate that is absent from a response counts as
-//! unknown.
+//! The state that must survive a crash is in files: the next certificate and the old certificate. The
+//! modification time of the old certificate file is the time of the swap. The old certificate is revoked only
+//! if one response of the chain contains both the old certificate and its replacement. Both must be valid and
+//! byte for byte equal to the files. If a response does not contain a certificate, the state of this
+//! certificate counts as unknown.
 
 use super::rotation::{ChainStatus, chain_status};
 use super::{CertError, CertificateInfo, KeyFile, KeyFiles, OwnCertificate, Step, Usage, next_step};
@@ -22,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between queries of the block time while the outcome of a transaction is unknown.
 const UNKNOWN_POLL: Duration = Duration::from_secs(5);
-/// Maximum time to wait for an unknown outcome. Block time passes the timeout of the transaction earlier, unless the
-/// chain is halted.
+/// Maximum time to wait for an unknown outcome. Normally, the transaction expires earlier, in block time.
+/// Only on a halted chain does block time not advance.
 const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 
 /// Settings of a certificate rotation.
@@ -31,12 +32,13 @@ const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 pub struct RotationSettings {
     /// Purpose of the certificate.
     pub usage: Usage,
-    /// Time between the swap and the revocation of the old certificate. Clients may use the old certificate until
-    /// then.
+    /// Time between the swap and the revocation of the old certificate. Clients may use the old certificate
+    /// during this time.
     pub grace: Duration,
-    /// Maximum time between two queries of the chain. Another process may revoke the certificate in use.
+    /// Maximum time between two queries of the chain. The queries detect that another process revoked the
+    /// certificate in use.
     pub recheck_max: Duration,
-    /// Back-off after the first failure. Doubles after each further failure.
+    /// Back-off after the first failure. The back-off doubles after each further failure.
     pub retry_min: Duration,
     /// Maximum back-off after a failure.
     pub retry_max: Duration,
@@ -60,7 +62,7 @@ impl RotationSettings {
 /// Result of one rotation step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepResult {
-    /// Nothing was necessary. The next step is due after this duration.
+    /// No action was necessary. The next step is due after this duration.
     Idle(Duration),
     /// A certificate with this serial was generated and written to the next file.
     Generated(String),
@@ -74,7 +76,7 @@ pub enum StepResult {
     Discarded,
 }
 
-/// Reason why a rotation step failed. The step can be retried in all cases.
+/// Reason why a rotation step failed. The caller can retry the step after every error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotationError {
@@ -87,25 +89,25 @@ pub enum RotationError {
     /// The chain rejected the transaction.
     #[error("cannot {what}: rejected by the chain ({code}): {log}")]
     Refused {
-        /// Purpose of the transaction, as a verb phrase.
+        /// Purpose of the transaction, as a verb phrase for messages.
         what: &'static str,
-        /// Codespace and code of the outcome.
+        /// Codespace and code that the chain returned.
         code: String,
-        /// Log of the chain: untrusted text for operators.
+        /// Log text of the chain. The text is untrusted and only for operators.
         log: String,
     },
     /// The outcome of the transaction is unknown.
     #[error("cannot {what}: the outcome of the transaction is unknown")]
     Unknown {
-        /// Purpose of the transaction, as a verb phrase.
+        /// Purpose of the transaction, as a verb phrase for messages.
         what: &'static str,
     },
-    /// A task of this process was aborted.
+    /// A task of this process was aborted before the step was complete.
     #[error("certificate rotation interrupted: {0}")]
     Interrupted(String),
 }
 
-/// Rotation of the certificate of one account.
+/// Rotation of the certificate of one chain account.
 pub struct Rotation {
     chain: Arc<dyn ChainClient>,
     home: PathBuf,
@@ -122,7 +124,7 @@ impl fmt::Debug for Rotation {
     }
 }
 
-/// Certificates that were read from the files.
+/// Current, next and old certificate, as read from the files.
 struct StoredCertificates {
     current: Option<OwnCertificate>,
     next: Option<OwnCertificate>,
@@ -149,7 +151,7 @@ impl StoredCertificates {
     }
 }
 
-/// Action for the old certificate.
+/// What to do with the old certificate.
 enum OldAction {
     Wait(Duration),
     Revoke(Msg, String),
@@ -157,8 +159,8 @@ enum OldAction {
 }
 
 impl Rotation {
-    /// Creates a rotation of the certificate files of `account` in `home`. The key of the account also signs the
-    /// transactions of `chain`.
+    /// Creates a rotation of the certificate files of `account` in the folder `home`. The key of the account
+    /// also signs the transactions sent through `chain`.
     #[must_use]
     pub const fn new(
         chain: Arc<dyn ChainClient>,
@@ -318,7 +320,8 @@ impl Rotation {
         }
     }
 
-    /// Runs blocking file operations. Decryption of a file is slow by design: 600,000 rounds of key derivation.
+    /// Runs file operations on a thread for blocking work. Decryption of a file is slow by design: 600,000
+    /// rounds of key derivation.
     async fn with_files<T: Send + 'static>(
         &self,
         work: impl FnOnce(&KeyFiles<'_>) -> Result<T, CertError> + Send + 'static,
@@ -331,7 +334,7 @@ impl Rotation {
         Ok(done?)
     }
 
-    /// Returns the account of the certificate.
+    /// Returns the chain account that owns the certificate.
     #[must_use]
     pub fn owner(&self) -> &Address {
         self.account.address()
@@ -345,7 +348,7 @@ fn view<'a>(
     Some((own.as_ref()?.info(), pem?.as_bytes()))
 }
 
-/// Returns the action for the old certificate, if there is one.
+/// Returns the action for the old certificate, or `None` if no old certificate exists.
 fn old_step(
     stored: &StoredCertificates,
     published: &[Certificate],

@@ -9,13 +9,13 @@ use super::CertificateInfo;
 use akash_provider_core::chain::Certificate;
 use std::time::Duration;
 
-/// Time before the end of the validity at which a certificate is replaced.
+/// Time before the end of the validity period at which a certificate is replaced: 7 days.
 pub const RENEW_BEFORE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Next step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Do nothing for a duration.
+    /// Do nothing until the next check.
     Keep {
         /// Time until the next check.
         recheck_in: Duration,
@@ -26,18 +26,20 @@ pub enum Step {
     PublishNext,
     /// Publish the certificate in the current file.
     PublishCurrent,
-    /// Replace the current file by the next file. After the grace period, revoke the old certificate if it is still
-    /// valid on the chain.
+    /// Replace the current file with the next file. After the grace period, revoke the old certificate if it
+    /// is still valid on the chain.
     Promote {
-        /// Serial of the old certificate. `None` if it is not valid on the chain, or if it is the same certificate.
+        /// Serial number of the old certificate. `None` if the old certificate is not valid on the chain, or
+        /// if the old and the new certificate are the same.
         revoke: Option<String>,
     },
-    /// Remove the next file, which is unusable.
+    /// Delete the next file, because the file is unusable.
     DiscardNext,
 }
 
-/// Returns the next step. `published` contains all certificates of the account on the chain, read after all
-/// transactions about them have completed. `now` is the time since the Unix epoch.
+/// Returns the next step. `published` contains all certificates of the account on the chain. The caller reads
+/// them after all transactions that publish or revoke a certificate have completed. `now` is the time since
+/// the Unix epoch.
 #[must_use]
 pub fn next_step(
     current: Option<(&CertificateInfo, &[u8])>,
@@ -78,15 +80,15 @@ pub fn next_step(
 /// Status of a certificate on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChainStatus {
-    /// Published and not revoked.
+    /// Published on the chain and not revoked.
     Valid,
     /// No certificate on the chain has this serial.
     Absent,
-    /// Revoked, or the serial belongs to another certificate.
+    /// Revoked, or another certificate has this serial number.
     Invalid,
 }
 
-/// Returns the status of a certificate according to a response of the chain.
+/// Returns the status of a certificate according to `published`, the certificates in a response of the chain.
 pub(super) fn chain_status(info: &CertificateInfo, pem: &[u8], published: &[Certificate]) -> ChainStatus {
     match published.iter().find(|c| c.serial == info.serial) {
         None => ChainStatus::Absent,

@@ -81,7 +81,7 @@ pub fn bid_id(id: Option<market::BidId>) -> Result<BidId, Malformed> {
     })
 }
 
-/// Converts the id of a lease, which equals the id of its bid.
+/// Converts the id of a lease. A lease has the same id as its bid.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.

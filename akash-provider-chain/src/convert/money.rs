@@ -22,7 +22,7 @@ pub(super) fn dec_coin(part: &str, coin: Option<wire::DecCoin>) -> Result<DecCoi
     })
 }
 
-/// Parses the price of an event, which is an unscaled decimal.
+/// Parses the price in an event. In events, prices are unscaled decimals.
 pub(crate) fn dec_coin_from_text(denom: &str, amount: &str) -> Result<DecCoin, Malformed> {
     let parsed: Result<Dec, _> = amount.parse();
     let amount = parsed.map_err(|error| Malformed::new("price.amount", error.to_string()))?;

@@ -43,7 +43,7 @@ pub fn order(order: mkt::v1beta5::Order) -> Result<Order, Malformed> {
     })
 }
 
-/// Converts a bid. Resource offers have no price, so their units get a price of 0.
+/// Converts a bid. Resource offers have no price, so the units of the bid get a price of 0.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -85,7 +85,8 @@ pub(super) fn offers(
         .map_err(|e: Malformed| e.within("resources_offer"))
 }
 
-/// Converts a close reason. Returns `None` for 0, which means no reason.
+/// Converts the number of a close reason. Returns `None` for 0, which means that the record has no close
+/// reason.
 pub(crate) fn close_reason(number: i32) -> Option<CloseReason> {
     let code = u32::try_from(number).ok().filter(|code| *code != 0)?;
     let known = [
@@ -143,7 +144,7 @@ fn payment(payment: escrow::types::v1::Payment) -> Result<Payment, Malformed> {
     })
 }
 
-/// Converts a lease, with its payment.
+/// Converts a lease and its payment record.
 ///
 /// # Errors
 /// Returns an error if a field of the lease or of the payment is missing or invalid.
@@ -242,7 +243,7 @@ pub fn provider(provider: prov::v1beta4::Provider) -> Result<ProviderRecord, Mal
     })
 }
 
-/// Converts the contact information of a provider. An absent message equals an empty one.
+/// Converts the contact information of a provider. If the message is absent, all fields are empty.
 pub(super) fn provider_info(info: Option<prov::v1beta4::Info>) -> ProviderInfo {
     let info = info.unwrap_or_default();
     ProviderInfo {
@@ -251,7 +252,8 @@ pub(super) fn provider_info(info: Option<prov::v1beta4::Info>) -> ProviderInfo {
     }
 }
 
-/// Encodes the contact information of a provider, even if it is empty, as the Go tools do.
+/// Encodes the contact information of a provider. Like the Go tools, the function encodes the message even if
+/// all fields are empty.
 pub(super) fn wire_info(info: &ProviderInfo) -> prov::v1beta4::Info {
     prov::v1beta4::Info {
         email: info.email.clone(),
@@ -259,7 +261,7 @@ pub(super) fn wire_info(info: &ProviderInfo) -> prov::v1beta4::Info {
     }
 }
 
-/// Converts the attributes that an auditor has signed.
+/// Converts the provider attributes that an auditor has signed.
 #[must_use]
 pub fn audited(audited: audit::v1::AuditedProvider) -> AuditedAttributes {
     AuditedAttributes {
@@ -295,7 +297,8 @@ pub fn market_params(params: mkt::v1beta5::Params) -> Result<MarketParams, Malfo
     })
 }
 
-/// Converts a certificate. An absent certificate becomes an empty, invalid one.
+/// Converts a certificate. If the response contains no certificate, the result is an empty, invalid
+/// certificate.
 #[must_use]
 pub fn certificate(response: cert::v1::CertificateResponse) -> Certificate {
     let certificate = response.certificate.unwrap_or_default();
@@ -307,10 +310,10 @@ pub fn certificate(response: cert::v1::CertificateResponse) -> Certificate {
     }
 }
 
-/// Converts an account: a base account, a module account or a vesting account.
+/// Converts a chain account: a base account, a module account or a vesting account.
 ///
 /// # Errors
-/// Returns an error for an unknown account type, or if a field is invalid.
+/// Returns an error if the account type is unknown, or if a field is invalid.
 pub fn account(account: Option<prost_types::Any>) -> Result<Account, Malformed> {
     let any = required("account", account)?;
     let undecodable = |e: prost::DecodeError| Malformed::new("account", e.to_string());
@@ -360,10 +363,10 @@ fn public_key(any: prost_types::Any) -> Result<Option<Vec<u8>>, Malformed> {
     Ok(Some(key))
 }
 
-/// Converts a balance. An absent balance is 0.
+/// Converts a balance. If the balance is absent, the result is 0.
 ///
 /// # Errors
-/// Returns an error if the amount is invalid, or if the denomination differs.
+/// Returns an error if the amount is invalid, or if the denomination differs from `denom`.
 pub fn coin_balance(balance: Option<WireCoin>, denom: &str) -> Result<Coin, Malformed> {
     // Nodes omit a balance of 0, or encode an empty message.
     let Some(balance) = balance.filter(|b| !b.denom.is_empty() || !b.amount.is_empty()) else {

@@ -1,4 +1,4 @@
-//! Request messages, with the same bytes as those of the Go tools: empty filters are encoded too.
+//! Request messages, with the same bytes as the requests of the Go tools: empty filters are encoded too.
 
 use super::ids::{wire_bid, wire_deployment, wire_group, wire_lease, wire_order};
 use crate::proto::akash::{audit, cert, deployment as dep, market as mkt};
@@ -12,7 +12,7 @@ use akash_provider_core::types::{
 /// Maximum number of records in one page.
 const PAGE_MAX: u32 = 1000;
 
-/// Encodes a page request. The default page is omitted, so the node uses its default size.
+/// Encodes a page request. A default page request is not encoded, so the node uses its default page size.
 fn wire_page(page: PageRequest) -> Option<WirePage> {
     (page != PageRequest::default()).then(|| WirePage {
         key: page.key.unwrap_or_default(),
@@ -148,7 +148,8 @@ pub fn auditor_request(auditor: &Address, owner: &Address) -> audit::v1::QueryPr
     }
 }
 
-/// Returns the request for the certificates of an account: all, or the one with `serial`.
+/// Returns the request for the certificates of a chain account: all certificates, or the certificate with the
+/// serial number `serial`.
 #[must_use]
 pub fn certificates_request(
     owner: &Address,

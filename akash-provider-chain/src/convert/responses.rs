@@ -1,4 +1,4 @@
-//! Response messages of a node, for simulated nodes and tests.
+//! Conversions to the response messages of a node, for simulated nodes and tests.
 
 use super::ids::{wire_bid, wire_deployment, wire_group, wire_lease, wire_order};
 use super::money::{wire_coin, wire_dec_coin, wire_duration};
@@ -179,7 +179,7 @@ pub fn lease_with_details(record: &LeaseRecord, details: &LeaseDetails) -> mkt::
     wire
 }
 
-/// Converts a deployment, with its groups and all details of its escrow account.
+/// Converts a deployment with its groups, and its escrow account with all details.
 #[must_use]
 pub fn deployment_with_details(
     record: &DeploymentRecord,
@@ -246,7 +246,7 @@ pub fn lease_record(record: &LeaseRecord) -> mkt::v1beta5::QueryLeaseResponse {
     }
 }
 
-/// Converts a group. The height of its creation is 0.
+/// Converts a group. In the result, the creation height of the group is 0.
 #[must_use]
 pub fn group(group: &Group) -> dep::v1beta4::Group {
     use dep::v1beta4::group::State;

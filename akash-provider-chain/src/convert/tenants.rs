@@ -24,7 +24,7 @@ fn wire_deposit(amount: &Coin) -> Deposit {
     }
 }
 
-/// Encodes a message of a tenant or an auditor. Returns `None` if the network has no such message.
+/// Encodes a message of a tenant or an auditor. Returns `None` if the Akash network has no such message.
 #[must_use]
 pub fn tenant_to_any(msg: &TenantMsg) -> Option<Any> {
     Some(match msg {

@@ -8,9 +8,9 @@ use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Back-off after the first failure. Doubles after each further failure.
+/// Back-off after the first failure. The back-off doubles after each further failure.
 const COOL_DOWN_MIN: Duration = Duration::from_secs(1);
-/// Maximum back-off, before up to 40 % of jitter are added.
+/// Maximum back-off, to which up to 40 % of jitter are added.
 const COOL_DOWN_MAX: Duration = Duration::from_secs(60);
 
 /// Health of an endpoint.
@@ -20,30 +20,31 @@ pub(crate) struct Health {
     pub(crate) checked: Option<Instant>,
     /// Newest height that the endpoint has reported.
     pub(crate) height: Height,
-    /// Time at which this height was reported first.
+    /// Time at which the endpoint first reported this height.
     pub(crate) height_at: Option<Instant>,
-    /// Newest block of the last status.
+    /// Newest block in the last status response.
     pub(crate) tip: Checkpoint,
-    /// Difference of this block to the local clock, in ms. `None` if the last status is unknown.
+    /// Time by which the newest block is ahead of the local clock, in ms. `None` if the endpoint has not
+    /// reported a status.
     pub(crate) ahead: Option<i64>,
     /// Smoothed response time.
     pub(crate) latency: Option<Duration>,
     /// Number of failures since the last response.
     pub(crate) failures: u32,
-    /// End of the back-off. `None` for a healthy endpoint.
+    /// End of the back-off. `None` if the endpoint is healthy.
     pub(crate) retry_at: Option<Instant>,
     /// The last response was malformed, so a health check is due.
     pub(crate) is_check_requested: bool,
     /// Reason why the endpoint is not used.
     pub(crate) fault: Option<Fault>,
-    /// Logged warnings about this endpoint.
+    /// Rate limit for the logged warnings about this endpoint.
     pub(crate) warnings: Repeated,
-    /// API versions of the node. Queried again after each failure.
+    /// API versions of the node. The versions are queried again after each failure.
     pub(crate) versions: Option<Versions>,
 }
 
 impl Health {
-    /// Handles a response: raises the height and updates the response time.
+    /// Records a response: raises the known height and updates the smoothed response time.
     pub(crate) fn record_response(&mut self, took: Duration, height: Height) {
         if height > self.height {
             self.height = height;
@@ -53,14 +54,16 @@ impl Health {
         self.latency = Some(self.latency.map_or(took, |old| (old * 7 + took) / 8));
     }
 
-    /// Handles the newest block of a status. The height may decrease after a reset of the node.
+    /// Records the newest block in a status response. The recorded height may decrease, because a node can be
+    /// reset.
     pub(crate) fn record_tip(&mut self, tip: Checkpoint) {
         self.tip = tip;
         self.height = tip.height;
         self.height_at = Some(Instant::now());
     }
 
-    /// Returns the maximum plausible height of a response. Responses to queries have no time, unlike a status.
+    /// Returns the maximum plausible height of a query response. The check needs this maximum because query
+    /// responses contain no block time.
     pub(crate) fn max_height(&self) -> Height {
         let Some(at) = self.height_at else {
             return Height::MAX;
@@ -69,7 +72,7 @@ impl Health {
         self.height.saturating_add(passed / BLOCK_MIN_MS + BURST)
     }
 
-    /// Handles a successful health check, which ends the back-off.
+    /// Records a successful health check and ends the back-off.
     pub(crate) fn record_success(&mut self, now: Instant) {
         self.checked = Some(now);
         self.is_check_requested = false;
@@ -78,8 +81,8 @@ impl Health {
         self.fault = None;
     }
 
-    /// Handles a failure: starts a back-off. `jitter` selects the jitter, so that several endpoints are not checked
-    /// at the same moment.
+    /// Records a failure and starts a back-off. `jitter` selects the random part of the back-off, so that
+    /// several endpoints are not checked at the same moment.
     pub(crate) fn record_failure(&mut self, now: Instant, fault: Fault, jitter: u32) {
         self.is_check_requested = false;
         // Limits the shift. Six doublings exceed the maximum back-off.
@@ -104,7 +107,8 @@ impl Health {
         self.fault.is_none() && self.checked.is_some()
     }
 
-    /// Returns true if a health check is due.
+    /// Returns true if a health check is due because the last check is older than `age`, because a check was
+    /// requested, or because the back-off has ended.
     pub(crate) fn is_due(&self, now: Instant, age: Duration) -> bool {
         match (self.checked, self.retry_at) {
             (None, _) => true,

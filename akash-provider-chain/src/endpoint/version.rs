@@ -26,21 +26,21 @@ const NO_METHOD: i64 = -32601;
 pub struct Versions {
     /// Names of all versions, with their modules.
     pub offered: Vec<String>,
-    /// Selected version. `None` for a node without discovery that responds to a test query.
+    /// Selected version. `None` if the node does not report its versions but responds to a test query.
     pub chosen: Option<String>,
 }
 
-/// A version and its modules.
+/// API version, with the names and versions of its modules.
 type Offer = (String, Vec<(String, String)>);
 
 #[derive(Serialize)]
 struct NoParams {}
 
 impl Endpoint {
-    /// Queries the API versions of the node.
+    /// Queries the API versions of the node and selects one.
     ///
     /// # Errors
-    /// Returns [`Fault::Version`] with all versions if none is supported.
+    /// Returns [`Fault::Version`] with all versions of the node if this crate supports none of them.
     pub(crate) async fn versions(&self) -> Result<Versions, NodeError> {
         let (method, offers) = if self.rpc().is_some() {
             (
@@ -61,7 +61,7 @@ impl Endpoint {
         choose(offers).map_err(|fault| self.error(method, fault))
     }
 
-    /// Sends a test query to a node without discovery.
+    /// Sends a test query to a node that does not report its API versions.
     async fn try_out(&self) -> Result<Versions, NodeError> {
         match self.query_message(&QueryParamsRequest {}).await {
             Ok(_) => Ok(Versions {

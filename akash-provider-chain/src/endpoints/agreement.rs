@@ -1,7 +1,8 @@
 //! Confirmation of responses by a second node.
 //!
-//! Responses are compared at one height. If their heights differ, the node that is ahead is queried again at the
-//! lower height, which becomes the height of the result.
+//! The responses of both nodes are compared at one height. If the heights of the responses differ, the node
+//! with the higher response is queried again at the lower height. The lower height becomes the height of the
+//! result.
 
 use super::pending::SharedResponse;
 use super::{Capability, Endpoints};
@@ -15,15 +16,15 @@ use prost::Message;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest time that the newest block of a node may be older than that of another one: that of [`LAG_MAX`](super::LAG_MAX)
-/// blocks of the network.
+/// Maximum time by which the newest block of a node may be older than the newest block of another node. The
+/// value is the time of [`LAG_MAX`](super::LAG_MAX) blocks on the Akash network.
 const LAG_TIME: Duration = Duration::from_secs(30);
 
-/// Record of one node, and the height of the response.
+/// Record that a node returned (`None` if it does not exist), and the height of the response.
 type Reading<T> = (Option<T>, Height);
 
 impl Endpoints {
-    /// Queries a record at the best node and at a second one.
+    /// Queries a record at the best node and at a second node, and compares the responses.
     ///
     /// # Errors
     /// Returns an error if the first query fails.
@@ -88,7 +89,7 @@ impl Endpoints {
         }
     }
 
-    /// Sends a query to another node than `first`. Returns `None` if no other node can be used.
+    /// Sends a query to a node other than `first`. Returns `None` if no other node can be used.
     pub(crate) async fn query_another<M: Method>(
         &self,
         first: usize,
@@ -104,11 +105,12 @@ impl Endpoints {
         }))
     }
 
-    /// Queries two nodes, if available, because a value of one node must not be stored without confirmation.
+    /// Sends a query to two nodes and compares the responses, because a value must not be stored if only one
+    /// node returned it. If only one node is available, its response is returned.
     ///
     /// # Errors
-    /// Returns an error if the first node fails, or if the second node returns a different response. A failure of the
-    /// second node is ignored.
+    /// Returns an error if the first node fails, or if the second node returns a different response. A
+    /// failure of the second node is ignored.
     pub(crate) async fn query_agreed<M: Method>(&self, request: &M) -> Result<M::Response, NodeError>
     where
         M::Response: PartialEq,
@@ -138,7 +140,8 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares two nodes at one height. `instead` is the record of the first node at the lower height, if queried.
+    /// Compares the responses of two nodes at one height. `instead` is the record of the first node at the
+    /// lower height, if it was queried at this height.
     async fn compare<M, T, C>(
         &self,
         first: usize,
@@ -205,7 +208,8 @@ impl Endpoints {
         Ok((Some(value), height))
     }
 
-    /// Returns the height of a "not found" response: the height in the response, or else the newest known height.
+    /// Returns the height of a "not found" response. If the response contains no height, returns the newest
+    /// known height of the endpoint.
     fn height_of_absence(&self, at: usize, fault: &Fault) -> Height {
         let reported = match fault {
             Fault::NotFound { height, .. } => *height,
@@ -222,7 +226,7 @@ impl Endpoints {
             .unwrap_or_default()
     }
 
-    /// Returns the endpoints of other nodes.
+    /// Returns the endpoints that do not belong to the node of endpoint `first`.
     fn other_nodes(&self, first: usize) -> Vec<usize> {
         let Ok(first_endpoint) = self.endpoint(first) else {
             return Vec::new();
@@ -232,7 +236,7 @@ impl Endpoints {
         others.map(|(at, _)| at).collect()
     }
 
-    /// Returns the fastest healthy endpoint of another node.
+    /// Returns the fastest healthy endpoint of another node than that of endpoint `first`.
     async fn second(&self, first: usize) -> Option<usize> {
         let others = self.other_nodes(first);
         let healthy = || {
@@ -251,8 +255,8 @@ impl Endpoints {
         }
     }
 
-    /// Selects an endpoint that lags by height and not by the time of its newest block. A false height of the first node
-    /// makes honest nodes lag in this way.
+    /// Selects an endpoint that is behind in height but not in the time of its newest block. If the first
+    /// node reports a false height, honest nodes look like this.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
         let newest = lock(&self.shared.members.get(first)?.health).tip.time;
         for at in others {
@@ -275,7 +279,8 @@ impl Endpoints {
     }
 }
 
-/// Returns true for gRPC and JSON-RPC of one host. Two ports with the same protocol are two nodes.
+/// Returns true if `a` and `b` are the gRPC and the JSON-RPC endpoint of one host. Two ports with the same
+/// protocol count as two nodes.
 fn is_same_node(a: &Arc<Endpoint>, b: &Arc<Endpoint>) -> bool {
     let kinds_differ = matches!(a.transport, Transport::Rpc(_)) != matches!(b.transport, Transport::Rpc(_));
     a.url.host_str() == b.url.host_str() && (kinds_differ || a.url.port() == b.url.port())

@@ -1,15 +1,16 @@
 //! Correction of the local clock by the newest blocks of the nodes.
 //!
-//! If the local clock is behind, all nodes seem to report times in the future, and no node could be used. For this
-//! reason, the checks of block times use a corrected clock, according to these rules:
+//! If the local clock is behind, the block times of all nodes seem to be in the future, and no node could be
+//! used. For this reason, the checks of block times use a corrected clock. The correction follows these
+//! rules:
 //!
 //! | nodes | correction |
 //! |---|---|
-//! | two nodes that agree within ten seconds, and with the local clock | none |
-//! | two nodes that agree within ten seconds, ahead of the local clock | by the smaller difference |
-//! | one node that agrees with the local clock | none |
-//! | single node with a newest block that follows the processed block in real time | by the difference of this node |
-//! | single node otherwise | unchanged, because a false time could end leases early |
+//! | Two nodes agree within ten seconds, and agree with the local clock. | none |
+//! | Two nodes agree within ten seconds, and are ahead of the local clock. | the smaller of the two differences |
+//! | A single node agrees with the local clock. | none |
+//! | A single node is ahead, and its newest block follows the processed block in real time. | the difference of this node |
+//! | A single node is ahead, and its newest block does not follow in this way. | unchanged, because a false time could end Akash leases early |
 
 use super::Endpoints;
 use crate::checkpoint::{AHEAD_MAX_MS, correct_clock, correction_ms, local};
@@ -19,7 +20,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Endpoints {
-    /// Corrects the clock for checks of block times, if the nodes prove that the local clock is behind.
+    /// Corrects the clock that checks block times, if the nodes prove that the local clock is behind.
     pub(super) fn update_clock_correction(&self) {
         let Some(correction) = self.correction() else {
             return;
@@ -41,8 +42,8 @@ impl Endpoints {
         }
     }
 
-    /// Returns the time by which the local clock is behind the nodes. `None` if the clocks agree, or without
-    /// information.
+    /// Returns the time by which the local clock is behind the nodes. Returns `None` if the clocks agree, or
+    /// if no node has reported a time.
     #[must_use]
     pub fn clock_behind(&self) -> Option<Duration> {
         let corrects = self.shared.corrects_clock.load(Ordering::Relaxed);
@@ -50,7 +51,7 @@ impl Endpoints {
         behind.map(Duration::from_millis)
     }
 
-    /// Returns the new correction in ms. `None` keeps the current one.
+    /// Returns the new correction in ms. `None` means that the current correction does not change.
     fn correction(&self) -> Option<i64> {
         let members = self.shared.members.iter().enumerate();
         let ahead = members.filter_map(|(at, member)| Some((at, lock(&member.health).ahead?)));
@@ -72,7 +73,8 @@ impl Endpoints {
         }
     }
 
-    /// Returns true if a newest block `ahead` ms in the future follows the processed block in real time.
+    /// Returns true if the newest block of a node, `ahead` ms ahead of the local clock, follows the processed
+    /// block in real time.
     fn follows_processed(&self, ahead: i64) -> bool {
         let processed = lock(&self.shared.processed);
         let (Some(block), Some(since)) = (processed.block, processed.since) else {

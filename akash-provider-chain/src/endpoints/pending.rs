@@ -10,11 +10,11 @@ use futures::future::{BoxFuture, Shared, WeakShared};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// Path, request and height.
+/// Path, encoded request and height of a query.
 pub(super) type Key = (&'static str, Bytes, Option<Height>);
 type PendingQuery = BoxFuture<'static, Result<SharedResponse, NodeError>>;
 
-/// Response, with the index of the endpoint.
+/// Response of a query, with the index of the endpoint that sent it.
 #[derive(Debug, Clone)]
 pub(super) struct SharedResponse {
     pub(super) by: usize,
@@ -28,7 +28,7 @@ pub(super) struct PendingQueries {
 }
 
 impl PendingQueries {
-    /// Waits for an identical pending query, or sends the query.
+    /// Waits for an identical pending query. If no identical query is pending, sends the query.
     pub(super) async fn join<Q, F>(&self, key: Key, ask: Q) -> Result<SharedResponse, NodeError>
     where
         Q: FnOnce() -> F,

@@ -1,4 +1,5 @@
-//! Last processed block. Responses below this block are refused, so a false processed block must be dropped.
+//! Last processed block. Responses with a lower height are refused, so a processed block that turns out to be
+//! false must be dropped.
 
 use super::{Endpoints, LAG_MAX};
 use crate::checkpoint::{Checkpoint, now};
@@ -10,24 +11,24 @@ use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time without a node at the processed height after which a warning is logged.
+/// Time after which a warning is logged if no node has reached the processed height.
 const UNREACHED_FOR: Duration = Duration::from_secs(300);
 
 /// Last processed block, with the evidence against it.
 #[derive(Debug, Default)]
 pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
-    /// Time of processing.
+    /// Time at which the block was processed.
     pub(super) since: Option<Instant>,
-    /// Time since when nodes contradict the block and no node has it.
+    /// Time since when nodes contradict the processed block and no node has it.
     contradicted: Option<Instant>,
-    /// Time since when no reachable node has the block.
+    /// Time since when no reachable node has the processed block.
     unreached: Option<Instant>,
     is_reported: bool,
 }
 
 impl Endpoints {
-    /// Refuses responses below this block from now on.
+    /// Sets the processed block. Responses below the height of this block are refused from now on.
     pub fn raise_floor(&self, block: Checkpoint) {
         let mut processed = lock(&self.shared.processed);
         if processed.block.is_none_or(|old| old.height < block.height) {
@@ -37,13 +38,14 @@ impl Endpoints {
         }
     }
 
-    /// Returns the processed height. 0 before the first block, and after a false block was dropped.
+    /// Returns the processed height. Returns 0 before the first block is processed, and after a false block
+    /// was dropped.
     #[must_use]
     pub fn floor(&self) -> Height {
         self.processed().map_or(0, |block| block.height)
     }
 
-    /// Returns the processed block, if no node has reached it for five minutes.
+    /// Returns the processed block if no node has reached its height for five minutes.
     #[must_use]
     pub fn unreached(&self) -> Option<Checkpoint> {
         let processed = lock(&self.shared.processed);
@@ -56,8 +58,9 @@ impl Endpoints {
 
     /// Checks the newest block of a node.
     ///
-    /// A block that is more than [`LAG_MAX`] above the processed block requires proof: the node must serve a header.
-    /// Nodes behind a load balancer lag, so the header is [`LAG_MAX`] lower.
+    /// A newest block that is more than [`LAG_MAX`] above the processed block requires proof: the node must
+    /// serve a header. Nodes behind a load balancer may be some blocks behind, so the requested header is
+    /// [`LAG_MAX`] below the newest block.
     pub(super) async fn check_tip(
         &self,
         endpoint: &Endpoint,
@@ -105,8 +108,9 @@ impl Endpoints {
         Ok(())
     }
 
-    /// Checks a pushed height that is further ahead than nodes may differ: a status must confirm it, because a status
-    /// is checked by the clock and with a header.
+    /// Checks the height of a block that a node pushed. If the height is more than [`LAG_MAX`] above the
+    /// processed block, a status response must confirm it, because a status is checked by the clock and with
+    /// a header.
     pub(crate) async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         // Not compared with the last pushed block: a node can push any number of false next heights.
         if height <= self.newest().saturating_add(LAG_MAX) {
@@ -135,7 +139,8 @@ impl Endpoints {
         self.refresh_if_due(super::Capability::Queries).await;
     }
 
-    /// Compares the processed block with the newest blocks of the nodes, and drops it if they contradict it.
+    /// Compares the processed block with the newest blocks of the nodes. If nodes contradict the processed
+    /// block for long enough, the processed block is dropped.
     pub(super) fn review_processed(&self) {
         let tips: Vec<Checkpoint> = self.shared.members.iter().filter_map(reported_tip).collect();
         let mut processed = lock(&self.shared.processed);
@@ -175,14 +180,14 @@ impl Endpoints {
     }
 }
 
-/// Returns the newest block of an endpoint with a known status.
+/// Returns the newest block of an endpoint, or `None` if the endpoint has not reported a status.
 fn reported_tip(member: &super::Member) -> Option<Checkpoint> {
     let health = lock(&member.health);
     let is_reachable = matches!(health.fault, None | Some(Fault::Behind { .. }));
     (is_reachable && health.checked.is_some()).then_some(health.tip)
 }
 
-/// Returns true if the node responded and denies that the block exists.
+/// Returns true if the fault is a response of the node that the block does not exist.
 const fn is_denial(fault: &Fault) -> bool {
     matches!(
         fault,

@@ -20,7 +20,7 @@ pub struct EndpointStatus {
     pub address: Arc<str>,
     /// The endpoint is selected for queries.
     pub serves_queries: bool,
-    /// The endpoint is selected for blocks and transactions.
+    /// The endpoint is selected for queries of blocks and for transactions.
     pub serves_blocks: bool,
     /// Newest height that the endpoint has reported.
     pub height: Height,
@@ -30,7 +30,8 @@ pub struct EndpointStatus {
     pub failures: u32,
     /// Reason why the endpoint is not used.
     pub fault: Option<Fault>,
-    /// API versions of the node. `None` before the first health check, and after a failure.
+    /// API versions of the node. `None` before the first health check, and after a failure until the next
+    /// health check.
     pub versions: Option<Versions>,
 }
 
@@ -58,7 +59,7 @@ impl Endpoints {
         status.collect()
     }
 
-    /// Returns the number of switches to another endpoint, and the reason of the last switch.
+    /// Returns the number of times that another endpoint was selected, and the reason of the last change.
     #[must_use]
     pub fn switches(&self) -> (u64, Option<String>) {
         let choice = lock(&self.shared.choice);
@@ -72,7 +73,7 @@ impl Endpoints {
         ready.map(|(at, _)| at).collect()
     }
 
-    /// Starts health checks that are due. A caller waits for the checks only if no endpoint is usable.
+    /// Starts the health checks that are due. The caller waits for the checks only if no endpoint is usable.
     pub(super) async fn refresh_if_due(&self, capability: Capability) {
         let urgent = self.ready(capability).is_empty();
         if self.due(urgent).is_empty() {
@@ -189,8 +190,9 @@ impl Endpoints {
         Ok((Checkpoint { height, time }, versions))
     }
 
-    /// Starts a back-off of endpoints that are behind the best endpoint or behind the processed block. The best
-    /// endpoint is ignored if its newest block contradicts the endpoint according to the clock.
+    /// Starts a back-off of each endpoint that is behind the best endpoint or behind the processed block. An
+    /// endpoint is not compared with the best endpoint if the newest block of the best endpoint contradicts
+    /// it according to the clock.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_usable());
@@ -217,8 +219,8 @@ impl Endpoints {
         self.review_processed();
     }
 
-    /// Returns the selected endpoint if it is usable, or else the fastest one. A faster endpoint replaces the
-    /// selected one after some time.
+    /// Returns the selected endpoint if it is usable, or else the fastest endpoint. An endpoint that is
+    /// faster than the selected one for some time becomes the selected one.
     pub(super) fn prefer(&self, capability: Capability, ready: &[usize]) -> Option<usize> {
         let latency = |at: usize| {
             let member = self.shared.members.get(at);

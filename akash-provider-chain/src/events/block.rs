@@ -13,12 +13,12 @@ use akash_provider_core::types::{BlockTime, Height};
 use data_encoding::BASE64;
 use serde::Serialize;
 
-/// Transactions per page of a search, the maximum of nodes.
+/// Number of transactions per page of a search: the maximum that nodes allow.
 const SEARCH_PAGE: u64 = 100;
-/// Maximum number of pages of a search. No block has more transactions.
+/// Maximum number of pages of a search. No block has more transactions than these pages can contain.
 const SEARCH_PAGES: u64 = 200;
 
-/// Block: height, time, events and transactions.
+/// Block with its height, time, events and transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) height: Height,
@@ -27,11 +27,11 @@ pub(crate) struct Block {
     /// Hash of the previous block.
     pub(crate) parent: BlockHash,
     pub(crate) events: BlockEvents,
-    /// Transactions of the block. `None` if only their results are known.
+    /// Transactions of the block. `None` if only the results of the transactions are known.
     pub(crate) txs: Option<Vec<BlockTx>>,
 }
 
-/// Transaction in a block.
+/// Transaction in a block, with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockTx {
     pub(crate) hash: TxHash,
@@ -70,7 +70,7 @@ struct SearchParams {
 }
 
 impl Block {
-    /// Converts a `NewBlock` event.
+    /// Converts a `NewBlock` event. Returns a fault if the block belongs to another chain than `chain_id`.
     pub(crate) fn from_event(event: NewBlock, chain_id: &str) -> Result<Self, Fault> {
         let missing = |part: &str| Fault::Malformed(format!("NewBlock event without {part}"));
         let block = event.block.ok_or_else(|| missing("block"))?;
@@ -100,8 +100,8 @@ impl Block {
 }
 
 impl Block {
-    /// Checks that the block follows the last processed one. Otherwise one of them is of a false chain, and events may be
-    /// missing.
+    /// Checks that the parent of this block is `last`, the last processed block. If not, one of the two
+    /// blocks belongs to a false chain, and events may be missing.
     pub(super) fn check_parent(&self, last: BlockHash) -> Result<(), String> {
         if self.parent == last {
             return Ok(());
@@ -114,7 +114,8 @@ impl Block {
 }
 
 impl Endpoints {
-    /// Returns a block: its results, or else a search for its transactions.
+    /// Returns the block at a height from its block results, or from a transaction search if no node has the
+    /// results.
     pub(crate) async fn block(&self, height: Height) -> Result<Block, NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -136,8 +137,8 @@ impl Endpoints {
         self.search(height).await.unwrap_or(Err(error))
     }
 
-    /// Searches for the transactions of a block. Returns `None` if the responding nodes do not have them, and an
-    /// error if no node responds, which is inconclusive.
+    /// Searches for the transactions of a block. Returns `None` if the nodes respond but do not have the
+    /// transactions. Returns an error if no node responds, which proves nothing.
     async fn search(&self, height: Height) -> Option<Result<Block, NodeError>> {
         let mut unreachable = None;
         let mut is_answered = false;
@@ -201,7 +202,7 @@ async fn block_from_results(endpoint: &Endpoint, height: Height, chain_id: &str)
     })
 }
 
-/// A block without results.
+/// Header data and transactions of a block, without the results of the transactions.
 struct Head {
     time: BlockTime,
     hash: BlockHash,
@@ -210,7 +211,7 @@ struct Head {
 }
 
 impl Head {
-    /// Reads the block of this height and chain.
+    /// Reads the block at a height, and checks its chain id.
     async fn read(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Self, NodeError> {
         let params = HeightParams {
             height: height.to_string(),
@@ -245,8 +246,8 @@ impl Head {
     }
 }
 
-/// Searches for the transactions of a block. The result counts only if it is complete, because an index may be late
-/// or pruned.
+/// Searches for the transactions of a block. Returns an error if the result is incomplete, because the index
+/// of a node may be late or pruned.
 async fn block_from_search(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
     let head = Head::read(endpoint, height, chain_id).await?;
     let count = head.txs.len();

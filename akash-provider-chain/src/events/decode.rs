@@ -13,10 +13,10 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Maximum size of a value in bytes. Values of the network have some hundred bytes.
+/// Maximum size of a value in bytes. Values on the Akash network have some hundred bytes.
 const VALUE_MAX: usize = 16 << 10;
 
-/// Keys that are decoded.
+/// Keys of an event that are decoded. Other keys are ignored.
 const KEYS: [&str; 7] = ["auditor", "deadline", "hash", "id", "owner", "price", "reason"];
 
 /// Malformed event.
@@ -24,15 +24,16 @@ const KEYS: [&str; 7] = ["auditor", "deadline", "hash", "id", "owner", "price", 
 pub struct MalformedEvent {
     /// Height of the block.
     pub height: Height,
-    /// Index of the transaction in the block; `None` for events of the block itself.
+    /// Index of the transaction in the block. `None` if the event belongs to the block itself.
     pub tx: Option<usize>,
     /// Index of the event in the transaction or block.
     pub index: usize,
-    /// Type of the event: untrusted text.
+    /// Type of the event, as untrusted text.
     pub kind: String,
-    /// Reason.
+    /// Reason why the event is malformed.
     pub why: String,
-    /// Provider, if the event concerns a single provider with a readable address.
+    /// Provider that the event concerns. `None` if the event may concern several providers, or if its address
+    /// is unreadable.
     pub provider: Option<Address>,
 }
 
@@ -94,7 +95,7 @@ impl BlockEvents {
     }
 }
 
-/// Id of any type. The required fields depend on the event.
+/// Id in an event, of any type. The required fields depend on the type of the event.
 #[derive(Debug, Deserialize)]
 struct Id {
     owner: String,
@@ -111,7 +112,7 @@ struct Price {
     amount: String,
 }
 
-/// Name of a reason, or its number from some encoders.
+/// Close reason: its name, or its number, which some encoders write.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Reason {
@@ -145,7 +146,7 @@ impl Id {
         })
     }
 
-    /// Returns true for bids with a `bseq`. Such bids belong to other providers.
+    /// Returns true for a bid id with a `bseq`. Such bids never belong to this provider.
     fn is_numbered(&self) -> bool {
         self.bseq.is_some_and(|bseq| bseq != 0)
     }
@@ -245,7 +246,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Returns key and value as text. Nodes before CometBFT 0.38 encode both as base64.
+/// Returns key and value as text. Nodes with a version before CometBFT 0.38 encode key and value as base64.
 fn plain(attribute: &AbciAttribute) -> Result<Option<(&'static str, Cow<'_, str>)>, Malformed> {
     let key = attribute.key.as_deref().unwrap_or_default();
     let value = attribute.value.as_deref().unwrap_or_default();
@@ -262,7 +263,7 @@ fn plain(attribute: &AbciAttribute) -> Result<Option<(&'static str, Cow<'_, str>
     Ok(Some((known, Cow::Owned(text))))
 }
 
-/// Decodes an event. Returns `None` for an unknown event type.
+/// Decodes an event. Returns `None` if the event type is unknown.
 fn decode_event(event: &AbciEvent) -> Result<Option<ChainEvent>, Malformed> {
     let Some(name) = event.kind.strip_prefix("akash.") else {
         return Ok(None);
@@ -335,7 +336,7 @@ fn market_event(name: &str, attributes: &[AbciAttribute]) -> Result<Option<Chain
     Ok(Some(fact))
 }
 
-/// Decodes an event that concerns the provider of a bid only.
+/// Decodes an event that concerns only the provider of the bid.
 fn bid_event(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, Malformed> {
     Ok(match name {
         "BidCreated" => ChainEvent::BidCreated {
@@ -355,8 +356,8 @@ fn bid_event(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, M
     })
 }
 
-/// Returns the provider of an event that concerns a single provider, even if the rest is malformed. `None` if the
-/// event may concern any provider.
+/// Returns the provider of an event that concerns a single provider, even if other fields are malformed.
+/// Returns `None` if the event may concern any provider.
 fn sole_provider(event: &AbciEvent) -> Option<Address> {
     let (key, part) = match event.kind.strip_prefix("akash.")? {
         "market.v1.EventBidCreated"

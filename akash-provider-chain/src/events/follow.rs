@@ -20,10 +20,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Number of failed attempts to get a block from responding nodes before a `Resync`.
+/// Number of failed attempts to get a block from nodes that do respond. After this number, a `Resync`
+/// follows.
 const REFUSALS_MAX: u32 = 10;
 
-/// Values of a snapshot that do not change by events.
+/// Values of a snapshot that events do not change.
 type StaticValues = (MarketParams, Option<ProviderRecord>);
 type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 
@@ -32,9 +33,9 @@ type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 enum SessionEnd {
     /// The receiver was dropped.
     ReceiverDropped,
-    /// Blocks are missing that no node serves, or too many blocks.
+    /// Blocks are missing, and no node serves them or they are too many to fetch.
     Gap(String),
-    /// No node has responded for too long.
+    /// No node has responded for longer than the outage limit.
     Outage(String),
 }
 
@@ -70,24 +71,24 @@ pub(super) struct Follower {
     last: BlockHash,
     /// Time of the last response of any node.
     last_response: Instant,
-    /// Time of the last new block.
+    /// Time at which the last new block was received.
     advanced: Instant,
-    /// Current back-off. 0 after a block.
+    /// Current back-off. Each received block resets the back-off to 0.
     wait: Duration,
     /// Number of consecutive failures to open a websocket.
     polls: u32,
-    /// Number of failures to get the next block from responding nodes.
+    /// Number of failed attempts to get the next block from nodes that do respond.
     refusals: u32,
-    /// Logged warnings about nodes.
+    /// Rate limit for logged warnings about nodes.
     warnings: Repeated,
-    /// Reason why an event may be missing.
+    /// Reason why an event may be missing. `None` if no event can be missing.
     missing_event: Option<String>,
-    /// Earliest time of the next `Resync`, except after an outage.
+    /// Earliest time of the next `Resync`. The limit does not apply after an outage.
     resync_from: Instant,
-    /// Values of the last snapshot that do not change by events, and the time of the last query.
+    /// Values of the last snapshot that events do not change, and the time of the last query for them.
     static_values: Option<StaticValues>,
     read: Instant,
-    /// Pending query of these values.
+    /// Pending query of the values that events do not change.
     reading: Option<JoinHandle<Result<StaticValues, NodeError>>>,
 }
 
@@ -171,7 +172,7 @@ impl Follower {
         }
     }
 
-    /// Records that no source of blocks is connected.
+    /// Sets the status to "no source of blocks".
     fn cut_off(&self) {
         self.reader.update_status(|s| {
             s.source = Source::None;
@@ -195,7 +196,7 @@ impl Follower {
         self.last_response.elapsed() >= self.settings.outage
     }
 
-    /// Runs from one `Resync` to the next.
+    /// Runs a session: sends a `Resync`, then reports blocks until the next `Resync` is necessary.
     async fn session(&mut self, reason: &str) -> SessionEnd {
         if let Err(end) = self.resync(reason).await {
             return end;
@@ -218,8 +219,8 @@ impl Follower {
         }
     }
 
-    /// Handles a failed request: the connection counts as closed. Returns an outage if no node has responded for too
-    /// long, and a gap if responding nodes repeatedly do not return the next block.
+    /// Handles a failed request and marks the connection as closed. Returns an outage if no node has
+    /// responded for too long. Returns a gap if nodes respond but repeatedly do not return the next block.
     fn handle_failure(&mut self, error: &NodeError) -> Result<(), SessionEnd> {
         self.fail(&error.to_string());
         self.cut_off();
@@ -246,7 +247,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Reports a snapshot of the whole state. Reports an outage at most once.
+    /// Reports a snapshot of the whole state. While no node responds, retries with a back-off, and reports
+    /// the outage once.
     async fn resync(&mut self, reason: &str) -> Result<(), SessionEnd> {
         let began = Instant::now();
         let mut is_reported = false;
@@ -289,7 +291,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Ends the session if the last height turned out to be false.
+    /// Ends the session if the last processed height turned out to be false.
     fn check_processed(&self) -> Result<(), SessionEnd> {
         if self.reader.endpoints.floor().saturating_add(1) < self.next {
             let last = self.next - 1;
@@ -298,9 +300,9 @@ impl Follower {
         Ok(())
     }
 
-    /// Queries the values of the last snapshot that do not change by events, because a single node may have returned
-    /// false values. Blocks do not wait for the query: its result is checked after a later block. A failed query is
-    /// ignored.
+    /// Queries again the values of the last snapshot that events do not change, because a single node may
+    /// have returned false values. Block processing does not wait for the query: the result is checked after
+    /// a later block. A failed query is ignored.
     async fn check_static_values(&mut self) -> Result<(), SessionEnd> {
         if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
             let is_changed =
@@ -345,7 +347,8 @@ impl Follower {
         }
     }
 
-    /// Opens a websocket at one endpoint after another. Falls back to polling.
+    /// Opens a websocket, trying one endpoint after another. Falls back to polling if no websocket can be
+    /// opened.
     async fn open(&mut self) -> Result<Feed, NodeError> {
         let endpoints = self.reader.endpoints.clone();
         let limits = endpoints.limits();
@@ -379,7 +382,7 @@ impl Follower {
         Ok(Feed::Poll(Poll::new(self.settings.poll_interval), until))
     }
 
-    /// Reports the blocks of a source until it fails.
+    /// Reports blocks from a source until the source fails.
     async fn feed(&mut self, feed: &mut Feed) -> Result<(), SessionEnd> {
         // Blocks before the subscription became effective.
         if let Err(error) = self.catch_up(feed.source()).await? {
@@ -419,7 +422,7 @@ impl Follower {
         }
     }
 
-    /// Queries all nodes after a silence. Returns true if the chain itself is halted.
+    /// Queries all nodes after no block arrived for some time. Returns true if the chain itself is halted.
     async fn break_silence(&mut self) -> Result<bool, SessionEnd> {
         match self.reader.endpoints.sync_info().await {
             Ok(info) if info.height >= self.next => {
@@ -468,8 +471,7 @@ impl Follower {
         }
     }
 
-    /// Reports a pushed block, after the blocks below. If the subscription lags behind its node, the missing blocks
-    /// are fetched.
+    /// Reports a block that a node pushed, after the missing blocks below it. Missing blocks are fetched.
     async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, SessionEnd> {
         self.last_response = Instant::now();
         let height = block.height;

@@ -6,29 +6,29 @@ use akash_provider_core::error::Error;
 use std::fmt;
 use std::sync::Mutex;
 
-/// Store of height and time of the last processed block.
+/// Store of the height and time of the last processed block.
 ///
-/// After a restart, nodes below the stored block are not trusted. A stored block that is impossible according to the
-/// clock is reported and ignored, and a block that nodes contradict is replaced. Losing the stored block has no other
-/// effect, because the first event after a restart is a snapshot.
+/// After a restart, nodes below the stored block are not trusted. A stored block that is impossible according
+/// to the clock is reported and ignored. A stored block that nodes contradict is replaced. A lost store has
+/// no other effect, because the first event after a restart is a snapshot.
 pub trait HeightStore: fmt::Debug + Send + Sync + 'static {
-    /// Returns the stored block; `None` before the first one.
+    /// Returns the stored block, or `None` if no block was stored yet.
     ///
     /// # Errors
     /// Returns an error if the block cannot be read.
     fn load(&self) -> Result<Option<Checkpoint>, Error>;
 
-    /// Replaces the stored block, even by a lower one.
+    /// Replaces the stored block. The new block may be lower than the stored block.
     ///
-    /// The task of the follower calls this function for each block, so it must return quickly. The data need not be
-    /// synced to the disk.
+    /// The task of the follower calls this function for each block, so it must return quickly. The data need
+    /// not be synced to the disk.
     ///
     /// # Errors
     /// Returns an error if the block cannot be written. The follower then reports the error and continues.
     fn store(&self, block: Checkpoint) -> Result<(), Error>;
 }
 
-/// In-memory store.
+/// In-memory [`HeightStore`].
 #[derive(Debug, Default)]
 pub(crate) struct MemoryHeights {
     block: Mutex<Option<Checkpoint>>,

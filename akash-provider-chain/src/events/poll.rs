@@ -1,4 +1,4 @@
-//! Polling of the newest height, the fallback without a websocket.
+//! Polling of the newest height, used while no websocket is open.
 
 use crate::endpoints::Endpoints;
 use crate::fault::NodeError;
@@ -19,7 +19,7 @@ impl Poll {
         Self { interval }
     }
 
-    /// Returns the newest height. Cancel safe.
+    /// Waits for the next polling time and returns the newest height. Cancel safe.
     pub(super) async fn next(&mut self, endpoints: &Endpoints) -> Result<Height, NodeError> {
         self.interval.tick().await;
         Ok(endpoints.sync_info().await?.height)

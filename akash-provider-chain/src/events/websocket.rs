@@ -1,7 +1,7 @@
 //! Subscription to `NewBlock` events over a websocket.
 //!
-//! A connection without any message, including pongs, is closed after the deadline. Events that the node drops for a
-//! slow client result in missing heights, which the follower fetches.
+//! If no message arrives before the deadline, not even a pong, the connection is closed. A node drops events
+//! for a slow client. The follower then detects the missing heights and fetches the blocks.
 
 use super::Settings;
 use super::block::Block;
@@ -37,7 +37,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Connects and subscribes. A refusal of the subscription arrives with the messages.
+    /// Connects and subscribes. If the node refuses the subscription, [`Socket::next`] returns the error.
     pub(super) async fn open(
         endpoint: Arc<Endpoint>,
         chain_id: &str,

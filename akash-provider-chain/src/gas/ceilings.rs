@@ -1,12 +1,14 @@
-//! Upper limits of gas and fees, whatever a node reports.
+//! Upper limits of gas and fees.
 //!
-//! The fee is the gas multiplied by the price, and both come from a node. A malicious node or proxy could report any
-//! amount. For this reason, fixed ceilings apply to each type of message, to each transaction, and to one hour.
+//! The fee is the gas multiplied by the gas price, and both values come from a node. A malicious node or
+//! proxy could report any value. For this reason, fixed ceilings apply to each type of message, to each
+//! transaction, and to one hour.
 //!
-//! The default ceilings are based on the maximum gas of transactions on the network: bid 125,000, close 252,000,
-//! start of a reclamation 77,000, withdrawal 277,000, provider record 78,000, certificate 99,000. The gas ceiling is
-//! 10 times this value, for upgrades of the chain and for large offers and records. The fee ceiling of a message is
-//! the fee of 4 times this value, at the maximum price.
+//! The default ceilings are based on the maximum gas of transactions on the Akash network: bid 125,000, close
+//! 252,000, start of a reclamation 77,000, withdrawal 277,000, provider record 78,000, certificate 99,000.
+//! The gas ceiling of a message is 10 times this value, which allows for upgrades of the chain and for large
+//! offers and records. The fee ceiling of a message is the fee for 4 times this value at the maximum gas
+//! price.
 
 use crate::signer::Price;
 use akash_provider_core::types::{Dec, Msg};
@@ -16,21 +18,21 @@ use std::str::FromStr;
 
 /// 10^18, the scale of a decimal.
 const ONE: i128 = 1_000_000_000_000_000_000;
-/// Factor between the observed gas and the gas ceiling.
+/// Gas ceiling of a message divided by the maximum gas observed on the Akash network.
 const GAS_FACTOR: u64 = 10;
-/// Factor between the observed gas and the gas of the fee ceiling, at the maximum price.
+/// Fee ceiling of a message: the fee at the maximum gas price for this multiple of the maximum observed gas.
 const FEE_FACTOR: u64 = 4;
 /// Gas ceiling of a transaction: twice the gas of 16 withdrawals in one transaction.
 const TRANSACTION_GAS: u64 = 10_000_000;
-/// Gas of the fee ceiling of a transaction, at the maximum price.
+/// Fee ceiling of a transaction: the fee for this amount of gas at the maximum gas price.
 const TRANSACTION_FEE_GAS: u64 = 6_000_000;
-/// Gas ceiling of one hour: 1000 bids, 1000 closes and 1000 withdrawals, with a margin.
+/// Gas ceiling of one hour: the gas of 1000 bids, 1000 closes and 1000 withdrawals, with a margin.
 const HOUR_GAS: u64 = 800_000_000;
-/// Gas of the fee ceiling of one hour, at the maximum price: all gas at the default price, a twentieth of the
-/// maximum.
+/// Fee ceiling of one hour: the fee for this amount of gas at the maximum gas price. This equals the fee for
+/// the whole gas ceiling at the default price, which is a twentieth of the maximum price.
 const HOUR_FEE_GAS: u64 = HOUR_GAS / 20;
 
-/// Scope of a ceiling.
+/// Messages or transactions to which a ceiling applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// Message that creates a bid.
@@ -75,7 +77,7 @@ impl Scope {
         }
     }
 
-    /// Returns the name in the configuration.
+    /// Returns the name of the scope in the configuration file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -90,7 +92,7 @@ impl Scope {
         }
     }
 
-    /// Returns the maximum gas of such a message on the network.
+    /// Returns the maximum gas of such a message that was observed on the Akash network.
     const fn observed_gas(self) -> Option<u64> {
         match self {
             Self::Bid => Some(125_000),
@@ -122,10 +124,10 @@ impl FromStr for Scope {
     }
 }
 
-/// Gas and fee: a limit or a sum.
+/// Gas and fee, of one transaction, as a total or as a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cost {
-    /// Gas limit of a transaction, or the sum of gas limits.
+    /// Gas limit of a transaction, or the total of several gas limits.
     pub gas: u64,
     /// Fee, in the fee denomination.
     pub fee: u128,
@@ -137,7 +139,7 @@ pub struct Ceilings {
     most: BTreeMap<Scope, Cost>,
 }
 
-/// A transaction exceeds a ceiling.
+/// The gas or the fee of a transaction exceeds a ceiling.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{what} {asked} is above the ceiling of {most} for {scope}: if the cost is correct, raise the ceiling, otherwise \

@@ -1,8 +1,8 @@
 //! Gas and fees of the last hour, including the time before a restart.
 //!
-//! A ceiling that starts again with each process would not protect a provider that restarts repeatedly. For this
-//! reason, the amounts of each minute are stored, by wall clock time. Within the process, the monotonic clock is
-//! used, because the wall clock may be adjusted.
+//! If the hourly total started at 0 with each process, a provider that restarts repeatedly could exceed the
+//! ceiling. For this reason, the amounts of each minute are stored with their wall clock time. Within the
+//! process, the monotonic clock is used, because the wall clock may be adjusted.
 
 use super::ceilings::scope_name;
 use super::{CeilingError, Ceilings, Cost, Scope};
@@ -14,13 +14,13 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Mutex;
 
-/// Number of minutes in the sum.
+/// Number of minutes in the hourly total.
 const MINUTES: u64 = 60;
 
 /// Gas and fees of one minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Minute {
-    /// Minute since the Unix epoch.
+    /// Number of the minute, counted from the Unix epoch.
     pub at: u64,
     /// Gas limits and fees of all transactions that were sent in this minute.
     pub paid: Cost,
@@ -28,23 +28,24 @@ pub struct Minute {
 
 /// Store of the gas and fees of the last hour, for restarts.
 pub trait ExpenseStore: fmt::Debug + Send + Sync + 'static {
-    /// Returns the stored minutes, in any order. Empty if nothing is stored.
+    /// Returns the stored minutes, in any order. Returns an empty list if nothing is stored.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be read. The writer then logs the error and starts with no minutes.
+    /// Returns an error if the store cannot be read. The writer then logs the error and starts with a total
+    /// of 0.
     fn load(&self) -> Result<Vec<Minute>, Error>;
 
-    /// Replaces the stored minutes by the minutes of the last hour, at most 61.
+    /// Replaces the stored minutes with the minutes of the last hour, at most 61.
     ///
-    /// The task of the writer calls this function before each transaction, so it must return quickly. The data need
-    /// not be on the disk when the function returns.
+    /// The task of the writer calls this function before each transaction, so it must return quickly. The
+    /// data need not be on the disk when the function returns.
     ///
     /// # Errors
     /// Returns an error if the minutes cannot be stored. The writer then logs the error and continues.
     fn store(&self, minutes: Vec<Minute>) -> Result<(), Error>;
 }
 
-/// In-memory store.
+/// In-memory [`ExpenseStore`].
 #[derive(Debug, Default)]
 pub struct MemoryExpenses {
     minutes: Mutex<Vec<Minute>>,
@@ -61,11 +62,11 @@ impl ExpenseStore for MemoryExpenses {
     }
 }
 
-/// Gas and fees of the last hour, by minute. All sent transactions count, even those that are not included in a
-/// block.
+/// Gas and fees of the last hour, by minute. All sent transactions count, even if no block includes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Expenses {
-    /// Minutes of the monotonic clock, plus [`MINUTES`], so that minutes before the start are not negative.
+    /// Amounts by minute. The minute is counted by the monotonic clock, plus [`MINUTES`], so that minutes
+    /// before the start are not negative.
     minutes: VecDeque<(u64, Cost)>,
 }
 
@@ -131,11 +132,11 @@ impl Expenses {
         self.minutes.iter().filter(move |(at, _)| at + MINUTES > minute)
     }
 
-    /// Compares the sum of the last hour plus one more transaction with the ceiling. Bids may use three quarters of
-    /// the ceiling, so that closes and withdrawals remain possible.
+    /// Checks that the total of the last hour plus one more transaction does not exceed the ceiling. Bids may
+    /// use three quarters of the ceiling, so that closes and withdrawals remain possible.
     ///
     /// # Errors
-    /// Returns an error if the sum exceeds the ceiling.
+    /// Returns an error if the total exceeds the ceiling.
     pub fn check(
         &self,
         now: Mono,

@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 
 const BEGIN: &str = "-----BEGIN TENDERMINT PRIVATE KEY-----";
 const END: &str = "-----END TENDERMINT PRIVATE KEY-----";
-/// Maximum length of an exported key in bytes. An exported key has about 400 bytes.
+/// Maximum length of the text of an exported key in bytes. Normally, the text has about 400 bytes.
 const ARMOR_BYTES_MAX: usize = 16 * 1024;
 const LINE: usize = 64;
 const SALT_BYTES: usize = 16;
@@ -62,7 +62,8 @@ pub(super) fn seal(key: &PrivateKey, passphrase: &SecretString) -> Result<String
     Ok(text)
 }
 
-/// Decrypts a key of either format. Without a checksum, modified content looks like a wrong passphrase.
+/// Decrypts a key, encrypted with Argon2 or bcrypt. If the text has no checksum, modified content looks like
+/// a wrong passphrase.
 pub(super) fn open(text: &str, passphrase: &SecretString) -> Result<PrivateKey, KeyringError> {
     let (headers, sealed) = decode_armor(text)?;
     let header = |name: &str| headers.get(name).map(String::as_str);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyringError {
-    /// A backend that only the Go tools support.
+    /// The operator selected a backend that only the Go tools support.
     #[error(
         "keyring backend `{backend}` is not supported: export each key with \
          `provider-services keys export NAME --keyring-backend {backend}`, then `keys import NAME FILE \
@@ -16,7 +16,7 @@ pub enum KeyringError {
         /// Name of the backend: `os`, `pass` or `kwallet`.
         backend: &'static str,
     },
-    /// An unknown backend.
+    /// The operator selected an unknown backend. Contains the name as given.
     #[error("unknown keyring backend `{0}`: use file or test (export keys of os, pass and kwallet first)")]
     UnknownBackend(String),
     /// The passphrase of the `file` backend is missing.
@@ -36,7 +36,7 @@ pub enum KeyringError {
     /// The passphrase is wrong.
     #[error("wrong passphrase for {what}")]
     WrongPassphrase {
-        /// Keyring, file or exported key with another passphrase.
+        /// Keyring, file or exported key that cannot be decrypted with the passphrase.
         what: String,
     },
     /// The name of the key is invalid.
@@ -44,10 +44,10 @@ pub enum KeyringError {
     BadName {
         /// Name as given, truncated to 80 characters.
         name: String,
-        /// Reason.
+        /// Rule that the name violates.
         why: &'static str,
     },
-    /// The name is the address of another key.
+    /// The name is the address of another key in the keyring.
     #[error(
         "invalid key name `{name}`: the address of another key; use another name or the address {address}"
     )]
@@ -62,7 +62,7 @@ pub enum KeyringError {
     NotFound {
         /// Name or address as given, truncated to 80 characters.
         name: String,
-        /// Folder of the keyring.
+        /// Path of the keyring folder.
         place: String,
     },
     /// A key with this name or address already exists.
@@ -70,7 +70,7 @@ pub enum KeyringError {
     Exists {
         /// Name of the existing key.
         name: String,
-        /// Folder of the keyring.
+        /// Path of the keyring folder.
         place: String,
     },
     /// The keyring does not contain the private key.
@@ -84,12 +84,12 @@ pub enum KeyringError {
     /// A file of the keyring is invalid.
     #[error("invalid keyring file {}: {why}; restore the file from a backup or import the key again", path.display())]
     Damaged {
-        /// Path of the file, which stays unchanged.
+        /// Path of the invalid file. The file is not changed.
         path: PathBuf,
-        /// Reason, without secrets.
+        /// Reason why the file is invalid. Contains no secrets.
         why: String,
     },
-    /// The mnemonic is invalid.
+    /// The mnemonic is invalid. Contains the reason.
     #[error("invalid mnemonic: {0}; expected 12, 15, 18, 21 or 24 English words")]
     Mnemonic(String),
     /// The derivation path is invalid.
@@ -98,15 +98,15 @@ pub enum KeyringError {
         /// Path as given, truncated to 80 characters.
         path: String,
     },
-    /// The text is not a valid exported key.
+    /// The text is not a valid exported key. Contains the reason.
     #[error("invalid exported key: {0}")]
     Armor(String),
     /// The secret cannot be read.
     #[error("cannot read secret from {place}: {why}")]
     Secret {
-        /// Environment variable or file.
+        /// Name of the environment variable, or path of the file.
         place: String,
-        /// Reason, without the secret.
+        /// Reason why the secret cannot be read. Does not contain the secret.
         why: String,
     },
     /// The system does not provide random bytes.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Maximum size of a file in bytes. A key has about 1 KiB.
+/// Maximum size of a file in bytes. A file with a key has about 1 KiB.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Cost of the stored bcrypt hash, the default of the Go library.
 const HASH_COST: u32 = 10;
@@ -32,7 +32,7 @@ pub(super) struct Folder {
     passphrase: SecretString,
 }
 
-/// Plaintext of an encrypted file, with the field names of the Go library.
+/// Content of a file before encryption, with the field names of the Go library.
 #[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
 struct Item {
     #[serde(rename = "Key")]
@@ -63,7 +63,7 @@ impl Folder {
         Ok(read(&self.dir.join(HASH_FILE))?.is_none() && self.names()?.is_empty())
     }
 
-    /// Compares the passphrase with the stored hash, or stores the hash if there is none.
+    /// Compares the passphrase with the stored hash. If no hash is stored, stores the hash of the passphrase.
     pub(super) fn check_passphrase(&self) -> Result<(), KeyringError> {
         let path = self.dir.join(HASH_FILE);
         let Some(hash) = read(&path)? else {
@@ -103,7 +103,7 @@ impl Folder {
         format!("keyring {}", self.dir.display())
     }
 
-    /// Returns the names of all keys, sorted. A missing folder has no keys.
+    /// Returns the names of all keys, sorted. If the folder does not exist, the list is empty.
     pub(super) fn names(&self) -> Result<Vec<String>, KeyringError> {
         let io = |source| KeyringError::Io {
             operation: "list",
@@ -172,7 +172,8 @@ impl Folder {
             .ok_or_else(|| KeyringError::Damaged { path, why: why() })
     }
 
-    /// Writes a key and its index entry. After a crash in between, the key can be found by its name.
+    /// Writes a key file and its index file. If the process crashes between the two writes, the key can be
+    /// found only by its name.
     pub(super) fn write(&self, name: &str, key: &PrivateKey) -> Result<(), KeyringError> {
         self.write_item(&self.info_path(name), &record::encode(name, key))?;
         self.write_item(
@@ -181,7 +182,7 @@ impl Folder {
         )
     }
 
-    /// Removes the index entry and the key.
+    /// Removes the index file of a key, then the key file.
     pub(super) fn remove(&self, name: &str, address: Option<&Address>) -> Result<(), KeyringError> {
         if let Some(address) = address {
             remove(&self.address_path(address)?)?;

@@ -3,7 +3,8 @@
 //! ```text
 //! BASE64URL(header) . wrapped key . nonce . ciphertext . tag
 //! ```
-//! PBKDF2 (8192 rounds) derives a key from the passphrase and the salt in the header. This key wraps the content key.
+//! PBKDF2 (8192 rounds) derives a wrapping key from the passphrase and the salt in the header. The wrapping
+//! key encrypts the content key, and the content key encrypts the content.
 
 use aes_gcm::Aes256Gcm;
 use aes_gcm::aead::{Aead, KeyInit, Payload};
@@ -16,9 +17,10 @@ use zeroize::Zeroizing;
 
 const ALGORITHM: &str = "PBES2-HS256+A128KW";
 const ENCRYPTION: &str = "A256GCM";
-/// Number of PBKDF2 rounds of the Go library.
+/// Number of PBKDF2 rounds for new files, the same as in the Go library.
 const ROUNDS: u32 = 8192;
-/// Maximum number of PBKDF2 rounds. The file selects the number, so a larger value would waste CPU time.
+/// Maximum number of PBKDF2 rounds. The file contains the number of rounds, so a manipulated file could
+/// otherwise use unlimited CPU time.
 const ROUNDS_MAX: u32 = 5_000_000;
 const SALT_BYTES: usize = 12;
 const NONCE_BYTES: usize = 12;
@@ -30,7 +32,7 @@ const WRAPPING_KEY_BYTES: usize = 16;
 /// Reason why a token cannot be decrypted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum OpenError {
-    /// The token is invalid or was modified.
+    /// The token is invalid or was modified. Contains the reason.
     Damaged(String),
     /// The passphrase is wrong: the content key cannot be unwrapped.
     WrongPassphrase,
@@ -104,7 +106,7 @@ pub(super) fn open(token: &str, passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>,
         .map_err(|_| damaged("the tag does not match the content"))
 }
 
-/// Encrypts `plaintext`. `created` is an informational text.
+/// Encrypts `plaintext`. `created` is an informational text in the header.
 pub(super) fn seal(plaintext: &[u8], passphrase: &[u8], created: &str) -> Result<String, getrandom::Error> {
     let mut salt = [0; SALT_BYTES];
     let mut nonce = [0; NONCE_BYTES];

@@ -8,11 +8,13 @@ use prost::{Message, Name};
 use prost_types::Any;
 use zeroize::{Zeroize, Zeroizing};
 
-/// First four bytes of the SHA-256 of `crypto/keys/localInfo`, after the disambiguation bytes.
+/// Amino prefix of a stored key: the four bytes after the disambiguation bytes of the SHA-256 of
+/// `crypto/keys/localInfo`.
 const AMINO_LOCAL: [u8; 4] = [0x0d, 0xad, 0x15, 0x3d];
-/// The same for `tendermint/PubKeySecp256k1`, followed by the length of the key.
+/// Amino prefix of a public key (`tendermint/PubKeySecp256k1`), followed by the length of the key.
 const AMINO_PUBLIC: [u8; 5] = [0xeb, 0x5a, 0xe9, 0x87, 33];
-/// The same for `tendermint/PrivKeySecp256k1`. Exported keys have this format too.
+/// Amino prefix of a private key (`tendermint/PrivKeySecp256k1`), followed by the length of the key. Exported
+/// keys have this prefix too.
 pub(super) const AMINO_PRIVATE: [u8; 5] = [0xe1, 0xb0, 0xf7, 0x9b, 32];
 
 #[derive(Clone, PartialEq, Message)]
@@ -54,16 +56,16 @@ impl KeyKind {
     }
 }
 
-/// StoredKey key, with the private key if the keyring contains one.
+/// Key in a keyring, with the private key if the keyring contains it.
 pub(super) struct StoredKey {
     pub(super) name: String,
     pub(super) kind: KeyKind,
-    /// `None` unless the key is a secp256k1 key.
+    /// Public key. `None` if the key is not a secp256k1 key.
     pub(super) public: Option<PublicKey>,
     pub(super) private: Option<PrivateKey>,
 }
 
-/// Decodes both formats. The error contains no secret.
+/// Decodes a stored key in either format. An error contains no secret.
 pub(super) fn decode(bytes: &[u8]) -> Result<StoredKey, String> {
     amino(bytes).unwrap_or_else(|| proto(bytes))
 }
@@ -138,7 +140,8 @@ fn from_record(record: &Record) -> Result<StoredKey, String> {
     })
 }
 
-/// Checks that the public key belongs to the private key. Otherwise signatures would belong to another account.
+/// Checks that the public key belongs to the private key. With another public key, signatures would belong to
+/// another chain account.
 fn check_pair(stored: StoredKey) -> Result<StoredKey, String> {
     match (&stored.public, &stored.private) {
         (public, Some(private)) if public.as_ref() != Some(private.public()) => {
@@ -164,7 +167,7 @@ fn private_key(any: &Any) -> Result<PrivateKey, String> {
     key
 }
 
-/// Decodes the amino format. Returns `None` for other formats.
+/// Decodes a stored key in amino format. Returns `None` if the bytes have another format.
 fn amino(bytes: &[u8]) -> Option<Result<StoredKey, String>> {
     let mut rest = bytes;
     let length = prost::decode_length_delimiter(&mut rest).ok()?;

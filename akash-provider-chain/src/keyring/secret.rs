@@ -20,11 +20,12 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
-    /// Reads the secret. One line break at the end is removed, because editors and `echo` add one.
+    /// Reads the secret. If the secret ends with a line break, one line break is removed, because editors and
+    /// `echo` add one.
     ///
     /// # Errors
-    /// Returns an error if the secret is missing, empty, too large or not UTF-8. The error does not contain the
-    /// secret.
+    /// Returns an error if the secret is missing, empty, too large or not UTF-8. The error does not contain
+    /// the secret.
     pub fn read(&self) -> Result<SecretString, KeyringError> {
         let (place, text) = match self {
             Self::Variable(name) => (format!("variable {name}"), variable(name)),

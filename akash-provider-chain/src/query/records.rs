@@ -1,9 +1,9 @@
 //! Separate decoding of the records in a response.
 //!
-//! A response contains records of many accounts. If one malformed record made the whole response fail, any account
-//! could block all readers. For this reason, each record is decoded separately. A malformed record of another account
-//! is skipped and logged once. A malformed record of the provider is an error, because an unknown lease must not look
-//! like a closed one.
+//! A response contains records of many chain accounts. If one malformed record made the whole response fail,
+//! any account could block all readers. For this reason, each record is decoded separately. A malformed
+//! record of another account is skipped and logged once. A malformed record of the own provider is an error:
+//! a lease that cannot be decoded must not look like a closed lease.
 
 use super::Reader;
 use crate::convert::{self, Malformed};
@@ -18,12 +18,13 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 
-/// Maximum number of records that are logged individually. Uses 32 KiB of memory.
+/// Maximum number of malformed records that are logged individually. The list of logged records uses 32 KiB
+/// of memory.
 const REPORTED_MAX: usize = 4096;
-/// Number of logged bytes of a record without a readable id.
+/// Number of bytes of a record that are logged if its id is unreadable.
 const DESCRIBED_BYTES: usize = 16;
 
-/// Page of undecoded records. All list responses of the network have this format.
+/// Page of undecoded records. All list responses of the Akash network have this format.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Records {
     #[prost(bytes = "bytes", repeated, tag = "1")]
@@ -32,7 +33,7 @@ pub(super) struct Records {
     pub(super) pagination: Option<PageResponse>,
 }
 
-/// Deployment with undecoded parts.
+/// Deployment with parts that are not decoded yet.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct DeploymentParts {
     #[prost(bytes = "bytes", tag = "1")]
@@ -43,14 +44,14 @@ pub(super) struct DeploymentParts {
     escrow_account: Bytes,
 }
 
-/// First field of a message, which contains the id or a message with the id.
+/// First field of a message: the id itself, or a message that contains the id.
 #[derive(Clone, PartialEq, Message)]
 struct First {
     #[prost(bytes = "bytes", tag = "1")]
     first: Bytes,
 }
 
-/// Fields of a bid that are required for counting, without its resources.
+/// Fields of a bid that are needed to count bids, without its resources.
 #[derive(Clone, PartialEq, Message)]
 struct BidHead {
     #[prost(message, optional, tag = "1")]
@@ -63,7 +64,7 @@ struct BidHead {
     created_at: i64,
 }
 
-/// Type of a record.
+/// Type of a chain record: order, bid, lease and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Order,
@@ -88,7 +89,7 @@ impl Kind {
         }
     }
 
-    /// Decodes the id, as much as is readable. The ids of the market share their first fields.
+    /// Decodes as many fields of the id as are readable. All market ids start with the same fields.
     fn id(self, record: &[u8]) -> Option<mkt::v1::BidId> {
         let bytes = match self {
             Self::Order | Self::Deployment | Self::Group => first(record),
@@ -118,7 +119,7 @@ impl Kind {
         convert::excerpt(&text)
     }
 
-    /// Returns the provider of a lease or bid, if readable.
+    /// Returns the provider of a lease or bid. Returns `None` if the provider is unreadable.
     pub(super) fn provider(self, record: &[u8]) -> Option<String> {
         self.id(record)
             .map(|id| id.provider)
@@ -142,7 +143,7 @@ pub(super) fn read<W: Message + Default, T>(
     convert(wire.map_err(|e| Malformed::new("record", e.to_string()))?)
 }
 
-/// Decodes the fields of a bid that are required for counting and comparing. The resources are empty.
+/// Decodes the fields of a bid that are needed to count and compare bids. The result has no resources.
 pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
     let head = BidHead::decode(first(record)).map_err(|e| Malformed::new("bid", e.to_string()))?;
     // Other providers may have several bids, with a `bseq` that bids of this provider never have.
@@ -156,14 +157,14 @@ pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
     })
 }
 
-/// Creates an error for a malformed record of the provider.
+/// Creates an error for a malformed record of the own provider.
 pub(super) fn own_record_error(kind: Kind, record: &[u8], error: &Malformed) -> Malformed {
     let part = format!("own {} {}", kind.name(), kind.describe(record));
     Malformed::new(part, format!("is malformed: {error}"))
 }
 
 impl DeploymentParts {
-    /// Decodes the deployment, without malformed groups.
+    /// Decodes the deployment, its groups and its escrow account. Leaves out malformed groups.
     pub(super) fn whole(self, reader: &Reader) -> Result<dep::v1beta4::QueryDeploymentResponse, Malformed> {
         let part = |name: &str, error: prost::DecodeError| Malformed::new(name, error.to_string());
         // Converted as a check only. The result contains the message.
@@ -178,7 +179,7 @@ impl DeploymentParts {
     }
 }
 
-/// Malformed records that were logged.
+/// Set of malformed records that were already logged.
 #[derive(Debug, Default)]
 pub(crate) struct ReportedRecords {
     records: Mutex<HashSet<u64>>,
@@ -186,7 +187,8 @@ pub(crate) struct ReportedRecords {
 }
 
 impl ReportedRecords {
-    /// Returns true for the first occurrence of a record, unless the maximum number of records is reached.
+    /// Returns true if the record was not reported before. Returns false if the maximum number of records is
+    /// reached.
     fn is_new(&self, kind: Kind, record: &[u8]) -> bool {
         // Identified by id if possible, because a malformed record may change.
         let key = match kind.id(record) {
@@ -207,7 +209,7 @@ impl ReportedRecords {
         is_new
     }
 
-    /// Logs a malformed record once.
+    /// Logs a malformed record. Does nothing if the record was already logged.
     pub(super) fn report(&self, kind: Kind, record: &[u8], error: &Malformed) {
         if self.is_new(kind, record) {
             let (what, id) = (kind.name(), kind.describe(record));
@@ -217,7 +219,7 @@ impl ReportedRecords {
 }
 
 impl ReportedRecords {
-    /// Logs a malformed deployment once.
+    /// Logs a malformed deployment. Does nothing if the deployment was already logged.
     pub(super) fn report_deployment(&self, id: &DeploymentId, error: &Malformed) {
         let id = dep::v1::DeploymentId {
             owner: id.owner.to_string(),
@@ -232,7 +234,7 @@ impl ReportedRecords {
 }
 
 impl Reader {
-    /// Decodes records. Malformed records are skipped and logged once.
+    /// Decodes records. Malformed records are left out, and logged once.
     pub(super) fn decode_lenient<T>(
         &self,
         kind: Kind,

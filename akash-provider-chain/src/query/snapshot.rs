@@ -1,7 +1,8 @@
 //! Snapshot of the chain state of one provider.
 //!
-//! The snapshot has a single height if the nodes serve recent states. Otherwise it contains all changes up to its
-//! height, and possibly later ones. Replaying all events after its height then results in the same state.
+//! The snapshot has a single height if the nodes serve states by height. Otherwise the snapshot contains all
+//! changes up to its height, and possibly later changes. Processing all events after this height then results
+//! in the same state.
 
 use super::Reader;
 use crate::convert;
@@ -20,19 +21,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of concurrent queries of a snapshot.
 const PARALLEL: usize = 16;
 
-/// Snapshot, and whether it has a single height.
+/// Snapshot of the chain state, and whether all its records have the same height.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// Contains all changes up to its height.
+    /// Records of the provider, with all changes up to the height of the snapshot.
     pub snapshot: Snapshot,
-    /// All records are from this height.
+    /// True if all records are from the height of the snapshot.
     pub is_pinned: bool,
-    /// Hash of the block at its height.
+    /// Hash of the block at the height of the snapshot.
     pub(crate) block: BlockHash,
 }
 
 impl Reader {
-    /// Reads a snapshot, pinned to the newest height if the nodes serve this height.
+    /// Reads a snapshot of the records of `provider`. All records are read at the newest height if the nodes
+    /// serve this height.
     ///
     /// # Errors
     /// Returns an error if a query fails.
@@ -119,7 +121,8 @@ impl Reader {
         params.map_err(|e| self.malformed_record(akash::market::v1beta5::QueryParamsRequest::PATH, &e))
     }
 
-    /// Reads all pages. A list above the limit is an error, and is not truncated.
+    /// Reads all pages of a list. If the list is longer than the limit, returns an error instead of a
+    /// truncated list.
     pub(super) async fn all<T, F>(
         &self,
         what: &'static str,
@@ -189,7 +192,8 @@ impl Reader {
         Ok(open.into_iter().chain(active).collect())
     }
 
-    /// Adds closed bids of the provider on open orders, because the provider cannot bid on these orders again.
+    /// Returns closed bids of the provider on open orders, in addition to its open bids. The chain allows one
+    /// bid per order, so the provider cannot bid on these orders again.
     async fn with_ended_bids(
         &self,
         provider: &Address,
@@ -255,8 +259,9 @@ impl Reader {
         Ok(leases)
     }
 
-    /// Returns the deployments of leases. A malformed deployment, which its tenant may cause, is skipped: its lease
-    /// is known, and the other leases are not affected.
+    /// Returns the deployments of leases. A malformed deployment is left out, because its tenant may cause
+    /// the malformed record. The lease of the deployment remains in the snapshot, and other leases are not
+    /// affected.
     async fn deployments_of(
         &self,
         provider: &Address,

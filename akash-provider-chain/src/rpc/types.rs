@@ -1,4 +1,5 @@
-//! Responses of the JSON-RPC. Only the used fields are decoded. Duplicate keys are errors, unknown keys are ignored.
+//! Responses of the JSON-RPC. Only the fields that this crate uses are decoded. A duplicate key is an error.
+//! Unknown keys are ignored.
 
 use crate::convert::excerpt;
 use crate::fault::Fault;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// Envelope of every response.
+/// Outer JSON object of every response.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Envelope<'a> {
     #[serde(borrow, default)]
@@ -17,7 +18,7 @@ pub(crate) struct Envelope<'a> {
     pub(crate) error: Option<RpcError>,
 }
 
-/// Error in an envelope.
+/// Error object in a JSON-RPC response.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RpcError {
     code: i64,
@@ -28,7 +29,7 @@ pub(crate) struct RpcError {
 }
 
 impl RpcError {
-    /// Converts the error to a fault. Nodes report a missing height by text only.
+    /// Converts the error to a fault. Nodes report a missing height only in the error text.
     pub(crate) fn into_fault(self) -> Fault {
         let data = self.data.unwrap_or_default();
         // The message is often just `Internal error`. The data field has the reason.
@@ -44,7 +45,7 @@ impl RpcError {
     }
 }
 
-/// Returns the fault for an error text about a missing height: a future height or a pruned one.
+/// Returns the fault for an error text about a missing height. The height is in the future, or pruned.
 pub(crate) fn height_fault(text: &str) -> Option<Fault> {
     const LATER: [&str; 3] = [
         "must be less than or equal to the current blockchain height",
@@ -67,7 +68,7 @@ pub(crate) fn height_fault(text: &str) -> Option<Fault> {
     is_gone.then(|| Fault::Pruned(excerpt(text)))
 }
 
-/// Unsigned integer that JSON encodes as text, or as a number by some proxies.
+/// Unsigned integer. Nodes encode it as JSON text, some proxies as a JSON number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Number(pub(crate) u64);
 
@@ -107,7 +108,7 @@ impl<'de> Deserialize<'de> for Base64 {
     }
 }
 
-/// Hash of a block. `None` if the node returns none.
+/// Hash of a block. `None` if the node does not return a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BlockHash(pub(crate) Option<[u8; 32]>);
 
@@ -175,7 +176,7 @@ pub(crate) struct AbciResponse {
     pub(crate) height: Number,
 }
 
-/// Response of `header`. Contains no header if the node does not have the height.
+/// Response of `header`. The header is missing if the node does not have the height.
 #[derive(Debug, Deserialize)]
 pub(crate) struct HeaderResponse {
     pub(crate) header: Option<Header>,
@@ -187,7 +188,7 @@ pub(crate) struct Header {
     pub(crate) chain_id: String,
     pub(crate) height: Number,
     pub(crate) time: String,
-    /// The block before it.
+    /// Id of the previous block.
     #[serde(default)]
     pub(crate) last_block_id: BlockId,
 }
@@ -209,12 +210,12 @@ pub(crate) struct Block {
 
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct BlockData {
-    /// Base64 transactions. `null` for an empty block.
+    /// Transactions, encoded as base64. `null` if the block is empty.
     #[serde(default)]
     pub(crate) txs: Option<Vec<String>>,
 }
 
-/// Response of `block_results`: the results of the transactions, without the transactions.
+/// Response of `block_results`: the results of the transactions, but not the transactions.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BlockResults {
     pub(crate) height: Number,
@@ -243,14 +244,15 @@ pub(crate) struct TxResult {
     pub(crate) events: Option<Vec<AbciEvent>>,
 }
 
-/// Decodes gas from a number or a text. Other values become 0, because a block must not fail for this field.
+/// Decodes an amount of gas from a number or a text. Any other value becomes 0, because an invalid amount
+/// must not make the whole block fail.
 fn gas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     let text = value.as_str().and_then(|text| text.parse().ok());
     Ok(text.or_else(|| value.as_u64()).unwrap_or_default())
 }
 
-/// Unvalidated event.
+/// Event as the node sent it, not validated.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct AbciEvent {
     #[serde(rename = "type", default)]
@@ -284,7 +286,7 @@ pub(crate) struct FoundTx {
     pub(crate) tx_result: TxResult,
 }
 
-/// Result in a websocket message.
+/// Result object in a websocket message.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FrameResult<'a> {
     #[serde(borrow, default)]

@@ -18,7 +18,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// Creates an error code. Success has no code.
+    /// Creates an error code. A successful transaction has no error code.
     pub fn new(space: impl Into<String>, number: u32) -> Self {
         Self {
             space: space.into(),
@@ -26,7 +26,7 @@ impl Code {
         }
     }
 
-    /// Returns true for this number in the codespace `sdk`.
+    /// Returns true if the code has the codespace `sdk` and this number.
     #[must_use]
     pub fn is_sdk(&self, number: u32) -> bool {
         self.space == "sdk" && self.number == number
@@ -44,19 +44,19 @@ impl fmt::Display for Code {
 pub enum Simulation {
     /// The transaction would succeed in the current state of the chain.
     Gas {
-        /// Gas that the transaction would use.
+        /// Gas that the transaction used in the simulation.
         used: u64,
     },
-    /// The transaction would fail. Nodes return a text without a code.
+    /// The transaction would fail. For a failed simulation, nodes return a text without an error code.
     Refused {
-        /// Text of the node, truncated.
+        /// Error text of the node, truncated.
         log: String,
     },
-    /// The transaction would fail, because the account cannot pay the fee and the deposits.
+    /// The transaction would fail, because the signing account cannot pay the fee and the deposits.
     Unpaid {
-        /// Text of the node, for operators.
+        /// Error text of the node, for operators.
         log: String,
-        /// The account cannot pay the fee.
+        /// True if the balance is lower than the fee alone. False if the deposits are the reason.
         is_fee: bool,
     },
 }
@@ -72,7 +72,7 @@ pub enum Submission {
     Refused {
         /// Error code.
         code: Code,
-        /// Text of the node.
+        /// Error text of the node.
         log: String,
     },
 }
@@ -84,7 +84,7 @@ pub struct IncludedTx {
     pub height: Height,
     /// Error code. `None` for success.
     pub failure: Option<Code>,
-    /// Text of the chain, not truncated.
+    /// Log text of the chain, not truncated.
     pub log: String,
     /// Gas that the transaction used.
     pub gas_used: u64,
@@ -99,24 +99,26 @@ pub struct IncludedTx {
 pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     /// Returns the newest block and the chain id.
     async fn sync_info(&self) -> Result<SyncInfo, Error>;
-    /// Returns the signing account, or `None` if it does not exist on the chain.
+    /// Returns the signing account, or `None` if the account does not exist on the chain.
     async fn account(&self, address: &Address) -> Result<Option<Account>, Error>;
     /// Returns the balance of the account in one denomination.
     async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error>;
-    /// Returns the minimum price of gas, one entry per accepted denomination. Empty if the node requires no fee.
+    /// Returns the minimum gas prices of the node, one entry per accepted denomination. The list is empty if
+    /// the node requires no fee.
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error>;
     /// Simulates a signed transaction.
     async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error>;
-    /// Simulates a signed transaction. If the gas exceeds `most`, a second node is queried, if available, and the
-    /// lower result is returned.
+    /// Simulates a signed transaction. If the gas exceeds `most`, the transaction is also simulated at a
+    /// second node, if one is available, and the lower result is returned.
     async fn simulate_below(&self, tx: Vec<u8>, most: u64) -> Result<Simulation, Error> {
         let _ = most;
         self.simulate(tx).await
     }
-    /// Sends a signed transaction, and returns after the node has checked it.
+    /// Sends a signed transaction. Returns after the node has checked the transaction, before a block
+    /// includes it.
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error>;
     /// Returns a transaction by hash, or `None` if the node does not have the transaction.
     async fn find(&self, hash: &TxHash) -> Result<Option<IncludedTx>, Error>;
-    /// Returns the state of the object that a message changes.
+    /// Returns the state of the object that a message creates or changes.
     async fn object_state(&self, msg: &Msg) -> Result<ObjectState, Error>;
 }

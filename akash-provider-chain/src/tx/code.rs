@@ -3,15 +3,17 @@
 use super::api::Code;
 use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
-/// Maximum length of a log of the chain, in characters. Handlers that panic append a stack trace.
+/// Maximum length of a chain log in messages, in characters. The chain appends a stack trace if a message
+/// handler panics.
 const LOG_CHARS_MAX: usize = 300;
 
-/// Code of a transaction with a handler that panicked.
+/// Error code of the chain after a message handler panicked.
 const PANIC: u32 = 111_222;
 
-/// Maps the error code of a refused message.
+/// Maps an error code of the chain to a [`TxError`]. `msg` is the refused message, if it is known.
 ///
-/// The code or the table of the tests contains every code of the modules that a provider uses.
+/// Every error code of the modules that a provider uses is listed in this function or in the table of the
+/// tests.
 #[must_use]
 pub(super) fn meaning(code: &Code, msg: Option<&Msg>) -> TxError {
     let is_bid = matches!(msg, Some(Msg::CreateBid { .. }));
@@ -50,7 +52,7 @@ fn market(number: u32) -> TxError {
     }
 }
 
-/// Returns true for a panic of a handler, which is independent of the message.
+/// Returns true if a message handler panicked. The reason may be independent of the message.
 pub(super) fn is_panic(code: &Code) -> bool {
     code.number == PANIC
 }
@@ -64,7 +66,7 @@ pub(super) fn rejected(code: &Code, log: &str, msg: Option<&Msg>) -> TxOutcome {
     }
 }
 
-/// Returns the log without stack trace, on one line, truncated.
+/// Returns the log on one line, without stack trace, and truncated.
 pub(super) fn shortened(log: &str) -> String {
     let text = log.split("stack:").next().unwrap_or_default().trim();
     let line: String = text

@@ -22,9 +22,10 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Code of the SDK for a transaction that is already in the mempool.
+/// Error code of the Cosmos SDK for a transaction that is already in the mempool.
 const IN_MEMPOOL: u32 = 19;
-/// Error text of CometBFT for a known transaction. The protocol has no code for this error.
+/// Error text of CometBFT for a transaction that the node has already received. CometBFT returns no code for
+/// this error.
 const IN_CACHE: &str = "tx already exists in cache";
 
 #[derive(Clone, Serialize)]
@@ -51,7 +52,8 @@ fn submission(code: u32, space: String, log: String) -> Submission {
     }
 }
 
-/// Returns the submission for a known transaction, or `None` if another method may succeed.
+/// Returns [`Submission::Known`] if the error means that the node already has the transaction, or `None` for
+/// other errors.
 fn as_known(error: &NodeError) -> Option<Submission> {
     match &error.fault {
         Fault::Refused { text, .. } if text.contains(IN_CACHE) => Some(Submission::Known),
@@ -64,7 +66,8 @@ fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// Checks that a response is conclusive. A refusal is inconclusive if another node may have received the transaction.
+/// Checks that a response is conclusive. A refusal is not conclusive if another node may have received the
+/// transaction.
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match response {
         Submission::Refused { code, log }
@@ -132,7 +135,7 @@ impl Reader {
     }
 }
 
-/// Records that a node may have received the transaction without a usable response.
+/// After an error without a usable response, records that a node may have received the transaction.
 fn note_delivery<T>(response: Result<T, NodeError>, may_have_arrived: &AtomicBool) -> Result<T, NodeError> {
     if response.as_ref().is_err_and(|e| e.fault.may_have_been_received()) {
         may_have_arrived.store(true, Ordering::Relaxed);

@@ -1,6 +1,8 @@
-//! State of the object that a message changes: whether the message has been executed, or could be.
+//! State of the object that a message creates or changes. The state shows whether the message was executed,
+//! or can be executed.
 //!
-//! Replaces a missing error code: for a transaction with unknown outcome, and for a failed simulation.
+//! The state replaces a missing error code: after a transaction with unknown outcome, and after a failed
+//! simulation.
 
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::error::Error;
@@ -11,20 +13,20 @@ use akash_provider_core::types::{
 /// State of the object, according to the records of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectState {
-    /// The effect of the message is present.
+    /// The chain shows the effect of the message.
     Done {
-        /// Height of the change, if the record contains it.
+        /// Height at which the object changed. `None` if the record does not contain the height.
         height: Option<Height>,
     },
-    /// The effect is not present, and the message would probably succeed.
+    /// The chain does not show the effect, and would probably execute the message.
     NotDone,
-    /// The effect is not present, and the chain would refuse the message.
+    /// The chain does not show the effect, and would refuse the message for this reason.
     Impossible(TxError),
-    /// The record is inconclusive.
+    /// The record does not show whether the message was executed.
     Unclear,
 }
 
-/// Returns the state of the object of `msg`.
+/// Returns the state of the object that `msg` creates or changes.
 ///
 /// # Errors
 /// Returns an error if a query fails.

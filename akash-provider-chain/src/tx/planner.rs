@@ -42,43 +42,47 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Id of a call that waits for its outcome.
+/// Id of a call of the writer that waits for its outcome.
 pub(super) type Ticket = u64;
-/// Id of a transaction in flight.
+/// Id of a transaction in flight, from its simulation to its outcome.
 pub(super) type FlightId = u64;
 
 /// Limits and intervals of the transaction writer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlannerConfig {
-    /// Expected chain id.
+    /// Chain id that nodes must report.
     pub chain_id: String,
     /// Settings for fees.
     pub gas: GasConfig,
-    /// Maximum number of queued calls. One block may result in a thousand bids.
+    /// Maximum number of queued calls. One block with many orders may cause a thousand bids.
     pub queue_max: usize,
-    /// Maximum number of transactions in flight.
+    /// Maximum number of transactions in flight at the same time.
     pub flights_max: usize,
     /// Maximum number of concurrent simulations.
     pub simulations_max: usize,
     /// Maximum number of withdrawals in one transaction.
     pub shared_max: usize,
-    /// Time that a withdrawal waits for others to share its transaction.
+    /// Time that a withdrawal waits for other withdrawals, to share one transaction with them.
     pub shared_wait: Duration,
-    /// Maximum time until a call is sent. Afterwards the call fails.
+    /// Maximum time from a call until its transaction is sent. After this time the call fails.
     pub unsent_max: Duration,
-    /// Maximum time until the outcome of a call is known. Afterwards the outcome is [`TxOutcome::Unknown`].
+    /// Maximum time from a call until its outcome is known. After this time the outcome is
+    /// [`TxOutcome::Unknown`].
     pub outcome_max: Duration,
-    /// Interval between queries of the newest block, while the planner is not idle.
+    /// Interval between queries of the newest block while the planner is not idle and the event follower
+    /// reports no blocks.
     pub poll: Duration,
-    /// The same interval while the event follower reports blocks. Longer than a block interval.
+    /// Interval between queries of the newest block while the event follower reports blocks. Longer than a
+    /// block interval.
     pub followed_poll: Duration,
-    /// Maximum age of the newest block for the timeout of the first transaction after an idle period.
+    /// Maximum age of the known newest block when a transaction is created after an idle period. The timeout
+    /// of the transaction is computed from the time of this block.
     pub tip_max: Duration,
-    /// Number of blocks after which an accepted transaction is sent again if no block contains it.
+    /// Number of blocks without an accepted transaction after which the transaction is sent again.
     pub resend_blocks: u64,
-    /// Maximum number of blocks that a node behind a load balancer may lag.
+    /// Maximum number of blocks that a node behind a load balancer may be behind the newest block.
     pub lag_blocks: u64,
-    /// Use sequences from the start.
+    /// Whether account sequences are used from the start, instead of unordered transactions.
     pub ordered: bool,
 }
 
@@ -105,10 +109,10 @@ impl PlannerConfig {
     }
 }
 
-/// Unsigned transaction. Signing is deterministic, so the same draft results in the same bytes.
+/// Unsigned transaction. Signing is deterministic, so the same draft always results in the same signed bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Draft {
-    /// Messages, in the order of the calls.
+    /// Messages, in the order of the calls that sent them.
     pub msgs: Arc<[Msg]>,
     /// Nonce: a timeout or a sequence.
     pub ordering: Ordering,
@@ -121,7 +125,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Returns what the signer pays by denomination: the fee, unless a grant pays it, and the deposits of bids.
+    /// Returns the amounts that the signer pays, by denomination: the deposits of bids, and the fee if no fee
+    /// grant pays it.
     pub(super) fn costs(&self) -> BTreeMap<Denom, u128> {
         let fee = Some(&self.price.fee).filter(|_| self.price.granter.is_none());
         let deposits = self.msgs.iter().filter_map(|msg| match msg {
@@ -140,48 +145,51 @@ impl Draft {
 /// Input of the planner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Input {
-    /// Send these messages as one transaction.
+    /// Request to send these messages as one transaction.
     Submit {
         /// Id of the call.
         ticket: Ticket,
         /// Messages of the call.
         msgs: Vec<Msg>,
     },
-    /// The caller was dropped: an unsent transaction need not be sent.
+    /// The caller was dropped. If the transaction was not sent yet, it is not sent any more.
     Cancel {
         /// Id of the call.
         ticket: Ticket,
     },
-    /// Newest block, as a response of a node.
+    /// Result of [`Action::FetchBlock`]: the newest block that a node reported.
     Block(Result<SyncInfo, Failure>),
-    /// Newest block, as reported by the event follower. `Found` inputs for its transactions precede this input.
+    /// Block that the event follower reported. [`Input::Found`] inputs for the transactions of this block
+    /// precede this input.
     ObservedBlock {
         /// Chain id, height and time of the block.
         block: SyncInfo,
-        /// No node has reported a later block.
+        /// True if no node has reported a later block.
         is_newest: bool,
-        /// All transactions of the block were examined.
+        /// True if all transactions of the block were examined.
         is_complete: bool,
     },
-    /// Signing account; `None` if it does not exist on the chain.
+    /// Result of [`Action::FetchAccount`]: the signing account, or `None` if the account does not exist on
+    /// the chain.
     Account(Result<Option<Account>, Failure>),
-    /// Minimum prices of gas.
+    /// Result of [`Action::FetchPrices`]: the minimum gas prices.
     Prices(Result<Vec<DecCoin>, Failure>),
     /// Result of a simulation.
     Simulated(FlightId, Result<Simulation, Failure>),
-    /// Result of sending. After an error, the transaction may have been sent.
+    /// Result of sending a transaction. After an error, a node may have received the transaction.
     Sent(FlightId, Result<Submission, Failure>),
     /// Result of a search by hash.
     Found(FlightId, Result<Option<IncludedTx>, Failure>),
-    /// State of the object of a message.
+    /// State of the object that a message creates or changes.
     Object(FlightId, Result<ObjectState, Failure>),
-    /// Time has passed.
+    /// The clock has advanced.
     Tick,
-    /// Stop: send nothing more.
+    /// Request to stop: no transaction is sent from now on.
     Stop,
 }
 
-/// Output of the planner. Every action except `Reply` results in exactly one input of the same name.
+/// Output of the planner. Every action except `Reply` results in exactly one input with the corresponding
+/// result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// Query the newest block.
@@ -192,13 +200,13 @@ pub(super) enum Action {
     FetchPrices,
     /// Simulate a transaction.
     Simulate(FlightId, Draft),
-    /// Send a transaction. The same draft results in the same bytes.
+    /// Send a signed transaction. The same draft always results in the same signed bytes.
     Send(FlightId, Draft),
-    /// Search for a sent transaction.
+    /// Search for a sent transaction by its hash.
     Find(FlightId, Draft),
-    /// Query the state of the object of a message.
+    /// Query the state of the object that a message creates or changes.
     FetchObject(FlightId, Msg),
-    /// Reply to a call. Each call gets one reply.
+    /// Reply to a call. Each call gets exactly one reply.
     Reply(Ticket, Result<TxOutcome, Failure>),
 }
 
@@ -208,11 +216,11 @@ struct Request {
     ticket: Ticket,
     msgs: Arc<[Msg]>,
     since: Mono,
-    /// The call failed in a shared transaction, and is sent alone.
+    /// True if the shared transaction of the call failed, so the call must be sent in its own transaction.
     alone: bool,
 }
 
-/// Returns the back-off: 500 ms, doubled after each further failure, at most 8 s.
+/// Returns the back-off after `failures` failures: 500 ms, doubled after each further failure, at most 8 s.
 fn backoff(failures: u32) -> Duration {
     Duration::from_millis(500 << failures.saturating_sub(1).min(4))
 }
@@ -226,18 +234,18 @@ pub(super) struct Planner {
     queue: BTreeMap<(u8, Ticket), Request>,
     flights: BTreeMap<FlightId, Flight>,
     last_flight: FlightId,
-    /// Deployments with a withdrawal of unknown outcome, until its expiry.
+    /// Deployments with a withdrawal of unknown outcome, and the expiry of that withdrawal.
     unresolved: Vec<(Expiry, DeploymentId)>,
     chain: ChainState,
     sequencer: Sequencer,
-    /// A node has accepted or simulated a transaction with the current type of nonce.
+    /// True if a node has accepted or simulated a transaction with the current type of nonce.
     proven: bool,
     estimates: Estimates,
     expenses: Expenses,
 }
 
 impl Planner {
-    /// Creates a planner without state. `salt` must differ between processes.
+    /// Creates a planner without state. `salt` must differ between processes that use the same key.
     #[must_use]
     pub(super) fn new(config: PlannerConfig, salt: u32) -> Self {
         let mut sequencer = Sequencer::new(salt);
@@ -260,7 +268,7 @@ impl Planner {
         }
     }
 
-    /// Sets the gas and fees of the last hour.
+    /// Sets the gas and fees of the last hour, for example from before a restart.
     #[must_use]
     pub(super) fn with_expenses(mut self, expenses: Expenses) -> Self {
         self.expenses = expenses;
@@ -308,7 +316,7 @@ impl Planner {
         self.queue.is_empty() && self.flights.is_empty()
     }
 
-    /// Returns the number of queued calls and of transactions in flight.
+    /// Returns the number of queued calls and the number of transactions in flight.
     #[must_use]
     pub(super) fn load(&self) -> (usize, usize) {
         (self.queue.len(), self.flights.len())
@@ -364,7 +372,7 @@ impl Planner {
         self.queue.insert((priority, request.ticket), request);
     }
 
-    /// Removes a call. Returns false if the transaction may have been sent.
+    /// Removes a call. Returns false, and does nothing, if its transaction may have been sent.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let before = self.queue.len();
         self.queue.retain(|_, r| r.ticket != ticket);
@@ -379,7 +387,8 @@ impl Planner {
         is_withdrawn
     }
 
-    /// Replies to all calls: unknown outcome for transactions that may have been sent, an error for the others.
+    /// Replies to all calls: with an unknown outcome if the transaction may have been sent, otherwise with an
+    /// error.
     fn stop(&mut self, out: &mut Vec<Action>) {
         self.stopped = true;
         let stopped = || {
@@ -402,7 +411,7 @@ impl Planner {
     }
 }
 
-/// Returns the reason why messages cannot share a transaction.
+/// Returns the reason why these messages cannot be sent in one transaction.
 fn unfit(msgs: &[Msg]) -> Option<&'static str> {
     let bids = msgs.iter().any(|m| matches!(m, Msg::CreateBid { .. }));
     if bids && msgs.len() > 1 {
@@ -418,7 +427,7 @@ fn unfit(msgs: &[Msg]) -> Option<&'static str> {
         .then_some("two withdrawals of one deployment cannot share a transaction, because the chain panics")
 }
 
-/// Returns the deployments of withdrawals.
+/// Returns the deployments from which the messages withdraw.
 fn withdrawn(msgs: &[Msg]) -> impl Iterator<Item = &DeploymentId> {
     msgs.iter().filter_map(|m| match m {
         Msg::WithdrawLease { id } => Some(id.deployment()),

@@ -1,4 +1,4 @@
-//! Task that executes the actions of the planner: signing, calls to nodes, replies to callers.
+//! Task that executes the actions of the planner: it signs, calls nodes and replies to callers.
 
 use super::api::{IncludedTx, Simulation, TxApi};
 use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
@@ -22,11 +22,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Capacity of the inbox for calls and blocks. The task handles each in microseconds.
+/// Capacity of the inbox for calls and blocks. The task needs microseconds for each item.
 const INBOX: usize = 1024;
-/// Maximum time of a call to a node. The endpoints have shorter limits.
+/// Maximum time of one call to a node. The limits of the endpoints are normally shorter.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Minimum number of stored hashes before the hashes of completed transactions are removed.
+/// Number of stored hashes below which the hashes of completed transactions are not removed.
 const HASHES_MIN: usize = 256;
 
 type CallResult = Result<TxOutcome, Failure>;
@@ -48,7 +48,7 @@ impl Reply {
         self.fence.as_ref().is_some_and(|Fence(may_send)| !may_send())
     }
 
-    /// Replies that nothing was sent.
+    /// Replies with an error: the transaction was not sent.
     fn refuse(self) {
         let failure = Failure {
             kind: ErrorKind::Unavailable,
@@ -60,7 +60,7 @@ impl Reply {
     }
 }
 
-/// Permission to send, which ends with the loss of the leadership.
+/// Permission to sign and send. The permission ends when this instance loses the leadership.
 #[derive(Clone)]
 pub(crate) struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -76,14 +76,14 @@ impl Fence {
     }
 }
 
-/// Block of the event follower.
+/// Block that the event follower reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedBlock {
     /// Chain id, height and time of the block.
     pub block: SyncInfo,
-    /// No node has reported a later block.
+    /// True if no node has reported a later block.
     pub is_newest: bool,
-    /// All transactions of the block; `None` if they are unknown.
+    /// All transactions of the block. `None` if the transactions are unknown.
     pub included: Option<Vec<(TxHash, IncludedTx)>>,
 }
 
@@ -112,11 +112,11 @@ impl Drop for DropGuard<'_> {
 }
 
 impl TxWriter {
-    /// Creates a writer for one key, and its task.
+    /// Creates a writer for one signing key, and its task.
     ///
-    /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped. Transactions
-    /// that may have been sent then have an unknown outcome, and the others fail. The stored minutes of `expenses` count
-    /// towards the ceiling of one hour.
+    /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped. At
+    /// the end, a call gets an unknown outcome if its transaction may have been sent, otherwise an error. The
+    /// stored minutes of `expenses` count towards the hourly ceiling.
     #[must_use]
     pub fn new(
         api: Arc<dyn TxApi>,
@@ -135,13 +135,13 @@ impl TxWriter {
         (writer, Box::pin(task.run(commands, stop)))
     }
 
-    /// Reports a block, so that outcomes are known without queries. A missing block costs a query only, for example
-    /// if the inbox is full.
+    /// Reports a block to the writer, which finds the outcomes of its transactions in it. If a block is not
+    /// reported, for example because the inbox is full, the writer queries nodes instead.
     pub fn observe_block(&self, seen: ObservedBlock) {
         drop(self.inbox.try_send(Command::Block(seen)));
     }
 
-    /// Returns the status after the last event.
+    /// Returns the status after the event that the task handled last.
     #[must_use]
     pub fn status(&self) -> WriterStatus {
         lock(&self.status).clone()
@@ -156,7 +156,7 @@ impl ChainTx for TxWriter {
 }
 
 impl TxWriter {
-    /// Sends messages as [`ChainTx::broadcast_msgs`], but does not sign them once the fence is closed.
+    /// Sends messages like [`ChainTx::broadcast_msgs`], but signs them only while `fence` is open.
     pub(crate) async fn broadcast_fenced(
         &self,
         msgs: Vec<Msg>,
@@ -211,11 +211,11 @@ struct Task {
     ceilings: Ceilings,
     planner: Planner,
     expenses: Arc<dyn ExpenseStore>,
-    /// The last attempt to store the minutes failed, and was logged.
+    /// True if the last attempt to store the minutes failed. The failure was then logged.
     has_store_failed: bool,
     began: Instant,
     replies: BTreeMap<Ticket, Reply>,
-    /// Hashes of transactions that may be in a block.
+    /// Hashes of transactions that a block may include.
     hashes: HashMap<TxHash, FlightId>,
     calls: FuturesUnordered<BoxFuture<'static, Input>>,
 }
@@ -259,7 +259,7 @@ impl Task {
         self.step(Input::Stop);
     }
 
-    /// Waits for the next event and handles it. Returns false at the end.
+    /// Waits for the next event and handles it. Returns false when the task must end.
     async fn turn(&mut self, commands: &mut mpsc::Receiver<Command>, stop: &CancellationToken) -> bool {
         let deadline = self.planner.next_deadline();
         let until = deadline.map(|at| self.began + Duration::from_millis(at.0));
@@ -312,7 +312,8 @@ impl Task {
         }
     }
 
-    /// Removes calls with a closed fence. The process may have been suspended for a long time before this point.
+    /// Removes calls with a closed fence. The check is necessary because the process may have been suspended
+    /// for a long time before this point.
     fn withdraw(&mut self) {
         let replies = self.replies.iter();
         let shut = replies.filter(|(_, reply)| reply.is_shut());
@@ -345,7 +346,8 @@ impl Task {
         *lock(&self.status) = self.planner.status();
     }
 
-    /// Stores the minutes before a transaction is sent. Logs one warning per series of failures.
+    /// Stores the minutes before a transaction is sent. If several attempts in sequence fail, only the first
+    /// failure is logged.
     fn store_expenses(&mut self, now: Mono) {
         let stored = self
             .expenses
@@ -405,7 +407,7 @@ impl Task {
         self.calls.push(call);
     }
 
-    /// Signs a draft. Signing is deterministic, so the same draft results in the same bytes and hash.
+    /// Signs a draft. Signing is deterministic, so the same draft always results in the same bytes and hash.
     fn sign(&self, draft: &Draft) -> SignedTx {
         let account = Account {
             key: &self.key,
@@ -417,13 +419,14 @@ impl Task {
     }
 }
 
-/// Returns the minutes since the Unix epoch. The planner itself uses a monotonic clock.
+/// Returns the number of minutes since the Unix epoch. The planner uses a monotonic clock instead.
 fn today() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() / 60
 }
 
-/// Determines whether a refused simulation lacks money, because nodes return no code for this reason.
+/// Determines whether a simulation was refused because the signing account lacks funds. Nodes return no error
+/// code for this reason.
 async fn explain_refusal(
     api: &dyn TxApi,
     address: &Address,

@@ -1,18 +1,19 @@
-//! State of the chain that is required before sending: the newest block, the signing account, the price of gas.
+//! State of the chain that the planner needs before it sends: the newest block, the signing account, the gas
+//! price.
 
 use super::{Action, PlannerConfig, backoff};
 use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{BlockTime, DecCoin, Mono};
 
-/// Newest block. Its height does not decrease while it is stored.
+/// Newest known block. While a tip is stored, its height does not decrease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tip {
     pub(super) height: u64,
     pub(super) time: BlockTime,
 }
 
-/// One required value, or the time and the reason of the next query.
+/// One required value. While it is unknown, the time of the next query and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RequiredValue<T> {
     value: Option<T>,
@@ -57,15 +58,15 @@ impl<T> RequiredValue<T> {
     }
 }
 
-/// Required values, with their pending queries.
+/// Values that the planner needs before it sends, with their pending queries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct ChainState {
     tip: RequiredValue<Tip>,
-    /// Time of the last update of the tip.
+    /// Time at which the tip was updated.
     tip_at: Mono,
-    /// Height of the last tip, retained while the tip is unknown.
+    /// Height of the last tip. The height is retained while no tip is stored.
     highest: u64,
-    /// The tip is lower than the previous tip, which was false.
+    /// True if the tip is lower than the previous tip, which turned out to be false.
     is_lower: bool,
     account: RequiredValue<u64>,
     prices: RequiredValue<Vec<DecCoin>>,
@@ -80,7 +81,7 @@ impl ChainState {
         self.tip.value.map(|tip| tip.height)
     }
 
-    /// Returns the new height once after the tip has decreased.
+    /// Returns the new height if the tip has decreased. Returns it only once.
     pub(super) fn take_lower(&mut self) -> Option<u64> {
         std::mem::take(&mut self.is_lower).then_some(self.highest)
     }
@@ -95,7 +96,7 @@ impl ChainState {
         self.prices.value.as_deref()
     }
 
-    /// Queries all missing values without a pending query.
+    /// Adds a query for each value that is missing and has no pending query.
     pub(super) fn query_missing(&mut self, now: Mono, needs_sequence: bool, out: &mut Vec<Action>) {
         if self.tip.start_query(now) {
             out.push(Action::FetchBlock);
@@ -143,7 +144,7 @@ impl ChainState {
         self.tip.retry_at = now.plus(config.poll);
     }
 
-    /// Handles a newest block of the event follower.
+    /// Handles a block that the event follower reported as the newest block.
     pub(super) fn observe(&mut self, now: Mono, config: &PlannerConfig, block: SyncInfo) {
         // A block of a lagging subscription is no progress, and must not delay the next query.
         let is_progress = |tip: Tip| tip.height <= block.height || tip.time < block.time;
@@ -184,7 +185,7 @@ impl ChainState {
         }
     }
 
-    /// Removes a tip that is older than `oldest`, because its time is outdated.
+    /// Removes a tip that is older than `oldest`, because its block time is too old for a timeout.
     pub(super) fn clear_old_tip(&mut self, now: Mono, oldest: std::time::Duration) {
         if now.since(self.tip_at) > oldest {
             self.tip.value = None;
@@ -204,19 +205,20 @@ impl ChainState {
         self.prices.value = None;
     }
 
-    /// Discards prices without an acceptable fee. They are queried again after a back-off.
+    /// Discards the gas prices, because no price is acceptable. The prices are queried again after a
+    /// back-off.
     pub(super) fn refuse_prices(&mut self, now: Mono, why: String) {
         self.prices.value = None;
         self.prices.fail(now, why);
     }
 
-    /// Returns the reason why nothing can be sent.
+    /// Returns the reason why no transaction can be sent. Returns `None` if transactions can be sent.
     pub(super) fn problem(&self) -> Option<&str> {
         let needs = [&self.tip.problem, &self.account.problem, &self.prices.problem];
         needs.into_iter().map(String::as_str).find(|why| !why.is_empty())
     }
 
-    /// Returns the pending queries: block, account, prices.
+    /// Returns whether queries of the block, the account and the prices are pending, in this order.
     #[cfg(test)]
     pub(super) fn pending(&self) -> [bool; 3] {
         [

@@ -7,65 +7,65 @@ use std::sync::Arc;
 /// Phase of a transaction in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
-    /// Gas unknown: a simulation is due at `at`, or running.
+    /// The gas is unknown: a simulation is due at `at`, or running.
     Estimating { at: Mono, is_pending: bool },
-    /// Simulation refused: the state of the object is queried for the reason.
+    /// The simulation was refused: the state of the object is queried to find the reason.
     Explaining { log: String },
-    /// Ready to be sent from `at`.
+    /// The transaction can be sent from the time `at`.
     Ready { at: Mono },
-    /// Sent to a node, without a response yet.
+    /// The transaction was sent to a node, and the node has not responded yet.
     Sending,
-    /// Accepted by a node, not in a known block yet.
+    /// A node accepted the transaction, and no known block contains it yet.
     Waiting {
         searched_at: Option<u64>,
         is_pending: bool,
     },
-    /// Expired: the planner checks whether a block contains the transaction.
+    /// The transaction expired: the planner checks whether a block contains it.
     Checking { at: Mono, step: Check },
 }
 
-/// Step of the check after the expiry.
+/// Step of the check after the expiry of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Check {
-    /// Waiting for the next attempt.
+    /// Waiting for the next attempt of the search.
     Start,
-    /// Searching by hash.
+    /// Searching for the transaction by hash.
     Finding,
-    /// Querying the state of the object. `absent` is true if the search certainly found no transaction.
+    /// Querying the state of the object. `absent` is true if a conclusive search found no transaction.
     FetchingObject { absent: bool },
 }
 
-/// Transaction with its calls.
+/// Transaction in flight, with the calls that wait for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Flight {
-    /// One call, or several withdrawals.
+    /// Calls of the transaction: one call, or several withdrawals.
     pub(super) members: Vec<Request>,
     pub(super) priority: u8,
     pub(super) phase: Phase,
-    /// Gas of the transaction, simulated or from the stored estimates.
+    /// Gas of the transaction, from a simulation or from the stored estimates.
     pub(super) gas: Option<u64>,
     /// Draft that was sent last.
     pub(super) draft: Option<Draft>,
-    /// The draft may have reached a node, so it must not be replaced before its expiry.
+    /// True if a node may have the draft, so it must not be replaced before its expiry.
     pub(super) perhaps_sent: bool,
-    /// Height up to which no block contains the draft.
+    /// Height up to which no block contains the draft. `None` if no block was examined.
     pub(super) absent_until: Option<u64>,
-    /// Height at which a node last accepted the draft.
+    /// Height at which a node accepted the draft last.
     pub(super) accepted_at: Option<u64>,
     /// Number of consecutive failures of the current request.
     pub(super) failures: u32,
-    /// Number of replaced drafts.
+    /// Number of drafts of this transaction that were replaced by another draft.
     pub(super) replaced: u32,
-    /// Number of out-of-gas failures.
+    /// Number of times that the transaction ran out of gas.
     pub(super) out_of_gas: u32,
-    /// Number of refused simulations without a visible reason.
+    /// Number of refused simulations for which no reason was found.
     pub(super) unexplained: u32,
-    /// Reason why the transaction waits: its cost exceeds a ceiling.
+    /// Reason why the transaction is delayed: its cost exceeds a ceiling. `None` if it is not delayed.
     pub(super) delay_reason: Option<String>,
 }
 
 impl Flight {
-    /// Limits all heights, because the higher blocks belong to a false chain.
+    /// Lowers all stored heights to at most `to`, because the blocks above belong to a false chain.
     pub(super) fn lower_heights(&mut self, to: u64) {
         let searched_at = match &mut self.phase {
             Phase::Waiting { searched_at, .. } => searched_at,
@@ -103,7 +103,7 @@ impl Flight {
         }
     }
 
-    /// Returns the time of the oldest call.
+    /// Returns the time at which the oldest call was made.
     pub(super) fn since(&self) -> Mono {
         self.members.iter().map(|m| m.since).min().unwrap_or_default()
     }
@@ -113,7 +113,8 @@ impl Flight {
         self.perhaps_sent || matches!(self.phase, Phase::Sending)
     }
 
-    /// Returns the outcome `Unknown`, or `None` if the transaction was certainly not sent.
+    /// Returns the outcome `Unknown` if the transaction may have been sent, or `None` if it was certainly not
+    /// sent.
     pub(super) fn unknown(&self) -> Option<TxOutcome> {
         let draft = self.draft.as_ref().filter(|_| self.may_have_been_sent())?;
         Some(TxOutcome::Unknown {
@@ -121,12 +122,12 @@ impl Flight {
         })
     }
 
-    /// Returns the deployments of its withdrawals.
+    /// Returns the deployments from which the transaction withdraws.
     pub(super) fn deployments(&self) -> impl Iterator<Item = &DeploymentId> {
         self.members.iter().flat_map(|m| super::withdrawn(&m.msgs))
     }
 
-    /// Returns the sequence of the draft, if a node may have it.
+    /// Returns the sequence of the draft, or `None` if no node can have the draft.
     pub(super) fn waiting_sequence(&self) -> Option<u64> {
         match self.draft.as_ref()?.ordering {
             crate::signer::Ordering::Ordered { sequence, .. } if self.perhaps_sent => Some(sequence),

@@ -1,4 +1,5 @@
-//! Dispatch of queued calls and the next steps of transactions, by priority.
+//! Next steps, ordered by priority: moving calls from the queue to transactions in flight, and sending and
+//! checking these transactions.
 
 use super::chain_state::Tip;
 use super::flight::{Check, Flight, Phase};
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Planner {
-    /// Performs all steps that are due.
+    /// Performs all steps that are due now.
     pub(super) fn pump(&mut self, out: &mut Vec<Action>) {
         if self.stopped {
             return;
@@ -87,7 +88,7 @@ impl Planner {
         });
     }
 
-    /// Returns the deployments that must not be withdrawn from now.
+    /// Returns the deployments from which no withdrawal may be sent now.
     fn busy(&self) -> BTreeSet<DeploymentId> {
         let flying = self.flights.values().flat_map(|f| f.deployments());
         let unresolved = self.unresolved.iter().map(|(_, d)| d);
@@ -131,7 +132,7 @@ impl Planner {
         }
     }
 
-    /// Collects further withdrawals for a shared transaction.
+    /// Collects queued withdrawals that share a transaction with `first`.
     fn batch_mates(&mut self, first: Request, busy: &mut BTreeSet<DeploymentId>) -> Vec<Request> {
         let mut members = vec![first];
         let others: Vec<_> = self
@@ -155,7 +156,7 @@ impl Planner {
         members
     }
 
-    /// Returns transactions in flight, sorted by priority and age.
+    /// Returns the transactions in flight with a phase that matches `wanted`, sorted by priority and age.
     fn in_order(&self, wanted: impl Fn(&Phase) -> bool) -> Vec<FlightId> {
         let mut ids: Vec<_> = self.flights.iter().filter(|(_, f)| wanted(&f.phase)).collect();
         ids.sort_by_key(|(id, f)| (f.priority, **id));
@@ -236,7 +237,8 @@ impl Planner {
         }
     }
 
-    /// Counts the cost of a draft. Returns false, and the transaction waits, if a ceiling is exceeded.
+    /// Adds the cost of a draft to the hourly total. If a ceiling is exceeded, delays the transaction and
+    /// returns false.
     fn count_cost(&mut self, id: FlightId, draft: &Draft) -> bool {
         let ceilings = &self.config.gas.ceilings;
         let price = &draft.price;
@@ -261,8 +263,8 @@ impl Planner {
         false
     }
 
-    /// Delays a transaction that exceeds a ceiling, and returns the time of the next attempt. Warns for the first one
-    /// only.
+    /// Delays a transaction that exceeds a ceiling, and returns the time of the next attempt. A warning is
+    /// logged only for the first delayed transaction.
     pub(super) fn delay(&mut self, id: FlightId, why: String) -> akash_provider_core::types::Mono {
         let is_first = self.flights.values().all(|f| f.delay_reason.is_none());
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -283,7 +285,8 @@ impl Planner {
         self.now.plus(backoff(flight.failures))
     }
 
-    /// Creates a draft. Returns `None` if a value is missing. If no fee is acceptable, the calls get a reply.
+    /// Creates a draft of a transaction. Returns `None` if a required value is missing. If no gas price of
+    /// the node is acceptable, replies to the calls with an error.
     fn draft(&mut self, id: FlightId, gas_limit: u64, tip: Tip, out: &mut Vec<Action>) -> Option<Draft> {
         let account_number = self.chain.account()?;
         let price = self.config.gas.price_at(self.chain.prices()?);
@@ -308,8 +311,9 @@ impl Planner {
         })
     }
 
-    /// Searches for sent transactions, once per block that was not examined completely. Sends transactions again that
-    /// no block contains. Checks expired transactions.
+    /// Follows transactions that were sent. Searches for each of them once per block, unless all transactions
+    /// of the block were already examined. Sends a transaction again if no block contains it. Checks expired
+    /// transactions.
     fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
         let (now, lag, resend_after) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
         for (id, flight) in &mut self.flights {
@@ -381,9 +385,10 @@ impl Planner {
     }
 }
 
-/// Returns true if a node that lags by `lag` blocks has passed the expiry too, so that "not found" is conclusive.
+/// Returns true if the transaction has expired even for a node that is `lag` blocks behind. A "not found"
+/// response is then conclusive.
 fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
-    /// Maximum block interval of the network.
+    /// Maximum expected block interval on the Akash network.
     const BLOCK: Duration = Duration::from_secs(6);
     let lag_time = BLOCK.saturating_mul(u32::try_from(lag).unwrap_or(u32::MAX));
     draft
@@ -391,7 +396,8 @@ fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
         .has_passed(tip.height.saturating_sub(lag), tip.time.minus(lag_time))
 }
 
-/// Returns true for a single withdrawal that has not failed in a shared transaction.
+/// Returns true if the call is a single withdrawal that may share a transaction. After the shared transaction
+/// of a call failed, the call is not shared again.
 fn shareable(request: &Request) -> bool {
     !request.alone && matches!(&request.msgs[..], [Msg::WithdrawLease { .. }])
 }

@@ -1,4 +1,4 @@
-//! Handling of responses.
+//! Handling of the results of actions.
 
 use super::super::api::{Code, IncludedTx, Simulation, Submission};
 use super::super::code::{is_panic, rejected, shortened};
@@ -11,13 +11,14 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
-/// Maximum number of replaced drafts after refusals.
+/// Maximum number of drafts that are replaced after refusals.
 const REPLACED_MAX: u32 = 5;
-/// Maximum number of out-of-gas failures. Each of them costs a fee.
+/// Maximum number of times that a transaction may run out of gas. Each failure costs a fee.
 const OUT_OF_GAS_MAX: u32 = 2;
-/// Maximum number of repeated simulations of a bid that is refused without a visible reason.
+/// Maximum number of simulations of a bid that are refused without a known reason.
 const UNEXPLAINED_MAX: u32 = 3;
-/// Number of failed simulations after which a generous gas limit is used.
+/// Number of failed simulations after which the transaction is sent with a high gas limit, without an
+/// estimate.
 const SIMULATIONS_MAX: u32 = 2;
 
 const OUT_OF_GAS: u32 = 11;
@@ -32,7 +33,7 @@ const WRONG_SEQUENCE: u32 = 32;
 const NOT_SUPPORTED: u32 = 37;
 const TIMEOUT: u32 = 42;
 
-/// Reaction to a refusal.
+/// Reaction to the refusal of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reaction {
     /// Send the same bytes again later.
@@ -41,13 +42,13 @@ enum Reaction {
     Renew,
     /// Query the account, then create a new draft.
     Relearn,
-    /// Query the prices, then create a new draft.
+    /// Query the gas prices, then create a new draft.
     Reprice,
     /// Simulate again, then create a new draft.
     Reestimate,
     /// Create a new draft with a sequence, because the chain does not support unordered transactions.
     Order,
-    /// The refusal is the outcome.
+    /// No reaction: the refusal is the outcome of the transaction.
     None,
 }
 
@@ -69,7 +70,8 @@ fn reaction(code: &Code, ordered: bool) -> Reaction {
 }
 
 impl Planner {
-    /// Handles a block of the event follower. Only the newest block updates the tip.
+    /// Handles a block that the event follower reported. The tip is updated only if the block is the newest
+    /// one.
     pub(super) fn block_observed(&mut self, block: SyncInfo, is_newest: bool, is_complete: bool) {
         let height = block.height;
         if is_complete {
@@ -249,7 +251,7 @@ impl Planner {
         }
     }
 
-    /// Handles a refusal of the first attempt: no node has the transaction.
+    /// Handles the refusal of a transaction that was sent once. No node has the transaction.
     fn refused(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -309,7 +311,8 @@ impl Planner {
         }
     }
 
-    /// Handles an out-of-gas failure: the transaction is estimated again, with a limit increased by at least 50 %.
+    /// Handles a transaction that ran out of gas: simulates it again, and increases its gas limit by at least
+    /// 50 %.
     fn handle_out_of_gas(&mut self, id: FlightId) {
         let at = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -455,8 +458,8 @@ impl Planner {
         }
     }
 
-    /// Handles an expired transaction. With sequences, another transaction of the account may have used the sequence,
-    /// so a new draft is created while the caller still waits.
+    /// Handles an expired transaction. With sequences, another transaction of the account may have used the
+    /// same sequence, so a new draft is created if the caller still waits.
     fn expire(&mut self, id: FlightId, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -475,7 +478,8 @@ impl Planner {
         self.reply(id, &Err(failure(ErrorKind::Unavailable, why)), out);
     }
 
-    /// Handles a refusal by the chain. A shared transaction is split, because one member may be the reason.
+    /// Handles a transaction that the chain refused. A shared transaction is split, because one of its calls
+    /// may be the reason.
     fn rejected(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
         let Some(flight) = self.flights.get(&id) else {
             return;
@@ -490,7 +494,7 @@ impl Planner {
         self.reply(id, &Ok(outcome), out);
     }
 
-    /// Splits a shared transaction: its members are queued again, each alone.
+    /// Splits a shared transaction: each of its calls is queued again, and sent in its own transaction.
     fn split(&mut self, id: FlightId, log: &str) {
         let Some(flight) = self.flights.remove(&id) else {
             return;

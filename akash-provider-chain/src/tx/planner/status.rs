@@ -6,10 +6,10 @@ use akash_provider_core::types::DecCoin;
 /// Type of nonce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Nonces {
-    /// Timeouts. Transactions are included in any order.
+    /// Timeouts. Blocks can include the transactions in any order.
     #[default]
     Unordered,
-    /// Sequences of the account, for chains without unordered transactions.
+    /// Account sequences, for chains without unordered transactions.
     Ordered,
 }
 
@@ -24,7 +24,8 @@ pub struct WriterStatus {
     pub nonces: Nonces,
     /// Price of one unit of gas; `None` while it is unknown.
     pub gas_price: Option<DecCoin>,
-    /// Reason why transactions cannot be sent: a missing value, or a cost above a ceiling.
+    /// Reason why transactions cannot be sent: a missing value, or a cost above a ceiling. `None` if
+    /// transactions can be sent.
     pub problem: Option<String>,
     /// The writer is stopped and sends nothing more.
     pub is_stopped: bool,
@@ -55,7 +56,7 @@ impl Planner {
         }
     }
 
-    /// Returns the reason why a transaction waits.
+    /// Returns the reason why a transaction is delayed, or `None` if no transaction is delayed.
     fn delay_reason(&self) -> Option<&str> {
         self.flights
             .values()
