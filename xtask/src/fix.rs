@@ -6,8 +6,8 @@ use crate::prose::lower_limit;
 use crate::verify::write_weights;
 use crate::workspace::Workspace;
 
-/// Formats, applies clippy's machine-applicable suggestions, formats again, writes the weights weigh
-/// dependencies, the table of log messages, and records lowers the limit of the prose score.
+/// Formats the code, applies clippy's machine-applicable suggestions and formats again. Then writes the weights of the
+/// dependencies and the table of log messages, and lowers the limit of the prose score.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     workspace.cargo(&["fmt", "--all"]).run()?;
     let dirty = ["--allow-dirty", "--allow-staged"];

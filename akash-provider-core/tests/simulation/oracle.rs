@@ -354,7 +354,7 @@ impl EngineModel {
 /// State of a history across all its engines.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HistoryRecord {
-    /// LandedTx payouts, by engine and block.
+    /// Payouts that landed in a block, by engine and block.
     pub(crate) withdrawals: BTreeSet<(u64, DeploymentId, Height)>,
     /// Submitted manifests, and the newest accepted version.
     pub(crate) submitted: BTreeMap<RequestId, (DeploymentId, u64)>,

@@ -364,7 +364,7 @@ fn edits_during_downtime_are_repaired_without_a_record() {
             };
             let ((restarted, following), took) = tokio::join!(started, repair_time(world, &lease, &edits));
             println!(
-                "{} edits repair_time after a start: {} ms",
+                "{} edits undone after a start: {} ms",
                 edits.len(),
                 took.as_millis()
             );

@@ -171,7 +171,7 @@ async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
                 .iter()
                 .map(|bid| TenantMsg::CreateLease { bid: bid.clone() })
                 .collect();
-            tenant.send(&taken, "selected_bids", &id, &bids).await
+            tenant.send(&taken, "accepted", &id, &bids).await
         }
         TenantCommand::Update { dseq, sdl } => {
             let (id, hash) = (tenant.id(*dseq), read_sdl(sdl)?.hash);
@@ -223,7 +223,7 @@ impl Tenant<'_> {
         Ok(())
     }
 
-    /// Returns the bids to accept, and their deployment.
+    /// Returns the bids to accept, and the deployment of these bids.
     async fn selected_bids(&self, what: &BidSelection) -> anyhow::Result<(DeploymentId, Vec<BidId>)> {
         let dseq = match what {
             BidSelection::Bid(bid) => return Ok((bid.deployment().clone(), vec![bid.as_ref().clone()])),

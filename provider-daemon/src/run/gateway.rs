@@ -114,7 +114,7 @@ impl GatewayOptions {
 }
 
 /// Condition that holds bids until the gateway serves requests.
-pub(super) const PENDING: &str = "the gateway to start, so that tenants can be dependencies";
+pub(super) const PENDING: &str = "the gateway to start, so that tenants can be served";
 
 /// Starts the gateway if enabled.
 pub(super) fn start(

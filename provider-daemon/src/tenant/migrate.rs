@@ -10,7 +10,7 @@ use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Migration of migration, with the names of the provider's API.
+/// Kind of migration (hostnames or endpoints), with the names that the API of the provider uses.
 #[derive(Debug)]
 pub(super) struct Migration {
     path: [&'static str; 2],

@@ -8,7 +8,8 @@
 //!  received replay                         6 7 8 9
 //!                                             └ new lines start here
 //! ```
-//! Events are always sent replay completely. Received lines are buffered until the start of the new lines is known.
+//! Providers send all events of a lease again. Received log lines are buffered until the position of the first new line
+//! is known.
 use super::json::Json;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,7 +1,7 @@
 //! Location in an SDL that a provider's rejection refers to: the line of a service or a group.
 //!
-//! A line is found only if the key contains_name a line of its own. For other notations there is no location, because a
-//! wrong line is worse than no line.
+//! A line is found only if the key is on a line of its own. Other notations have no location, because a wrong line is
+//! worse than no line.
 
 use akash_provider_core::manifest::Manifest;
 
@@ -77,7 +77,7 @@ fn line_of(sdl: &str, below: &[&str], name: &str) -> Option<usize> {
                 false => return None,
             }
         }
-        // The block of the parent contains_name ended. Further keys with this name are different ones.
+        // The block of the parent key has ended. Further keys with this name belong to other blocks.
         if found.last().is_some_and(|parent| indent <= *parent) {
             return None;
         }

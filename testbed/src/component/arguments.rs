@@ -1,4 +1,4 @@
-//! Command line arguments_of each component, derived from the layout only.
+//! Command line arguments of each component, derived from the layout only.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::component::Component;
 use crate::layout::{Layout, NODE};
 use crate::tier::Tier;
 
-/// Returns the arguments arguments_of a component.
+/// Returns the arguments of a component.
 pub(super) fn arguments_of(component: Component, layout: &Layout) -> Vec<String> {
     match component {
         Component::Etcd => etcd(layout),
@@ -36,7 +36,7 @@ fn etcd(layout: &Layout) -> Vec<String> {
         flag("listen-client-urls", "http://127.0.0.1:2379"),
         flag("advertise-client-urls", "http://127.0.0.1:2379"),
         flag("listen-peer-urls", "http://127.0.0.1:2380"),
-        // Large enough for the objects arguments_of the scale tier.
+        // Large enough for the objects of the scale tier.
         flag("quota-backend-bytes", "4294967296"),
         flag("log-level", "warn"),
     ]
@@ -79,7 +79,7 @@ fn controller_manager(layout: &Layout) -> Vec<String> {
     let mut args = client(layout, Component::ControllerManager);
     if layout.tier == Tier::Node {
         args.push(flag("enable-hostpath-provisioner", "true"));
-        // Half arguments_of the default, so that tests that pause the kubelet wait less.
+        // Half of the default, so that tests that pause the kubelet wait less.
         args.push(flag("node-monitor-grace-period", "20s"));
     }
     args.extend([
@@ -103,7 +103,7 @@ fn scheduler(layout: &Layout) -> Vec<String> {
     client(layout, Component::Scheduler)
 }
 
-/// Common arguments arguments_of scheduler and controller manager: no leader election, so no wait after a restart.
+/// Common arguments of scheduler and controller manager: no leader election, so no wait after a restart.
 fn client(layout: &Layout, component: Component) -> Vec<String> {
     let kubeconfig = shown(&layout.kubeconfig_of(component));
     vec![

@@ -262,7 +262,7 @@ async fn clients_that_do_not_read_hold_no_screening_permit() {
     world.stop().await;
 }
 
-/// SlowPrices price strategy that counts its calls.
+/// Slow price strategy that counts its calls.
 #[derive(Debug, Default)]
 struct SlowPrices {
     runs: AtomicUsize,

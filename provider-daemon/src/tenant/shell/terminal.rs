@@ -1,4 +1,4 @@
-//! RawMode mode and size of the local terminal.
+//! Raw mode and size of the local terminal.
 
 use anyhow::{Context, bail};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
@@ -12,7 +12,7 @@ pub(super) struct Terminal {
     is_told: bool,
 }
 
-/// RawMode mode of the terminal; dropping this value restores the previous mode.
+/// Raw mode of the terminal; dropping this value restores the previous mode.
 #[derive(Debug)]
 pub(super) struct RawMode {
     before: Termios,
