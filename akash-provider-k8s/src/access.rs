@@ -1,6 +1,6 @@
 //! Tenant access to a running lease: logs, events and commands.
 //!
-//! The caches of [`State`] map pods to services. Only the streams themselves are calls to the API server.
+//! The caches of [`State`] map pods to services. Only the streams of logs and commands are calls to the API server.
 
 mod budget;
 mod events;
@@ -79,7 +79,7 @@ impl Access {
         Ok(())
     }
 
-    /// Returns true if the lease is deleted according to up-to-date caches.
+    /// Returns true if the caches are up to date and do not contain the lease.
     fn is_over(&self, namespace: &str) -> bool {
         let view = self.state.lease_in(namespace);
         let going = view

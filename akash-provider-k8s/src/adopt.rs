@@ -1,4 +1,5 @@
-//! Problems found at start and in audits. They are reported as values and never cause a deletion.
+//! Problems found at the start and in later checks of the cluster. The problems are returned as values and never cause
+//! a deletion.
 
 use crate::cluster::unwatched::ByNamespace;
 use crate::cluster::{Inner, KubeCluster};
@@ -19,26 +20,26 @@ use std::time::Duration;
 
 const FOREIGN: &str = "foreign_leases";
 
-/// Problem that an operator should look at.
+/// Problem that the operator of the provider should check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
     /// Object with the labels of the provider that belongs to no lease.
     Orphan(Orphan),
-    /// Invalid record. Its lease is not deployed, and its running workloads are not touched.
+    /// Invalid Manifest record. The lease of the record is not deployed, and its running workloads are not changed.
     Unreadable {
         /// Name of the Manifest object.
         manifest: String,
-        /// The field and its problem.
+        /// Invalid field of the Manifest, and the problem of this field.
         problem: String,
     },
-    /// Record that another client edited. Its valid fields count.
+    /// Manifest record that another client edited. The valid fields of the record are used.
     Overwritten {
         /// Name of the Manifest object.
         manifest: String,
         /// The ignored part and the reason.
         remark: String,
     },
-    /// Object that differs from the applied one. The next deploy of the lease repairs it.
+    /// Object that differs from the object that the provider applied. The next deploy of the lease repairs it.
     Edited {
         /// Order and provider of the lease.
         lease: LeaseId,
@@ -46,7 +47,7 @@ pub enum Finding {
         namespace: String,
         /// Kind and name, as `Kind/name`.
         object: String,
-        /// Reason of the next write.
+        /// Reason why the next deploy writes the object.
         reason: String,
     },
     /// Missing object of a kind without a watch. The next deploy of the lease creates it.
@@ -58,7 +59,7 @@ pub enum Finding {
         /// Kind and name, as `Kind/name`.
         object: String,
     },
-    /// Record or namespace of another chain. The provider never changes it.
+    /// Manifest record or namespace of another chain. The provider never changes these objects.
     OtherChain {
         /// Name of the Manifest object.
         manifest: String,
@@ -168,7 +169,7 @@ impl fmt::Display for ForeignObject {
 }
 
 /// Returns the lease objects in the cluster that do not belong to chain `chain_id`. A development chain must not start
-/// while there are any. Writes nothing.
+/// while the cluster has such objects. Writes nothing.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an empty chain id, and the errors of the API server. A failed query never returns an empty
@@ -204,7 +205,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Lists the foreign objects of a kind, page by page. Returns none if the cluster does not serve the kind.
+    /// Lists the foreign objects of a kind, page by page. Returns an empty list if the cluster does not serve the kind.
     async fn kind<K>(&self, kind: &'static str) -> Result<Vec<ForeignObject>, Error>
     where
         K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned,

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The hash of all objects (annotation [`APPLIED`](crate::labels::APPLIED)) is removed before the first write and set
-//! after the last. The next apply therefore completes an interrupted one.
+//! after the last write. The next apply therefore completes an interrupted apply.
 
 mod calls;
 pub mod exact;
@@ -36,7 +36,7 @@ pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
 /// Annotation of an object: version label at the last apply. Another provider that writes the object changes the label
 /// but not this annotation.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
-/// Annotation of a workload: its pod template is that of the provider it was adopted from.
+/// Annotation of a workload: the pod template is still the template of the provider from which the lease was adopted.
 pub const KEPT: &str = "provider.akash.network/kept";
 /// Annotation of an object: a repair patched it. The next apply takes over its managed fields first.
 pub const REPAIRED: &str = "provider.akash.network/repaired";
@@ -156,7 +156,7 @@ impl Job<'_> {
         Ok(steps)
     }
 
-    /// Writes the workloads, and the objects that they need before them.
+    /// Writes the workloads. The objects that workloads need are written first.
     pub(crate) async fn run(&self, calls: &Calls, steps: &mut Steps) -> Result<Vec<WrittenObject>, Error> {
         let access = std::mem::take(&mut steps.access);
         let before_pods = std::mem::take(&mut steps.before_pods);
@@ -174,7 +174,7 @@ impl Job<'_> {
         Ok(written)
     }
 
-    /// Writes and deletes the rest. The hash of the namespace is written last.
+    /// Writes the objects of the last stage and deletes surplus objects. The hash of the namespace is written last.
     pub(crate) async fn finish(&self, calls: &Calls, steps: Steps) -> Result<Vec<WrittenObject>, Error> {
         let written = self.write_all(calls, steps.rest).await?;
         let mut deletes = steps.deletes;
@@ -193,7 +193,7 @@ impl Job<'_> {
         Ok(written)
     }
 
-    /// Deletes objects that cannot be changed in place. The apply continues when they are deleted.
+    /// Deletes objects that cannot be changed in place. The apply continues after the deletion of these objects.
     async fn make_way(&self, calls: &Calls, replaced: &[plan::Delete]) -> Result<(), Error> {
         for plan::Delete { id, uid } in replaced {
             tracing::info!(namespace = self.name, object = %id, reason = "volumes changed", "object deleted to be recreated");
@@ -251,7 +251,8 @@ impl Job<'_> {
         calls.apply_namespace(self.name, &body).await
     }
 
-    /// Lists objects of another provider in the namespace that no watch and no ledger records.
+    /// Lists objects that another provider created in the namespace, without objects of watched kinds and objects in
+    /// the ledger.
     async fn left_over(&self, calls: &Calls) -> Result<Vec<plan::Delete>, Error> {
         let kinds = self.search.iter();
         let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();

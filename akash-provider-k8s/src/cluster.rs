@@ -50,7 +50,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// Maximum number of leases written concurrently. More would only delay the first ones at the API server.
+/// Maximum number of leases written concurrently. With more concurrent leases, each lease waits longer at the API
+/// server.
 const LEASES_AT_ONCE: usize = 8;
 /// Maximum wait of an operation until the watches show its writes.
 const SEEN_LIMIT: Duration = Duration::from_secs(2);
@@ -70,12 +71,12 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) access: Access,
     pub(crate) passwords: passwords::Passwords,
-    /// Networks closed to pods; changes with nodes and API servers.
+    /// Networks that pods must not reach. Changes when nodes or API servers change.
     egress: RwLock<Egress>,
     leases: Semaphore,
     locks: locks::LeaseLocks,
     start: unwatched::StartupLists,
-    /// Account to bind in the namespaces of leases.
+    /// User or ServiceAccount of the provider, to bind in the namespaces of leases.
     account: OnceCell<Option<Subject>>,
 }
 
@@ -95,7 +96,8 @@ impl fmt::Debug for Inner {
 }
 
 impl KubeCluster {
-    /// Starts the watches. If the API server is down, they retry, and operations that need them fail until then.
+    /// Starts the watches. If the API server is down, the watches retry. Operations that need the watches fail until
+    /// the API server is available.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for invalid settings.
@@ -173,7 +175,8 @@ impl Inner {
         }
     }
 
-    /// Returns an object of the manifest namespace, from its cache if that is synchronized, otherwise live.
+    /// Returns an object of the manifest namespace: from its cache if the cache is synchronized, otherwise from the API
+    /// server.
     pub(crate) async fn look<K>(
         &self,
         store: &Store<K>,
@@ -298,7 +301,7 @@ impl Inner {
         Err(Error::new(ErrorKind::Invalid, operation, message))
     }
 
-    /// Returns true if the annotation of an object names another chain.
+    /// Returns true if the chain id in the annotation of an object differs from the configured chain id.
     pub(crate) fn is_of_other_chain(&self, meta: &ObjectMeta) -> bool {
         let chain = meta.annotations.as_ref().and_then(|a| a.get(labels::CHAIN_ID));
         // Objects of other providers have no annotation and are accepted.

@@ -29,7 +29,7 @@ pub(crate) fn is_among(items: &[Item]) -> impl Fn(&Id, &ObjectMeta) -> bool {
 /// Reason for the deletion of an object that was not rendered.
 pub(crate) const NOT_RENDERED: &str = "not part of the lease";
 
-/// Object that differs from the applied one.
+/// Object that differs from the object that the provider applied.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DriftedObject {
     /// Write that restores the object.
@@ -40,11 +40,12 @@ pub(crate) struct DriftedObject {
     pub(crate) has_other_hash: bool,
 }
 
-/// Returns the missing and different objects in the caches, isolation first. The lease must be applied completely:
-/// otherwise a difference may come from a running deploy.
+/// Returns the missing and different objects in the caches, isolation first. Call this only for a completely applied
+/// lease: otherwise a difference may come from a running deploy.
 ///
-/// Skips workloads and Services with the hash of another rendering or written by another provider, because a deploy newer
-/// than the caches may have written them. For isolation objects the caller confirms the difference.
+/// Skips workloads and Services that have the hash of another rendering or were written by another provider, because a
+/// deploy newer than the caches may have written them. For isolation objects, the caller confirms the difference at the
+/// API server.
 pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedObject> {
     // Secrets have no watch.
     let items = items.iter().filter(|item| item.id.kind != Kind::Secret);
@@ -104,7 +105,7 @@ impl Limit {
 }
 
 impl Drift {
-    /// Returns true if objects of the kind are repaired automatically. Isolation always is.
+    /// Returns true if objects of the kind are repaired automatically. Isolation objects are always repaired.
     pub(crate) fn heals(self, kind: Kind) -> bool {
         self == Self::Heal || kind.is_isolation()
     }

@@ -4,9 +4,9 @@
 //! objects ─ facts ─► tally ─ snapshot ─► NodeInventory, placements
 //! ```
 //!
-//! The API server is the only source. Of every object only the counted fields are stored. Pods of own leases do not
-//! count as use, because their reservations count; they provide the nodes of the replicas. Every other pod counts
-//! with the requests that the scheduler counts.
+//! The API server is the only source. Only the counted fields of every object are stored. Pods of the provider's own
+//! leases do not count as use, because the reservations of these leases count; such pods only show on which nodes the
+//! replicas run. Every other pod counts with the requests that the scheduler counts.
 
 mod facts;
 pub(crate) mod gpu;

@@ -1,7 +1,7 @@
 //! Labels and annotations of the network, and the lease in the labels of an object.
 //!
-//! Both providers find each other's objects by these labels. Their texts are therefore fixed by the network, except those
-//! that start with [`OURS`].
+//! This provider and the Go provider find each other's objects by these labels. The network therefore fixes the names
+//! of the labels, except names that start with [`OURS`].
 
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use std::collections::BTreeMap;
@@ -39,9 +39,9 @@ pub const CHAIN_ID: &str = "provider.akash.network/chain-id";
 pub const APPLIED: &str = "provider.akash.network/applied";
 /// Annotation of an object: hash of the object at the last apply.
 pub const APPLIED_HASH: &str = "provider.akash.network/applied-hash";
-/// Annotation: term of the operator's leader that last wrote the object.
+/// Annotation: election term of the operator's leader that last wrote the object.
 pub const OPERATOR_TERM: &str = "provider.akash.network/operator-term";
-/// Annotation of the leader's Lease: address and settings of the leader, and state for its successor.
+/// Annotation of the election Lease: address and settings of the leader, and state for the next leader.
 pub const BESIDE_LEADERSHIP: &str = "provider.akash.network/leadership";
 /// Annotation of a namespace: isolation level of its pods, see [`Isolation`](crate::settings::Isolation).
 pub const ISOLATION: &str = "provider.akash.network/isolation";

@@ -54,9 +54,9 @@ pub struct LeaseObjects {
     pub quota: Option<ResourceQuota>,
     /// Accounts of services with read permissions.
     pub service_accounts: Vec<ServiceAccount>,
-    /// Rights of these accounts.
+    /// Rights of the service accounts.
     pub roles: Vec<Role>,
-    /// Assignment of the rights to the accounts.
+    /// Bindings of the roles to the service accounts.
     pub role_bindings: Vec<RoleBinding>,
     /// Registry logins, at most one per service.
     pub secrets: Vec<Secret>,
@@ -75,7 +75,7 @@ pub struct PriorState {
     pub manifest_version: String,
     /// Isolation level of the lease.
     pub isolation: Isolation,
-    /// Running pod templates of unchanged services, by service. They are applied without any change.
+    /// Running pod templates of unchanged services, by service. These templates are applied as they are.
     pub unchanged: BTreeMap<String, PodTemplateSpec>,
 }
 

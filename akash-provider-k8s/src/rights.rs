@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Texts in the API server's messages for denials by a webhook or a policy.
 const ADMISSION: [&str; 2] = ["denied the request", "ValidatingAdmissionPolicy"];
 
-/// Attempted call: verbs on a kind, in a namespace.
+/// Attempted call: the verbs, the kind of the object and the namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt<'a> {
     /// Required rights.
@@ -65,8 +65,8 @@ pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'
     Error::new(ErrorKind::Invalid, error.operation(), error.message().to_owned()).with_source(error)
 }
 
-/// Makes a denial by admission transient. It is not the tenant's fault, and a retry may succeed after a change of the quota
-/// or policy.
+/// Converts a denial by admission to a transient error. The tenant did not cause the denial, and a retry may succeed
+/// after a change of the quota or policy.
 pub(crate) fn retried(error: Error) -> Error {
     if error.kind() == ErrorKind::Invalid && is_admission(&error) {
         return error.transient();

@@ -44,19 +44,19 @@ pub struct Settings {
     pub plain_registry_passwords: bool,
     /// Whether leased IPs are offered (`--ip-operator`).
     pub leased_ips: bool,
-    /// Maximum number of addresses for leases (`--ip-pool-size`). 0 means the size of MetalLB's pools, and none while that
-    /// is unknown.
+    /// Maximum number of addresses for leases (`--ip-pool-size`). 0 means the size of MetalLB's pools; no address is
+    /// offered while this size is unknown.
     pub leased_ip_pool: u32,
     /// MetalLB pool of the addresses; `default` for MetalLB's automatic assignment (`--metal-lb-pool`).
     pub metallb_pool: String,
     /// Namespace of MetalLB's pools (`--metal-lb-namespace`).
     pub metallb_namespace: String,
-    /// Count of addresses in those pools, shared with the inventory.
+    /// Number of addresses in the pools of MetalLB, shared with the inventory.
     pub leased_ip_count: LeasedIpCount,
     /// Registry of custom resource definitions, shared within the process.
     pub definitions: Definitions,
-    /// Account to bind to the ClusterRole of leases in the namespace of each lease. The backend sets the account of its
-    /// client, unless that account has these rights in the whole cluster.
+    /// User or ServiceAccount to bind to the ClusterRole of leases in the namespace of each lease. The backend sets the
+    /// account of its Kubernetes client, unless this account has the rights of the ClusterRole in the whole cluster.
     pub lease_account: Option<Subject>,
     /// Timeout of one call to the API server.
     pub call_timeout: Duration,
@@ -128,7 +128,7 @@ impl LeasedIpCount {
 }
 
 impl PartialEq for LeasedIpCount {
-    /// Returns true: the count is no setting.
+    /// Always returns true, because the count is not a setting.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -247,7 +247,7 @@ impl Isolation {
         }
     }
 
-    /// Returns the other level.
+    /// Returns `Baseline` for `Legacy` and `Legacy` for `Baseline`.
     pub(crate) const fn other(self) -> Self {
         match self {
             Self::Legacy => Self::Baseline,

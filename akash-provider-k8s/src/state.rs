@@ -164,14 +164,15 @@ impl State {
         self.shared.watches.read(Clone::clone)
     }
 
-    /// Subscribes to health: a snapshot at the start and after each gap, `Lost` while health is unknown.
+    /// Subscribes to health changes. The stream has a snapshot at the start and after each gap, and `Lost` when health
+    /// becomes unknown.
     #[must_use]
     pub fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
         changes::changes(&self.shared)
     }
 
-    /// Returns the health of a lease, which is unknown while the lease does not run, while the watches are down, and
-    /// until they observed the own writes.
+    /// Returns the health of a lease. Health is unknown while the lease does not run, while the watches are down, and
+    /// until the watches have observed the provider's own writes.
     #[must_use]
     pub fn health(&self, lease: &LeaseId) -> Health {
         if !self.known() {
@@ -196,7 +197,7 @@ impl State {
         entry.map(|e| e.view.clone()).unwrap_or_default()
     }
 
-    /// Returns the own lease of a namespace and its objects.
+    /// Returns the lease of a namespace and its objects, if the lease belongs to this provider.
     pub(crate) fn ours_in(&self, namespace: &str) -> Option<(LeaseId, LeaseView)> {
         let index = self.shared.index();
         let entry = index.leases.get(namespace)?;
@@ -212,7 +213,8 @@ impl State {
             .collect()
     }
 
-    /// Returns the objects of every lease, by namespace, with the lease if it is an own one.
+    /// Returns the objects of every lease, by namespace, with the id of the lease if the lease belongs to this
+    /// provider.
     pub(crate) fn views(&self) -> Vec<(String, LeaseView, Option<LeaseId>)> {
         let index = self.shared.index();
         let all = index.leases.iter();
@@ -297,8 +299,8 @@ impl State {
         orphans::orphans(&self.shared.index())
     }
 
-    /// Records an accepted write: health is unknown until the watches observed it. `object` is the response of the
-    /// API server. Only kinds that decide health count.
+    /// Records a write that the API server accepted: health is unknown until the watches have observed the write.
+    /// `object` is the response of the API server. Writes of kinds that do not decide health have no effect.
     pub fn wrote<K: kube::Resource<DynamicType = ()> + 'static>(&self, object: &K) {
         let Some((kind, home)) = kind::decisive(object) else {
             return;
@@ -325,7 +327,7 @@ impl State {
         }
     }
 
-    /// Returns true if the watches observed all own writes of a lease.
+    /// Returns true if the watches have observed all writes of this process for a lease.
     #[must_use]
     pub fn is_settled(&self, lease: &LeaseId) -> bool {
         let index = self.shared.index();
@@ -333,7 +335,8 @@ impl State {
         entry.is_none_or(index::Entry::is_settled)
     }
 
-    /// Waits until the watches observed all own writes of a lease, which may take forever while they are down.
+    /// Waits until the watches have observed all writes of this process for a lease. Does not return while the watches
+    /// are down.
     pub async fn settled(&self, lease: &LeaseId) {
         // Subscribed before the first check, so that no change is missed.
         let mut touched = self.touched();

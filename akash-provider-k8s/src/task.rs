@@ -1,5 +1,5 @@
-//! Background tasks (watches, writers, counts). A panic in one would go unnoticed, so the first panic of the process is
-//! reported to its supervisor.
+//! Background tasks (watches, writers, counts). A panic in a background task does not end the process, so the first
+//! panic is reported to the supervisor of the process.
 
 use futures::FutureExt;
 use std::any::Any;
@@ -20,8 +20,8 @@ pub struct TaskPanic {
 /// First panic in the process. Static, because tasks start in many places.
 static FIRST_PANIC: LazyLock<watch::Sender<Option<TaskPanic>>> = LazyLock::new(|| watch::Sender::new(None));
 
-/// Waits until a background task of this process panics. Clusters and operators of the process are unreliable
-/// afterwards.
+/// Waits until a background task of this process panics. After a panic, clusters and operators of this process are
+/// unreliable, so restart the process.
 pub async fn first_panic() -> TaskPanic {
     first(&FIRST_PANIC).await
 }

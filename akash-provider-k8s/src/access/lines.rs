@@ -13,7 +13,7 @@ struct OpenLine {
     given: usize,
     /// Bytes still to skip.
     pass: usize,
-    /// Line already returned before the connection broke.
+    /// True for a line that was already returned before the connection broke.
     again: bool,
 }
 
@@ -70,7 +70,8 @@ impl Lines {
         }
     }
 
-    /// Handles a broken connection: the next stream starts at [`Lines::since`] or earlier.
+    /// Prepares for the next stream after a broken connection. The next stream must start at [`Lines::since`] or
+    /// earlier.
     pub(super) fn cut(&mut self) {
         // Frees the buffer too: the next connection may come late or never.
         self.buffer = Vec::new();

@@ -1,4 +1,4 @@
-//! Log lines of a lease from all replicas, with `follow` also from later ones.
+//! Log lines of a lease from all replicas. With `follow`, also from replicas that start later.
 
 use super::budget::Part;
 use super::lines::Lines;

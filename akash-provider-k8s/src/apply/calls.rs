@@ -60,13 +60,14 @@ impl Calls {
         }
     }
 
-    /// Returns calls that write and delete only while the gate reports leadership. Applied objects carry the term.
+    /// Returns calls that write and delete only while the gate reports leadership. Applied objects have an annotation
+    /// with the election term.
     pub(crate) fn guarded(self, gate: LeadershipGate) -> Self {
         let gate = Some(gate);
         Self { gate, ..self }
     }
 
-    /// Returns the term to write; `None` without an election.
+    /// Returns the election term to write, or `None` without an election.
     fn term(&self) -> Result<Option<u64>, Error> {
         let Some(gate) = &self.gate else {
             return Ok(None);
@@ -176,7 +177,7 @@ impl Calls {
         }
     }
 
-    /// Applies an object with fields of no other manager (server-side apply).
+    /// Applies an object that has no fields of other field managers (server-side apply).
     pub(crate) async fn apply_new(
         &self,
         resource: &ApiResource,
@@ -241,8 +242,8 @@ impl Calls {
         }
     }
 
-    /// Changes metadata of a cluster-scoped object, unless it was written since `version`. A late write of a former
-    /// leader must not undo a newer write: it returns a conflict.
+    /// Changes metadata of a cluster-scoped object, unless the object was written since `version`. A late write of a
+    /// former leader returns a conflict, so it cannot undo a newer write.
     pub(crate) async fn change_at(
         &self,
         manager: &str,
@@ -263,7 +264,7 @@ impl Calls {
             .await
     }
 
-    /// Sends a merge patch for an object of a lease. Fails if the patch carries the uid of another object.
+    /// Sends a merge patch for an object of a lease. Fails if the uid in the patch is not the uid of the object.
     pub(crate) async fn restore(
         &self,
         resource: &ApiResource,
@@ -388,7 +389,7 @@ impl Calls {
         }
     }
 
-    /// Deletes an object, after its pods. Succeeds if the object is missing or another one has its name.
+    /// Deletes an object after its pods. Also succeeds if the object is missing, or if a different object has the name.
     pub(crate) async fn delete(
         &self,
         kind: Kind,

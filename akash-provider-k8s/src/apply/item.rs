@@ -176,7 +176,7 @@ impl fmt::Display for Id {
 }
 
 impl Id {
-    /// Returns true for the binding that gives the provider its rights in the namespace of a lease.
+    /// Returns true for the RoleBinding that gives the provider its rights in the namespace of a lease.
     pub(crate) fn is_access(&self) -> bool {
         self.kind == Kind::RoleBinding && self.name == ACCESS
     }
@@ -197,7 +197,7 @@ impl Id {
 /// Hash of each data entry of a Secret, by its key.
 pub type Data = BTreeMap<String, String>;
 
-/// Returns the hashes of the data of a live object.
+/// Returns the hash of each data entry of an object from the API server.
 #[must_use]
 pub fn data_of(body: &Value) -> Data {
     let data = body.get("data").and_then(Value::as_object);

@@ -1,8 +1,8 @@
 //! Takes over the managed fields of an adopted object.
 //!
 //! The Go provider writes with `Update`, with the name of its binary as field manager. While this manager owns a field,
-//! a server-side apply cannot remove the field. The take-over merges its entries and ours into one `Apply` entry of the
-//! provider.
+//! a server-side apply cannot remove the field. The take-over merges the entries of the Go provider and of this
+//! provider into one `Apply` entry of this provider.
 
 use crate::apply::MANAGER;
 use crate::labels;

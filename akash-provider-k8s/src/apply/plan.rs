@@ -34,7 +34,7 @@ impl ExistingObject {
     }
 }
 
-/// Existing objects of the kinds without a watch, as far as they were queried.
+/// Existing objects of the kinds without a watch. Contains queried objects only.
 pub type ExistingObjects = BTreeMap<Id, ExistingObject>;
 
 /// Object in the watch caches.
@@ -133,7 +133,7 @@ pub struct DesiredState<'a> {
     pub ledger: &'a Ledger,
     /// Existing objects of kinds without a watch. Only objects in the ledger must be queried.
     pub there: &'a ExistingObjects,
-    /// Logins with an unknown password. Existing ones remain.
+    /// Secrets of registry logins with an unknown password. Existing Secrets of this set are not changed.
     pub without_password: &'a BTreeSet<Id>,
     /// Services of an adopted lease with an unchanged pod template.
     pub kept: &'a BTreeSet<String>,
@@ -259,8 +259,8 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&LiveObject>, kept: &
     }
 }
 
-/// Returns the patch that restores an object, with the annotation [`REPAIRED`]. A patch is another operation than an
-/// apply in the managed fields, so the next apply takes them over.
+/// Returns the patch that restores an object, with the annotation [`REPAIRED`]. The managed fields list a patch
+/// separately from an apply, so the next apply takes over the fields of the patch.
 pub(crate) fn restoring(kind: Kind, body: &Value, live: &LiveObject) -> Value {
     let mut body = body.clone();
     body["metadata"]["annotations"][REPAIRED] = Value::from("true");
@@ -317,7 +317,8 @@ fn volumes_differ(wanted: &Value, live: &Value) -> bool {
     subset::missing(&claims(wanted), &claims(live), subset::Lists::Closed).is_some()
 }
 
-/// Returns the ledger during the apply: all objects that may exist, none of the pending writes as complete.
+/// Returns the ledger to store during the apply: all objects that may exist. An object with a pending write has an
+/// empty hash.
 #[must_use]
 pub fn ledger_during(before: &Ledger, plan: &Plan) -> Ledger {
     let mut ledger = before.clone();

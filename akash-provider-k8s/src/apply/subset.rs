@@ -20,9 +20,9 @@ const OPEN_LISTS: [&str; 7] = [
 /// Policy for list elements of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lists {
-    /// Allowed in lists with keyed elements: workloads and Services.
+    /// Additional elements are allowed in lists with keys: lists of workloads and Services.
     Open,
-    /// Forbidden: in policies and roles an additional element is an additional right.
+    /// Additional elements are forbidden: in policies and roles, each would be an additional right.
     Closed,
 }
 
@@ -72,7 +72,7 @@ impl Comparison {
         false
     }
 
-    /// Returns false if each rendered element matches a live one, in the same order.
+    /// Returns true if any rendered element matches no live element in the same order.
     fn lists_differ(&self, wanted: &[Value], live: &[Value], path: &mut Vec<String>) -> bool {
         let open = self.lists == Lists::Open && path.last().is_some_and(|p| OPEN_LISTS.contains(&p.as_str()));
         if !open && wanted.len() != live.len() {

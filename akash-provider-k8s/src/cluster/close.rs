@@ -57,8 +57,8 @@ impl KubeCluster {
         }
     }
 
-    /// Closes the addresses to pods, including those of running leases: writes the applied policies that change. Returns
-    /// the number of changed leases.
+    /// Closes the addresses to all pods, including pods of running leases: writes the network policies that change.
+    /// Returns the number of leases with a changed policy.
     ///
     /// # Errors
     /// The errors of the API server. The next call or the next deploy writes the remaining leases.

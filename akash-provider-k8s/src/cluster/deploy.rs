@@ -25,7 +25,7 @@ use std::time::Duration;
 
 const DEPLOY: &str = "deploy";
 const HARDEN: &str = "harden";
-/// Attempts to harden a lease that its tenant updates concurrently.
+/// Maximum number of attempts to harden a lease that its tenant updates concurrently.
 const HARDEN_TRIES: u32 = 3;
 
 /// Maximum wait until the watches show a new namespace. The API server would wait for the same duration.
@@ -42,8 +42,8 @@ impl Inner {
         self.with_lock(&home, self.apply(deployment, None, DEPLOY)).await
     }
 
-    /// Applies the record with the isolation of the settings, without writing the record. If the tenant updates the
-    /// manifest meanwhile, the newer manifest is applied.
+    /// Applies the Manifest record of a lease with the isolation level of the settings. The record itself is not
+    /// written. If the tenant updates the manifest meanwhile, the newer manifest is applied.
     pub(crate) async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
         self.check_provider(lease, HARDEN)?;
         self.current(HARDEN).await?;
@@ -73,7 +73,7 @@ impl Inner {
         })
     }
 
-    /// Returns the record of a lease to harden, if it is unchanged since it was read.
+    /// Returns the Manifest record of a lease to harden, if the record did not change since it was read.
     async fn record_of_hardened(&self, deployment: &WorkloadSpec) -> Result<Manifest, Error> {
         let lease = &deployment.lease;
         let changed = || {
@@ -90,8 +90,8 @@ impl Inner {
         Err(changed())
     }
 
-    /// Applies the record, then restores isolation objects that a deploy does not compare. With `isolation`, compares
-    /// the lease again and returns an error if it differs.
+    /// Applies the Manifest record, then restores isolation objects that a deploy does not compare. If `isolation` is
+    /// set, compares the lease again and returns an error for a remaining difference.
     async fn apply(
         &self,
         deployment: &WorkloadSpec,
@@ -129,8 +129,8 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, operation, message).transient())
     }
 
-    /// Applies the record. Returns the objects of the lease and the written ones; `None` for a lease that remains as
-    /// another provider created it.
+    /// Applies the Manifest record. Returns the objects of the lease and the written objects, or `None` for a lease
+    /// that is left as another provider created it.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,
@@ -379,8 +379,8 @@ impl Inner {
     }
 
     /// Returns the templates of services that an earlier version applied without default ephemeral storage. They remain
-    /// until another part of the template changes, so that an upgrade restarts no pod. `deleted` selects whether a
-    /// service without a workload counts as one of them.
+    /// until another part of the template changes, so that an upgrade restarts no pod. With `deleted`, a service
+    /// without a workload is included too.
     fn unlimited(
         &self,
         deployment: &WorkloadSpec,
@@ -465,8 +465,8 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the kinds to list before an apply: those with objects that may exist and be unchanged. For an adopted lease
-/// all kinds.
+/// Returns the kinds to list before an apply: kinds with objects that may already exist unchanged, or all kinds for an
+/// adopted lease.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items

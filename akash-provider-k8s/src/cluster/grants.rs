@@ -1,9 +1,9 @@
 //! Rights in the namespaces of leases: a RoleBinding of the provider's account to one ClusterRole.
 //!
-//! Secrets, logs and commands need these rights. The ClusterRole of the account does not include them, so the account
-//! has them only where it is bound. Administrators get no binding. An account with these rights in the whole cluster
-//! that may not bind the role gets none either. An account with both is being migrated: it gets bindings, so that its
-//! cluster-wide rights can be removed while the provider runs.
+//! Secrets, logs and commands need these rights. The account of the provider gets these rights only in namespaces with
+//! such a binding. Administrators get no binding. An account that has these rights in the whole cluster and may not
+//! bind the role gets no binding either. An account that has both is being migrated: this account gets bindings, so
+//! that an administrator can remove its cluster-wide rights while the provider runs.
 
 use super::heal::write;
 use super::{Inner, KubeCluster};
@@ -41,7 +41,8 @@ const RIGHTS: [(&str, &str, Option<&str>); 4] = [
 const ACCOUNT: &str = "system:serviceaccount:";
 
 impl Inner {
-    /// Determines once which account needs a binding.
+    /// Determines whether the account of the provider needs bindings. The result is stored, so later calls make no
+    /// request.
     pub(super) async fn identify(&self, operation: &'static str) -> Result<(), Error> {
         let found = self.account.get_or_try_init(|| async {
             let calls = self.calls(operation);
@@ -161,7 +162,7 @@ impl KubeCluster {
 }
 
 impl Calls {
-    /// Returns true if the account may bind the ClusterRole and is no administrator.
+    /// Returns true if the account may bind the ClusterRole and is not an administrator.
     async fn may_bind_only(&self) -> Result<bool, Error> {
         let attributes = |verb: &str, group: &str, resource: &str, name: Option<&str>| ResourceAttributes {
             verb: Some(verb.to_owned()),
@@ -212,7 +213,8 @@ impl Calls {
     }
 }
 
-/// Explains a rejected binding: the account neither has the rights nor may bind them.
+/// Returns the error for a rejected binding: the account does not have the rights of the ClusterRole and may not bind
+/// the role.
 pub(crate) fn cannot_bind(home: &str, error: Error) -> Error {
     if !matches!(
         error.kind(),

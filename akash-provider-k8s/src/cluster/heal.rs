@@ -4,10 +4,10 @@
 //! changed leases, one at a time ─► differences in the caches ─► drift mode, back-off ─► confirm (live) ─► patch
 //! ```
 //!
-//! A lease is repaired only if this process deployed it, no writer is active, and the hash of its namespace shows that
-//! the desired objects were applied completely. Otherwise the next deploy handles the lease. Isolation is repaired
-//! first. For a lease without a readable record, the last record read by this process restores the isolation, and the
-//! rules of `unrecorded` restore the rest.
+//! A lease is repaired only if three conditions hold: this process deployed the lease, no other task writes the lease,
+//! and the hash on the namespace shows that the desired objects were applied completely. Otherwise the next deploy
+//! handles the lease. Isolation is repaired first. For a lease without a readable record, the last record read by this
+//! process restores the isolation, and the rules of `unrecorded` restore the rest.
 
 mod applied;
 mod state;
@@ -39,7 +39,7 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const HEAL: &str = "heal";
-/// Delay in which changes are collected, so that a lease is compared once for many of them.
+/// Delay during which changes are collected, so that many changes of a lease cause one comparison.
 const GATHER: Duration = Duration::from_millis(20);
 /// Delay before the next attempt for a lease with an active writer, or while the watches are not synchronized.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -101,7 +101,8 @@ impl Inner {
         }
     }
 
-    /// Compares and repairs one lease. Returns the time of the next attempt, if one is needed without a change.
+    /// Compares and repairs one lease. Returns the time of the next attempt if the lease must be compared again without
+    /// a change.
     async fn heal_lease(&self, home: &str, repairs: &mut RepairState) -> Option<Instant> {
         let (lease, mut view) = match self.state.ours_in(home) {
             Some((lease, view)) => {
@@ -196,7 +197,8 @@ impl Inner {
         }
     }
 
-    /// Returns the desired objects of a completely applied lease; without a record, its isolation.
+    /// Returns the desired objects of a completely applied lease, or only the isolation objects if the lease has no
+    /// Manifest record.
     fn applied(
         &self,
         lease: &LeaseId,
@@ -228,7 +230,8 @@ impl Inner {
         self.unrecorded(lease, view, &namespace, repairs.records.get(home))
     }
 
-    /// Returns the objects that are certain without the record. `last` is the last record read.
+    /// Returns the desired objects that can be derived without a Manifest record in the cluster. `last` is the last
+    /// record that this process read.
     fn unrecorded(
         &self,
         lease: &LeaseId,
@@ -263,8 +266,8 @@ impl Inner {
         })
     }
 
-    /// Returns lease and objects of a namespace that no longer names its lease and has no record. Returns the time of the
-    /// next try as the error, if there is no such namespace.
+    /// Returns the lease and the objects of a namespace that lost its lease labels and has no Manifest record. If there
+    /// is no such namespace, returns the time of the next attempt as the error.
     async fn disowned(
         &self,
         home: &str,
@@ -290,8 +293,8 @@ impl Inner {
         }
     }
 
-    /// Reads the namespace of a lease that the watches do not show, because it lost its label. Returns the time of the
-    /// next attempt as the error if the namespace does not exist.
+    /// Reads the namespace of a lease that the watches do not show, because it lost its label. If the namespace does
+    /// not exist, returns the time of the next attempt as the error.
     async fn unlabelled(
         &self,
         home: &str,
@@ -474,8 +477,8 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
 
-/// Restores one object: by a patch, or by an apply if it is missing. A binding with another role is recreated, because
-/// its role is immutable.
+/// Restores one object with a patch, or with an apply if the object is missing. A RoleBinding that refers to a wrong
+/// role is recreated, because this reference is immutable.
 pub(super) async fn write(
     calls: &Calls,
     home: &str,

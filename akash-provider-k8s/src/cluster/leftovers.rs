@@ -1,7 +1,8 @@
-//! Deletion of password Secrets without a record.
+//! Deletion of password Secrets that no lease record names.
 //!
-//! The Secret is written before its record, so that no record lacks its passwords. If the record then fails, the Secret
-//! is deleted at once if the failure is certain, otherwise by the teardown of the lease or by this search.
+//! The Secret is written before the Manifest record, so that no record lacks its passwords. If the write of the record
+//! fails with certainty, the Secret is deleted immediately. If the result of the write is unknown, the teardown of the
+//! lease or this search deletes the Secret.
 
 use super::passwords::secret_name;
 use super::{Inner, KubeCluster, LeadershipGate};
@@ -18,14 +19,15 @@ use std::time::Duration;
 const COLLECT: &str = "collect_passwords";
 /// Interval between two searches.
 const EVERY: Duration = Duration::from_hours(1);
-/// Age from which a Secret without a record is deleted. A record follows its Secret within seconds; the margin covers
-/// clock differences between providers.
+/// Minimum age at which a Secret without a Manifest record is deleted. The record is written within seconds after its
+/// Secret; the rest of the hour covers clock differences between providers.
 const GIVEN_UP: Duration = Duration::from_hours(1);
 /// Secrets per page of a list.
 const PAGE: u32 = 500;
 
 impl KubeCluster {
-    /// Deletes passwords without a record, at the start of a leadership and every hour. Never returns.
+    /// Deletes password Secrets without a Manifest record, when this instance becomes the leader and then every hour.
+    /// Never returns.
     pub async fn follow_leftovers(&self, leading: &LeadershipGate) {
         loop {
             leading.opened().await;
@@ -44,8 +46,8 @@ impl KubeCluster {
         }
     }
 
-    /// Deletes password Secrets older than an hour of leases of this provider without a record in the API server.
-    /// Returns their number.
+    /// Deletes password Secrets of this provider that are older than an hour and that belong to a lease without a
+    /// Manifest record in the API server. Returns the number of deleted Secrets.
     ///
     /// # Errors
     /// The errors of the API server. The next search finds the remaining Secrets.
@@ -71,8 +73,8 @@ impl KubeCluster {
 }
 
 impl Inner {
-    /// Deletes the passwords of a rejected record if the API server confirms that there is no record. In case of doubt
-    /// they remain for the teardown or the search.
+    /// Deletes the password Secret of a rejected Manifest record if the API server confirms that the record does not
+    /// exist. If the API server does not confirm this, the teardown or the search deletes the Secret later.
     pub(super) async fn take_back_passwords(&self, lease: &LeaseId, operation: &'static str) {
         let there = self.records::<Manifest>(operation).read(&lease.namespace()).await;
         let taken = match there {

@@ -1,8 +1,8 @@
-//! Listing of all leases in the cluster: usable records, unusable ones, and problems.
+//! Listing of all leases in the cluster: usable Manifest records, unusable records, and problems.
 //!
-//! A lease in none of these may be closed for lack of a manifest. The listing is therefore complete: it includes
-//! invalid records, namespaces without record or labels, and live objects that the caches lack. If one query fails,
-//! the listing fails.
+//! The provider may close a lease that the listing does not contain, for lack of a manifest. The listing is therefore
+//! complete: it includes invalid records, namespaces without record or labels, and live objects that the caches lack.
+//! If one query fails, the listing fails.
 
 use super::Inner;
 use crate::adopt::Finding;
@@ -58,7 +58,7 @@ impl Inner {
         Ok(listing)
     }
 
-    /// Adds a record to the usable or the unusable ones.
+    /// Adds a Manifest record to the usable or the unusable records.
     fn add_record(&self, manifest: &Manifest, listing: &mut Listing, traces: &mut LeaseTraces) {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let named = manifest.metadata.labels.as_ref().and_then(labels::lease_of);
@@ -90,7 +90,8 @@ impl Inner {
         );
     }
 
-    /// Adds live records that the caches lack, because they lost their labels or a watch missed them.
+    /// Adds Manifest records from the API server that the caches lack, because a record lost its labels or a watch
+    /// missed it.
     async fn add_live_records(&self, traces: &mut LeaseTraces, operation: &'static str) -> Result<(), Error> {
         let limit = self.settings.call_timeout;
         let place = &self.settings.manifest_namespace;
@@ -107,7 +108,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Adds live namespaces that the caches lack.
+    /// Adds namespaces from the API server that the caches lack.
     async fn add_live_namespaces(
         &self,
         traces: &mut LeaseTraces,

@@ -8,7 +8,7 @@ use tokio::sync::OwnedMutexGuard;
 /// Write lock of a lease. The value is true if the last deploy succeeded.
 type LeaseLock = Arc<tokio::sync::Mutex<bool>>;
 
-/// Write locks of leases, by namespace. A task that holds a permit of [`Inner`]'s semaphore must not wait for one.
+/// Write locks of leases, by namespace. A task that holds a permit of [`Inner`]'s semaphore must not wait for a lock.
 #[derive(Debug, Default)]
 pub(super) struct LeaseLocks(Mutex<BTreeMap<String, LeaseLock>>);
 
@@ -53,7 +53,7 @@ impl LeaseLocks {
         self.all().remove(home);
     }
 
-    /// Removes all locks at the end of a leadership.
+    /// Removes all locks when this instance stops leading.
     pub(super) fn clear(&self) {
         self.all().clear();
     }
@@ -65,7 +65,7 @@ impl LeaseLocks {
 }
 
 impl Inner {
-    /// Runs one writer of a lease. If it succeeds, the lease may be repaired.
+    /// Locks a lease and runs `write`. If `write` succeeds, the lease counts as deployed and may be repaired later.
     pub(super) async fn with_lock<T, E>(
         &self,
         home: &str,

@@ -24,7 +24,7 @@ const ADOPTED: &str = "provider.akash.network/adopted";
 /// Services of another provider, with the hash of their manifest.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
-/// Evidence that suffices to skip writing a record.
+/// Source that must show an existing record before the write of the record is skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.
@@ -38,8 +38,8 @@ pub(crate) fn refused(operation: &'static str, refusal: Refusal) -> Error {
 }
 
 impl Inner {
-    /// Writes the record of a deployment unless it exists, and returns the current object. `basis` selects the evidence
-    /// that the record exists.
+    /// Writes the Manifest record of a deployment unless the record already exists, and returns the current object.
+    /// `basis` selects whether the cache or the API server must show the existing record.
     pub(crate) async fn record(
         &self,
         deployment: &WorkloadSpec,
@@ -99,7 +99,8 @@ impl Inner {
         Ok(manifest)
     }
 
-    /// Returns true if the passwords are stored, next to the record or (by another provider) in it.
+    /// Returns true if the passwords are stored: in the Secret next to the Manifest, or in the Manifest itself as
+    /// another provider stores them.
     async fn has_passwords(
         &self,
         deployment: &WorkloadSpec,

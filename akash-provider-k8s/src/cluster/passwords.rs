@@ -154,7 +154,8 @@ impl Inner {
         }
     }
 
-    /// Returns the password Secret of a lease, with its namespace, if it is cached but missing in the cluster.
+    /// Returns the password Secret of a lease and the namespace of the Secret, if the Secret is cached but missing in
+    /// the cluster.
     pub(crate) fn lost_passwords(&self, lease_namespace: &str, there: &ByNamespace) -> Option<(String, Id)> {
         let known = self.passwords.get(lease_namespace)?;
         let id = Id {

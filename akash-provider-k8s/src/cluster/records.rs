@@ -30,7 +30,7 @@ pub(crate) enum Verdict<K> {
 /// Result of a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome<K> {
-    /// No call was made; the object as last read.
+    /// Nothing was written; the object as last read.
     Kept(Option<K>),
     /// The object in the API server after the write.
     Written(K),
@@ -141,8 +141,8 @@ where
     }
 }
 
-/// Error for a 404 that is not about a missing object: the kind is not served, or the namespace is missing. The tenant
-/// cannot fix this, and a later request succeeds.
+/// Returns the error for a 404 that is not about a missing object: the API server does not serve the kind, or the
+/// namespace is missing. The tenant cannot fix this, but a later request may succeed.
 fn not_served(operation: &'static str, message: &str) -> Error {
     let message = format!(
         "cannot access the record: {message}; check the CustomResourceDefinitions of deploy/crds and the namespace of \
@@ -157,7 +157,8 @@ fn changed(status: &kube::core::Status, was_there: bool) -> bool {
     gone || status.is_conflict() || status.is_already_exists()
 }
 
-/// Merges metadata: that of others remains, the labels of the network and the provider's annotations are replaced.
+/// Merges metadata. Labels of the network and annotations of this provider are replaced; all other metadata is
+/// unchanged.
 fn merge_meta(there: &ObjectMeta, wanted: &mut ObjectMeta) {
     let ours = wanted.labels.take().unwrap_or_default();
     let mut merged = there.labels.clone().unwrap_or_default();

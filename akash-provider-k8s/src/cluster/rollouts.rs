@@ -150,7 +150,7 @@ fn held_up(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
         .collect()
 }
 
-/// Returns true if the provider applied the set. Sets of other providers are not touched.
+/// Returns true if this provider applied the StatefulSet. StatefulSets of other providers are not changed.
 fn is_applied(set: &StatefulSet) -> bool {
     let annotations = set.metadata.annotations.as_ref();
     annotations.is_some_and(|a| a.contains_key(labels::APPLIED_HASH))

@@ -5,9 +5,9 @@
 //!                                                                          ─ no ──► rules over the live object
 //! ```
 //!
-//! Each object and the ledger of the namespace carry the hash of the applied object. A rendering with this hash equals
-//! the applied object. Otherwise, fields that no manifest determines are rendered, and the others remain unchanged. No
-//! field becomes wider than the live one or the rendered one.
+//! Each object, and the ledger of the namespace, contain the hash of the object as the provider applied it. A rendering
+//! with this hash equals the applied object. Without such a rendering, fields that no manifest determines are rendered
+//! and all other fields are left unchanged. No field permits more than both the live object and the rendered object do.
 
 mod stand_in;
 
@@ -114,7 +114,7 @@ impl Rules {
             .collect()
     }
 
-    /// Returns one desired object; `None` if no part of it is certain.
+    /// Returns one desired object, or `None` if no part of the object can be derived.
     pub(super) fn item(&self, id: &Id, live: Option<&LiveObject>) -> Option<DerivedItem> {
         let rendered = self.rendered.get(id)?;
         let applied = live.and_then(|live| live.annotation(labels::APPLIED_HASH));
@@ -163,7 +163,8 @@ impl Rules {
     }
 }
 
-/// The level of isolation: an edited annotation loosens nothing, because only leases of the higher level have a quota.
+/// Returns the isolation level of a lease. A lease with a quota has the level `Baseline`, so an edited annotation
+/// cannot lower the level.
 fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolation) -> Isolation {
     let is_applied = |meta: &ObjectMeta| {
         let annotations = meta.annotations.as_ref();
@@ -193,7 +194,8 @@ impl Item {
     }
 }
 
-/// Returns the live object in rendered form. Its hash is the applied one if no client edited the object.
+/// Returns the live object in the form of a rendering. If no client edited the object, the hash of this form is the
+/// hash of the applied object.
 fn unedited(rendered: &Item, live: &LiveObject) -> Value {
     let kind = rendered.id.kind;
     let mut body = rendered.body.clone();
@@ -259,8 +261,8 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
     body
 }
 
-/// Copies pod fields of the live object. Only volumes in memory, claims and plain variables are ever rendered; the rest
-/// is dropped.
+/// Copies pod fields of the live object. Only volumes in memory, volume claims and variables with plain values are
+/// copied, because the provider renders no others.
 fn pod(body: &mut Value, live: &Value, claims: &Value) {
     for field in POD_FIELDS {
         copy(body, live, field);
@@ -293,7 +295,7 @@ fn pod(body: &mut Value, live: &Value, claims: &Value) {
     });
 }
 
-/// Adds the closed networks of the live policy: at the start, the nodes may not be listed yet.
+/// Adds the closed networks of the live policy, because at the start of the process the nodes may not be listed yet.
 fn keep_closed(body: &mut Value, live: &Value) {
     let blocks = |body: &Value| -> Vec<Value> {
         let rules = elements(&body["spec"]["egress"]).iter();

@@ -33,7 +33,8 @@ pub(super) const UNWATCHED: [Kind; 5] = [
     Kind::RoleBinding,
 ];
 
-/// Period in which the lists of the start are used. A start deploys a thousand leases within seconds.
+/// Period after the start of the process in which deploys share the lists of the whole cluster. A start may deploy a
+/// thousand leases within seconds.
 const START: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent lists.
 const LISTS: usize = 4;
@@ -83,7 +84,7 @@ enum Phase {
 }
 
 impl StartupLists {
-    /// Returns the shared lists for the first deploy of a namespace; `None` for later ones.
+    /// Returns the shared lists for the first deploy in a namespace, or `None` for later deploys.
     fn lists(&self, namespace: &str, deploys: bool) -> Option<Arc<Lists>> {
         // Each change is one assignment or one call to the set.
         let mut phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);

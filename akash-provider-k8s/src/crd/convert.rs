@@ -30,7 +30,7 @@ pub const MAX_EXTRA_BYTES: usize = 200 * 1024;
 pub struct RecordedDeployment {
     /// The deployment. Passwords that the object does not contain are empty.
     pub deployment: WorkloadSpec,
-    /// Chain of the lease; `None` in objects of other providers.
+    /// Chain id of the lease; `None` in objects of other providers.
     pub chain_id: Option<String>,
     /// Ignored parts with reasons, for the log.
     pub remarks: Vec<String>,

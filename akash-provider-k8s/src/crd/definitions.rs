@@ -67,7 +67,8 @@ fn relax(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// Returns the former version: listed, because some clusters have stored it, but not served.
+/// Returns the former version of a definition. The version is listed because some clusters have stored objects in it,
+/// but the API server does not serve it.
 fn old_version() -> CustomResourceDefinitionVersion {
     let anything = JSONSchemaProps {
         type_: Some("object".to_owned()),

@@ -1,4 +1,4 @@
-//! Back-off of repairs after failures and during a conflict with another writer.
+//! Back-off of repairs: after failures, and during a conflict with another client that reverts the repairs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl<K> Default for RepairBackoff<K> {
 }
 
 impl<K: Ord + Clone> RepairBackoff<K> {
-    /// Returns the time of the next repair; `None` if a repair may run now.
+    /// Returns the earliest time of the next repair, or `None` if a repair may run now.
     pub(crate) fn waits_until(&self, key: &K, now: Instant) -> Option<Instant> {
         let attempts = self.objects.get(key)?;
         (attempts.next > now).then_some(attempts.next)

@@ -4,8 +4,8 @@
 //! nodes, endpoint slices (follow) ─► addresses by object ─► all addresses, after both initial lists ─► caller
 //! ```
 //!
-//! Missing information changes nothing. A failed watch preserves its last addresses. If the API server reports no
-//! endpoints of its own, the previous endpoints remain closed.
+//! A failed watch preserves its last addresses. If the API server reports no endpoints for itself, pods still cannot
+//! reach the previous endpoints.
 
 use super::{API_SERVERS, Infrastructure, backends, node_addresses};
 use crate::state::follow::{Follower, Report, Sink};
@@ -68,7 +68,7 @@ impl InfrastructureWatch {
         }
     }
 
-    /// Waits until the addresses differ from the last returned ones.
+    /// Waits until the addresses differ from those that the previous call returned, and returns the new addresses.
     pub async fn changed(&mut self) -> Infrastructure {
         loop {
             let now = self.known.borrow_and_update().all();
@@ -85,7 +85,7 @@ impl InfrastructureWatch {
     }
 }
 
-/// Preserves the last endpoints if the API server reports none: the server that responds is itself one.
+/// Preserves the last endpoints if the API server reports none, because the server that responds must have an endpoint.
 fn with_last_servers(now: Infrastructure, last: &Infrastructure) -> Infrastructure {
     if now.api_servers.is_empty() {
         let api_servers: BTreeSet<SocketAddr> = last.api_servers.clone();
@@ -194,7 +194,7 @@ impl<T: Resource + Send, A: Clone + PartialEq + Send> Sink<T> for Addresses<T, A
     }
 }
 
-/// Reporter that logs each transition of a watch to a failure once.
+/// Reporter of a watch. Logs each outage of the watch once.
 struct WatchLog {
     name: &'static str,
     is_down: std::sync::atomic::AtomicBool,

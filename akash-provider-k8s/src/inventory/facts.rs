@@ -111,7 +111,8 @@ pub enum ObjectFacts {
 pub enum Change {
     /// The object exists with these fields.
     Set(Key, ObjectFacts),
-    /// The object does not exist, or does not count. The UID, if known, may belong to an older object with the name.
+    /// The object does not exist, or does not count. The UID, if known, may be that of an older object with the same
+    /// name.
     Gone(Kind, Key, Option<Box<str>>),
     /// Complete list of the objects of a kind.
     Only(Kind, HashSet<Key>),

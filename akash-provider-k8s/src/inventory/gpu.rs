@@ -1,9 +1,9 @@
 //! GPUs of a node: number, models and the source of the models.
 //!
-//! The inventory operator writes counters as labels with the prefix `akash.network/capabilities.gpu.vendor`, followed by
-//! `.<vendor>.model.<model>` and an optional `.ram.<size>` or `.interface.<interface>`. Pods of leases are bound to nodes
-//! by these labels. On a node without them, the vendor's labels only show which
-//! label is missing.
+//! The inventory operator writes counters as labels with the prefix `akash.network/capabilities.gpu.vendor`, followed
+//! by `.<vendor>.model.<model>` and an optional `.ram.<size>` or `.interface.<interface>`. Pods of leases are bound to
+//! nodes by these labels. On a node without these labels, the labels of the vendor's tools only show which label of the
+//! network is missing.
 
 use super::requests::Requests;
 use akash_provider_core::inventory::GpuSpec;
@@ -174,8 +174,8 @@ fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 impl Model<'_> {
-    /// Returns the device kinds of the counters. If sizes and interfaces both differ and no counter combines them,
-    /// no attribute is promised.
+    /// Returns the device kinds of the counters. If devices differ in both size and interface and no counter combines
+    /// the two, no attribute is offered.
     fn kinds(mut self, vendor: Vendor, name: &str, out: &mut Vec<GpuSpec>, note: &mut impl FnMut(String)) {
         // Any client may write these labels, so their sum must not overflow.
         let sum = |counts: &mut dyn Iterator<Item = u32>| counts.fold(0, u32::saturating_add);

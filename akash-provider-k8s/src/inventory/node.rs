@@ -33,7 +33,7 @@ pub struct NodeFacts {
     pub(crate) devices: Vec<Devices>,
     /// Mountable storage classes.
     pub(crate) classes: Vec<String>,
-    /// Hardware of the node; boxed, because most facts are pods without it.
+    /// Hardware of the node. Boxed, because most stored facts are about pods and have no hardware.
     pub(crate) hardware: Box<Hardware>,
     /// Resources that are not offered, with the reason.
     pub(crate) notes: Vec<String>,

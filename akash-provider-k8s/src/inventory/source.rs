@@ -46,9 +46,9 @@ const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Fail
 pub struct Options {
     /// Sizes of storage classes.
     pub storage: StorageOptions,
-    /// Delay to gather changes.
+    /// Delay in which changes are collected before an update.
     pub gather: Duration,
-    /// Maximum wait for unreadable storage before everything else is offered without it.
+    /// Maximum wait for unreadable storage. After this time, all other resources are offered without the storage.
     pub patience: Duration,
     /// Timing of the watches.
     pub watch_config: WatchConfig,
@@ -79,8 +79,8 @@ pub struct KubeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Count of all pods, computed on request: for thousands of nodes that takes longer than an update, and most changes
-/// are never read. Dropping the value ends the watches.
+/// Count that includes all pods, computed on request. With thousands of nodes a count takes longer than an update, and
+/// most counts would never be read. Dropping the value ends the watches.
 #[derive(Debug)]
 pub(crate) struct WholeInventory {
     shared: Arc<Shared>,
@@ -122,13 +122,13 @@ pub(super) struct Shared {
 struct Inner {
     tally: Tally,
     watches: BTreeMap<Kind, Watch>,
-    /// Time since when all essential kinds are listed.
+    /// Time at which all essential kinds were listed.
     known_since: Option<Instant>,
-    /// The failure was reported.
+    /// True after the failure was reported.
     told: bool,
-    /// An update was published.
+    /// True after an update was published.
     published: bool,
-    /// The number of leased addresses changed.
+    /// True after the number of leased addresses changed.
     recounted: bool,
 }
 
@@ -191,7 +191,8 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Without a count the last count applies; before the first count no address is promised.
+    /// Returns the usage of leased addresses: the last count if no new count is known, or `None` before the first
+    /// count, so that no address is offered.
     fn leased_ips(&self) -> Option<LeasedIpUsage> {
         let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
         Some(LeasedIpUsage {
@@ -327,8 +328,8 @@ impl KubeInventory {
         )
     }
 
-    /// Starts the watches of a count that includes pods of leases, for reports of a whole cluster without
-    /// reservations. Manifests are not read.
+    /// Starts the watches of a count that includes the pods of leases, for reports that do not use reservations.
+    /// Manifests are not read.
     #[must_use]
     pub fn start_whole(client: &Client, options: &Options) -> Self {
         Self::start_with(client, options, None, without_leases)

@@ -69,7 +69,7 @@ struct Space {
 #[derive(Debug, Default)]
 struct Dirty {
     any: bool,
-    /// A node was added, removed or changed in more than amounts.
+    /// True if a node was added or removed, or if a node changed in anything other than amounts.
     structure: bool,
     nodes: BTreeSet<NodeName>,
     spaces: HashSet<Arc<str>>,
@@ -122,7 +122,7 @@ impl Space {
         self.lease.is_none() && self.bad.is_none() && self.pods.is_empty()
     }
 
-    /// Returns the nodes of the pods of the lease, pods without a deletion first.
+    /// Returns the nodes of the pods of the lease. Pods that are being deleted are last.
     fn placement(&self) -> Option<Placement> {
         let lease = self.lease.as_ref()?.lease.clone();
         let mut replicas: BTreeMap<(bool, u32, &NodeName), u32> = BTreeMap::new();
@@ -381,8 +381,7 @@ impl Tally {
         });
     }
 
-    /// Changes a node and records the parts to count again. The counts affect the list of ignored resources only
-    /// through full and listed nodes.
+    /// Changes a node and records which parts must be counted again.
     fn touch(&mut self, name: &NodeName, change: impl FnOnce(&mut NodeEntry)) {
         let entry = self.nodes.entry(name.clone()).or_default();
         let (listed, full) = (entry.listed().is_some(), entry.is_full());

@@ -26,7 +26,7 @@ pub(super) fn permissions(service: &Service) -> &[String] {
         .unwrap_or_default()
 }
 
-/// Renders account, role and binding with the name of the service.
+/// Renders the ServiceAccount, the Role and the RoleBinding of a service, all with the name of the service.
 pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObjects) {
     let permissions = permissions(service);
     if permissions.is_empty() {

@@ -31,7 +31,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns true for a lease with the pods of another provider, without the restrictions of this one.
+    /// Returns true for a lease with pods that another provider created, which lack the restrictions of this provider.
     pub(super) fn is_legacy(&self) -> bool {
         self.prior.isolation == Isolation::Legacy
     }

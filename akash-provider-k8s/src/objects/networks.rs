@@ -31,7 +31,7 @@ const EXCLUDED: [(&str, &str); 10] = [
     ("fd20:ce::254/128", "instance metadata of Google Cloud over IPv6"),
 ];
 
-/// Networks by family, without duplicates and without networks contained in others.
+/// Networks by IP version, without duplicates and without networks that another network contains.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Networks {
     pub(super) v4: Vec<Ipv4Net>,
@@ -49,8 +49,8 @@ impl Networks {
         ))
     }
 
-    /// Returns the metadata addresses in IPv4, which are also closed to leases of another provider. The policies of such
-    /// leases do not open IPv6.
+    /// Returns the IPv4 addresses of cloud metadata services, which are also closed to leases that another provider
+    /// created. The policies of such leases do not open IPv6.
     pub(super) fn metadata() -> Vec<Ipv4Net> {
         Self::merge(excluded()).v4
     }

@@ -10,7 +10,7 @@ pub enum Change<K, V> {
     Listed(BTreeMap<K, V>),
     /// New or changed object.
     Put(K, V),
-    /// Deleted object, in its last version.
+    /// Deleted object, with its key and its last value.
     Gone(K, V),
 }
 

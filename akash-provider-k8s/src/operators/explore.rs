@@ -70,8 +70,8 @@ pub(crate) trait World: Clone {
         }
     }
 
-    /// Works until no name is left. Otherwise the writer's own writes would keep a name in the set, and a list that
-    /// omits the name would pass the test.
+    /// Works until no name is left. A single round would leave names of the writer's own writes in the set, and a list
+    /// that omits such a name would wrongly pass the test.
     fn works(&mut self) {
         for _ in 0..LOOKS {
             for name in std::mem::take(&mut self.pending().touched) {
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Model with two names that are declared or not.
+    /// Model with two names, each declared or not declared.
     #[derive(Clone, Default)]
     struct Pair {
         declared: BTreeMap<&'static str, u64>,

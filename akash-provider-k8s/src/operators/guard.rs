@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A deleted CustomResourceDefinition reports every record as deleted, so a `DELETED` event alone proves nothing. A
-//! hold on a name ends when its record is back, when its objects are deleted by others, or when an operator confirms.
+//! hold on a name ends when the record of the name exists again, when other clients delete its objects, or when an
+//! operator confirms the deletion.
 
 pub(super) mod evidence;
 
@@ -21,15 +22,17 @@ use tokio::time::Instant;
 const SETTLE: Duration = Duration::from_secs(2);
 /// Records missing within this interval count together.
 const WINDOW: Duration = Duration::from_secs(60);
-/// A release is stored for this duration: a name is judged again every [`RETRY`] and rarely later.
+/// Duration for which the time of a release is stored. A name is judged again every [`RETRY`].
 const REMEMBER: Duration = Duration::from_secs(300);
-/// Records that may disappear together on any cluster: one lease with several hostnames.
+/// Number of records that may disappear together on any cluster without a hold, such as one lease with several
+/// hostnames.
 const FREE: usize = 5;
-/// Divisor of the records that may disappear together on a large cluster: a tenth.
+/// Divisor for large clusters: one tenth of all records may disappear together without a hold.
 const SHARE: usize = 10;
-/// Delay between two readings while the record is not known to be absent.
+/// Delay between two readings of the records until the record is known to be absent.
 const RETRY: Duration = Duration::from_secs(5);
-/// Delay before a hold is logged. The namespace of a closed lease is deleted by then, with all objects.
+/// Delay before a hold is logged. Within this delay, the namespace of a closed lease is usually deleted with all
+/// objects.
 const REPORT: Duration = Duration::from_secs(30);
 /// Remedy for a hold.
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
@@ -40,8 +43,9 @@ const REMEDY: &str = "restore the records, or confirm the deletion with `provide
 pub struct MissingRecord {
     /// Key of the record in the index.
     pub key: String,
-    /// The record was removed after the start, or the Manifest of the lease does not name what it declared. An operator
-    /// that was down while the definition was deleted and restored has no reason.
+    /// True if a reason for the absence is known: the record was removed after the start, or the Manifest of the lease
+    /// no longer names the declared hostname or address. Such a reason does not exist if the definition was deleted and
+    /// restored while the operator was down.
     pub has_reason: bool,
 }
 
@@ -93,7 +97,7 @@ struct Missing {
 pub(super) struct Wait {
     /// Reason for the status.
     pub(super) why: String,
-    /// When to judge the name again; `None` for not before something changes.
+    /// When to judge the name again; `None` if only a change can affect the decision.
     pub(super) again: Option<Instant>,
     /// New evidence is required.
     pub(super) reads: bool,
@@ -103,14 +107,14 @@ pub(super) struct Wait {
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     missing: BTreeMap<String, Missing>,
-    /// Times of releases, for [`REMEMBER`].
+    /// Times of the releases within the last [`REMEMBER`].
     released: VecDeque<Instant>,
     /// UID of the definition; `None` before the first reading.
     definition: Option<String>,
     /// Time of the first reading with a changed UID.
     replaced: Option<Instant>,
     evidence: Option<Evidence>,
-    /// Why the last reading proved nothing.
+    /// Reason why the last reading proved nothing.
     problem: Option<String>,
     /// When the hold is logged; `None` after it was logged.
     report: Option<Instant>,
@@ -184,7 +188,7 @@ impl Guard {
         wait(why, Some(now + RETRY), true)
     }
 
-    /// Removes a name that has its record again, or no objects.
+    /// Removes a name if its record exists again, or if the name has no objects.
     pub(super) fn clear(&mut self, name: &str) {
         let was_held = self
             .missing
@@ -212,7 +216,8 @@ impl Guard {
         self.problem = None;
     }
 
-    /// Notes that a reading failed. True when deletions wait for it and the problem is a new one.
+    /// Records that a reading failed. Returns true if deletions wait for a reading and the problem differs from the
+    /// previous one.
     pub(super) fn fail(&mut self, problem: String, is_absent: bool) -> bool {
         if is_absent {
             // The definition that comes next is another one.
@@ -223,7 +228,7 @@ impl Guard {
         is_news && !self.missing.is_empty()
     }
 
-    /// Confirms the deletions that are held; returns their number.
+    /// Confirms the held deletions and returns the number of confirmed names.
     pub(super) fn confirm(&mut self) -> usize {
         let held = self
             .missing
@@ -263,7 +268,7 @@ impl Guard {
         }
     }
 
-    /// Holds a pending name while no reason is known for the absence of its record.
+    /// Sets a name to `Unexplained` while no reason for the absence of its record is known, otherwise to `Pending`.
     fn explain(&mut self, name: &str, has_reason: bool, now: Instant) {
         let state = if has_reason {
             State::Pending
@@ -277,8 +282,8 @@ impl Guard {
         }
     }
 
-    /// Holds the pending names that went missing within [`WINDOW`] of `since`, if they are too many or if their definition
-    /// is new.
+    /// Holds the pending names that went missing within [`WINDOW`] of `since`, if too many names went missing or if the
+    /// definition of the records is new.
     fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
         while self.released.front().is_some_and(|at| *at + REMEMBER < now) {
             self.released.pop_front();

@@ -1,7 +1,8 @@
-//! Opens the network policies of leases to a Gateway, so that hostnames can move to HTTPRoutes.
+//! Changes the network policies of leases to admit a Gateway, so that hostnames can move to HTTPRoutes.
 //!
-//! At its start in the new mode, the provider opens the policies of leases that it applied. This module covers leases
-//! of another provider. Their policies are unchanged until they are hardened.
+//! When the provider starts with `--ingress-mode gateway-api`, the policies of the leases that it applied admit the
+//! Gateway. This module covers leases that another provider created. This provider does not write the policies of such
+//! leases before `harden`.
 
 use crate::crd::Manifest;
 use crate::error::within;
@@ -27,7 +28,7 @@ const NAMED: usize = 20;
 pub struct OpenedPolicies {
     /// Number of policies that now admit the namespace of the Gateway.
     pub opened: usize,
-    /// Number of policies that admitted it before and were not written.
+    /// Number of policies that already admitted the namespace of the Gateway and were not written.
     pub were_open: usize,
     /// Number of policies that could not be changed.
     pub failed: usize,
@@ -36,7 +37,8 @@ pub struct OpenedPolicies {
 }
 
 /// Adds the namespace of a Gateway to the network policy of every lease with a Manifest in `records`. The rest of the
-/// policy is unchanged. A policy that changes concurrently fails, and the next call tries it again.
+/// policy is unchanged. A policy that another client changes at the same time counts as failed; the next call tries
+/// this policy again.
 ///
 /// # Errors
 /// Fails without a change if Manifests or policies cannot be listed.

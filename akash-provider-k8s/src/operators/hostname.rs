@@ -7,9 +7,9 @@
 //!                     └────────────── written objects ◄────┘
 //! ```
 //!
-//! [`facts`] decodes records, [`index`] computes the work and [`queue`] orders it; all three are pure. One writer
-//! does the work. The operator is level-triggered: the next list corrects a missed event, and an object in its
-//! desired state is not written.
+//! [`facts`] decodes records, [`index`] computes the work and [`queue`] orders it; all three are pure. One writer does
+//! the work. The operator compares complete states: the next list corrects a missed event, and an object in its desired
+//! state is not written.
 
 pub mod certificate;
 pub mod facts;
@@ -79,7 +79,8 @@ pub struct Options {
     pub gate: LeadershipGate,
     /// Probe of hostnames (`--probe`); `None` disables it.
     pub probe: Option<Probe>,
-    /// Proof of ownership for the hostnames that [`Plan::proof`] selects. Without it, these hostnames wait forever.
+    /// Proof of ownership for the hostnames that [`Plan::proof`] selects. With `None`, these hostnames never get a
+    /// route.
     pub proving: Option<ProofConfig>,
 }
 
@@ -218,7 +219,7 @@ impl HostnameOperator {
         self.shared.state.confirm()
     }
 
-    /// Starts no more work, and waits up to the duration of one call for the running work.
+    /// Stops the operator: starts no new work, and waits for the running work for at most the timeout of one call.
     pub async fn stop(&self) {
         self.running.stop().await;
     }

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! [`rules`] holds the choices of the operator, [`database`] maps devices to GPU models, [`mod@wanted`] computes the
-//! labels of a node, and [`index`] combines them; all four are pure. The report is counted as [`crate::inventory`]
-//! counts for the provider, including labels: a model is offered when its label is set, because pods are bound by the
-//! label.
+//! labels of a node, and [`index`] combines them; all four are pure. The report uses the same count as the inventory of
+//! the provider in [`crate::inventory`]. A GPU model is offered after its label is set, because pods are bound to nodes
+//! by this label.
 
 pub mod database;
 pub mod discovery;
@@ -164,7 +164,7 @@ impl InventoryOperator {
         self.shared.status()
     }
 
-    /// Starts no more work, and waits up to the duration of one call for the running work.
+    /// Stops the operator: starts no new work, and waits for the running work for at most the timeout of one call.
     pub async fn stop(&self) {
         self.running.stop().await;
     }

@@ -50,8 +50,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use writer::Writer;
 
-/// Interval between two checks for late, misplaced or shared addresses, after a change and while a Service waits for
-/// its address.
+/// Interval between two checks for addresses that are late, from a wrong pool or shared with another tenant. Checks run
+/// after a change and while a Service waits for its address.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Settings of the operator. [`Options::new`] has the defaults of the command line.
@@ -218,13 +218,13 @@ impl IpOperator {
         self.shared.state.confirm()
     }
 
-    /// Starts no more work, and waits up to the duration of one call for the running work.
+    /// Stops the operator: starts no new work, and waits for the running work for at most the timeout of one call.
     pub async fn stop(&self) {
         self.running.stop().await;
     }
 }
 
-/// Checks addresses after changes, and after the time of pending addresses, forever.
+/// Checks addresses after changes, and periodically while a Service waits for its address. Never returns.
 async fn look(shared: Arc<Shared>) {
     let mut changes = shared.state.changes();
     loop {

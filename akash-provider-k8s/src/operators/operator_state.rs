@@ -48,7 +48,7 @@ pub(super) trait Index: Debug + Send + 'static {
         0
     }
 
-    /// Applies time-dependent rules to `work` and returns when to reconcile the name again.
+    /// Applies time-dependent rules to the work, and returns when to reconcile the name again if a rule requires this.
     fn apply_time_rules(&mut self, _name: &str, _work: &mut Self::Work, _now: Instant) -> Option<Instant> {
         None
     }
@@ -59,7 +59,7 @@ pub(super) trait Index: Debug + Send + 'static {
     /// Removes state of names that are not in the index.
     fn prune(&mut self) {}
 
-    /// Returns true if the operator does no work before this watch has listed all objects.
+    /// Returns true if the operator does no work until this watch has listed all objects.
     fn needs(&self, _watch: &str) -> bool {
         true
     }
@@ -86,7 +86,7 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Removes the deletions, for the reason given.
+    /// Removes the deletions from the work, and stores the reason as the problem of the name.
     fn withhold(&mut self, _why: String) {}
 }
 
@@ -359,7 +359,8 @@ impl<I: Index> OperatorState<I> {
         inner.index.prune();
     }
 
-    /// Queues the names that `is_meant` selects, without their back-off; returns the number of failed names.
+    /// Queues the names that `is_meant` selects for an immediate attempt, without back-off. Returns the number of
+    /// selected names that had failed.
     pub(super) fn forget(&self, is_meant: impl Fn(&I, &str) -> bool) -> usize {
         let mut inner = self.inner();
         let Inner { index, queue, .. } = &mut *inner;

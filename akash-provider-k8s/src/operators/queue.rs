@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum back-off after a failure. A restored API server or namespace is found within this interval.
+/// Maximum back-off after a failure. After an API server or a namespace is available again, a retry runs within this
+/// time.
 const WAIT_MAX: Duration = Duration::from_secs(300);
-/// A write that lasted this long and was then reverted by another client is repeated without delay.
+/// Minimum time since a write after which a revert by another client is repaired without delay.
 const STABLE_AFTER: Duration = Duration::from_secs(600);
 
 /// Retry policy for failures.
@@ -47,7 +48,7 @@ impl Default for RetryPolicy {
 pub struct Failure {
     /// Number of consecutive failures of any kind.
     pub failures: u32,
-    /// Number of failures in which the API server refused the object.
+    /// Number of consecutive failures in which the API server refused the object.
     pub refusals: u32,
     /// Message of the last error.
     pub error: String,
@@ -109,7 +110,8 @@ impl Queue {
         }
     }
 
-    /// Queues the failed names that `is_meant` selects, without their back-off; returns their number.
+    /// Queues the failed names that `is_meant` selects for an immediate attempt, without back-off. Returns the number
+    /// of queued names.
     pub fn forget(&mut self, is_meant: impl Fn(&str) -> bool) -> usize {
         let meant: Vec<String> = self
             .failed
@@ -176,8 +178,8 @@ impl Queue {
         self.unfail(name);
     }
 
-    /// Returns true if an object may be written now. A write that another client reverted at once waits like a
-    /// failure, so that two clients do not overwrite each other without a pause.
+    /// Returns true if an object may be written now. After another client has reverted a write immediately, the next
+    /// write waits as after a failure, so that two clients do not overwrite each other without a pause.
     pub fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
         let Some(written) = self.written.get(name).filter(|written| written.hash == hash) else {
             return true;

@@ -48,7 +48,7 @@ pub struct IgnoredLease {
     pub hostnames: Vec<String>,
     /// Error of the last failure.
     pub last_error: String,
-    /// Kind of that error, or `Problem` if no write was tried.
+    /// Kind of the error, or `Problem` if no write was attempted.
     pub last_error_type: String,
     /// Time of the last failure, RFC 3339.
     pub failed_at: String,

@@ -31,7 +31,7 @@ pub(super) struct WatchSpec {
     pub(super) fields: &'static str,
     /// The cluster may not serve this kind.
     pub(super) may_be_absent: bool,
-    /// Part of an object that is decoded.
+    /// Functions that decode the required parts of an object.
     pub(super) reading: Reading,
 }
 

@@ -32,8 +32,8 @@ struct Listener {
     losses: u64,
 }
 
-/// Returns a stream with a snapshot at the start and after each gap, and with the changes in between. The stream ends
-/// with the state.
+/// Returns a stream of health changes. A snapshot comes first and after each gap. The stream ends when the
+/// [`State`](super::State) is dropped.
 pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<ClusterChange, Error>> {
     let listener = Listener {
         shared: Arc::downgrade(shared),

@@ -31,7 +31,7 @@ const PAGE: u32 = 50;
 /// Maximum number of retries after a change of the definition: the kind is served some time later, and not by all API
 /// servers at once. With delays that double from 250 ms the retries take four minutes.
 const TRIES: u32 = 11;
-/// Group of a standard with definitions, although its name belongs to Kubernetes.
+/// API group that has CustomResourceDefinitions, although its name looks like a built-in group of Kubernetes.
 const STANDARD: &str = "gateway.networking.k8s.io";
 
 /// Definitions of a cluster, shared by all clones. The watch ends with the last clone.
@@ -119,8 +119,8 @@ impl Tries {
 }
 
 impl Definitions {
-    /// Waits until a retry of the missing kind at a path is useful. `seldom` is the delay without information from
-    /// definitions.
+    /// Waits until a retry of the missing kind at a path may succeed. `seldom` is the delay if the watch of definitions
+    /// gives no information.
     pub(crate) async fn awaited(
         &self,
         client: &Client,

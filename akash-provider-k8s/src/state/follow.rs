@@ -117,7 +117,7 @@ pub(crate) struct Follower<T, S, R> {
     pub(crate) fields: Cow<'static, str>,
     /// Requests only the metadata of objects.
     pub(crate) is_metadata: bool,
-    /// Part of an object that is decoded.
+    /// Functions that decode the required parts of an object.
     pub(crate) reading: Reading,
     /// Watch for kinds that the cluster does not serve yet.
     pub(crate) definitions: Definitions,
@@ -204,7 +204,7 @@ struct Watch {
     report: Box<dyn Report>,
     watch_config: WatchConfig,
     definitions: Definitions,
-    /// Last event of an idle connection; the next request shows whether the connection is dead.
+    /// Time of the last event of an idle connection. The next request shows whether the connection was dead.
     silent_since: Option<Instant>,
     /// Number of consecutive responses without the kind.
     absences: u32,
@@ -361,7 +361,7 @@ impl Watch {
         }
     }
 
-    /// Watches until an end; `version` is the last observed version.
+    /// Watches until the watch ends, and returns the reason. `version` is the last observed version.
     async fn watch(&mut self, version: &mut String, watch_config: &WatchConfig) -> End {
         let mut params = WatchParams::default().timeout(watch_config.watch_seconds);
         params.label_selector = selector(self.labels);
@@ -432,7 +432,8 @@ impl Watch {
     }
 }
 
-/// Returns the end for an object that cannot be decoded, because the other objects are incomplete without it.
+/// Returns the reason to end a watch or list with an object that cannot be decoded, because the remaining objects would
+/// be incomplete.
 fn unreadable(why: String) -> End {
     End::Failed(format!("cannot decode an object: {why}"), None)
 }

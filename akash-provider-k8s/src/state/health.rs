@@ -47,8 +47,8 @@ impl Replicas {
         }
     }
 
-    /// Returns the replicas of a StatefulSet. Its current replicas belong to the older revision, so they are not
-    /// used.
+    /// Returns the replicas of a StatefulSet. The field `currentReplicas` counts replicas of the older revision, so it
+    /// is not used.
     #[must_use]
     pub fn of_stateful_set(set: &StatefulSet) -> Self {
         let status = set.status.clone().unwrap_or_default();
@@ -94,7 +94,8 @@ fn is_progressing(status: &DeploymentStatus) -> bool {
         })
 }
 
-/// A count from before the controller saw the newest version is of the version before.
+/// Returns the number of updated replicas, or 0 before the controller has observed the newest generation, because the
+/// count is then for the previous generation.
 fn updated(replicas: Option<i32>, is_seen: bool) -> u32 {
     if is_seen { count(replicas) } else { 0 }
 }
@@ -103,7 +104,7 @@ fn count(replicas: Option<i32>) -> u32 {
     replicas.map_or(0, |n| u32::try_from(n).unwrap_or(0))
 }
 
-/// The default of Kubernetes is one replica.
+/// Returns the number of requested replicas. The default of Kubernetes is one replica.
 fn wanted(replicas: Option<i32>) -> u32 {
     count(Some(replicas.unwrap_or(1)))
 }
@@ -156,7 +157,7 @@ pub(super) fn health(view: &LeaseView, nodes: &Nodes) -> Health {
     lacking.unwrap_or(Health::Good)
 }
 
-/// Own write that the watches may not have observed yet.
+/// Write of this process that the watches may not have observed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) kind: Kind,

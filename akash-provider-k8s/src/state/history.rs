@@ -28,7 +28,7 @@ const SWEEP_EVERY: u64 = 256;
 /// Length of the name of a lease namespace.
 const NAME_LENGTH: usize = 45;
 
-/// Event as the history holds it.
+/// Event in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedEvent {
     /// Number of the record, in ascending order.
@@ -78,13 +78,13 @@ impl History {
             .collect()
     }
 
-    /// Number of the newest record, as it grows. Readers wait for it and call [`History::after`].
+    /// Returns a watch of the number of the newest record. Readers wait for a change and then call [`History::after`].
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// Adds events of an earlier process. Events that are known already stay as they are.
+    /// Adds events that an earlier process stored. Events that the history already has are unchanged.
     pub fn restore(&self, stored: Vec<StoredEvent>) {
         for stored in stored {
             if is_lease_namespace(&stored.namespace) {
@@ -100,7 +100,7 @@ impl History {
         }
     }
 
-    /// Returns the namespaces that have events, and of these the ones with a record after `after`.
+    /// Returns all namespaces that have events, and those of them that have a record after `after`.
     fn namespaces(&self, after: u64) -> (BTreeSet<String>, Vec<String>) {
         let rings = self.rings();
         let is_newer = |ring: &VecDeque<RecordedEvent>| ring.back().is_some_and(|last| last.number > after);

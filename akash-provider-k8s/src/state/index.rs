@@ -135,7 +135,8 @@ pub(super) type Key = (Kind, Option<String>, String);
 pub(super) struct Index {
     ours: LeaseFilter,
     pub(super) leases: HashMap<String, Entry>,
-    /// Lease namespace of each object in the manifest namespace, which its name does not contain.
+    /// Lease namespace of each object in the manifest namespace, because the name of such an object does not contain
+    /// the lease namespace.
     homes: HashMap<Key, String>,
     nodes: Nodes,
     /// Notified when the health of a lease depends on a node that has not been read.
@@ -224,7 +225,7 @@ impl Index {
         signals
     }
 
-    /// Replaces all objects of a kind by a list from a time after `asked`.
+    /// Replaces all objects of a kind by a complete list that was requested at `asked`.
     pub(super) fn replaced<K: WatchedKind>(
         &mut self,
         objects: &[Arc<K>],

@@ -1,5 +1,5 @@
-//! Whether the kubelet of a node reports: only then is the status of a container evidence that the tenant's program
-//! fails.
+//! Whether the kubelet of a node still reports. If the kubelet does not report, the status of a container is no
+//! evidence that the tenant's program fails.
 //!
 //! Only nodes with failing containers are read, so that a cluster without failures costs no call.
 
@@ -17,13 +17,14 @@ use tokio::time::{Instant, timeout};
 
 /// Namespace in which each kubelet renews a Lease of its node's name.
 const HEARTBEATS: &str = "kube-node-lease";
-/// Duration of a kubelet's Lease that does not state one, in seconds.
+/// Default duration of a kubelet's Lease, in seconds, if the Lease contains none.
 const LEASE_SECONDS: u32 = 40;
-/// Longest duration of a Lease that is taken from it, in seconds.
+/// Maximum duration that is accepted from a kubelet's Lease, in seconds.
 const LEASE_SECONDS_MAX: u32 = 120;
 /// Time between two readings of a node.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// With many nodes, each is read less often: at most 40 calls per second in all.
+/// Minimum interval between two readings of a node, per observed node, so that all nodes together cause at most 40
+/// calls per second.
 const INTERVAL_PER_NODE: Duration = Duration::from_millis(50);
 
 /// Nodes that were read, and whether their kubelet reports.
@@ -39,8 +40,8 @@ struct Reading {
 #[derive(Debug, Clone, Copy)]
 struct Heartbeat {
     renewed: Timestamp,
-    /// Time after which a heartbeat is overdue: kubelets renew after a quarter of the Lease, and half of that again is
-    /// for a renewal that was slow.
+    /// Time after the last renewal at which the next renewal is overdue. A kubelet renews its Lease after a quarter of
+    /// the Lease duration; the limit adds time for a slow renewal.
     limit: Duration,
 }
 
@@ -67,7 +68,8 @@ impl NodeObservation {
             return reading.is_ready;
         };
         if self.renewed != Some(renewed) {
-            // Only the first time is compared with the local clock, which may be wrong: later ones are observed.
+            // Only the first renewal time is compared with the local clock, which may be wrong. The age of later
+            // renewals is measured from their observation.
             let age = match self.renewed {
                 Some(_) => Duration::ZERO,
                 None => clock.duration_since(renewed).try_into().unwrap_or(limit),

@@ -11,7 +11,7 @@ use std::fmt;
 pub enum Reason {
     /// The workload runs without a Manifest.
     NoManifest,
-    /// The record names a lease without a Manifest and a namespace.
+    /// The ProviderHost or ProviderLeasedIP record names a lease without a Manifest and without a namespace.
     NoLease,
     /// The object cannot be decoded, or names no lease.
     Unreadable(String),

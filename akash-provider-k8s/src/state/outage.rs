@@ -1,4 +1,4 @@
-//! Reason for missing replicas: containers of the tenant fail, or their environment does.
+//! Reason for missing replicas: either the tenant's containers fail, or the cluster prevents them from running.
 //!
 //! The evidence is in the pods. A failure belongs to the tenant only if the kubelet started the container, or refused
 //! to start it because of the tenant's settings. In addition, the node of the pod must [report](super::nodes), and
@@ -23,8 +23,8 @@ const FAILING: [&str; 6] = [
 /// Reasons of a container without its image.
 const PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
-/// Parts of a registry's response to a reference that is wrong or not permitted. A registry that does not respond,
-/// or limits the rate of pulls, reports none of them.
+/// Parts of a registry's response to a reference that is wrong or not permitted. A registry that does not respond, or
+/// that limits the rate of pulls, does not send these texts.
 const WRONG_REFERENCE: [&str; 8] = [
     "not found",
     "notfound",
@@ -36,7 +36,8 @@ const WRONG_REFERENCE: [&str; 8] = [
     "no match for platform",
 ];
 
-/// Reasons of a container that terminated unobserved: its node restarted.
+/// Termination reasons of a container after a restart of its node: the kubelet did not observe how the container
+/// terminated.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
 /// Health of a service that lacks replicas, of which the manifest requests `count`.

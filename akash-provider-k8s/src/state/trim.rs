@@ -60,7 +60,8 @@ fn status(whole: PodStatus) -> PodStatus {
     }
 }
 
-/// How and when a container terminated, without its message: that is the tenant's, and up to 4 KiB long.
+/// Returns how and when a container terminated. The termination message is removed, because the tenant's program writes
+/// it and it may have 4 KiB.
 fn last_state(whole: ContainerState) -> ContainerState {
     let terminated = |whole: ContainerStateTerminated| ContainerStateTerminated {
         reason: whole.reason,

@@ -17,9 +17,9 @@ pub struct LeaseView {
     pub namespace: Option<Arc<Namespace>>,
     /// Manifest of the lease.
     pub manifest: Option<Arc<Manifest>>,
-    /// Services without persistent volumes.
+    /// Workloads without persistent volumes.
     pub deployments: BTreeMap<String, Arc<Deployment>>,
-    /// Services with persistent volumes.
+    /// Workloads with persistent volumes.
     pub stateful_sets: BTreeMap<String, Arc<StatefulSet>>,
     /// Pods, with few of their fields.
     pub pods: BTreeMap<String, Arc<Pod>>,

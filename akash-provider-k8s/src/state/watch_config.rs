@@ -24,9 +24,9 @@ pub struct WatchConfig {
     /// Idle time after which a watch without events and bookmarks is restarted. Bookmarks are sent once a minute, and
     /// API servers omit some, so a working watch may be quiet for two minutes.
     pub idle: Duration,
-    /// Time after which a watch without an event counts as working.
+    /// Time after which a started watch counts as working even without an event.
     pub proof: Duration,
-    /// Duration of a watch that resets the back-off.
+    /// Minimum duration of a watch after which the back-off is reset.
     pub steady: Duration,
     /// First back-off after a failure; it doubles, and jitter at most doubles the delay.
     pub wait_first: Duration,

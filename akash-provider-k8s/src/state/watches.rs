@@ -15,7 +15,7 @@ pub struct WatchState {
     pub synced: bool,
     /// Time since when the watch does not work; `None` while it works or before its start.
     pub down_since: Option<Instant>,
-    /// Missing kind for which the watch waits.
+    /// Kind that the cluster does not serve and for which the watch waits.
     pub awaited: Option<String>,
     /// Last error, retained after the watch works again.
     pub last_error: Option<String>,

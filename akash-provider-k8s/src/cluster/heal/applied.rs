@@ -24,7 +24,7 @@ pub(super) struct AppliedLease {
     pub(super) is_recorded: bool,
     /// Derived objects of the lease, if its record is missing.
     pub(super) rules: Option<Rules>,
-    /// Items without the hash of the applied object, which may differ from it.
+    /// Items that do not have the hash of the applied object and may therefore differ from the applied object.
     pub(super) unverified: BTreeSet<Id>,
 }
 
@@ -44,7 +44,7 @@ impl AppliedLease {
         })
     }
 
-    /// Returns the repair of an object as the API server returned it; no repair of a newer object.
+    /// Returns the repair of an object that the API server returned, or no repair if a newer deploy wrote the object.
     pub(super) fn repair_of(&self, id: &Id, live: &DynamicObject) -> Option<Repair> {
         let meta = &live.metadata;
         let live = LiveObject {
@@ -77,7 +77,7 @@ pub(super) struct Repair {
     pub(super) write: Write,
     /// Object to restore; `None` if it is missing.
     pub(super) live: Option<LiveObject>,
-    /// Last other writer, if the managed fields name one.
+    /// Field manager that last wrote the object besides the provider, if the managed fields contain one.
     pub(super) by: Option<String>,
 }
 

@@ -21,11 +21,12 @@ pub(super) struct RepairState {
     pub(super) repaired: BTreeMap<String, BTreeMap<Id, Option<String>>>,
     /// Time of the next comparison of leases without a change.
     pub(super) later: BTreeMap<String, Instant>,
-    /// Objects that were logged and not repaired.
+    /// Objects that were logged because they are not repaired.
     pub(super) logged: BTreeMap<String, BTreeSet<Id>>,
-    /// The lease of each namespace, also of one that has lost its labels and its record.
+    /// Lease of each namespace, including namespaces that have lost their labels and their Manifest record.
     pub(super) leases: BTreeMap<String, LeaseId>,
-    /// The last record of each lease that matched its applied objects; shared with the cache until the record changes.
+    /// Last Manifest record of each lease that matched the applied objects of the lease. The memory is shared with the
+    /// cache until the record changes.
     pub(super) records: BTreeMap<String, Arc<Manifest>>,
 }
 

@@ -82,7 +82,8 @@ fn names(object: &DynamicObject) -> (Box<str>, Box<str>) {
     (text(&object.metadata.namespace), text(&object.metadata.name))
 }
 
-/// Returns the usable bytes of a class and the bytes used by others; `shared` are the volumes of others in a cluster.
+/// Returns the usable bytes of a class and the bytes that other users use. `shared` is the size of the volumes of other
+/// users in the Ceph cluster.
 pub(super) fn amount(
     class: &ClassFacts,
     clusters: &[CephClusterFacts],

@@ -32,7 +32,7 @@ impl Tally {
         }
     }
 
-    /// Returns the current count on request, without a change of the publication state.
+    /// Returns the current count without marking the changes as published.
     pub(crate) fn recount(&mut self) -> Arc<NodeInventory> {
         let untold = self.dirty.any;
         let inventory = self.snapshot().inventory;

@@ -1,5 +1,5 @@
-//! Reads whether records are absent: first the list of the records, then their definition. A definition that is being
-//! deleted while its records are listed is not established afterwards, or has another UID.
+//! Reads whether records are absent: first the list of the records, then their definition. If the definition is deleted
+//! while its records are listed, it is afterwards not established or has another UID.
 
 use super::Evidence;
 use crate::error::within;
@@ -25,9 +25,9 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 pub(in crate::operators) struct Records<K> {
     pub(in crate::operators) client: Client,
     pub(in crate::operators) api: Api<K>,
-    /// Key of a record in the index, by the name of its object.
+    /// Converts the name of a record object to the key of the record in the index.
     pub(in crate::operators) key: fn(&str) -> String,
-    /// Limit of one call.
+    /// Timeout of one call to the API server.
     pub(in crate::operators) limit: Duration,
 }
 
@@ -35,7 +35,7 @@ impl<K> Records<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
 {
-    /// Reads once at the start, and then whenever the guard of the board requires it. Never ends.
+    /// Reads the evidence once at the start, and then whenever the guard requires evidence. Never returns.
     pub(in crate::operators) async fn follow<I: Index>(self, state: Arc<OperatorState<I>>) {
         let mut wait = WAIT_FIRST;
         loop {
@@ -67,7 +67,7 @@ where
         })
     }
 
-    /// UID of the definition, if the API server serves the kind and is not about to stop doing so.
+    /// Returns the UID of the definition, if the API server serves the kind and the definition is not being deleted.
     async fn definition(&self) -> Result<String, Error> {
         let name = format!("{}.{}", K::plural(&()), K::group(&()));
         let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());

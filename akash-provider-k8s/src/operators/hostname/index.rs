@@ -1,12 +1,13 @@
 //! Pure index of the hostname operator: watch events go in, the work for each hostname comes out.
 //!
-//! One record at most declares a hostname, so a hostname leads to one lease or to none. A list counts when it is
-//! complete. No work is done before hosts, manifests and the routes of the mode were listed, and no object of an
-//! unlisted kind is deleted. The operator may delete an object if its labels name a lease of a provider with records
-//! here, and if the object is in the namespace of that lease.
+//! At most one ProviderHost record declares a hostname, so a hostname routes to at most one lease. A list is used only
+//! when it is complete. No work is done before ProviderHosts, Manifests and the routes of the configured mode were
+//! listed, and no object of an unlisted kind is deleted. The operator may delete an object if two conditions hold: the
+//! labels of the object name a lease of a provider that has records in this cluster, and the object is in the namespace
+//! of that lease.
 //!
 //! Objects that a route references are written before the route and deleted after it. Routes of the other mode are
-//! deleted when the route of this mode serves.
+//! deleted after the route of this mode serves traffic.
 
 mod tables;
 mod wanted;
@@ -55,11 +56,11 @@ pub struct Plan {
     pub mode: Mode,
     /// Issuer of certificates; `None` for no certificates. Only Ingresses reference them.
     pub issuer: Option<Issuer>,
-    /// Routes of the other mode are not deleted.
+    /// True if routes of the other mode are not deleted.
     pub keep_other_routes: bool,
-    /// Hostnames without a new route. Existing routes are unchanged.
+    /// Hostnames for which no new route is created. Existing routes are unchanged.
     pub blocked: HostnameLedger,
-    /// Rule for hostnames that require a proof of ownership; `None` for no proofs.
+    /// Rule that selects the hostnames with a required proof of ownership; `None` if no hostname requires a proof.
     pub proof: Option<ProofRule>,
 }
 
@@ -86,7 +87,7 @@ pub struct Index {
     hosts: Option<BTreeMap<Name, DecodedRecord<Host>>>,
     manifests: Option<BTreeMap<Name, DecodedRecord<Exposes>>>,
     objects: BTreeMap<ObjectKind, Table>,
-    /// Providers that have, or had, records here.
+    /// Providers that have, or had, ProviderHost records in this cluster.
     providers: BTreeSet<Address>,
     /// Hostnames with a record that was removed after the start.
     removed: BTreeSet<Name>,
@@ -123,7 +124,7 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object.
     pub uid: Option<String>,
-    /// Fields of the operator of another provider have to be taken over first.
+    /// True if the managed fields of another provider's operator must be taken over first.
     pub take_over: bool,
     /// Merge patch that removes fields of other clients, used instead of an apply.
     pub patch: Option<Value>,
@@ -388,7 +389,7 @@ impl Index {
         work
     }
 
-    /// Returns true if the Manifest of a namespace exists and does not name the hostname.
+    /// Returns true if the Manifest of a namespace exists and no longer names the hostname.
     fn has_given_up(&self, namespace: &str, name: &str) -> bool {
         let manifest = self.manifests.as_ref().and_then(|all| all.get(namespace));
         matches!(manifest, Some(Ok(exposes)) if !exposes.names(name))

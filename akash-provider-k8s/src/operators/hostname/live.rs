@@ -26,7 +26,7 @@ pub struct LiveObject {
     pub lease: Option<LeaseId>,
     /// The object is being deleted.
     pub is_going: bool,
-    /// Status that the proxy, or for a certificate cert-manager, reports.
+    /// Status as reported by the proxy, or by cert-manager for a certificate.
     pub accepted: Acceptance,
     /// Details of the status, for a certificate.
     pub certificate: Option<CertificateState>,
@@ -54,7 +54,7 @@ pub enum Acceptance {
 pub struct Difference {
     /// Path of the first field that differs, or the surplus annotation.
     pub at: String,
-    /// A surplus field has to be removed by its field manager.
+    /// True for a surplus field, which its field manager must remove.
     pub is_surplus: bool,
     /// Merge patch that removes fields of other clients; an apply does not remove them.
     pub patch: Option<Value>,
@@ -254,8 +254,8 @@ fn of_certificate(state: Option<&CertificateState>) -> Acceptance {
     }
 }
 
-/// Combines the conditions of this generation: `False` has precedence, and acceptance requires all conditions from
-/// one controller.
+/// Combines the conditions of this generation. A condition `False` of any controller means refusal; acceptance requires
+/// all conditions from the same controller.
 fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, needed: &[&str]) -> Acceptance {
     let mut is_accepted = false;
     for conditions in controllers.filter_map(|controller| controller.get("conditions")?.as_array()) {

@@ -1,8 +1,8 @@
 //! Proof of ownership: a DNS TXT record next to the hostname, which names the account of the tenant.
 //!
-//! A failed query changes nothing: a proven hostname stays proven, an unproven one waits. A missing record counts
-//! after several responses. The proof does not decide between tenants that list the same hostname: without a
-//! proof, a tenant does not get the hostname and does not block other tenants.
+//! A failed query changes nothing: a proven hostname stays proven, and an unproven hostname waits. A proof is withdrawn
+//! only after several consecutive responses without the TXT record. The proof does not decide between tenants that list
+//! the same hostname: without a proof, a tenant does not get the hostname and does not block other tenants.
 
 use super::facts::Host;
 use super::note_writer::NoteWriter;

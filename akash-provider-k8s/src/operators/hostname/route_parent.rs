@@ -1,5 +1,5 @@
-//! Watch of the IngressClass or the Gateway of the routes. Routes are created without it, but serve no traffic, so
-//! its absence is logged.
+//! Watch of the IngressClass or the Gateway of the routes. Routes are also created while this object is missing. Such
+//! routes serve no traffic, so the absence is logged.
 
 use super::proxy_address::ProxyAddress;
 use super::route::Mode;

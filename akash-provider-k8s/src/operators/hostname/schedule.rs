@@ -29,8 +29,8 @@ struct Schedule {
 }
 
 impl Schedule {
-    /// Returns the hostname that has waited longest, new hostnames first. Otherwise returns the time of the next
-    /// check, if any is scheduled.
+    /// Returns the next hostname to check: new hostnames first, then the hostname with the earliest due check. If no
+    /// check is due, returns the time of the next check, if any is scheduled.
     fn next(&mut self, wanted: &BTreeSet<String>, now: Instant) -> Result<String, Option<Instant>> {
         let free = wanted.iter().filter(|name| !self.asked.contains(*name));
         let due = free.map(|name| (self.due.get(name).copied(), name));

@@ -27,9 +27,10 @@ pub(super) const MANIFESTS: &str = "manifests";
 #[derive(Debug)]
 pub(super) struct Hostnames {
     index: Index,
-    /// Routes without a reported status, by hostname: UID, and time since when the route is in its desired state.
+    /// Routes without a reported status, by hostname: the UID of the route, and the time at which the route reached its
+    /// desired state.
     settling: BTreeMap<String, (String, Instant)>,
-    /// Wait for such a route before a route of the other mode is deleted.
+    /// Minimum age of a route without a reported status before the route of the other mode is deleted.
     handover: Duration,
     /// Results of the last probes, by hostname.
     reached: BTreeMap<String, Reachability>,
@@ -76,8 +77,8 @@ impl operator_state::Index for Hostnames {
         self.index.declared()
     }
 
-    /// Releases routes of the other mode after the handover time of the new route. The age of the new route is
-    /// unknown after a restart, so the time starts when the operator first sees it.
+    /// Permits the deletion of routes of the other mode after the handover time of the new route. The age of the new
+    /// route is unknown after a restart, so the handover time starts when the operator first observes the new route.
     fn apply_time_rules(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
         if work.held.is_empty() {
             self.settling.remove(name);
@@ -173,7 +174,7 @@ impl Shared {
         change(&mut self.front.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Stores the result of a probe; returns the record and the result that is noted on it.
+    /// Stores the result of a probe. Returns the ProviderHost record and the result that the record contains as a note.
     pub(super) fn reached(&self, name: &str, now: Reachability) -> Option<(Host, Option<Reachability>)> {
         let mut inner = self.state.inner();
         let host = inner.index.host(name)?.as_ref().ok()?.clone();

@@ -1,8 +1,8 @@
 //! Pure index of the inventory operator: watch events, rules and the list of GPUs go in, the labels to write for each
 //! node come out.
 //!
-//! A list counts when it is complete. No work is done before nodes and storage classes were listed: incomplete labels
-//! would be written twice, and used in between.
+//! A list is used only when it is complete. No work is done before nodes and storage classes were listed, because the
+//! operator would write incomplete labels first, which the provider would use.
 
 use super::database::Database;
 use super::discovery::{Cards, Machine, Processor, Processors};
@@ -213,7 +213,7 @@ impl Index {
         Arc::make_mut(&mut self.processors).insert(name, processors);
     }
 
-    /// Returns true if the node was discovered, with any devices.
+    /// Returns true if the node was discovered, whatever devices it had then.
     fn is_found(&self, node: &NodeView) -> bool {
         self.found
             .get(&node.name)
@@ -267,8 +267,8 @@ impl Index {
         }
     }
 
-    /// Applies a new version. A kubelet updates its node all the time, so a new version without other changes is
-    /// ignored.
+    /// Applies a new version of a node. A kubelet updates its node every few seconds, so a version without relevant
+    /// changes is ignored.
     fn put(&mut self, name: Name, view: NodeView) -> BTreeSet<Name> {
         let Some(nodes) = &mut self.nodes else {
             // The first list contains this node too.

@@ -20,7 +20,7 @@ const ON_BUS: &str = "feature.node.kubernetes.io/pci-";
 /// Node, with the properties that affect its labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeView {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// UID; a new node may have the name of an old one.
     pub uid: String,
@@ -75,7 +75,7 @@ impl NodeView {
         view
     }
 
-    /// Returns true for the same node at any version.
+    /// Returns true if both values describe the same node and differ at most in the version.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let version = other.version;

@@ -85,8 +85,8 @@ impl fmt::Debug for LazyInventory {
     }
 }
 
-/// Report of the cluster. The offered part is computed on the first use: with thousands of nodes that takes longer
-/// than a recount, and most changes are never read.
+/// Report of the cluster. The offered part is computed on the first use: with thousands of nodes this computation takes
+/// longer than a recount, and most reports are never read.
 #[derive(Debug, Clone)]
 pub struct ClusterReport {
     counted: LazyInventory,
@@ -115,7 +115,7 @@ impl ClusterReport {
     }
 }
 
-/// Last count, before the rules.
+/// Last count of the cluster, before the rules are applied.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastCount {
     /// `None` before the first count.

@@ -1,7 +1,8 @@
 //! Desired labels of a node. The computation is pure.
 //!
-//! Unknown properties change no label. A node that is not ready keeps its labels, and so do devices with an unknown
-//! model: Kubernetes schedules no pod on such a node, and existing labels are better than none.
+//! Unknown properties change no label. The labels of a node that is not ready are unchanged, because Kubernetes
+//! schedules no pod on such a node. The labels of devices with an unknown model are also unchanged, because existing
+//! labels are better than none.
 
 use super::database::{Database, Model, interface, vendor_of};
 use super::discovery::Cards;

@@ -1,8 +1,8 @@
 //! Pure index of the IP operator: watch events go in, the work for each Service comes out.
 //!
-//! A record is named after its seat: the sharing key, the protocol and the port. One record at most declares a seat,
-//! so a seat leads to one Service of one lease or to none. Two Services cannot share a seat, so the old Service of a
-//! seat is deleted before the new one is created. A list counts when it is complete, and no work is done before
+//! A record is named after its seat: the sharing key, the protocol and the port. One record at most declares a seat, so
+//! a seat belongs to at most one Service of one lease. Two Services cannot share a seat, so the old Service of a seat
+//! is deleted before the new Service is created. A list is used only when it is complete, and no work is done before
 //! records, manifests and Services were listed. The operator may delete a Service if its labels name a lease of the
 //! provider, if the provider has records here, and if the Service is in the namespace of that lease.
 
@@ -50,7 +50,7 @@ pub struct Index {
     /// Services by seat.
     seats: BTreeMap<Name, BTreeSet<Name>>,
     pools: Option<BTreeMap<Name, Pool>>,
-    /// The provider has, or had, records here.
+    /// True if the provider has, or had, records in this cluster.
     has_records: bool,
     /// Records that were removed after the start.
     removed: BTreeSet<Name>,
@@ -76,7 +76,7 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object.
     pub uid: Option<String>,
-    /// Fields of the operator of another provider have to be taken over first.
+    /// True if the managed fields of another provider's operator must be taken over first.
     pub take_over: bool,
     /// Path of the first field that differs; empty for a new object.
     pub at: String,
@@ -532,7 +532,7 @@ impl Index {
         touched
     }
 
-    /// Returns the Service, and the Service that waits for its seat.
+    /// Returns the Service, and the other Service that waits for the same seat.
     fn touched_by(&self, place: &Name, live: Option<&LiveService>) -> BTreeSet<Name> {
         let record = live.and_then(LiveService::seat);
         let record = record.and_then(|seat| self.records.as_ref()?.get(&seat)?.as_ref().ok());

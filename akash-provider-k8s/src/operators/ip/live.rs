@@ -40,7 +40,7 @@ pub struct LiveService {
     pub given: Assignment,
     /// Time of the last observed change; at the start, the time of the list.
     pub changed: Timestamp,
-    /// Time since when the Service has its assigned addresses.
+    /// Time at which the Service got its assigned addresses.
     pub since: Timestamp,
     /// Labels, annotations and spec.
     body: Value,
@@ -60,7 +60,7 @@ pub struct Assignment {
 pub struct Difference {
     /// Path of the first field that differs, or the surplus annotation.
     pub at: String,
-    /// A surplus field has to be removed by its field manager.
+    /// True for a surplus field, which its field manager must remove.
     pub is_surplus: bool,
 }
 
@@ -118,7 +118,7 @@ impl LiveService {
         (!ip.sharing_key.is_empty()).then(|| object_name(ip))
     }
 
-    /// Retains the times of the previous state where the state is unchanged.
+    /// Copies the times of the previous state for the parts that did not change.
     #[must_use]
     pub fn after(mut self, before: Option<&Self>) -> Self {
         let Some(before) = before.filter(|before| before.uid == self.uid) else {

@@ -1,5 +1,5 @@
-//! Comparison with the metrics of the MetalLB controller. A lasting difference from the own count is logged and
-//! affects nothing else.
+//! Comparison with the metrics of the MetalLB controller. A lasting difference from the operator's own count is only
+//! logged.
 //!
 //! The metrics are requested after a change of the own count, and again a limited number of times while the counts
 //! differ.

@@ -21,7 +21,7 @@ struct Range {
 /// Declared pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Pool {
-    /// Sorted ranges that do not touch.
+    /// Sorted ranges without overlaps and without adjacent ranges.
     ranges: Vec<Range>,
     /// Addresses that end in .0 and .255 are excluded.
     avoids_buggy: bool,
@@ -216,7 +216,7 @@ fn number(address: IpAddr) -> (bool, u128) {
     }
 }
 
-/// Some old devices drop packets to these addresses.
+/// Returns true for an address that ends in .0 or .255. Some old devices drop packets to such addresses.
 const fn is_buggy(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => matches!(v4.octets()[3], 0 | 255),
@@ -224,7 +224,7 @@ const fn is_buggy(address: IpAddr) -> bool {
     }
 }
 
-/// Sorts the ranges and merges ranges that touch.
+/// Sorts the ranges and merges overlapping and adjacent ranges.
 fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
     ranges.sort_unstable();
     let mut merged: Vec<Range> = Vec::new();

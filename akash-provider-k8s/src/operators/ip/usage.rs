@@ -20,7 +20,7 @@ const NAMED: usize = 5;
 /// Status of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PoolStatus {
-    /// Leased addresses come from this pool.
+    /// True if leased addresses come from this pool.
     pub counts: bool,
     /// Number of addresses, at most 4,294,967,295.
     pub total: u32,
@@ -186,7 +186,8 @@ impl<'a> NewNotices<'a> {
     }
 }
 
-/// Returns true while a Service waits for an address and is not late: only then does time alone change the notices.
+/// Returns true while a Service waits for an address and is not late yet. Only in this case can the notices change
+/// without an event.
 pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
     let mut services = index.services().filter(|(_, live)| live.is_leased);
     services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < LATE_AFTER))

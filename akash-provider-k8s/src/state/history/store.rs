@@ -35,7 +35,7 @@ pub trait EventStore: fmt::Debug + Send + Sync + 'static {
     /// The storage cannot be read.
     fn load(&self) -> Result<Vec<StoredEvent>, Error>;
 
-    /// Makes `events` the stored events of each of these namespaces. An empty list removes a namespace.
+    /// Replaces the stored events of each of these namespaces. An empty list removes the namespace from the store.
     ///
     /// # Errors
     /// The storage cannot be written.

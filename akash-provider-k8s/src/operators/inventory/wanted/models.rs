@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// Models of a vendor's devices on a node.
 pub(super) enum GpuModels {
-    /// Models with their numbers of devices, which sum up to all devices.
+    /// Models with their numbers of devices. The numbers add up to the number of all devices.
     Models(Vec<(Model, i64)>),
     /// The models are unknown; the reason.
     Unknown(String),
