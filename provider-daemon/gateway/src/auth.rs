@@ -5,7 +5,8 @@
 //!                                                     ├──► Identity ──► permits(scope, target)?
 //!  token (header) ──► signed by its issuer's key? ────┘
 //! ```
-//! Both lead to the tenant's account; the owner is never in a path. A failed chain query is an outage, never a refusal.
+//! Both credentials identify the account of the tenant, so request paths do not contain the owner. A failed chain query
+//! is an outage, never a refusal.
 
 mod access;
 mod certificates;
@@ -59,7 +60,7 @@ pub(crate) enum Denial {
     Unauthorized,
     /// The chain query failed.
     Outage,
-    /// The network of the client named too many unknown accounts.
+    /// Clients in the IP network of the caller named too many unknown accounts.
     TooMany,
 }
 
@@ -85,7 +86,7 @@ impl Denial {
 pub(crate) enum LookupFault {
     /// The chain query failed.
     Outage,
-    /// The budget of the network is spent.
+    /// The IP network of the client has used its budget of chain queries.
     TooMany,
 }
 
@@ -147,7 +148,7 @@ pub struct Credentials<'a> {
     pub peer: IpAddr,
 }
 
-/// VerifiedToken token with its claims.
+/// Verified token with its claims.
 #[derive(Debug)]
 struct VerifiedToken {
     claims: Claims,
@@ -167,7 +168,7 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// Creates an authenticator. It refuses tokens with a lifetime longer than `lifetime_max`, and compares a
+    /// Creates an authenticator that refuses tokens with a lifetime longer than `lifetime_max`, and that compares a
     /// certificate with the chain again after `limits.recheck`.
     #[must_use]
     pub(crate) fn new(
@@ -228,7 +229,7 @@ impl Authenticator {
         self.certificates.is_valid(certificate, peer).await
     }
 
-    /// Queries the chain about a named account, within the budget of the client's network.
+    /// Queries the chain about an account that the client named, within the query budget of the client's IP network.
     pub(super) async fn query_chain<T>(
         &self,
         peer: IpAddr,
@@ -303,7 +304,7 @@ impl Authenticator {
     }
 }
 
-/// Returns the token of a header: two terms, the scheme in any case.
+/// Returns the token of an `Authorization` header: the scheme `Bearer`, in upper or lower case, and then the token.
 pub(crate) fn bearer(header: &[u8]) -> Option<&str> {
     let mut words = std::str::from_utf8(header).ok()?.split_ascii_whitespace();
     let scheme = words.next()?;

@@ -1,6 +1,7 @@
-//! Limits of one network for requests without authentication: a number per minute, or a number at once.
+//! Limits for requests without authentication, per IP network of the clients: the number of requests per minute, or the
+//! number of concurrent requests.
 //!
-//! A network is an IPv4 address, or the /64 prefix of an IPv6 address, which one client usually has as a whole.
+//! A network is one IPv4 address, or one /64 prefix of IPv6, because one client usually has a whole /64 prefix.
 
 use moka::sync::Cache;
 use std::collections::HashMap;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Maximum number of counted networks: some hundred bytes each.
+/// Maximum number of networks with a counter. A counter takes some hundred bytes.
 const COUNTED_MAX: u64 = 10_000;
 /// Period of a budget.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -50,7 +51,7 @@ impl Budget {
         taken.is_some_and(|taken| taken.load(Ordering::Relaxed) >= self.most)
     }
 
-    /// Uses one of the budget; returns false if none is left.
+    /// Counts one use by a network. Returns false if the network has already used its whole budget.
     pub(super) fn take(&self, peer: IpAddr) -> bool {
         let taken = self.taken.get_with(network(peer), Arc::default);
         // Never exceeds the maximum, so the counter cannot wrap.

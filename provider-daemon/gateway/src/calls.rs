@@ -1,8 +1,8 @@
 //! Open calls of an HTTP/2 connection, from the head of the request to the end of the response.
 //!
-//! An HTTP/2 connection stays open between calls, and the protocol does not end it. The gateway closes a connection
-//! without open calls after a while, as with HTTP/1; a stream that waits for updates is an open call. The body of a
-//! request has a time limit, so it cannot keep a call open.
+//! An HTTP/2 connection stays open between calls, and the protocol has no timeout for an idle connection. The gateway
+//! closes a connection without open calls after a while, as with HTTP/1; a stream that waits for updates is an open
+//! call. The body of a request has a time limit, so it cannot keep a call open.
 
 use axum::BoxError;
 use hyper::body::{Body, Frame, SizeHint};

@@ -1,11 +1,12 @@
-//! Table of open connections. It decides which one is closed when another needs its place. Each port has places of its
-//! own; the limits of a network and of an account count the connections of both ports together.
+//! Table of open connections. If all places of a port are taken, the table decides which connection is closed for a new
+//! one. Each port has a separate number of places. The limits of a network and of an account count the connections of
+//! both ports together.
 //!
 //! | class | client | closed |
 //! |---|---|---|
-//! | anonymous | has not authenticated | first: of the network with most connections, the least recently used |
-//! | account | authenticated, no live lease | for a lease or another account: the least recently used |
-//! | leased | authenticated, with a live lease | for a lease of an account that has fewer connections |
+//! | anonymous | has not authenticated | first: the least recently used connection of the network with the most connections |
+//! | account | authenticated, no live lease | for another authenticated connection or a new client: the least recently used |
+//! | leased | authenticated, with a live lease | for a leased connection of an account with at least two connections fewer |
 //!
 //! Authenticated connections never take the last places, so a new client can always connect and authenticate. Each
 //! authenticated request counts as a use of its connection.
@@ -23,9 +24,11 @@ use tokio_util::sync::CancellationToken;
 /// Places that authenticated connections never take: handshakes and first requests of all new clients at once, each
 /// of which takes some milliseconds. Small tables reserve a quarter.
 const RESERVED_MAX: usize = 64;
-/// Connections of one account with a live lease: twice its streams. More count as anonymous.
+/// Maximum number of connections of one account with a live lease, twice its maximum number of streams. Further
+/// connections count as anonymous.
 const LEASED_OF_ACCOUNT: usize = 512;
-/// Connections of one account without a lease: a browser opens six, a script one. More count as anonymous.
+/// Maximum number of connections of one account without a live lease: a browser opens six connections, a script one.
+/// Further connections count as anonymous.
 const UNLEASED_OF_ACCOUNT: usize = 32;
 /// Network of the clients on this machine, such as a readiness probe.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -53,7 +56,7 @@ pub(crate) struct Connections {
 
 #[derive(Debug)]
 struct Table {
-    /// Number of connections and uses; orders the entries by last use.
+    /// Counter of connections and uses. Its values order the entries by last use.
     clock: u64,
     open: HashMap<u64, Entry>,
     /// Connections of each network without a live lease: anonymous ones and those of accounts together.
@@ -68,7 +71,7 @@ struct Table {
 struct Places {
     authenticated: usize,
     authenticated_max: usize,
-    /// Anonymous connections of this machine that are not closed for others.
+    /// Number of anonymous connections from this machine that are not closed in favor of other clients.
     local_reserved: usize,
 }
 
@@ -120,7 +123,8 @@ impl Connections {
         })
     }
 
-    /// Adds a connection. Closes another of its network where that has too many without a live lease.
+    /// Adds a connection. If its network already has the maximum number of connections without a live lease, closes one
+    /// of them.
     pub(crate) fn enter(
         self: &Arc<Self>,
         port: Port,
@@ -186,7 +190,7 @@ impl Connection {
         self.of.lock().authenticate(self.number, account, class);
     }
 
-    /// Waits until the connection is closed in favor of another.
+    /// Waits until this connection is closed in favor of another connection.
     pub(crate) async fn displaced(&self) {
         self.close.cancelled().await;
     }
@@ -240,7 +244,8 @@ impl Table {
         }
     }
 
-    /// Closes an authenticated connection of a port for one of `class` of an account that has `mine` already.
+    /// Closes an authenticated connection of a port in favor of a connection of `class` from an account that already
+    /// has `mine` connections. Returns false if no connection may be closed.
     fn displace_for(&mut self, port: Port, class: Class, mine: usize) -> bool {
         if self.close_least(|e| e.port == port && e.class == Class::Account, |e| e.used) {
             return true;
@@ -251,14 +256,15 @@ impl Table {
                 .map_or(0, |account| self.count_of_account(account))
         };
         let victim = self.least(
-            // Two more, or two accounts would go on closing each other's last connection.
+            // The difference must be at least two. Otherwise two accounts would repeatedly close each other's last
+            // connection.
             |e| e.port == port && class == Class::Leased && e.class == Class::Leased && of(e) > mine + 1,
             |e| (Reverse(of(e)), e.used),
         );
         victim.is_some_and(|number| self.close(number))
     }
 
-    /// Returns the first by `order` of the connections that may be closed.
+    /// Returns the connection with the lowest `order` among the connections that may be closed.
     fn least<K: Ord>(&self, may_close: impl Fn(&Entry) -> bool, order: impl Fn(&Entry) -> K) -> Option<u64> {
         let candidates = self.open.iter().filter(|(_, entry)| may_close(entry));
         let first = candidates.min_by_key(|(_, entry)| order(entry));
@@ -328,7 +334,7 @@ impl Table {
     }
 }
 
-/// Subtracts one, and removes a count of zero, or the map would grow with every client.
+/// Decrements a count, and removes the count at zero, so that the map does not grow with every client.
 fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count -= 1;

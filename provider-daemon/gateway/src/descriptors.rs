@@ -1,13 +1,14 @@
 //! Limits of open files.
 //!
-//! Every connection is a file, and every stream of a tenant is another one at the cluster. The gateway accepts only as
-//! many connections as leave a reserve of files for the chain, the cluster and the state of the provider.
+//! Every connection uses one open file, and every stream of a tenant uses another file for its connection to the
+//! cluster. The gateway accepts only as many connections as leave a reserve of files for the chain, the cluster and the
+//! state of the provider.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io;
 
 /// Files reserved for the rest of the provider: some connections to each chain node and to the cluster, the state,
-/// price scripts with three pipes each, and as much again.
+/// price scripts with three pipes each, and the same number again as a margin.
 const RESERVE: u64 = 256;
 /// Files of a REST connection: its own, and the stream to the cluster that it may become.
 const FILES_OF_REST: u64 = 2;

@@ -161,7 +161,8 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(app), counted))
 }
 
-/// Counts a call against the budget of its network, except health checks, as over REST. Bodies have a time limit.
+/// Counts a call against the request budget of the client's IP network, as for REST. Health checks are not counted.
+/// Also limits the time to receive the request body.
 async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
     // A probe may share its address with many clients. If counted, it would fail with them and restart the process.
     let is_health = request.uri().path().starts_with("/grpc.health.v1.Health/");

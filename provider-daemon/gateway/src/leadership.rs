@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Header with the leader's address, on the response of a standby.
 const LEADER: HeaderName = HeaderName::from_static("akash-provider-leader");
-/// Value of `Retry-After`, in seconds: a fail-over takes less.
+/// Value of `Retry-After`, in seconds. A fail-over takes less time.
 const AGAIN: HeaderValue = HeaderValue::from_static("3");
 
 /// State of the leader election.
@@ -17,7 +17,7 @@ const AGAIN: HeaderValue = HeaderValue::from_static("3");
 pub struct Leadership {
     /// `leader` or `standby`.
     pub role: &'static str,
-    /// Term in which this instance leads.
+    /// Election term in which this instance leads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<u64>,
     /// Identity of the leader, if known.
@@ -26,7 +26,7 @@ pub struct Leadership {
     /// Address of the leader for tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Term of the record, if no leader can have it. A third party forged it, and it is not used.
+    /// Term in the election record, if no leader can have reached this term. Such a term is forged and is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
 }

@@ -102,7 +102,7 @@ pub(super) enum ScreeningError {
     NotOffered,
     /// All permits are in use.
     Busy,
-    /// The budget of the network is spent.
+    /// The IP network of the client has used its budget of screenings.
     TooMany,
     /// A query of the chain or the provider failed.
     Unavailable(&'static str),

@@ -1,6 +1,6 @@
 //! Migration of hostnames and leased addresses between leases of one tenant.
 //!
-//! A granular token needs the scope for the lease that holds a name as well as for the destination.
+//! A granular token needs the scope for two leases: the lease that holds a name, and the destination lease.
 
 use super::caller::{permit, unauthorized};
 use super::reply::{self, Reply};

@@ -30,7 +30,7 @@ struct Akash {
     cosmos_sdk_version: &'static str,
 }
 
-/// Version of the API server. Another cluster's version text is `git_version` as a whole.
+/// Version of the API server. For a cluster other than Kubernetes, `git_version` is the whole version text.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Kube<'a> {
@@ -98,7 +98,7 @@ pub(super) async fn healthy() -> Reply {
     reply::text(StatusCode::OK, "ok")
 }
 
-/// Reports whether tenants can be served. Bidding does not matter for that: a provider that does not bid is ready for
+/// Reports whether tenants can be served. Bidding is not a condition, because a provider that does not bid still serves
 /// the tenants of its leases.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Reply {
     // Checked first: a draining instance must get no more traffic.

@@ -107,7 +107,7 @@ pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, command
     socket.send_all(frames, on_message).await;
 }
 
-/// Merges output and errors, and appends the outcome at the end.
+/// Merges standard output and standard error, and appends the result of the command.
 fn until_over<'a>(
     stdout: impl Stream<Item = Message> + Send + 'a,
     stderr: impl Stream<Item = Message> + Send + 'a,
@@ -190,7 +190,7 @@ fn result(exit_code: i32, message: Option<String>) -> Message {
     frame(RESULT, text.as_bytes())
 }
 
-/// Returns the message for a command that did not run. It never looks like a success.
+/// Returns the message for a command that did not run: an exit code other than 0, or a failure without a reason.
 async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     let is_reason = match error.kind() {
         ErrorKind::Invalid | ErrorKind::Unavailable | ErrorKind::Denied | ErrorKind::Timeout => true,

@@ -33,7 +33,7 @@ impl Ending {
     pub(super) const DONE: u16 = 1000;
     /// The gateway stops: "going away" in RFC 6455.
     const STOPPING: u16 = 1001;
-    /// The credential is no longer valid, or the place is needed.
+    /// The credential is no longer valid, or the connection is closed in favor of another connection.
     const OVER: u16 = 1008;
     /// Error with a reason. Codes from 4000 on are application-specific.
     pub(super) const FAILED: u16 = 4000;
@@ -83,7 +83,8 @@ enum WriteEnd {
 }
 
 impl Socket {
-    /// Creates a socket. It is boxed because several tasks pass it on, and each would reserve memory for it.
+    /// Creates a socket. The socket is boxed because several futures pass it on, and each would reserve memory for the
+    /// socket.
     pub(super) fn new(
         io: Io,
         limits: &Limits,
@@ -212,7 +213,7 @@ async fn write(
 /// Maximum number of messages in one write.
 const TOGETHER: usize = 256;
 
-/// Writes a message together with those that are ready behind it.
+/// Writes a message, together with the following messages that are ready.
 async fn put(
     sink: &mut SplitSink<Io, Message>,
     mut messages: std::pin::Pin<&mut impl Stream<Item = Result<Message, Ending>>>,

@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 /// Size at which buffered data is written, in bytes.
 const WRITE_BUFFER: usize = 32 * 1024;
-/// Maximum size of buffered data, in bytes; writers wait before that.
+/// Maximum size of buffered data, in bytes. A writer waits until the buffer has space.
 const WRITE_BUFFER_MAX: usize = 1024 * 1024;
 /// Size of the read buffer. Small, because TLS has its own buffer and there may be ten thousand streams.
 const READ_BUFFER: usize = 128;
@@ -73,7 +73,7 @@ where
     Ok(reply)
 }
 
-/// Returns the configuration with a maximum message size of a client.
+/// Returns the websocket configuration. `frame_bytes` is the maximum size of a client's message.
 pub(super) fn config(frame_bytes: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)

@@ -1,8 +1,8 @@
 //! Client certificates in the handshake: checks that need no chain query.
 //!
 //! The network's certificates are self-signed with the usage "key encipherment", so ordinary verifiers refuse them.
-//! This one checks the form, the validity period, the purpose and possession of the key. After the handshake the chain
-//! is queried whether the certificate is published and not revoked.
+//! This verifier checks the form, the validity period, the purpose and the possession of the key. After the handshake,
+//! a chain query checks that the certificate is published and not revoked.
 
 use crate::auth::Clock;
 use akash_provider_chain::cert;
