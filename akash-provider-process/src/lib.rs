@@ -6,13 +6,14 @@
 //! ```
 //! A service runs the command of its manifest. Without a command, its image selects one from [`Images`]. Every replica
 //! is a process group and ends with all its child processes. A replica is healthy after a short time, and is restarted
-//! when it exits. Its environment has `PATH`, the variables of the manifest, and for each global port, for example 8080,
-//! the variable `PORT_8080`: the free local port on which the service must listen. Replicas of a service share the port.
+//! when it exits. The environment of a replica has `PATH`, the variables of the manifest, and for each global port, for
+//! example 8080, the variable `PORT_8080`: the free local port on which the service must listen. Replicas of a service
+//! share the port.
 //!
-//! Processes are not isolated and not limited, so run trusted programs only. Hostnames and leased IPs are not available.
-//! The shell runs commands next to a replica, in its folder, with its variables and without a terminal. Processes end
-//! with the program that opened the cluster, and start again when it is opened the next time. A killed program leaves
-//! its processes behind.
+//! Processes are not isolated and not limited, so run trusted programs only. Hostnames and leased IPs are not
+//! available. The shell runs commands next to a replica, in its folder, with its variables and without a terminal.
+//! Processes end with the program that opened the cluster, and start again when it is opened the next time. If the
+//! program is killed, its processes continue to run.
 
 mod journal;
 mod port;
@@ -41,9 +42,9 @@ pub struct ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// Opens the cluster in a folder, which is created if missing, and starts its deployed leases. A lease that cannot
-    /// start any more, because no command belongs to its image, counts as recorded and not deployed; its next deploy
-    /// reports the reason. Requires a Tokio runtime.
+    /// Opens the cluster in a folder, which is created if missing, and starts its deployed leases. A lease with an
+    /// image that has no command in `images` any more counts as recorded, not as deployed; the next deploy of this
+    /// lease reports the reason. Requires a Tokio runtime.
     ///
     /// # Errors
     /// The error of reading or writing the folder.

@@ -52,7 +52,8 @@ pub(crate) enum ReplicaEvent {
     Line(String),
 }
 
-/// Runs a program, restarts it after each exit and reports its events, until `stop`. Then its processes have ended.
+/// Runs a program, restarts the program after each exit and reports its events, until `stop` is cancelled. Returns
+/// after all processes of the program have ended.
 pub(crate) async fn run_with_restarts(
     program: Program,
     report: impl Fn(ReplicaEvent) + Send + Sync,

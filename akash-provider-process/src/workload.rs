@@ -71,7 +71,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Stops all replicas. They have ended when the returned tracker has no task left.
+    /// Stops all replicas. All replicas have ended when the returned tracker has no task left.
     pub(crate) fn stop(&self) -> TaskTracker {
         self.stop.cancel();
         self.replicas.clone()

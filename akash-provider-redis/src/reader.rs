@@ -24,9 +24,9 @@ const BATCH: usize = 256;
 /// Maximum bytes of one response, besides one entry of each stream.
 const BATCH_BYTES: usize = BYTES_MAX;
 
-/// Reads entries up to a number and a size. `XREAD` limits only the number, and an entry may have 512 MiB. Of an entry
-/// that is too large, the script returns id and epoch with an invalid version. Each stream returns at least one entry, so
-/// that the order over all streams is known.
+/// Reads entries up to a number and a size. `XREAD` limits only the number, and an entry may have 512 MiB. For an entry
+/// that is too large, the script returns the id and the epoch with an invalid version. Each stream returns at least one
+/// entry, so that the order over all streams is known.
 ///
 /// Keys: the streams. Arguments: maximum bytes, maximum bytes of one entry, maximum entries per stream, and the last read
 /// id of each stream.

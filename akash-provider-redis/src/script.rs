@@ -18,10 +18,10 @@ const PUBLISHER_LIFETIME_S: u64 = 3600;
 /// Lifetime of the id of a fact, in seconds. Longer than two maximum leases, the period that a new leader publishes again.
 const ID_LIFETIME_S: u64 = 900;
 
-/// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A sequence above 2^50, which no provider reaches,
-/// is forged and counts as lost. If the sequence decreased, or a stream is ahead of it, events are lost or foreign. The
-/// script then starts another epoch with higher ids than before, so that waiting readers notice. The name of the epoch
-/// ends with the sequence before its first event.
+/// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A sequence above 2^50, which no provider
+/// reaches, is forged and counts as lost. If the sequence decreased, or if a stream contains a higher sequence, then
+/// events were lost or another program wrote events. The script then starts another epoch with higher ids than before,
+/// so that waiting readers notice. The name of the epoch ends with the sequence before its first event.
 ///
 /// Keys: epoch, sequence, counts, publisher, and for each event its stream, its last event and the key of its id.
 /// Arguments: a name for a new epoch, the known sequence, the number of the first event, the version, the lifetimes of the
@@ -92,9 +92,11 @@ pub(crate) struct Publisher {
     script: Script,
     /// Id of this process, to detect duplicates.
     id: String,
-    /// Number of the last event. Locked during a call: the server drops a number lower than the last one.
+    /// Number of the last sent event. The lock is held during a call, because the server drops an event with a number
+    /// below that of the last event.
     sent: Mutex<u64>,
-    /// Highest sequence that the server assigned to an event of this publisher. A lower one means lost events.
+    /// Highest sequence that the server assigned to an event of this publisher. A lower sequence in a later response
+    /// means that events were lost.
     acknowledged: AtomicU64,
     facts_kept: usize,
 }

@@ -13,7 +13,7 @@ use prost::Message;
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Longest life of an unordered transaction.
+/// Maximum lifetime of an unordered transaction.
 const UNORDERED_TTL: Duration = Duration::from_secs(600);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 /// 10^18, the scale of a decimal.
@@ -37,7 +37,7 @@ pub(super) struct Pending {
     nonces: BTreeSet<(i64, Address)>,
 }
 
-/// Nonces of unordered transactions in blocks, until they have timed out.
+/// Nonces of the unordered transactions in blocks. A nonce is removed after its transaction has timed out.
 #[derive(Debug, Default)]
 pub(super) struct Nonces(BTreeSet<(i64, Address)>);
 
@@ -287,7 +287,7 @@ impl View<'_> {
     }
 }
 
-/// Returns the key of the signer: the account's own once it has one.
+/// Returns the public key of the signer: the key in the transaction, or else the key that the account has stored.
 fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refusal> {
     let invalid = |text: String| Refusal::sdk(8, format!("{text}: invalid pubkey"));
     let Some(bytes) = tx.public_key()? else {

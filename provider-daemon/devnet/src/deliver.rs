@@ -60,7 +60,8 @@ struct Effects {
 }
 
 impl Ledger<'_> {
-    /// Checks and executes a transaction. One that fails the checks costs nothing; one that fails later pays its fee.
+    /// Checks and executes a transaction. A transaction that fails the checks pays no fee; a transaction that fails
+    /// later pays its fee.
     pub(super) fn deliver(&mut self, tx: &Tx) -> TxResult {
         let view = View {
             rules: self.rules,
@@ -203,7 +204,7 @@ impl Ledger<'_> {
     }
 }
 
-/// Returns the gas of a message if it is the same for any result.
+/// Returns the gas of a message if this gas does not depend on the result of the message, otherwise `None`.
 fn certain_gas(step: &Step) -> Option<u64> {
     let base = gas::message(&step.type_url);
     // The amounts of `gas::fact` for the effects of these messages.

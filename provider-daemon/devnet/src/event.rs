@@ -1,7 +1,7 @@
 //! Market events in the format of transaction results.
 //!
 //! A typed event has one attribute for each field, sorted by name; a value is the JSON of the field. Each transfer of
-//! money between them is four plain events.
+//! money has four untyped events, placed between the typed events.
 
 use akash_provider_chain::proto::akash::market::v1::LeaseClosedReason;
 use akash_provider_core::types::{
@@ -58,7 +58,7 @@ pub(super) fn transfer(from: &str, to: &str, coin: &Coin) -> [Event; 4] {
     ]
 }
 
-/// Id of any kind, with its parts in the network's order.
+/// Id of a deployment, group, order, bid or lease. The network serializes the parts in this order.
 #[derive(Default, Serialize)]
 struct Id<'a> {
     owner: &'a str,
@@ -217,7 +217,7 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
     })
 }
 
-/// Returns the event in front of the events of a message.
+/// Returns the `message` event, which precedes the other events of a message.
 pub(super) fn message(type_url: &str, signer: &Address) -> Event {
     // `/akash.market.v1beta5.MsgCreateBid` belongs to the module `market`.
     let module = type_url.split('.').nth(1).unwrap_or_default();

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-/// Maximum number of conditions of a query; real ones have a handful.
+/// Maximum number of conditions of a query. The queries of real clients have fewer than ten.
 const CONDITIONS_MAX: usize = 32;
 
 /// Values of an event by key, as sent to subscribers.
@@ -56,7 +56,7 @@ impl Filter {
         self.0.iter().all(|condition| condition.holds(facts))
     }
 
-    /// Returns the required value of a key, if a condition fixes it.
+    /// Returns the value that a condition `key = value` requires, or `None` without such a condition for this key.
     pub(super) fn only(&self, key: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|c| c.key == key);
         let found = found.find(|c| c.operator == Operator::Equal);

@@ -1,7 +1,8 @@
 //! Gas costs: a deterministic model close to the network's.
 //!
-//! Measured on the network: a bid 125k, two bids in one transaction 209k, closing an open bid 118k and an active
-//! one 252k, a payout 98k, one that overdraws 277k, a new deployment 140k and 55k more for each further group.
+//! Gas measured on the network: a bid 125k; two bids in one transaction 209k; the close of an open bid 118k; the close
+//! of an active bid 252k; a payout 98k; a payout that overdraws the account 277k; a new deployment with one group 140k,
+//! and 55k for each further group.
 
 use akash_provider_core::types::ChainEvent;
 

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of calls in one body.
 const BATCH_MAX: usize = 100;
-/// Id of the response to a call without one.
+/// Id in the response to a call that has no id.
 const NO_ID: i64 = -1;
 
 /// Call of a client.

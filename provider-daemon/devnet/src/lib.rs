@@ -7,9 +7,9 @@
 //!
 //! Transactions are real: they are decoded and checked for signature, chain id, sequence or nonce, timeout, fee and gas
 //! as in the network. The next block executes them, with the network's codes, texts and events. Not implemented:
-//! consensus, proofs, signatures other than in direct mode, transactions of several signers, grants, rewards. Direct
-//! changes of the
-//! [`MemoryChain`] appear in its block too. The crate does not depend on the daemon, so tests of any client can use it.
+//! consensus, proofs, signatures other than in direct mode, transactions of several signers, grants, rewards. The next
+//! block also contains changes that are made directly on the [`MemoryChain`]. The crate does not depend on the daemon,
+//! so tests of any client can use it.
 //!
 //! ```
 //! use akash_provider_core::chain::MemoryChain;
@@ -109,7 +109,7 @@ pub enum DevnetError {
         flag: &'static str,
         /// Requested address; port 0 is any free one.
         address: SocketAddr,
-        /// Cause: usually the address is in use, or not of this machine.
+        /// Cause: usually the address is in use or does not belong to this machine.
         why: io::Error,
     },
 }
@@ -129,7 +129,7 @@ impl Devnet {
     /// Binds both addresses and starts to create blocks.
     ///
     /// # Errors
-    /// An address is in use or not of this machine.
+    /// An address is in use or does not belong to this machine.
     pub async fn start(config: DevnetConfig) -> Result<Self, DevnetError> {
         // Both ports first, so that a failure leaves the chain unchanged.
         let (rpc_listener, rpc) = listen("--listen-rpc", config.listen_rpc).await?;
@@ -178,7 +178,7 @@ impl Devnet {
         format!("grpc://{}", self.grpc)
     }
 
-    /// Returns the chain. The next block contains direct changes.
+    /// Returns the chain. The next block contains changes that are made directly on the chain.
     #[must_use]
     pub const fn chain(&self) -> &MemoryChain {
         &self.chain
@@ -216,7 +216,7 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<(TcpListener,
         .map_err(|why| DevnetError::Listen { flag, address, why })
 }
 
-/// Creates blocks with times of the clock.
+/// Creates one block per interval, with the time of the local clock.
 async fn make_blocks(chain: MemoryChain, every: Duration, stop: CancellationToken) {
     // An interval ticks at once, but the first block must come a whole block time after the start.
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
