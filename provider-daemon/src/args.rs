@@ -188,8 +188,8 @@ impl Cli {
     }
 }
 
-/// Returns whether `explain` names a real provider by `--from` or `--provider`. Only typed flags count: an environment
-/// variable is set for other commands.
+/// Returns whether `explain` names a real provider by `--from` or `--provider`. Only flags on the command line count,
+/// because the environment variables of these flags are set for other commands.
 fn is_of_a_real_provider() -> bool {
     let mut words = std::env::args_os();
     words.any(|word| {

@@ -5,8 +5,9 @@
 //!                                                                                         │
 //!                             effects as recorded, or the first difference ◀─ replay ◀─ reader
 //! ```
-//! The engine never waits for the recorder. Turns that do not fit the queue are counted in the recording, and the next
-//! state of the engine follows, from which a replay continues. `docs/flight-recorder.md` describes the format.
+//! The engine never waits for the recorder. Turns that do not fit the queue are not recorded. The recording then
+//! contains their number and the next state of the engine, from which a replay continues. `docs/flight-recorder.md`
+//! describes the format.
 
 mod bundle;
 mod describe;
@@ -43,7 +44,7 @@ pub struct RecordArgs {
     pub record_bytes: u64,
 }
 
-/// Minimum limit: less does not hold the state of even a small provider.
+/// Minimum of the size limit, in bytes. A smaller limit does not hold the engine state of even a small provider.
 const LIMIT_MIN: u64 = 1 << 20;
 
 fn limit(text: &str) -> Result<u64, String> {
@@ -57,7 +58,7 @@ fn limit(text: &str) -> Result<u64, String> {
 /// First part of each file: the origin of the recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
-    /// Version of the recording program; another one may decide differently.
+    /// Version of the recording program; another version may decide differently.
     pub(crate) version: String,
     pub(crate) chain_id: String,
     pub(crate) provider: Address,
@@ -96,7 +97,7 @@ fn wall() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Formats a time; one beyond the format is its number.
+/// Formats a time. A time that the format cannot represent is printed as a number.
 pub(crate) fn shown_time(wall: u64) -> String {
     // End of the year 9999, the maximum of the format.
     const LAST: u64 = 253_402_300_799_999;

@@ -24,8 +24,8 @@ pub enum Json {
 }
 
 impl Json {
-    /// Returns a field of an object; `None` if it is missing or the value is not an object. Of duplicate fields, the
-    /// first.
+    /// Returns a field of an object; `None` if it is missing or the value is not an object. Returns the first of
+    /// duplicate fields.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Self> {
         let Self::Fields(fields) = self else {

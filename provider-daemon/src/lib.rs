@@ -102,8 +102,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns the log filter. It disables the log of the Kubernetes client library, which repeats failures that this
-/// program logs, unless the filter names the library.
+/// Returns the log filter. The filter disables the log of the Kubernetes client library, which repeats failures that
+/// this program logs, unless `chosen` names the library.
 fn levels(chosen: &str, command: &Command) -> String {
     const KUBE_CLIENT: &str = "kube_client";
     /// Module that logs unusable nodes; short commands report them as errors.

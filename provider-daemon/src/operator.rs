@@ -5,8 +5,8 @@
 //!                                    ◀── one line of JSON ──
 //! ```
 //!
-//! The mode of the socket restricts it to the account of the provider and root, and the peer credentials are checked
-//! again. The socket is not reachable over a network.
+//! The file mode gives access to root and the system user of the provider only, and the credentials of each peer are
+//! checked as well. The socket is not reachable over a network.
 
 mod client;
 mod serve;
@@ -76,21 +76,21 @@ enum Request {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct LeaseLine {
     lease: LeaseId,
-    /// Phase of its workload.
+    /// Phase of the workload of the lease.
     phase: String,
-    /// Known health of its workload.
+    /// Last known health of the workload.
     health: Health,
     /// Counted unhealthy time, in milliseconds.
     #[serde(default)]
     known_unhealthy_ms: u64,
-    /// Unhealthy time that ends the lease, in milliseconds.
+    /// Unhealthy time after which the provider closes the lease, in milliseconds.
     #[serde(default)]
     unhealthy_limit_ms: Option<u64>,
     /// Problem with the record in the cluster.
     record_problem: Option<String>,
-    /// Reason why its end is delayed.
+    /// Reason why the close of the lease is delayed.
     waiting_for: Option<String>,
-    /// Time since when the circuit breaker holds its end.
+    /// Time at which the circuit breaker started to hold the close of the lease.
     #[serde(default)]
     held_since: Option<String>,
     /// Last error of the cluster.
@@ -115,16 +115,16 @@ enum Response {
         recent: u32,
         /// Maximum number of closes within the window.
         allowed: u32,
-        /// Leases that wait for the release.
+        /// Leases with a close that is held until the release.
         waiting: Vec<String>,
         /// Reason why no close passes; `None` while closes pass.
         shut_because: Option<String>,
     },
     /// The circuit breaker was released.
     Released {
-        /// False if it had not tripped for any owner, and no records were missing.
+        /// False if the circuit breaker had not tripped for any owner and no records were missing.
         was_tripped: bool,
-        /// Leases that waited.
+        /// Leases with a close that was held until the release.
         waited: Vec<String>,
     },
     /// Differences between chain, cluster and ledger.
@@ -134,7 +134,7 @@ enum Response {
     },
     /// Leases of the provider.
     Leases {
-        /// All leases, including those that end.
+        /// All leases, including leases that are being closed.
         leases: Vec<LeaseLine>,
     },
     /// Operators in the process.

@@ -137,7 +137,8 @@ fn is_read(state: &Mutex<State>, seen: Option<Stamp>) -> bool {
     seen.is_some() && locked(state).stamp == seen
 }
 
-/// Takes the result of a read. An error of the read, unlike an invalid policy, leaves the stamp unknown.
+/// Applies the result of a read. After a read error the stamp stays unknown, so that the file is read again. An invalid
+/// policy sets the stamp.
 fn take(path: &Path, state: &Mutex<State>, seen: Option<Stamp>, text: Result<String, String>) {
     let has_text = text.is_ok();
     let read = text.and_then(|text| policy(path, &text));

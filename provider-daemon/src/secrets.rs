@@ -38,10 +38,11 @@ pub fn prompt(what: &str) -> anyhow::Result<SecretString> {
     Ok(typed)
 }
 
-/// Prompts for a new secret twice, to detect typing errors. Standard input may contain it once.
+/// Prompts for a new secret twice, to detect typing errors. If the secret comes from standard input, one line is
+/// enough.
 ///
 /// # Errors
-/// Same as [`ask`], and if the two inputs differ.
+/// Same as [`prompt`], and if the two inputs differ.
 pub fn prompt_new(what: &str) -> anyhow::Result<SecretString> {
     let first = prompt(what)?;
     let again = if std::io::stdin().is_terminal() {

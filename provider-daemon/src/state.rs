@@ -68,7 +68,7 @@ pub enum StateError {
         /// Cause, such as a missing permission.
         source: std::io::Error,
     },
-    /// The database failed without damage.
+    /// The database failed, but the file is not damaged.
     #[error("cannot open {}", path.display())]
     Database {
         /// Path of the file, which is not moved aside because it is not damaged.
@@ -203,7 +203,7 @@ fn write_layout(database: &Database) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Classifies an error: damage is a fault of the file itself.
+/// Classifies an error as damage of the file, or as any other failure.
 fn classify(path: &Path, error: redb::Error) -> OpenError {
     let path = path.to_owned();
     let damaged = |error: &redb::Error| OpenError::Damaged(error.to_string());

@@ -52,7 +52,7 @@ impl Supervisor {
         }
     }
 
-    /// Runs a part that cannot be restarted: its end is that of the provider, whatever its policy is.
+    /// Runs a part that is never restarted, whatever its restart policy is. The end of the part ends the provider.
     pub fn once(&mut self, part: Part, work: impl FnOnce(&Pulse) -> Work) {
         let pulse = self.pulses.add(part);
         let mut work = Some(work(&pulse));

@@ -38,7 +38,8 @@ pub struct HaArgs {
     /// Address of this instance's gateway as HOST:PORT, to which standbys redirect tenants
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub ha_address: Option<String>,
-    /// Lease duration: standbys take over after this time without a renewal; the leader stops after two thirds
+    /// Duration of the election lease: standbys take over after this time without a renewal; the leader stops after two
+    /// thirds
     #[arg(long, value_name = "DURATION", default_value = "12s", value_parser = lease)]
     pub ha_lease: Duration,
     /// Take over at once even if the previous leader had other settings

@@ -28,7 +28,7 @@ pub struct RuleArgs {
     /// Maximum number of closes within the window, unless --breaker-floor is higher
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub breaker_ceiling: u32,
-    /// Time after a start without closes by the provider's decision
+    /// Time after a start in which the provider closes no lease by its own decision
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
     pub breaker_warmup: Duration,
     /// Timeout of one cluster operation, which may be many API calls

@@ -107,7 +107,7 @@ impl FileSettings {
 /// Parses a command line and the settings files that the command line or the environment names.
 ///
 /// # Errors
-/// Returns the mistake in either, or the requested help.
+/// Returns the mistake in the command line or in a settings file, or the requested help.
 pub fn parse(
     mut command: Command,
     mut words: Vec<OsString>,

@@ -79,8 +79,8 @@ pub fn go_bool(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Converts a log level of the Go provider to a filter: of `state:debug,*:error` the general level, and `error` for
-/// `fatal` and `panic`.
+/// Converts a log level of the Go provider to a filter. A list such as `state:debug,*:error` becomes its general level,
+/// here `error`. `fatal` and `panic` become `error`.
 #[must_use]
 pub fn log_levels(text: &str) -> String {
     let is_go = |part: &str| part.contains(':') && !part.contains("::");
@@ -96,7 +96,7 @@ pub fn log_levels(text: &str) -> String {
     }
 }
 
-/// Checks a log filter. A term that is not a level would name a module and disable the logs of all others.
+/// Checks a log filter. A term that is not a level would name a module and disable the logs of all other modules.
 ///
 /// # Errors
 /// Returns an error with the invalid term.

@@ -40,7 +40,8 @@ pub async fn endpoints(args: &NodeArgs) -> anyhow::Result<Endpoints> {
     )?)
 }
 
-/// Returns the nodes of the chain in `--chain-id`, which is required for signing: a wrong address must not be accepted.
+/// Returns the nodes of the chain in `--chain-id`, which is required for signing, so that a node of another chain is
+/// not accepted.
 ///
 /// # Errors
 /// Returns an error if the chain ID is missing or an address is invalid.

@@ -46,7 +46,7 @@ struct TxAccount {
 }
 
 impl TxAccount {
-    /// Returns the account of `--from`; without a keyring if the address is enough.
+    /// Returns the account of `--from`. The keyring is not opened if `--from` is an address and nothing is signed.
     fn from_args(args: &TxArgs, home: &Path) -> anyhow::Result<Self> {
         let from = args.signer.from.as_deref().unwrap_or_default();
         // Without a signature no passphrase is needed.
@@ -66,7 +66,7 @@ impl TxAccount {
         self.key.as_ref().context("missing signing key")
     }
 
-    /// Returns the ID of a deployment of this account; `--owner` must not name another one.
+    /// Returns the ID of a deployment of this account. Fails if `--owner` names another account.
     fn deployment(&self, dseq: u64, owner: Option<&Address>) -> anyhow::Result<DeploymentId> {
         if let Some(other) = owner.filter(|other| **other != self.address) {
             bail!(

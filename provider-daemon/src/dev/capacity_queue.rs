@@ -11,9 +11,10 @@ const FOR_CAPACITY: [DeclineCode; 3] = [
     DeclineCode::LeasedIpsExhausted,
     DeclineCode::ExternalPortsExhausted,
 ];
-/// Number of tenants that retry after one has ended, which may have released resources for several.
+/// Number of tenants that retry after one tenant has ended, because the released resources may be enough for several
+/// tenants.
 const RELEASED: usize = 4;
-/// Maximum number of concurrent retries: each is an order that the provider evaluates.
+/// Maximum number of concurrent retries. Each retry is an order that the provider must evaluate.
 const RELEASED_MAX: usize = 32;
 /// Interval at which remaining reservations are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);

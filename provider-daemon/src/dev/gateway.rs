@@ -23,15 +23,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Default port of the Go provider. If the port is in use and was not requested, another one is used.
+/// Default port of the Go provider. If this default port is in use, another port is used. A requested port must be
+/// free.
 const PORT: u16 = 8443;
 /// Lifetime of the printed token: one day.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Account number of the given SDLs.
 const GIVEN: u32 = 0;
-/// Balance of that account at each start, per token, in millionths: 1,000 AKT and 1,000 ACT.
+/// Balance of the tenant account of the given SDLs at each start, per token, in millionths: 1,000 AKT and 1,000 ACT.
 const MONEY: u128 = 1_000_000_000;
-/// Name of the account's key in the keyring.
+/// Name in the keyring of the key of this tenant account.
 const TENANT: &str = "tenant";
 
 /// Running gateway.

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of deployments with a stored order time.
 const ORDERS_MAX: usize = 10_000;
-/// Maximum number of stored healthy leases; for others an additional line may be printed.
+/// Maximum number of stored healthy leases. For further leases an additional line may be printed.
 const SETTLED_MAX: usize = 20_000;
 /// Minimum time for which an order time is stored.
 const ORDER_AGE_MAX: Duration = Duration::from_secs(600);
@@ -36,7 +36,8 @@ pub struct Printer {
     started: Instant,
     clock: Clock,
     names: Mutex<BTreeMap<DeploymentId, (String, Instant)>>,
-    /// Leases that are healthy with their latest manifest and not closed. Only for these an unhealthy event is printed.
+    /// Leases that are healthy with their latest manifest and not closed. An unhealthy event is printed only for these
+    /// leases.
     settled: Mutex<BTreeSet<LeaseId>>,
 }
 
@@ -107,7 +108,7 @@ impl Printer {
         }
     }
 
-    /// Removes old orders for a new one; returns whether there is space.
+    /// Removes old order times to make space for a new one. Returns whether there is space.
     fn make_space(&self, names: &mut BTreeMap<DeploymentId, (String, Instant)>) -> bool {
         if self.clock == Clock::Wall && names.len() >= ORDERS_MAX {
             names.retain(|_, (_, since)| since.elapsed() < ORDER_AGE_MAX);

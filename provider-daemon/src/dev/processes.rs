@@ -32,7 +32,8 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Opens the cluster: beside the state file with its previous processes, or as an empty one.
+    /// Opens the cluster. With a state file, the directory of the cluster is beside that file and the previous
+    /// processes start again; otherwise the cluster is empty.
     ///
     /// # Errors
     /// Returns an error if its directory cannot be created or read.

@@ -1,4 +1,5 @@
-//! Simulated tenant: orders, accepts a bid, sends a manifest, updates it, and closes.
+//! Simulated tenant: creates an order, accepts a bid, sends a manifest, updates the manifest, and closes the
+//! deployment.
 
 use super::{CapacityQueue, Printer, World, names};
 use crate::plain::count;
@@ -17,13 +18,13 @@ use std::time::{Duration, Instant};
 
 /// Number of blocks that a tenant waits for the next event before it gives up.
 const WAIT_BLOCKS: u32 = 60;
-/// Minimum wait, so that fast blocks do not shorten it too much.
+/// Minimum time that a tenant waits for the next event, whatever the block time is.
 const WAIT_MIN: Duration = Duration::from_secs(20);
 /// Attempts of a waiting tenant after all capacity is released.
 const ATTEMPTS_MAX: u32 = 2;
 /// Number of blocks without reservations after which no capacity will be released.
 const IDLE_BLOCKS: u32 = 3;
-/// Minimum of that time.
+/// Minimum time without reservations after which no capacity will be released.
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval of checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
@@ -60,7 +61,7 @@ pub struct Outcome {
     pub reason: Option<DeclineCode>,
     /// Time waited for released capacity.
     pub waited: Option<Duration>,
-    /// Flags or changes with which the SDL is served.
+    /// Flags or changes with which the provider bids on the SDL.
     pub remedy: Option<String>,
 }
 
@@ -338,7 +339,8 @@ impl Tenant {
         true
     }
 
-    /// Returns whether the cluster reports all services as healthy, which may be earlier than the provider.
+    /// Returns whether the cluster reports all services as healthy. The cluster may report this earlier than the
+    /// provider.
     async fn all_serve(&self, leases: &[LeaseId]) -> bool {
         for lease in leases {
             match self.world.cluster.lease_status(lease).await {

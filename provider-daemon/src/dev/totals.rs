@@ -1,4 +1,4 @@
-//! Totals of a load run: served orders, reasons of the others, and durations.
+//! Totals of a load run: served orders, the reasons why other orders were not served, and durations.
 
 use super::Outcome;
 use serde_json::{Value, json};

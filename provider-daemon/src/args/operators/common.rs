@@ -38,7 +38,8 @@ pub struct CommonArgs {
     /// Leader election by a Lease in --k8s-manifest-ns
     #[arg(long, value_enum, default_value = "on")]
     pub election: ElectionArg,
-    /// Lease duration: standbys take over after this time without a renewal; the leader stops after two thirds
+    /// Duration of the election lease: standbys take over after this time without a renewal; the leader stops after two
+    /// thirds
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = values::go_duration)]
     pub election_lease: Duration,
 }

@@ -142,7 +142,8 @@ fn open_bids(snapshot: &Snapshot) -> impl Iterator<Item = &OrderId> {
     open.map(|bid| &bid.id.order)
 }
 
-/// Returns the capacity beside leases and open bids. The engine adopts them as at a start; its commands are discarded.
+/// Returns the capacity that leases and open bids leave free. A temporary engine adopts the leases and bids as at a
+/// start; the commands of this engine are discarded.
 fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> anyhow::Result<Capacity> {
     let mut known = snapshot.clone();
     // Orders without a bid of this provider reserve nothing.

@@ -253,7 +253,7 @@ impl<'a> TransactionSender<'a> {
         last.unwrap_or_else(|| self.tip.height.saturating_add(LIFETIME_BLOCKS))
     }
 
-    /// Returns the next nonce. For unordered transactions each call returns another one.
+    /// Returns the next nonce. For unordered transactions each call returns a different nonce.
     fn ordering(&self) -> Ordering {
         match self.sequencing {
             Sequencing::Ordered { sequence, last } => Ordering::Ordered {
