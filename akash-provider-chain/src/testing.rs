@@ -219,7 +219,7 @@ impl Serving {
     }
 }
 
-/// Binds a listener. Retries, because the port of a stopped listener stays in use for a moment.
+/// Binds a listener. Retries while the port of a listener that stopped before is still in use.
 pub(crate) async fn listen(at: SocketAddr) -> TcpListener {
     for _ in 0..200 {
         match TcpListener::bind(at).await {

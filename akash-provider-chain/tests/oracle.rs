@@ -51,7 +51,7 @@ fn unordered_fields(timeout_nanos: u64) -> Vec<u8> {
     fields
 }
 
-/// Input of a transaction.
+/// Input from which a transaction is built.
 #[derive(Debug, Clone)]
 struct Asked {
     key: [u8; 32],

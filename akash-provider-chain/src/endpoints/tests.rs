@@ -63,7 +63,7 @@ fn invalid_addresses_are_refused() {
 type IsRight = fn(&Fault) -> bool;
 type Change = fn(&mut NodeBehavior);
 
-/// Invalid responses of a node, with the expected fault.
+/// Kinds of invalid responses of a node, each with the expected fault.
 #[tokio::test]
 async fn credentials_of_addresses_are_never_displayed() {
     let dead = "127.0.0.1:1";
@@ -455,7 +455,7 @@ async fn node_of(bytes: Arc<Mutex<Vec<u8>>>) -> Node {
     node_at("5", "2026-01-01T00:00:00Z", bytes).await
 }
 
-/// The same, with a newest block of this height and time.
+/// Same as [`node_of`], with a newest block of this height and time.
 async fn node_at(height: &'static str, time: &'static str, bytes: Arc<Mutex<Vec<u8>>>) -> Node {
     Node::start(move |method, _| match method {
         "status" => Reply::Result(json!({"node_info": {"network": "local"}, "sync_info": {

@@ -30,24 +30,24 @@ const BLOCK_TIME: Duration = Duration::from_secs(6);
 pub(crate) struct NodeBehavior {
     /// The node has pruned the results of blocks below this height.
     pub(crate) results_from: Height,
-    /// The node has the state of the newest height only.
+    /// The node serves the state of the newest height only.
     pub(crate) no_pins: bool,
     /// Number of blocks that the node is behind.
     pub(crate) lag: Height,
-    /// Query path. The chain completes a block before each query with this path.
+    /// Query path. The chain completes a block before each query of this path.
     pub(crate) moves_on_at: Option<&'static str>,
-    /// Chain id that the node reports instead of its own.
+    /// Chain id that the node reports instead of the chain's id.
     pub(crate) chain_id: Option<String>,
     pub(crate) catching_up: bool,
-    /// Block without results.
+    /// Height of a block for which the node returns no results.
     pub(crate) withheld: Option<Height>,
-    /// The node has no transaction index.
+    /// The node has no transaction index, so it cannot search for transactions.
     pub(crate) no_index: bool,
     /// Block with a malformed event in its results.
     pub(crate) malformed_event: Option<Height>,
-    /// Block with a bid of another provider in its results, and an invalid price in this bid.
+    /// Height of a block with a bid of another provider. The bid has an invalid price.
     pub(crate) malformed_bid: Option<Height>,
-    /// Number of searches with an incomplete response.
+    /// Remaining number of transaction searches that get an incomplete response.
     pub(crate) cut_searches: u32,
     /// The node accepts requests but does not respond.
     pub(crate) is_frozen: bool,
@@ -195,7 +195,8 @@ impl Chain {
         self.frame_as(height, height)
     }
 
-    /// The block as a `NewBlock` event of this height; one above the newest is a false block.
+    /// Encodes the block as a `NewBlock` event of another height. A `block` above the newest one is a false
+    /// block.
     pub(crate) fn frame_as(&self, block: Height, height: Height) -> String {
         let state = self.lock();
         let (time, facts) = &state.blocks[&block];
@@ -282,7 +283,7 @@ impl Chain {
     }
 }
 
-/// Returns the status of a node that reports the height `named`.
+/// Returns the status of a node that reports `named` as its height.
 fn status(chain_id: &str, named: Height, (newest, time): (Height, BlockTime), catching_up: bool) -> Value {
     json!({
         "node_info": {"network": chain_id},
@@ -316,7 +317,7 @@ fn odd_bid() -> Value {
     json!({"type": "akash.market.v1.EventBidCreated", "attributes": pairs})
 }
 
-/// Returns the current behavior, and counts down the incomplete searches.
+/// Returns the current behavior. Counts one incomplete search down if the method is a search.
 fn now(behavior: &Mutex<NodeBehavior>, method: &str) -> NodeBehavior {
     let mut shared = behavior.lock().unwrap_or_else(PoisonError::into_inner);
     let now = shared.clone();

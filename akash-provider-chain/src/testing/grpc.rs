@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 /// Response of a simulated gRPC node.
 #[derive(Debug, Clone)]
 pub(crate) enum GrpcReply {
-    /// Encoded response, and its height.
+    /// Encoded response, and the height that the node reports with the response.
     Bytes(Vec<u8>, u64),
     /// Status code and message.
     Status(u32, String),
@@ -38,7 +38,7 @@ impl Drop for GrpcNode {
 }
 
 impl GrpcNode {
-    /// Starts a node with a response function of path, request and height.
+    /// Starts a node. `response` returns the response to a request from its path, bytes and height.
     pub(crate) async fn start(
         response: impl Fn(&str, &[u8], Option<u64>) -> GrpcReply + Send + Sync + 'static,
     ) -> Self {

@@ -32,7 +32,7 @@ impl Scene {
         }
     }
 
-    /// Returns a rotation as after a restart: without in-memory state.
+    /// Returns a rotation without in-memory state, as after a restart.
     fn rotation(&self) -> Rotation {
         let settings = RotationSettings {
             grace: GRACE,

@@ -60,7 +60,7 @@ struct Scene {
     reported: Height,
 }
 
-/// Observer that records heights, and whether each was the newest.
+/// Observer that records each reported height, and whether the block was the newest.
 #[derive(Debug, Default)]
 struct RecordingObserver(Mutex<Vec<(Height, bool)>>);
 
@@ -120,7 +120,8 @@ impl Scene {
         }
     }
 
-    /// Completes and pushes a block until it is reported. On a slow machine, an outage may be reported before.
+    /// Completes and pushes a block, and waits until the follower reports the block. On a slow machine, the
+    /// follower may report an outage first.
     async fn push_until_reported(&mut self) {
         self.wait_for_subscription().await;
         let height = self.block(0);
@@ -134,7 +135,7 @@ impl Scene {
         }
     }
 
-    /// Makes the node accept connections without any response.
+    /// Makes the node accept connections without sending a response.
     fn freeze(&mut self) {
         self.behavior(|h| h.is_frozen = true);
         let node = self.node.as_ref().unwrap();
@@ -353,7 +354,7 @@ async fn detects_a_silent_subscription_but_a_halted_chain_is_no_error() {
     scene.status("blocks again", |s| s.silent_since.is_none()).await;
 }
 
-/// The status reports missing blocks, and their start, within the read deadline.
+/// The status reports within the read deadline that blocks are missing, and since when.
 #[tokio::test]
 async fn status_reports_an_outage_and_its_start() {
     let mut scene = Scene::new(settings()).await;

@@ -1,5 +1,5 @@
-//! False responses of a node, alone and with an honest node. Soon after the false responses end, new orders are
-//! reported again, even after a restart.
+//! False responses of a node, first without and then with a second, honest node. Soon after the false
+//! responses end, the follower reports new orders again, also after a restart.
 
 use crate::checkpoint::Checkpoint;
 use crate::endpoints::{Endpoints, LAG_MAX};
@@ -18,9 +18,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Maximum time of a step. The limits of the tests are a hundredth of the default limits, so slow machines pass.
+/// Maximum time of a step. The tests use a hundredth of the default limits, so slow machines pass.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Number of blocks with false responses. They take a multiple of all limits.
+/// Number of blocks with false responses. Completing these blocks takes several times longer than any limit
+/// of the tests.
 const LIE: usize = 8;
 /// Block interval.
 const BLOCK: Duration = Duration::from_millis(50);
@@ -46,7 +47,8 @@ struct Stage {
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
-    /// The first node pushes this block under the heights that follow the last reported one.
+    /// Height of a block that the first node pushes under each of the three heights after the last reported
+    /// one.
     pushes_next: Option<Height>,
 }
 
@@ -93,7 +95,7 @@ impl Stage {
         self.start_with(Duration::from_millis(100))
     }
 
-    /// Starts a provider with this time between two `Resync`.
+    /// Starts a provider with this time between two `Resync` events.
     fn start_with(&self, resync_pause: Duration) -> Listener {
         let limits = Limits {
             // Slow responses of a busy machine are not failures.
@@ -122,7 +124,7 @@ impl Stage {
         Listener { reader, events }
     }
 
-    /// Pushes the newest block with a height that is higher by `above`.
+    /// Pushes the newest block under a height that is `above` blocks too high.
     fn push(&self, above: Height) {
         let newest = self.chain.height();
         self.push_as(newest, newest + above);
@@ -140,8 +142,8 @@ impl Stage {
         }
     }
 
-    /// Completes this number of blocks and receives their events. Returns the number of disagreements about a stored
-    /// value.
+    /// Completes this number of blocks and receives their events. Returns how often the reader refused a
+    /// stored value because the two nodes returned different values.
     async fn lie_for(&mut self, blocks: usize, listener: &mut Listener) -> usize {
         let mut disagreements = 0;
         for _ in 0..blocks {
@@ -217,7 +219,7 @@ impl Stage {
 }
 
 impl Listener {
-    /// Reads events until this height was followed.
+    /// Reads events until the follower has reported this height.
     async fn follows(&mut self, height: Height) {
         let followed = async {
             while self.reader.status().follower.height < height {
@@ -227,7 +229,7 @@ impl Listener {
         tokio::time::timeout(TIMEOUT, followed).await.unwrap();
     }
 
-    /// Reads events until the order is in one; false if it is in none.
+    /// Reads events until one of them is about the order. Returns false if the limit passes first.
     async fn hears(&mut self, order: &OrderId) -> bool {
         let heard = async {
             loop {
@@ -249,8 +251,8 @@ impl Listener {
         self.reader.status().follower.resyncs
     }
 
-    /// Returns number and sequence of the account, as the transaction writer reads them, and the number of
-    /// certificates.
+    /// Returns the number and the sequence of the chain account, as the transaction writer reads them, and
+    /// the number of certificates.
     async fn stored(&self) -> Result<((u64, u64), usize), String> {
         let account = TxApi::account(&self.reader, &account(2)).await;
         let account = account.map_err(|e| e.to_string())?;

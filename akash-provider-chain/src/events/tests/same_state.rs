@@ -131,7 +131,8 @@ fn bid(chain: &Chain, dseq: u64, gseq: u32, provider: u8) -> BidId {
     }
 }
 
-/// Converts an act of a tenant to a message. Acts of providers are executed at once.
+/// Converts an action of a tenant to a message. Executes actions of providers at once and returns `None` for
+/// them.
 fn perform(chain: &Chain, act: &Act) -> Option<TenantMsg> {
     match *act {
         Act::Create(d, g) => Some(create(d, g)),
@@ -170,7 +171,7 @@ fn happen(chain: &Chain, acts: &[Act]) {
     chain.end_block();
 }
 
-/// Applies the events of the blocks after one height up to another, as the follower does.
+/// Applies the events of the blocks from `after + 1` to `to`, as the follower does.
 fn replay(chain: &Chain, view: &mut MarketView, after: Height, to: Height) {
     for height in after + 1..=to {
         let facts = chain.facts(height);

@@ -1,4 +1,5 @@
-//! Malformed records in responses: the other records are returned, and no record of the provider is silently missing.
+//! Malformed records in responses: the other records are returned, and a record of the provider is never left
+//! out without an error.
 
 use super::{busy_market, limits};
 use crate::convert::responses;
@@ -25,7 +26,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Debug, Clone, Default)]
 struct Garbage {
     path: &'static str,
-    /// Condition: the request contains these bytes, for example a filter.
+    /// Bytes that a request must contain before the malformed record is inserted, for example a filter.
     within: Vec<u8>,
     record: Vec<u8>,
     at: usize,
@@ -49,7 +50,7 @@ fn certificates() -> Vec<Certificate> {
     vec![one("1"), one("2")]
 }
 
-/// Responds to queries about accounts, which the market does not contain.
+/// Responds to queries about chain accounts, which the market does not contain.
 fn account_response(path: &str) -> Option<Vec<u8>> {
     match path {
         cert::QueryCertificatesRequest::PATH => Some(
@@ -78,8 +79,8 @@ fn account_response(path: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Inserts the record into a response. List responses have their records in field 1, deployments have their groups in
-/// field 2.
+/// Inserts the malformed record into a response. List responses have their records in field 1, deployments
+/// have their groups in field 2.
 fn insert_record(answer: Vec<u8>, path: &str, garbage: &Garbage) -> Vec<u8> {
     if path == dep::QueryDeploymentRequest::PATH {
         let field = |number: u32, bytes: &[u8], out: &mut Vec<u8>| {
@@ -241,7 +242,7 @@ fn wire_bid(id: &BidId) -> mkt::Bid {
     responses::bid(bid).bid.unwrap()
 }
 
-/// Returns records of another provider with one error each.
+/// Returns records of another provider. Each record has one error.
 fn malformed_records() -> Vec<Vec<u8>> {
     let bid = wire_bid(&other_bid());
     let of_bid = |bid: mkt::Bid| {
@@ -309,7 +310,8 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// Returns the bytes that select requests for records of all accounts, in which malformed records are skipped.
+/// Returns the bytes that select requests for records of all providers. The responses to these requests may
+/// contain malformed records, which are skipped.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),

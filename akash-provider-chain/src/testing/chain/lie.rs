@@ -27,7 +27,7 @@ pub(crate) enum Lie {
 }
 
 impl Lie {
-    /// Returns the height of the data, and the reported height.
+    /// Returns the height from which the data is read, and the height that the node reports.
     pub(super) fn heights(lie: Option<Self>, asked: Height, newest: Height) -> (Height, Height) {
         let at = if asked == 0 || matches!(lie, Some(Self::Chain(_))) {
             newest
@@ -50,7 +50,7 @@ impl Lie {
         }
     }
 
-    /// Returns a block that does not exist, with this header and id.
+    /// Returns a block above the newest one, which does not exist, with this header and id.
     pub(super) fn beyond(
         lie: Option<Self>,
         method: &str,
@@ -85,7 +85,7 @@ impl Lie {
     }
 }
 
-/// Hash of a block; false for a block above the newest.
+/// Returns the hash of a block. For a block above the newest one, the hash is false.
 pub(crate) fn block_hash(height: Height, newest: Height) -> String {
     let start = if height > newest { "FA15E" } else { "AAAAA" };
     format!("{start}{height:059X}")

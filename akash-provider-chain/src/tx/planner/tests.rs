@@ -17,13 +17,13 @@ use futures::FutureExt;
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     unanswered: u64,
-    /// Additional lost responses of simulations.
+    /// Percentage of simulations without a response, in addition to the other faults.
     unsimulated: u64,
-    /// Number of first simulations that fail, because the node does not have the order yet.
+    /// Number of simulations that fail at the start because the node does not have the order yet.
     missing_orders: u32,
     /// Gas that every simulation reports.
     reported_gas: Option<u64>,
-    /// Number of blocks that a false chain adds to the newest height.
+    /// Number of blocks that the false chain reports above the newest height.
     higher: u64,
     lag: u64,
     owner: u64,

@@ -80,7 +80,7 @@ fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
     api
 }
 
-/// Starts a writer and its node.
+/// Starts a writer and its node. The returned token stops both.
 fn started() -> (TxWriter, Arc<Api>, CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
     let api = node(Duration::ZERO, &stop);

@@ -6,7 +6,7 @@ use crate::gas::Scope;
 /// Gas that makes the fee of a bid 1,500 AKT.
 const LIE: u64 = 50_000_000_000;
 
-/// Returns the maximum fee of all sent transactions.
+/// Returns the highest fee of all sent transactions.
 fn max_fee(world: &World) -> u128 {
     let fees = world.fees.iter().copied();
     fees.max().unwrap_or_default()
