@@ -24,7 +24,7 @@ const MEASURE_FOR: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(500)
 };
 
-/// Number of pending orders of the large case, compared with a case of one hundred.
+/// Number of pending orders of the large case. The small case has one hundred.
 const MANY: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 
 type BenchError = Box<dyn std::error::Error>;
@@ -80,7 +80,7 @@ fn engine(world: &World) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Runs one order from its event to a lost bid and returns the number of inputs.
+/// Runs one order from its creation event to its lost bid. Returns the number of inputs of the engine.
 fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
     let order = world.order(dseq);
     let mut inputs = 0;
@@ -141,8 +141,8 @@ fn event_us(world: &World, orders: u64) -> Result<f64, BenchError> {
     }))
 }
 
-/// Measures the fit of one order on a thousand nodes: in the best case on the first node, in the worst case
-/// on none.
+/// Measures how long the engine needs to place one order on a cluster of one thousand nodes. In the best case
+/// the first node has enough capacity, in the worst case no node has.
 fn fit(world: &World) {
     let units = &world.spec.resources;
     let mut roomy = NodeInventory::new(&uniform_nodes(1_000, 1_000_000));

@@ -1,7 +1,7 @@
 //! Memory benchmarks. Each line of the output is one JSON object: `{"name", "value", "unit"}`. `cargo xtask
 //! bench` compares the figures with their targets.
 //!
-//! The global allocator of this program counts every allocation, which costs time. The bench `figures`
+//! The global allocator of this program counts every allocation, which makes it slower. The bench `figures`
 //! measures speed.
 
 #[path = "support/fixture.rs"]
@@ -32,7 +32,8 @@ fn main() -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Returns the bytes allocated by one fit on `nodes` nodes, of which only the last has enough capacity.
+/// Returns the bytes that the engine allocates to place one order on `nodes` nodes, of which only the last
+/// has enough capacity.
 fn fit_bytes(world: &World, nodes: usize) -> i64 {
     let mut spec = uniform_nodes(nodes, 10);
     if let Some(last) = spec.nodes.last_mut() {
@@ -43,7 +44,7 @@ fn fit_bytes(world: &World, nodes: usize) -> i64 {
     i64::try_from(allocation_counter::measure(fit).bytes_total).unwrap_or(i64::MAX)
 }
 
-/// Returns the bytes that the result of `make` keeps allocated.
+/// Returns the number of bytes that are still allocated while the result of `make` exists.
 fn retained_bytes<T>(make: impl FnOnce() -> Result<T, BenchError>) -> Result<i64, BenchError> {
     let mut made = None;
     let bytes = allocation_counter::measure(|| made = Some(make())).bytes_current;

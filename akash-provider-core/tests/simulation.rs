@@ -1,5 +1,5 @@
 //! Complete histories of a provider, each generated from a seed. The chain, the cluster, the tenants and the
-//! clock fail in every possible way, and invariants hold in each state.
+//! clock have faults of every kind, and the invariants must hold in each state.
 //!
 //! A failed seed prints the command that repeats it and writes its event log. Environment variables select
 //! the seeds; `docs/testing.md` lists them.

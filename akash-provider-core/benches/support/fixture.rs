@@ -22,7 +22,7 @@ type BenchError = Box<dyn std::error::Error>;
 const MI: u64 = 1 << 20;
 const TI: i64 = 1 << 40;
 
-/// Accounts of the provider and a tenant, and the group that every order requests.
+/// Chain accounts of the provider and a tenant, and the group that every order requests.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) provider: Address,
@@ -292,7 +292,7 @@ pub(crate) fn now(mono: u64) -> Now {
     }
 }
 
-/// Creates `count` nodes with `cpu` millicores each and ample memory.
+/// Creates `count` nodes with `cpu` millicores each and more memory than any order requests.
 pub(crate) fn uniform_nodes(count: usize, cpu: i64) -> ClusterSpec {
     ClusterSpec::from_nodes((0..count).map(|i| NodeSpec::new(format!("node-{i}"), cpu, 400 * TI, 400 * TI)))
 }

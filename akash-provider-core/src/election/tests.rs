@@ -101,7 +101,7 @@ async fn the_record_in_memory_conforms() {
     conformance::suite(&store, &store.clone(), &conformance::Setup::default()).await;
 }
 
-/// Stores that violate one rule each.
+/// Election stores with one mistake each.
 #[cfg(feature = "conformance")]
 mod faulty_stores {
     use super::*;

@@ -10,7 +10,7 @@ fn full() -> ProviderBuilder {
     without("nothing")
 }
 
-/// Returns a builder without one part.
+/// Returns a complete builder without the part that `method` sets.
 fn without(method: &str) -> ProviderBuilder {
     let chain = FakeChain::default();
     let snapshot = fakes::snapshot(1_000);

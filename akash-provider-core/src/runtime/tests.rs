@@ -132,7 +132,7 @@ impl World {
     }
 }
 
-/// Waits until no event happens for a while.
+/// Waits until the provider has been idle for a while.
 async fn settle() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }

@@ -178,7 +178,7 @@ fn errors_name_line_path_and_help() {
 
 use ErrorKind as K;
 
-/// Replaced part of a valid text, replacement, and the resulting error.
+/// Part of a valid text, its replacement, and the resulting error.
 const SLIPS: &[(&str, &str, K, u32, &str)] = &[
     (
         "units: 100m",

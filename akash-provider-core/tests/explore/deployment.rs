@@ -27,27 +27,30 @@ struct DeploymentWorld {
     in_flight: Option<InFlight>,
     lease: bool,
     deadline: BlockTime,
-    /// Number of replies per request.
+    /// Number of replies that each request has received.
     replies: BTreeMap<u64, u8>,
     recorded: bool,
     delivered: bool,
     claimed: bool,
-    /// Recording failed, so the cluster's copy of the manifest is unknown.
+    /// Whether it is unknown which manifest the cluster has: recording failed, or the deployment was found at
+    /// the start.
     doubt: bool,
-    /// The deadline has passed, and no list of the cluster arrived since.
+    /// The manifest deadline has passed, and the machine has received no cluster list since.
     due: bool,
-    /// The cluster has a record of the deployment that cannot be used.
+    /// The cluster has an unusable Manifest record of the deployment.
     unusable: bool,
-    /// A list made after the deadline contains no trace of the deployment.
+    /// The machine received a cluster list that was made after the deadline and contains no object of the
+    /// deployment.
     disproven: bool,
-    /// The cluster has, had or may have a record of the deployment.
+    /// The cluster has, had or may have a Manifest record of the deployment.
     touched: bool,
     ended: u8,
     valid: bool,
     submissions: u64,
-    /// Remaining number of times the deadline may pass. A deadline that passes during recording is postponed.
+    /// How many more times the deadline may pass. A deadline that passes while the manifest is being recorded
+    /// is postponed.
     blocks: u8,
-    /// Remaining number of lists with an unexpected result.
+    /// How many more cluster lists may have an unexpected result.
     lists_left: u8,
     budget: u8,
     wrong: Option<&'static str>,
@@ -215,7 +218,7 @@ impl DeploymentWorld {
         }
     }
 
-    /// Adds the possible results of the last requested list.
+    /// Adds to `all` each possible result of the last requested cluster list.
     fn lists(&self, all: &mut Vec<(String, Self)>) {
         let listed = |unusable: Option<&str>, conclusive| Input::Listed {
             unusable: unusable.map(|u| (bid_id(), Arc::from(u))).into_iter().collect(),

@@ -1,4 +1,4 @@
-//! The money machine with a chain that rejects a deployment's second withdrawal in a block.
+//! The money machine, with a chain that rejects the second withdrawal of a deployment in one block.
 
 use crate::fixture::{Clock, bid_id, order_id, price, transient};
 use crate::search::{World, explore};
@@ -24,7 +24,7 @@ struct EscrowWorld {
     machine: Escrow,
     clock: Clock,
     in_flight: Option<InFlight>,
-    /// Expiry of an unconfirmed withdrawal.
+    /// Block time at which the unconfirmed withdrawal expires, if one exists.
     flying: Option<BlockTime>,
     withdrawn_at: Option<Height>,
     leases: u8,

@@ -85,7 +85,7 @@ pub(crate) struct Clock {
     pub(crate) leader: bool,
     pub(crate) stopping: bool,
     pub(crate) cluster_known: bool,
-    /// Another order took the reservation.
+    /// Another order took the reservation of this order.
     pub(crate) displaced: bool,
 }
 

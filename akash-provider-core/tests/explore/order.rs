@@ -11,7 +11,8 @@ use akash_provider_core::types::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Time during which an unconfirmed transaction may still land, in milliseconds of block time.
+/// Time during which an unconfirmed transaction may still be included in a block, in milliseconds of block
+/// time.
 const EXPIRY: i64 = 60_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -33,7 +34,7 @@ enum MarketEvent {
     Won,
 }
 
-/// A transaction with an unknown outcome that has not landed yet.
+/// A transaction with an unknown outcome that is not in a block yet.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Unconfirmed {
     create: bool,
@@ -142,7 +143,8 @@ impl OrderWorld {
         });
     }
 
-    /// Delivers the completion of the call in flight. A finished machine ignores it.
+    /// Delivers the completion of the call in flight to the machine. A finished machine ignores the
+    /// completion.
     fn complete(&self, input: Input, change: impl FnOnce(&mut Self)) -> Self {
         let mut next = self.clone();
         next.in_flight = None;
@@ -154,7 +156,7 @@ impl OrderWorld {
         }
     }
 
-    /// Applies a bid to the chain by the chain's rules.
+    /// Adds the bid to the simulated chain, or returns the refusal, by the rules of the chain.
     fn land_create(&mut self) -> Result<(), TxError> {
         if self.order != OrderState::Open {
             return Err(TxError::OrderNotOpen);
@@ -474,7 +476,7 @@ impl World for OrderWorld {
 }
 
 impl OrderWorld {
-    /// Reports an open or unconfirmed bid without a machine that owns it.
+    /// Returns true if a bid on an open order is open although the machine of the order is done.
     ///
     /// Allowed at shutdown, because the next start adopts the bid from the chain, and for a transaction that
     /// was given up as expired.
@@ -494,7 +496,7 @@ impl OrderWorld {
         self.events.contains(&MarketEvent::Won) || self.clock.stopping
     }
 
-    /// Reports an unfinished order without a deadline, a call or a pending event.
+    /// Returns true if the machine must still act on the order, but no call, event or deadline is pending.
     fn stuck(&self) -> bool {
         let quiet = self.in_flight.is_none()
             && self.events.is_empty()

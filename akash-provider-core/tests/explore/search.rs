@@ -13,7 +13,7 @@ pub(crate) trait World: Clone + Eq + Hash + Debug {
     fn violation(&self) -> Option<String>;
 }
 
-/// Size of a search.
+/// Number of states and steps that a search visited.
 #[derive(Debug)]
 pub(crate) struct Stats {
     pub(crate) states: usize,
@@ -34,7 +34,8 @@ pub(crate) fn explore<W: World>(name: &str, start: W) -> Stats {
     }
 }
 
-/// Same as [`explore`], but returns the violation, so that the search has tests.
+/// Same as [`explore`], but returns the first violation instead of panicking, so that tests can check the
+/// search.
 pub(crate) fn search<W: World>(start: W) -> Result<Stats, String> {
     let start = Rc::new(start);
     let mut seen = FxHashSet::from_iter([Rc::clone(&start)]);

@@ -448,8 +448,8 @@ impl WorkloadWorld {
         }
     }
 
-    /// Reports a workload of an ended lease, or a live lease without a deploy, for which no deadline, call or
-    /// event is pending.
+    /// Returns true if no deadline, call or event is pending although the workload of an ended lease still
+    /// exists, or although a live lease is not deployed.
     fn stuck(&self) -> bool {
         let waits = self.breaker_asked || !self.clock.leader || !self.scanned;
         let quiet = self.cluster.is_none()
@@ -490,7 +490,7 @@ impl World for WorkloadWorld {
     }
 }
 
-/// Explores one world. Separate tests run in parallel.
+/// Explores one world. Each world has a separate test, so that the worlds are explored in parallel.
 fn explore_world(terms: bool, tripped: bool) {
     assert_eq!(CONFIG.unhealthy_limit, Some(Duration::from_secs(3600)));
     let name = format!("workload terms={terms} tripped={tripped}");

@@ -1,4 +1,4 @@
-//! One order from creation to close on memory backends, then short scenarios with interruptions.
+//! One order from creation to close on memory backends, and short scenarios in which the flow is interrupted.
 //!
 //! The clock is paused: the time advances when all tasks wait, so simulated minutes take no time.
 
@@ -17,7 +17,7 @@ use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidState, Event};
 use world::{World, with_greeting};
 
-/// Expected events on the bus, in order.
+/// Events that the bus must publish, in this order.
 const MILESTONES: [&str; 9] = [
     "order_seen",
     "bid_placed",

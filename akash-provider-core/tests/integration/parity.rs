@@ -1,5 +1,5 @@
-//! Compares `docs/parity.md` with the tests: each named test exists, and the page lists every test of a
-//! weakness.
+//! Compares `docs/parity.md` with the tests: every test that the page names exists, and the page names every
+//! test of a known weakness.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn functions() -> BTreeSet<String> {
     after_fn.map(name).collect()
 }
 
-/// Code spans that look like the name of a test.
+/// Returns the code spans of the page that look like names of tests.
 fn named(page: &str) -> BTreeSet<String> {
     let words = page.split('`').skip(1).step_by(2);
     let is_name = |word: &&str| {

@@ -36,7 +36,7 @@ fn assert_invariants(text: &str) {
     }
 }
 
-/// Fragments with a meaning in YAML, to be inserted into valid texts.
+/// Returns a fragment with a special meaning in YAML, for insertion into a valid text.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("&a ".to_owned()),
@@ -66,7 +66,7 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A valid text with some replaced ranges.
+/// Returns a valid text in which some ranges are replaced.
 fn mutated() -> impl Strategy<Value = String> {
     let texts = sdl_texts();
     let change = (any::<prop::sample::Index>(), 0_usize..12, piece());
@@ -81,7 +81,7 @@ fn mutated() -> impl Strategy<Value = String> {
     })
 }
 
-/// 512 cases per property, or `PROPTEST_CASES`.
+/// Returns the test configuration: 512 cases per property, or the number in `PROPTEST_CASES`.
 fn config() -> ProptestConfig {
     let preset = ProptestConfig::default();
     ProptestConfig {

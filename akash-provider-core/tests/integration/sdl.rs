@@ -1,4 +1,5 @@
-//! SDL texts with their manifests and groups: cases of this repository and of a live chain.
+//! SDL texts with their manifests and groups: cases written for this repository, and cases recorded from a
+//! live chain.
 //!
 //! `BLESS_SDL=1` rewrites the expected output of the cases in this repository. Review the diff before a
 //! commit.
@@ -27,7 +28,8 @@ fn hex(hash: &[u8]) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Asserts that an SDL matches its own groups and that its manifest survives serialization.
+/// Asserts that an SDL matches its own groups and that its manifest is unchanged after serialization and
+/// deserialization.
 fn is_consistent(sdl: &Sdl, name: &Path) {
     let groups: Vec<_> = sdl.groups.iter().collect();
     manifest::cross_validate(&sdl.manifest, &groups).unwrap_or_else(|e| panic!("{}: {e}", name.display()));
@@ -112,7 +114,7 @@ fn manifest_hashes_match_a_live_chain() {
     }
 }
 
-/// Case, text to replace, replacement, and the line and path of the expected error.
+/// SDL case, text to replace, replacement, and the line and path of the expected error.
 const MISTAKES: [(&str, &str, &str, u32, &str); 14] = [
     (
         "parse-only/private-registry",

@@ -1,4 +1,5 @@
-//! Execution of calls: done, not done, or unknown, with responses that may be old or wrong.
+//! Execution of calls. A call may be executed, not executed, or have an unknown outcome, and its response may
+//! be outdated or wrong.
 
 use crate::chain::{TX_LIFE, Tx, View};
 use crate::faults::{self, Faults};
@@ -11,7 +12,7 @@ use akash_provider_core::pricing::PriceRequest;
 use akash_provider_core::types::{Agreement, BidState, Dec, DecCoin, LeaseId, Msg, Observed, TxOutcome};
 use std::collections::BTreeSet;
 
-/// Source of a list that lacks entries.
+/// Marks a cluster list in which entries are missing.
 pub(crate) const INCOMPLETE: &str = "incomplete list";
 
 /// A call in flight.
@@ -19,11 +20,13 @@ pub(crate) const INCOMPLETE: &str = "incomplete list";
 pub(crate) struct Pending {
     pub(crate) id: EffectId,
     pub(crate) call: Call,
-    /// The response, once the call was executed.
+    /// The response, available after the call was executed.
     pub(crate) answer: Option<Completion>,
-    /// Leases in the cluster at the time of the list: those in the list, and those missing in it.
+    /// Leases in the cluster when the list was made: those that the list contains, and those that the list
+    /// lacks.
     pub(crate) there: Option<(BTreeSet<LeaseId>, BTreeSet<LeaseId>)>,
-    /// A transaction in flight. Its response arrives when it lands or is given up.
+    /// The call sent a transaction. The response arrives when the transaction is in a block or when the
+    /// simulation stops waiting for it.
     pub(crate) sent: bool,
 }
 
@@ -43,7 +46,7 @@ fn observed<T>(random: &mut Random, faults: &Faults, view: &View, value: Option<
     }
 }
 
-/// Returns a price that is usually below the maximum. Some tenants offer too little.
+/// Returns a price that is usually below the tenant's maximum. Some tenants set a maximum that is too low.
 fn price(request: &PriceRequest) -> Result<DecCoin, Failure> {
     let maximum = request.maximum().map_err(|e| Failure {
         kind: ErrorKind::Invalid,
@@ -82,7 +85,7 @@ impl World {
         self.pending[index].answer = Some(self.answer(&call));
     }
 
-    /// Applies a call that then reports a failure. A deploy may be applied in part.
+    /// Applies a call that then reports a failure. A deploy may be applied only in part.
     fn apply_and_fail(&mut self, call: &Call) {
         if let Call::Deploy { deployment, .. } = call
             && self.feature_random.percent(self.features.half)
@@ -116,7 +119,8 @@ impl World {
         }
     }
 
-    /// Stops waiting for a transaction: the outcome is unknown, and the transaction stays in flight.
+    /// Stops waiting for a transaction. The engine gets an unknown outcome, although the transaction may
+    /// still be included in a block.
     pub(crate) fn give_up(&mut self, tx: usize) {
         let tx = &mut self.chain.mempool[tx];
         if tx.is_outcome_sent {

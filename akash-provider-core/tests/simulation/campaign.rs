@@ -11,11 +11,11 @@ use std::time::Instant;
 
 /// Regression seeds that run first: one per line, `#` starts a comment.
 const REGRESSIONS: &str = include_str!("seeds.txt");
-/// Maximum number of further failed seeds printed per rule.
+/// Maximum number of failed seeds that are printed for each rule after its first one.
 const NAMED_MAX: usize = 10;
 /// Number of seeds of an ordinary test run.
 const SEEDS: u64 = 300;
-/// Number of these seeds that are also recorded and replayed.
+/// Number of seeds of an ordinary test run that are also recorded and replayed.
 const TAPES: u64 = 20;
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -55,7 +55,7 @@ pub(crate) fn tapes() {
     println!(r#"{{"name": "sim_taped_histories", "value": {ran}, "unit": "histories"}}"#);
 }
 
-/// Returns the number of executed histories and the counters observed in them.
+/// Runs the histories of these seeds. Returns the number of histories and the counters of what they reached.
 fn histories(seeds: &[u64], trace: &Trace) -> (u64, BTreeMap<&'static str, u64>) {
     let threads = number("SIM_THREADS", 1).max(1);
     let (next, ran) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -121,7 +121,7 @@ fn report(failures: &BTreeMap<u64, Violation>, ran: u64, is_taped: bool) {
     panic!("{} of {ran} histories break a rule", failures.len());
 }
 
-/// Repeats a failed seed and writes every event.
+/// Repeats a failed seed and writes every event to its log file.
 fn log(seed: u64, is_taped: bool) -> String {
     let replay_engine = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/sim");
     let folder = std::env::var_os("SIM_LOG_DIR").map_or_else(replay_engine, PathBuf::from);
@@ -137,7 +137,8 @@ fn log(seed: u64, is_taped: bool) -> String {
     }
 }
 
-/// Repeats the history of an event log, prints it, and reports the first line that differs.
+/// Repeats the history of an event log, prints the new log, and reports the first line that differs from the
+/// file.
 pub(crate) fn replay(file: &Path) {
     let text = std::fs::read_to_string(file).unwrap();
     let head = text.lines().next().and_then(|l| l.strip_prefix("seed "));

@@ -1,9 +1,10 @@
 //! Divisible resources (CPU, memory and storage) are not sold beyond the capacity.
 //!
-//! The node of each replica is internal to the engine, so a comparison of sums is not enough. A replica that does
-//! not fit on a node that shrank, or on a node that pods have filled, is missing there, while the other nodes
-//! still have free capacity. The total missing amount (held plus free, above the capacity) grows when
-//! capacity shrinks, when pods move or when an earlier promise appears, and never with a new reservation.
+//! The node of each replica is internal to the engine, so a comparison of sums is not enough. If a node
+//! shrinks or pods fill the node, the resources of a replica may be missing on that node while other nodes
+//! still have free capacity. The missing amount is the sum of held and free resources above the capacity. The
+//! amount may grow if capacity shrinks, if pods move, or if a bid of a previous process appears. A new
+//! reservation must never increase the amount.
 
 use crate::oracle::{Checked, ensure};
 use crate::world::World;
@@ -53,7 +54,7 @@ impl Amounts {
         all.into_iter().fold(Self::default(), Self::plus)
     }
 
-    /// Returns the amounts of resource units.
+    /// Returns the total amounts that these resource units request.
     pub(crate) fn of(units: &[ResourceUnit]) -> Self {
         let of_unit = |unit: &ResourceUnit| {
             let resources = &unit.resources;
@@ -131,12 +132,12 @@ impl Capacity {
     }
 }
 
-/// Reason to check the ledger.
+/// Reason to check the reservations again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// An inventory update.
     Capacity,
-    /// Promises of a previous process may have appeared.
+    /// Bids and leases of a previous process may have appeared.
     Promises,
     Other,
 }
@@ -155,12 +156,12 @@ impl Cause {
     }
 }
 
-/// Held amounts at the last check.
+/// Amounts that the engine held at the last check.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reservations {
     pub(crate) capacity: Option<Capacity>,
     held: BTreeMap<OrderId, Amounts>,
-    /// Held plus free, above the capacity.
+    /// Sum of held and free amounts above the capacity.
     missing: Amounts,
 }
 
@@ -216,14 +217,14 @@ impl Reservations {
     }
 }
 
-/// Returns the amount to reserve, by the definition of the setting: overcommitted by `percent` percent.
+/// Returns the amount to reserve for `value` if the resource may be overcommitted by `percent` percent.
 fn committed(value: u64, percent: u32) -> u64 {
     let part = u128::from(value) * 1_000 / u128::from(100 + percent);
     let rounded = u64::try_from((part + 5) / 10).unwrap_or(u64::MAX);
     rounded.max(u64::from(value > 0))
 }
 
-/// Checks that every unit reserves its request, reduced by the overcommit.
+/// Checks that every unit reserves the requested amount, reduced by the overcommit setting.
 fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
     let mut asked = request.group.resources.clone();
     for resources in asked.iter_mut().map(|u| &mut u.resources) {
@@ -240,7 +241,7 @@ fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
     })
 }
 
-/// Checks that the usage in a price request grows by the reserved amount only.
+/// Checks that the usage in a price request differs from the usage before by the reserved amount only.
 fn usage_grows_by_reservation(request: &PriceRequest) -> Checked {
     let Some(used) = &request.utilization else {
         return ensure("a_price_is_told_what_is_in_use", false, || format!("{request:?}"));

@@ -1,5 +1,5 @@
-//! The simulated chain: blocks of the market, the states that nodes serve, the event stream, and transactions
-//! in flight.
+//! The simulated chain: blocks of the market, the states that the nodes return, the event stream, and
+//! transactions in flight.
 
 use crate::ids::PROVIDER;
 use akash_provider_core::engine::EffectId;
@@ -17,7 +17,7 @@ const VIEWS: usize = 8;
 /// Block time during which a transaction is valid.
 pub(crate) const TX_LIFE: Duration = Duration::from_secs(60);
 
-/// State of the chain after one block, as served by a node.
+/// State of the chain after one block, as a node returns it.
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     pub(crate) height: Height,
@@ -44,7 +44,7 @@ impl View {
     }
 }
 
-/// A transaction of the provider that may still land.
+/// A transaction of the provider that may still be included in a block.
 #[derive(Debug, Clone)]
 pub(crate) struct Tx {
     pub(crate) effect: EffectId,
@@ -52,13 +52,13 @@ pub(crate) struct Tx {
     pub(crate) life: u64,
     pub(crate) msg: Msg,
     pub(crate) expires: BlockTime,
-    /// The transaction never gets into a block, although no process can know.
+    /// Whether the transaction is never included in a block. The provider cannot observe this.
     pub(crate) lost: bool,
-    /// The engine received the outcome "unknown".
+    /// Whether the engine has received an unknown outcome for this transaction.
     pub(crate) is_outcome_sent: bool,
 }
 
-/// A transaction that landed in a block that is not complete yet.
+/// A transaction in the block that is under construction.
 #[derive(Debug, Clone)]
 pub(crate) struct LandedTx {
     pub(crate) tx: Tx,
@@ -93,7 +93,7 @@ pub(crate) struct Chain {
     landed: Vec<LandedTx>,
     elapsed: Duration,
     dirty: bool,
-    /// Orders that bypassed the market, and ids of orders with unreadable records.
+    /// Orders that the market did not check, and ids of orders with unreadable records.
     pub(crate) invalid_orders: Rc<Vec<Order>>,
     pub(crate) unreadable: BTreeSet<OrderId>,
 }
@@ -131,7 +131,7 @@ impl Chain {
         &self.views[self.views.len() - 1 - lag.min(self.views.len() - 1)]
     }
 
-    /// Executes a tenant's message. The tenant handles a rejection.
+    /// Executes a message of a tenant. The caller handles a rejection.
     pub(crate) fn tenant(&mut self, msg: TenantMsg) -> Result<(), Rejection> {
         let events = self.market.tenant(msg)?;
         self.push_events(events);
@@ -224,7 +224,8 @@ impl Chain {
         std::mem::take(&mut self.landed)
     }
 
-    /// Returns `true` if no transaction is waiting to land or for the end of its block.
+    /// Returns `true` if no transaction waits for a block, and no included transaction waits for the end of
+    /// its block.
     pub(crate) fn is_settled(&self) -> bool {
         self.mempool.is_empty() && self.landed.is_empty()
     }
@@ -234,7 +235,7 @@ impl Chain {
         self.elapsed += duration;
     }
 
-    /// Breaks the stream. Undelivered events are lost.
+    /// Closes the event stream. Events that were not delivered are lost.
     pub(crate) fn disconnect(&mut self) {
         self.stream = Stream::default();
     }

@@ -10,7 +10,7 @@ use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// State of a record after changes by other processes.
+/// State of a Manifest record after other processes changed the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordState {
     Good,
@@ -23,9 +23,9 @@ pub(crate) enum RecordState {
 pub(crate) enum ReadLocation {
     #[default]
     Right,
-    /// Another namespace: workloads are visible, records are not.
+    /// Wrong namespace, in which the provider finds the workloads but not the Manifest records.
     WrongNamespace,
-    /// Another cluster: no earlier object is visible.
+    /// Wrong cluster, in which the provider finds none of the earlier objects.
     WrongCluster,
 }
 
@@ -33,15 +33,16 @@ pub(crate) enum ReadLocation {
 #[derive(Debug, Clone)]
 pub(crate) struct Workload {
     pub(crate) deployment: Arc<WorkloadSpec>,
-    /// Deployed, and not only recorded.
+    /// Whether the workload was deployed. If false, only its manifest is recorded.
     pub(crate) deployed: bool,
-    /// No object of the deploy is missing.
+    /// Whether all objects of the deploy exist.
     pub(crate) whole: bool,
     pub(crate) health: Health,
     /// Remaining number of teardown calls that return "in progress".
     pub(crate) going: Option<u64>,
     pub(crate) record: RecordState,
-    /// The workload was created before the provider started to read from a wrong namespace or cluster.
+    /// Whether the workload was created before the provider started to read from a wrong namespace or
+    /// cluster.
     pub(crate) elsewhere: bool,
 }
 
@@ -50,10 +51,10 @@ pub(crate) struct Workload {
 pub(crate) struct ClusterState {
     pub(crate) runs: BTreeMap<LeaseId, Workload>,
     pub(crate) hostnames: BTreeMap<String, LeaseId>,
-    /// Sharing keys of leased IP addresses.
+    /// Sharing keys of the leased IP addresses of each lease.
     pub(crate) ips: BTreeMap<LeaseId, BTreeSet<String>>,
     place: ReadLocation,
-    /// The cluster contains objects of other owners, some of them unreadable.
+    /// Whether the cluster also contains objects of other owners, some of them unreadable.
     foreign: bool,
 }
 
@@ -65,7 +66,7 @@ impl ClusterState {
         }
     }
 
-    /// Stores a record. A write with an older epoch fails.
+    /// Stores a Manifest record. The write fails if its epoch is older than that of the stored record.
     pub(crate) fn record(&mut self, deployment: &Arc<WorkloadSpec>) -> Result<(), Failure> {
         let there = self.runs.get(&deployment.lease);
         if there.is_some_and(|r| r.deployment.epoch > deployment.epoch) {
@@ -111,7 +112,8 @@ impl ClusterState {
         Ok(())
     }
 
-    /// Tears a lease down. A running workload needs `remaining_calls` more calls.
+    /// Deletes the workload of a lease. A running workload is deleted only after `remaining_calls` further
+    /// calls.
     pub(crate) fn teardown(&mut self, lease: &LeaseId, remaining_calls: u64) -> Teardown {
         self.hostnames.retain(|_, holder| holder != lease);
         self.ips.remove(lease);
@@ -130,7 +132,7 @@ impl ClusterState {
         Teardown::Done
     }
 
-    /// Adds objects of other owners.
+    /// Adds objects of other owners to a list.
     fn foreign_things(&self, listing: &mut Listing) -> DeclaredHostname {
         let order = OrderId {
             group: GroupId {
@@ -169,7 +171,8 @@ impl ClusterState {
         }
     }
 
-    /// Lists the cluster as the provider sees it. `left_out` selects leases that are missing in the list.
+    /// Lists the objects that the provider sees. Leases for which `left_out` returns true are missing in the
+    /// list.
     pub(crate) fn list(&self, left_out: &dyn Fn(&LeaseId) -> bool) -> Workloads {
         let names = self.hostnames.iter();
         let declared = |(hostname, lease): (&String, &LeaseId)| DeclaredHostname {
@@ -217,7 +220,8 @@ impl ClusterState {
         }
     }
 
-    /// Leases with any object in the cluster, and leases hidden by a lookup in a wrong namespace or cluster.
+    /// Returns the leases with any object in the cluster, and the leases that the provider does not see
+    /// because it reads from a wrong namespace or cluster.
     pub(crate) fn there(&self) -> (BTreeSet<LeaseId>, BTreeSet<LeaseId>) {
         let away = |r: &Workload| r.elsewhere && self.place != ReadLocation::Right;
         let hidden = self.runs.iter().filter(|(_, r)| away(r));
@@ -242,7 +246,7 @@ impl ClusterState {
         self.place == ReadLocation::Right
     }
 
-    /// Restores all damaged records.
+    /// Restores all damaged Manifest records.
     pub(crate) fn restore_records(&mut self) {
         self.look_in(ReadLocation::Right);
         for run in self.runs.values_mut() {

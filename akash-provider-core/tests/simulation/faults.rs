@@ -6,40 +6,40 @@ use akash_provider_core::Config;
 use akash_provider_core::error::{ErrorKind, Failure};
 use std::time::Duration;
 
-/// Fault rates in percent. All are zero in the fault-free phase.
+/// Rates of the faults, in percent. All rates are zero in the phase without faults.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Faults {
-    /// Calls that fail temporarily.
+    /// Rate of calls that fail temporarily.
     pub(crate) failing: u64,
-    /// Calls that report a failure although they took effect.
+    /// Rate of calls that take effect although they report a failure.
     pub(crate) done_and_failed: u64,
-    /// Query results older than the event stream.
+    /// Rate of query results that are older than the event stream.
     pub(crate) stale: u64,
-    /// Query results that miss an existing record.
+    /// Rate of query results without a record that exists.
     pub(crate) not_found: u64,
-    /// Queries in which the second endpoint disagrees or is unavailable.
+    /// Rate of queries in which the second endpoint returns a different result or is unavailable.
     pub(crate) disagreeing: u64,
-    /// Completions that are delivered twice.
+    /// Rate of completions that are delivered twice.
     pub(crate) twice: u64,
-    /// Transactions that never get into a block.
+    /// Rate of transactions that are never included in a block.
     pub(crate) lost_tx: u64,
-    /// Transactions that may land although their outcome stays unknown.
+    /// Rate of transactions that may be included in a block although their outcome stays unknown.
     pub(crate) unknown_tx: u64,
-    /// Clock readings earlier than the previous one.
+    /// Rate of clock readings that are earlier than the previous reading.
     pub(crate) clocks: u64,
-    /// Records in the cluster that are damaged, lost or restored by another process.
+    /// Rate of steps in which another process damages, deletes or restores a record in the cluster.
     pub(crate) hands: u64,
-    /// Incomplete lists of the cluster, never two in a row.
+    /// Rate of incomplete cluster lists. An incomplete list never follows another one.
     pub(crate) short: u64,
-    /// Restarts after which the provider reads from a wrong namespace or cluster.
+    /// Rate of restarts after which the provider reads from a wrong namespace or cluster.
     pub(crate) misplaced: u64,
-    /// Weight of crashes, outages, halts and the like among all steps.
+    /// Weight of crashes, outages, halts and similar events among all steps.
     pub(crate) disasters: u64,
 }
 
 impl Faults {
-    /// Returns the rates of a seed. A third of the histories has few faults, so that these histories get
-    /// further.
+    /// Returns the fault rates of a seed. A third of the histories has low rates, so that more leases run
+    /// until their end.
     pub(crate) fn of_seed(random: &mut Random) -> Self {
         let most = [3, 12, 30][random.index(3)];
         let mut rate = || random.below(most + 1);
@@ -60,8 +60,8 @@ impl Faults {
 }
 
 impl Faults {
-    /// Sets the fault rates of the cluster from a separate random source, so that the rest of the history
-    /// stays the same.
+    /// Sets the fault rates of the cluster. They come from a separate random source, so that the other
+    /// choices of the history do not change.
     pub(crate) fn in_the_cluster(mut self, hands: &mut Random) -> Self {
         let most = [0, 2, 6][hands.index(3)];
         self.hands = hands.below(most + 1);

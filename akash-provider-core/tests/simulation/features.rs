@@ -9,21 +9,21 @@ use akash_provider_core::Config;
 /// Rates of the uncommon features. Most histories use few of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Features {
-    /// Groups that request large amounts of memory and storage, in percent.
+    /// Rate of groups that request large amounts of memory and storage, in percent.
     pub(crate) bulky: u64,
-    /// Steps with an invalid or oversized record of a third party, in percent.
+    /// Rate of steps with an invalid or oversized record of a third party, in percent.
     pub(crate) invalid_records: u64,
-    /// The cluster has persistent storage, and groups request volumes.
+    /// Whether the cluster has persistent storage and groups request volumes.
     pub(crate) classes: bool,
-    /// External ports are scarce, and groups request them.
+    /// Whether external ports are scarce and groups request them.
     pub(crate) ports: bool,
-    /// Failed deploys that were applied in part, in percent of those that had an effect.
+    /// Percentage of deploys that were applied in part, among the failed deploys that had an effect.
     pub(crate) half: u64,
-    /// Steps in which a hostname or a service disappears, per thousand.
+    /// Rate of steps in which a hostname or a service disappears, per thousand.
     pub(crate) losses: u64,
-    /// Balances of the accounts and their denominations.
+    /// Denominations and balances of the accounts.
     pub(crate) wallet: Wallet,
-    /// Steps in which the market parameters change, per thousand.
+    /// Rate of steps in which the market parameters change, per thousand.
     pub(crate) votes: u64,
 }
 

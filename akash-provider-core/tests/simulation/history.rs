@@ -17,21 +17,21 @@ use std::time::Duration;
 const STEPS: u64 = 250;
 /// Maximum number of blocks until the state settles.
 const ROUNDS: u32 = 160;
-/// Number of rounds within which a full scan completes, even at the longest interval of the settings.
+/// Number of blocks within which a full scan completes, even at the longest interval of the settings.
 const ROUNDS_OF_A_SCAN: u32 = 60;
 
 const fn seconds(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-/// Runs the history of a seed. Returns the trace also if a rule is violated.
+/// Runs the history of a seed. Returns the trace, and the violated rule if there is one.
 pub(crate) fn run(seed: u64, trace: Trace) -> (Trace, Checked) {
     let mut world = World::new(seed, trace);
     let result = world.history();
     (world.trace, result)
 }
 
-/// Orders that were declined for lack of capacity.
+/// Returns the orders that were declined for lack of capacity.
 fn declined_for_capacity(status: &Status) -> BTreeSet<OrderId> {
     let declines = status.recent_declines.iter();
     // Undecided orders are evaluated again after a restart.
@@ -216,7 +216,8 @@ impl World {
         }
     }
 
-    /// Stops the chain for six hours. The wall clock continues, and the time of the next block reflects it.
+    /// Stops the chain for six hours. The wall clock continues, so the next block has a time that is six
+    /// hours later.
     fn chain_halts(&mut self) -> Checked {
         self.block(seconds(6));
         self.chain.halt(seconds(6 * 3600));
@@ -228,7 +229,7 @@ impl World {
         Ok(())
     }
 
-    /// Advances the monotonic clock while the chain halts. No chain deadline expires.
+    /// Advances the monotonic clock while the chain halts. No deadline in block time expires.
     fn clock_jumps(&mut self) -> Checked {
         self.mono = self.mono.plus(seconds(6 * 3600));
         self.wake()
@@ -242,7 +243,7 @@ impl World {
         }
     }
 
-    /// Shuts the process down, sometimes before it is done, and starts it again.
+    /// Shuts the process down and starts it again. The shutdown is sometimes interrupted.
     fn restart(&mut self) -> Checked {
         self.feed(Input::Shutdown)?;
         for _ in 0..self.random.below(20) {
@@ -300,7 +301,7 @@ impl World {
         self.feed(Input::Cluster(ClusterChange::Snapshot { health }))
     }
 
-    /// Completes everything that needs no time to pass.
+    /// Delivers all pending responses and events without advancing the time.
     fn drain(&mut self) -> Checked {
         loop {
             while self.deliver_event()? {}
@@ -382,7 +383,8 @@ impl World {
         Ok(std::mem::take(&mut self.trace.findings))
     }
 
-    /// Checks that an engine rebuilt from chain and cluster reaches the state of the engine that continued.
+    /// Checks that a new engine, started from the chain and the cluster, reaches the same state as the engine
+    /// that was not restarted.
     fn recover_equals_continue(&mut self) -> Checked {
         // Both engines receive the events of the unfinished block.
         self.block(seconds(6));

@@ -19,7 +19,7 @@ pub(crate) static AUDITOR: LazyLock<Address> = LazyLock::new(|| account(9));
 pub(crate) static THIRD_PARTY: LazyLock<Address> = LazyLock::new(|| account(10));
 pub(crate) static TENANTS: LazyLock<[Address; 3]> = LazyLock::new(|| [account(1), account(2), account(3)]);
 
-/// Hostnames of manifests; few, so that they conflict.
+/// Hostnames in manifests. The number is small, so that manifests often request the same hostname.
 pub(crate) const NAMES: [&str; 4] = ["a.example", "b.example", "c.example", "d.example"];
 const MI: u64 = 1 << 20;
 
@@ -55,10 +55,10 @@ pub(crate) struct Shape {
     pub(crate) audited: bool,
     /// GPUs per replica: number and model.
     pub(crate) gpu: Option<(u64, &'static str)>,
-    /// The group requests a leased IP address; the next field requests a second one.
+    /// Whether the group requests a leased IP address. The next field requests a second address.
     pub(crate) address: bool,
     pub(crate) second_address: bool,
-    /// Number of external ports without a leased address.
+    /// Number of external ports that do not use a leased address.
     pub(crate) ports: u16,
 }
 
@@ -241,7 +241,8 @@ pub(crate) fn manifest(
     Arc::new(Manifest { groups })
 }
 
-/// A hash that represents a version of a deployment's manifest. The engine only compares hashes.
+/// A hash that represents a version of a deployment's manifest. The engine compares these hashes and does not
+/// compute them.
 pub(crate) fn version_hash(id: &DeploymentId, version: u64) -> [u8; 32] {
     let mut hash = [0; 32];
     hash[..8].copy_from_slice(&id.dseq.to_be_bytes());

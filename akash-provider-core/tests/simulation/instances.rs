@@ -1,5 +1,5 @@
-//! Two instances of the provider with one leader at a time. The standby or deposed instance may still have
-//! calls in flight.
+//! Two instances of the provider, at most one of which is the leader. Calls of the other instance may still
+//! be in flight.
 
 use crate::calls::Pending;
 use crate::chain::Stream;
@@ -51,7 +51,7 @@ impl World {
         self.trace.line(|| format!("instance {life}"));
     }
 
-    /// Switches the active instance for a while.
+    /// Makes the other instance active for a limited time.
     pub(crate) fn switch_instance(&mut self) -> Checked {
         self.swap();
         if self.random.percent(20) {
@@ -65,8 +65,8 @@ impl World {
         other.is_some_and(|o| o.model.leadership != Leadership::Standby)
     }
 
-    /// Ends or restores the leadership of either instance. No instance becomes leader before the previous
-    /// leader has received its deposition. Calls of the previous leader continue.
+    /// Ends or restores the leadership of either instance. An instance becomes leader only after the previous
+    /// leader has received its deposition. Calls of the previous leader stay in flight.
     pub(crate) fn leadership_changes(&mut self) -> Checked {
         if self.other_leads() {
             self.swap();

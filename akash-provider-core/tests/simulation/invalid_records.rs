@@ -33,7 +33,7 @@ fn sane() -> GroupSpec {
     )
 }
 
-/// Returns an invalid group.
+/// Returns the invalid group with number `way`.
 fn invalid_group(way: usize) -> GroupSpec {
     let mut spec = sane();
     let unit = &mut spec.resources[0];
@@ -181,7 +181,7 @@ impl World {
         self.chain.push_events(vec![event]);
     }
 
-    /// Makes an auditor sign arbitrary attributes of the provider.
+    /// Makes an auditor sign invalid attributes of the provider.
     fn sign_invalid_attributes(&mut self) {
         let attribute = |n: usize| Attribute::new("*/".repeat(n), "\u{0}".repeat(n));
         let msg = TenantMsg::SignProvider {
@@ -243,7 +243,7 @@ impl World {
 }
 
 impl CallCheck<'_> {
-    /// Checks that invalid orders get no bid.
+    /// Checks that the provider places no bid on invalid orders.
     pub(crate) fn nonsense_is_not_bid_for(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, .. }) = self.call else {
             return Ok(());

@@ -74,7 +74,8 @@ impl CallCheck<'_> {
         ensure("no_write_as_standby", may, || format!("{:?}", self.call))
     }
 
-    /// Only work in flight continues after a shutdown, such as recording the remaining groups of a manifest.
+    /// Checks that a shut-down engine only completes work in flight, such as recording the remaining groups
+    /// of a manifest.
     fn nothing_new_after_shutdown(&self) -> Checked {
         let new = self.call.is_write() && !matches!(self.call, Call::Record(_));
         ensure(
@@ -94,7 +95,8 @@ impl CallCheck<'_> {
         })
     }
 
-    /// Checks the current chain state only, because an ended lease never becomes active again.
+    /// Checks that the lease of a teardown has ended on the chain. The current state suffices, because an
+    /// ended lease never becomes active again.
     fn teardown_only_with_evidence(&self, lease: &LeaseId) -> Checked {
         let record = self.market.lease(lease);
         let over = record.as_ref().is_some_and(|r| !r.lease.state.is_live());
@@ -120,8 +122,8 @@ impl CallCheck<'_> {
         ensure("lost_bid_is_not_closed", !lost, || id.to_string())
     }
 
-    /// Deadlines on the chain count from the block of the object, in the time of blocks that the engine
-    /// received.
+    /// Checks that a deadline expires only in block time, counted from the block of the object, and by blocks
+    /// that the engine has received.
     fn halted_chain_expires_nothing(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let open = self.market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
         let bid = self.market.bid(id).filter(|b| open && b.state == BidState::Open);
@@ -157,8 +159,8 @@ impl CallCheck<'_> {
         record.is_some_and(|r| r.lease.state == LeaseState::Reclaiming)
     }
 
-    /// A lost or unreadable record, a lookup in a wrong namespace or cluster, and an incomplete list do not
-    /// prove a missing manifest.
+    /// Checks that no lease is closed for a missing manifest while its manifest exists. A lost or unreadable
+    /// record, a wrong namespace or cluster, and an incomplete list do not prove that a manifest is missing.
     fn no_lease_that_is_there_is_ended_for_its_manifest(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let live = self.market.lease(id).is_some_and(|r| r.lease.state.is_live());
         // An announced end is carried out for the reason recorded on the chain. The announcement was checked
@@ -211,7 +213,7 @@ fn lease_of(call: &Call) -> Option<&LeaseId> {
     }
 }
 
-/// Active leases of the provider.
+/// Returns the active leases of the provider.
 pub(crate) fn live(market: &Market) -> Vec<LeaseId> {
     let ours = market.leases().map(|r| r.lease);
     ours.filter(|l| l.id.provider == *PROVIDER && l.state.is_live())
@@ -224,10 +226,10 @@ pub(crate) struct StateCheck<'a> {
     pub(crate) status: &'a Status,
     pub(crate) model: &'a EngineModel,
     pub(crate) chain: &'a Chain,
-    /// Leased IP addresses of the last inventory update.
+    /// Usage of leased IP addresses in the last inventory update.
     pub(crate) counted: &'a LeasedIpUsage,
     pub(crate) life: u64,
-    /// The sum of the reservations matches the ledger.
+    /// Whether the sum of the reservations equals the total of the ledger.
     pub(crate) sound: bool,
 }
 
@@ -235,7 +237,7 @@ pub(crate) fn reservations(status: &Status) -> impl Iterator<Item = &Reservation
     status.inventory.active.iter().chain(&status.inventory.pending)
 }
 
-/// Resources of the provider's bid.
+/// Returns the resources that the provider's bid on the order offers.
 fn promised(market: &Market, order: &OrderId) -> Option<Amounts> {
     let id = BidId {
         order: order.clone(),
@@ -284,7 +286,7 @@ impl StateCheck<'_> {
         })
     }
 
-    /// A lease holds the resources of its bid, or nothing until the bid is read.
+    /// Checks that each lease holds exactly the resources of its bid, or no resources before the bid is read.
     fn leases_counted_once(&self) -> Checked {
         let mut seen = BTreeSet::new();
         for reservation in reservations(self.status) {
@@ -302,7 +304,7 @@ impl StateCheck<'_> {
         Ok(())
     }
 
-    /// The resources of a bid stay reserved while the bid may still land.
+    /// Checks that the resources of a bid stay reserved while the bid may still be included in a block.
     fn unknown_tx_is_resolved(&self) -> Checked {
         let mine = self.chain.mempool.iter().filter(|t| t.life == self.life);
         for tx in mine.filter(|t| t.expires >= self.chain.next_time()) {
@@ -337,7 +339,7 @@ impl StateCheck<'_> {
     }
 }
 
-/// The state after nothing more happens without an external event.
+/// The state in which nothing changes without a further external event.
 pub(crate) struct SettledCheck<'a> {
     pub(crate) config: &'a Config,
     pub(crate) status: &'a Status,
@@ -347,7 +349,7 @@ pub(crate) struct SettledCheck<'a> {
     pub(crate) memory: &'a HistoryRecord,
 }
 
-/// Maximum delay in the settled state.
+/// Maximum delay until pending work is done in the settled state.
 const SLACK: Duration = Duration::from_secs(180);
 
 impl SettledCheck<'_> {
@@ -435,7 +437,7 @@ impl SettledCheck<'_> {
         })
     }
 
-    /// Same as `workload_only_under_active_lease`, at a time when closes of the provider may still be
+    /// Same as `workload_only_under_active_lease`, for the time in which closes of the provider may still be
     /// pending.
     pub(crate) fn nothing_runs_without_a_lease(&self) -> Checked {
         let live: BTreeSet<LeaseId> = live(self.market).into_iter().collect();
@@ -517,13 +519,13 @@ impl SettledCheck<'_> {
 }
 
 impl SettledCheck<'_> {
-    /// All orders in the blocks that the engine received.
+    /// Returns all orders in the blocks that the engine received.
     pub(crate) fn orders(&self) -> BTreeSet<String> {
         let orders = self.market.orders().filter(|o| o.created_at <= self.model.height);
         orders.map(|o| o.id.to_string()).collect()
     }
 
-    /// Orders of ended leases.
+    /// Returns the orders of ended leases.
     pub(crate) fn over(&self) -> Vec<String> {
         let over = self.market.leases().filter(|r| !r.lease.state.is_live());
         let leased = over.map(|r| r.lease.id.order.to_string());
@@ -536,8 +538,8 @@ impl SettledCheck<'_> {
         leased.chain(closed.map(|b| b.id.order.to_string())).collect()
     }
 
-    /// Orders with a bid of the provider that has expired or expires soon. The timeout of a bid may start
-    /// some blocks after its block, behind a transaction with an unknown outcome.
+    /// Returns the orders with a bid of the provider that has expired or expires soon. The engine may notice
+    /// a bid some blocks late, after a transaction with an unknown outcome, and start its timeout then.
     pub(crate) fn due(&self) -> BTreeSet<OrderId> {
         let limit = self.config.bid_timeout;
         let soon = self.model.block_time.plus(Duration::from_secs(120));
@@ -549,10 +551,10 @@ impl SettledCheck<'_> {
         ours.filter(is_due).map(|b| b.id.order.clone()).collect()
     }
 
-    /// State that two engines with the same input must agree on, one line per object.
+    /// Returns the state that two engines with the same input must agree on, one line per object.
     ///
     /// Expiring bids are left out, because one engine may notice the expiry a block earlier. The orders in
-    /// `full` are left out, because the order of placement decides which of them fit.
+    /// `full` are also left out, because which of them fit depends on the sequence in which they were placed.
     pub(crate) fn essence(&self, full: &BTreeSet<OrderId>) -> BTreeSet<String> {
         let due = self.due();
         let left_out: BTreeSet<&OrderId> = due.iter().chain(full).collect();

@@ -1,4 +1,5 @@
-//! Denominations: orders in one of two, deposits and balances in one, both or none. Leases without funds end.
+//! Denominations: an order uses one of two. Deposits and balances use one, both or none of them. Leases
+//! without funds end.
 
 use crate::ids::{COMPETITOR, PROVIDER, TENANTS};
 use crate::invariants::{CallCheck, SettledCheck};
@@ -13,8 +14,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(crate) const DENOMS: [&str; 2] = ["uact", "uakt"];
-/// Maximum delay until an exhausted lease is noticed: one balance query, and another one after the funds ran
-/// out.
+/// Maximum delay until the engine notices a lease without funds: the interval of one balance query, and of
+/// another one after the funds ran out.
 const LATE: Duration = Duration::from_secs(1_500);
 
 pub(crate) fn coin(denom: &str, amount: u128) -> Coin {
@@ -27,13 +28,13 @@ pub(crate) fn coin(denom: &str, amount: u128) -> Coin {
 /// Initial balances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Wallet {
-    /// All balances and orders use one denomination.
+    /// All balances and orders use the same denomination.
     #[default]
     One,
     Both,
     /// The provider has only the second denomination.
     Second,
-    /// The provider can pay few bids at a time.
+    /// The provider can pay the deposits of only a few bids at a time.
     Scarce,
 }
 
@@ -79,7 +80,7 @@ impl World {
         DENOMS[self.feature_random.index(2)]
     }
 
-    /// Withdraws all of one denomination from the provider's account, or refills it.
+    /// Removes all money of one denomination from the provider's account, or adds money of it.
     pub(crate) fn wallet_changes(&mut self) {
         if self.features.wallet == Wallet::One || self.feature_random.below(1_000) >= 20 {
             return;
@@ -102,8 +103,8 @@ impl World {
 }
 
 impl CallCheck<'_> {
-    /// Checks that a bid uses the denomination of the order, at most its maximum price, and a deposit of the
-    /// settings.
+    /// Checks that a bid uses the denomination of its order, a price up to the order's maximum, and a deposit
+    /// that the settings allow.
     pub(crate) fn bids_are_in_the_money_of_the_order(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid {
             id, price, deposit, ..
@@ -121,8 +122,8 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that a bid refused for lack of funds is not sent again before a query shows a sufficient
-    /// balance.
+    /// Checks that the engine repeats a bid that was refused for lack of funds only after a query returned a
+    /// sufficient balance.
     pub(crate) fn a_refused_deposit_waits_for_money(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());
@@ -136,7 +137,8 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that the bids missing in the last account query do not exceed the balance of that query.
+    /// Checks that the balance in the last account query covers the deposit of this bid and of all bids that
+    /// the query may not include yet.
     pub(crate) fn bids_in_flight_are_payable(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());
@@ -161,7 +163,7 @@ impl CallCheck<'_> {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that exhausted leases are paid out, so that the chain ends them.
+    /// Checks that the engine withdraws from leases without funds, so that the chain ends them.
     pub(crate) fn leases_without_money_end(&self, live: &BTreeSet<LeaseId>) -> Checked {
         for lease in live {
             let late = self.out_of_money_since(lease).filter(|since| {

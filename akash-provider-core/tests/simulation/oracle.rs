@@ -23,7 +23,7 @@ pub(crate) struct Violation {
 
 pub(crate) type Checked = Result<(), Violation>;
 
-/// Returns a violation of `rule` unless the condition holds.
+/// Returns an error for the violated `rule` if `holds` is false.
 pub(crate) fn ensure(rule: &'static str, holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds {
         return Ok(());
@@ -31,7 +31,7 @@ pub(crate) fn ensure(rule: &'static str, holds: bool, what: impl FnOnce() -> Str
     Err(Violation { rule, what: what() })
 }
 
-/// Unhealthy time reported to the engine.
+/// Total unhealthy time of a lease that was reported to the engine.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct UnhealthyTime {
     since: Option<Mono>,
@@ -50,7 +50,8 @@ impl UnhealthyTime {
         }
     }
 
-    /// Restarts the clock: a workload that did not exist could not run.
+    /// Starts the measurement again after a deploy, because a workload that does not exist cannot be
+    /// unhealthy.
     fn deployed(&mut self, now: Mono) {
         self.before = Duration::ZERO;
         self.since = self.since.map(|_| now);
@@ -61,7 +62,7 @@ impl UnhealthyTime {
     }
 }
 
-/// Inputs and calls of one engine, from start to stop.
+/// Inputs and calls of one engine, from its start to its end.
 #[derive(Debug, Clone)]
 pub(crate) struct EngineModel {
     pub(crate) leadership: Leadership,
@@ -69,55 +70,56 @@ pub(crate) struct EngineModel {
     pub(crate) mono: Mono,
     pub(crate) height: Height,
     pub(crate) block_time: BlockTime,
-    /// Orders known to have a bid of the provider.
+    /// Orders with a bid of the provider that was reported to the engine.
     pub(crate) bids: BTreeSet<OrderId>,
-    /// Resources of the provider's bids, as known to the engine.
+    /// Resources of the bids of the provider, as reported to the engine.
     ///
-    /// An event reports only that a bid exists. The next scan reads its resources. A bid from before a crash
-    /// may land and appear only when it is read.
+    /// An event reports only that a bid exists. The next scan reads the resources of the bid. A bid of a
+    /// crashed process may be included in a block later without an event for this engine. Such a bid appears
+    /// only in a scan.
     pub(crate) offers: BTreeMap<OrderId, Vec<ResourceUnit>>,
-    /// Deposits refused for lack of funds, by order and denomination, until a query shows a sufficient
-    /// balance.
+    /// Deposits of bids that were refused for lack of funds, by order and denomination. An entry is removed
+    /// when a query returns a sufficient balance.
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Result of the last account query.
     pub(crate) balances: Option<Vec<Coin>>,
-    /// Deposits of bids that may be missing in the last account query, because the chain had not reported the
+    /// Deposits of bids that the last account query may not include, because the chain had not reported the
     /// bids when the query started.
     pub(crate) unread: BTreeMap<BidId, Coin>,
-    /// Same as `unread`, for the account query in flight.
+    /// Same as `unread`, for the account query that is in flight.
     in_reading: Option<BTreeMap<BidId, Coin>>,
-    /// Expiry of bids with an unknown outcome.
+    /// Expiry of the bid transactions with an unknown outcome.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
-    /// Bids reported by the chain.
+    /// Bids that the chain reported to the engine.
     pub(crate) shown: BTreeSet<BidId>,
     /// Leases reported to the engine.
     pub(crate) leases: BTreeSet<LeaseId>,
-    /// Bids known to be lost.
+    /// Bids that were reported to the engine as lost.
     pub(crate) lost: BTreeSet<BidId>,
-    /// Leases with a manifest that is known to be in the cluster.
+    /// Leases with a manifest that was reported to the engine as recorded.
     pub(crate) recorded: BTreeSet<LeaseId>,
-    /// Leases with any object in the last cluster list, and leases hidden by a lookup in a wrong namespace or
-    /// cluster.
+    /// Leases with any object in the last cluster list, and leases that the provider does not see because it
+    /// reads from a wrong namespace or cluster.
     pub(crate) there: BTreeSet<LeaseId>,
     pub(crate) hidden: BTreeSet<LeaseId>,
-    /// The last list was incomplete.
+    /// Whether the last cluster list was incomplete.
     pub(crate) short_list: bool,
-    /// The operator released the breaker.
+    /// Whether the operator released the breaker.
     pub(crate) released: bool,
-    /// Leases ended by the operator.
+    /// Leases that the operator ended.
     pub(crate) ended: BTreeSet<LeaseId>,
     pub(crate) unwell: BTreeMap<LeaseId, UnhealthyTime>,
     /// Leases that the engine deployed.
     pub(crate) deployed: BTreeSet<LeaseId>,
-    /// Leases with a successful last deploy.
+    /// Leases for which the last deploy succeeded.
     pub(crate) whole: BTreeSet<LeaseId>,
     /// Calls in flight.
     pub(crate) calls: BTreeMap<EffectId, Call>,
     /// Requests without a reply.
     pub(crate) requests: BTreeSet<RequestId>,
-    /// Reservations of the engine within the reported capacity.
+    /// Reservations of the engine, compared with the reported capacity.
     pub(crate) sales: Reservations,
-    /// Number of repeated inputs, which the engine counts as unexpected.
+    /// Number of inputs that were delivered twice. The engine counts them as unexpected.
     pub(crate) repeated: u64,
 }
 
@@ -155,7 +157,7 @@ impl EngineModel {
         }
     }
 
-    /// Records an input. `leases` are those the engine may hold.
+    /// Records an input of the engine. `leases` are the leases that the engine may hold.
     pub(crate) fn input(&mut self, input: &Input, leases: &[LeaseId]) {
         match input {
             Input::Chain(event) => self.event(event),
@@ -199,8 +201,8 @@ impl EngineModel {
         self.calls.insert(id, call.clone());
     }
 
-    /// Deposits of bids that were sent but not reported by the chain. A lost bid gets its deposit back, or
-    /// fails.
+    /// Returns the deposits of bids that were sent and that the chain has not reported. A bid that loses gets
+    /// its deposit back, and a failed bid pays none.
     fn in_flight(&self) -> BTreeMap<BidId, Coin> {
         let bids = self.calls.values().filter_map(|call| match call {
             Call::Broadcast(Msg::CreateBid { id, deposit, .. }) => Some((id.clone(), deposit.clone())),
@@ -351,7 +353,7 @@ impl EngineModel {
     }
 }
 
-/// State of a history across all its engines.
+/// State of a history that is common to all its engines.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HistoryRecord {
     /// Payouts that landed in a block, by engine and block.

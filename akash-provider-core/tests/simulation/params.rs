@@ -1,4 +1,4 @@
-//! Market parameters that change during a history. Orders get a bid once the parameters allow it.
+//! Market parameters that change during a history. An order gets a bid as soon as the parameters allow one.
 
 use crate::ids::PROVIDER;
 use crate::invariants::SettledCheck;
@@ -12,8 +12,7 @@ use akash_provider_core::market::{Market, network_params};
 use akash_provider_core::types::{BidId, BidState, Msg, Order, OrderState};
 use std::time::Duration;
 
-/// Decline reasons of the provider itself (capacity, price or settings), for orders on which the chain
-/// accepts a bid.
+/// Decline reasons that the provider may have although the chain accepts a bid: capacity, price or settings.
 const OUR_OWN: [&str; 12] = [
     "no_leased_ips",
     "insufficient_capacity",
@@ -67,8 +66,8 @@ impl World {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that an order has a bid if the chain accepts one, unless the provider has its own reason to
-    /// decline.
+    /// Checks that every order on which the chain accepts a bid has one, unless the provider has its own
+    /// reason to decline.
     pub(crate) fn what_can_be_bid_is_bid(&self) -> Checked {
         let mut market: Option<Market> = None;
         for order in self.market.orders().filter(|o| o.state == OrderState::Open) {

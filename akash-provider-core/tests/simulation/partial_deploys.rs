@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl ClusterState {
-    /// Applies a deploy in part: the record, and some services and hostnames.
+    /// Applies a deploy in part: the Manifest record, and some of the services and hostnames.
     pub(crate) fn deploy_half(
         &mut self,
         deployment: &Arc<WorkloadSpec>,
@@ -55,7 +55,7 @@ impl World {
 }
 
 impl EngineModel {
-    /// Checks that no lease is reported as deployed after a failed deploy.
+    /// Checks that no lease is reported as deployed if its last deploy failed.
     pub(crate) fn deployed_is_whole(&self, event: &Event) -> Result<(), Violation> {
         let Event::Deployed { lease, .. } = event else {
             return Ok(());
@@ -82,8 +82,8 @@ impl StateCheck<'_> {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that every hostname of a deployed lease routes to the lease, including hostnames derived from
-    /// the lease id.
+    /// Checks that every hostname of a deployed lease routes to this lease, including the hostnames derived
+    /// from the lease id.
     pub(crate) fn names_lead_to_their_lease(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let deployed = self.cluster_state.runs.iter().filter(|(_, run)| run.deployed);
         for (lease, run) in deployed.filter(|(lease, _)| live.contains(lease)) {

@@ -1,4 +1,4 @@
-//! Indivisible hardware (GPUs and IP addresses) and the promises made of it.
+//! Indivisible hardware: GPUs and IP addresses, and the bids and leases that use them.
 
 use crate::capacity::CLASSES;
 use crate::cluster_state::ClusterState;
@@ -21,11 +21,11 @@ const ADDRESSES: u32 = 3;
 /// Current state of the hardware.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hardware {
-    /// Number of unhealthy devices per node, of the last model.
+    /// Number of unhealthy devices of each node. They are devices of the last model.
     unwell: [u32; DEVICES.len()],
-    /// Number of devices used by other processes per node, of the first model.
+    /// Number of devices of each node that other processes use. They are devices of the first model.
     foreign: [u32; DEVICES.len()],
-    /// Storage fault per class.
+    /// Fault of each storage class.
     lacking: [StorageFault; CLASSES.len()],
 }
 
@@ -59,7 +59,7 @@ impl Hardware {
         };
     }
 
-    /// Adds the persistent storage classes, and the classes that each node mounts.
+    /// Adds the persistent storage classes to the cluster, and to each node the classes that the node mounts.
     pub(crate) fn store(&self, cluster: &mut ClusterSpec) {
         for (name, lacking) in CLASSES.iter().zip(self.lacking) {
             let used = match lacking {
@@ -94,7 +94,7 @@ impl Hardware {
         node
     }
 
-    /// Returns the usage of the address pool as counted by the cluster.
+    /// Returns the number of used addresses of the pool, as the cluster counts them.
     pub(crate) fn usage(&self, cluster_state: &ClusterState) -> LeasedIpUsage {
         let in_use: BTreeSet<&String> = cluster_state.ips.values().flatten().collect();
         let confirmed = cluster_state.ips.iter().filter(|(_, keys)| !keys.is_empty());
@@ -113,7 +113,7 @@ fn devices(model: &str) -> u64 {
         .sum()
 }
 
-/// Number of GPUs by model in these units.
+/// Returns the number of GPUs of each model in these units.
 fn gpus(units: &[ResourceUnit]) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     for unit in units.iter().filter(|u| u.resources.gpu.units > 0) {
@@ -125,7 +125,7 @@ fn gpus(units: &[ResourceUnit]) -> BTreeMap<String, u64> {
     all
 }
 
-/// Number of external ports, counted once for all replicas of a unit.
+/// Returns the number of external ports, counted once per unit for all its replicas.
 fn ports(units: &[ResourceUnit]) -> u32 {
     let endpoints = units.iter().flat_map(|u| &u.resources.endpoints);
     let ports = endpoints.filter(|e| e.kind == EndpointKind::RandomPort);
@@ -148,7 +148,7 @@ impl CallCheck<'_> {
         }
     }
 
-    /// Known promises of the engine, including this bid.
+    /// Returns the resources of all bids and leases that the engine has observed, including this bid.
     fn offers(&self, id: &LeaseId, offer: &[ResourceUnit]) -> Vec<Vec<ResourceUnit>> {
         // The bid may have been refused because a bid from before a crash, with other resources, had landed.
         // The resources of that bid are unknown until it is read.
@@ -240,7 +240,7 @@ impl CallCheck<'_> {
 }
 
 impl StateCheck<'_> {
-    /// Checks that the addresses of bids and leases are taken from the pool.
+    /// Checks that the addresses of bids and leases are not counted as free.
     pub(crate) fn no_promised_address_is_free(&self) -> Checked {
         let Some(pool) = self.status.inventory.leased_ips else {
             return Ok(());
@@ -268,7 +268,7 @@ impl StateCheck<'_> {
 }
 
 impl SettledCheck<'_> {
-    /// Checks that an accepted manifest is never replaced by an older one, on any instance.
+    /// Checks that no instance replaces an accepted manifest by an older one.
     pub(crate) fn accepted_manifests_are_kept(&self, live: &BTreeSet<LeaseId>) -> Checked {
         for lease in live {
             let accepted = self.memory.accepted.get(lease.deployment()).copied();
@@ -284,7 +284,8 @@ impl SettledCheck<'_> {
         Ok(())
     }
 
-    /// Checks that each workload has the addresses of its manifest, and that no other lease has an address.
+    /// Checks that each workload has the addresses of its manifest, and that no other workload has an
+    /// address.
     pub(crate) fn addresses_follow_leases(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let wanted = |lease: &LeaseId| -> BTreeSet<String> {
             let run = self
@@ -307,7 +308,8 @@ impl SettledCheck<'_> {
         })
     }
 
-    /// Checks that the used addresses and ports are exactly those of bids and leases, each counted once.
+    /// Checks that the addresses and ports that the engine counts as used are exactly those of bids and
+    /// leases, each counted once.
     pub(crate) fn addresses_and_ports_are_counted_once(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let bids = self.market.bids().filter(|b| b.id.provider == *PROVIDER);
         let owed = bids.filter(|b| b.state == BidState::Open || live.contains(&b.id));

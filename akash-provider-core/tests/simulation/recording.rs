@@ -64,7 +64,7 @@ impl RecordedEngine {
         effects
     }
 
-    /// Checks that the replay produced the same effects.
+    /// Checks that the replay has produced the same effects as the recorded engine.
     pub(crate) fn check(&self) -> Checked {
         let fault = self
             .replay_engine
@@ -85,7 +85,7 @@ impl Deref for RecordedEngine {
 }
 
 impl ReplayEngine {
-    /// Loads the recorded state of the other engine.
+    /// Replaces the state with the recorded state of the other engine.
     fn starts_from(&mut self, engine: &Engine, now: Now) {
         let mut state = engine.clone();
         record::hide_in_engine(&mut state, &cover);

@@ -10,9 +10,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub(crate) struct Trace {
     hasher: DefaultHasher,
     words: Option<String>,
-    /// Records every input and replays it at once.
+    /// Whether every input is recorded and replayed immediately.
     pub(crate) is_taped: bool,
-    /// Number of observations per phase, to prove that histories reach all phases.
+    /// Number of observations of each phase. A test uses them to check that histories reach all phases.
     pub(crate) seen: BTreeMap<&'static str, u64>,
     /// Findings of scans since the last reset.
     pub(crate) findings: Vec<String>,

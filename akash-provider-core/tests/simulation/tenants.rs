@@ -1,4 +1,4 @@
-//! Valid and invalid actions of tenants, other providers, auditors and the operator.
+//! Actions of tenants, other providers, auditors and the operator. Some of them are invalid.
 
 use crate::capacity::CLASSES;
 use crate::ids::{self, AUDITOR, COMPETITOR, NAMES, PROVIDER, Shape};
@@ -27,7 +27,7 @@ pub(crate) struct TenantDeployment {
 const WISHES_MAX: usize = 6;
 
 impl World {
-    /// Executes one action of an external party.
+    /// Executes one action of a tenant, another provider, an auditor or the operator.
     pub(crate) fn outside(&mut self) -> Checked {
         match self.random.below(100) {
             0..20 => self.wish(),
@@ -56,7 +56,8 @@ impl World {
         names
     }
 
-    /// Returns `little`, or in bulky histories up to `times` steps.
+    /// Returns `little`. In a history with large groups, sometimes returns `step` times a number from 1 to
+    /// `times` instead.
     fn spice_amount(&mut self, little: u64, step: u64, times: u64) -> u64 {
         if self.feature_random.percent(self.features.bulky) {
             return step * self.feature_random.between(1, times);
@@ -135,7 +136,7 @@ impl World {
         });
     }
 
-    /// Makes a tenant take a bid.
+    /// Makes a tenant accept a bid.
     fn choose(&mut self) {
         let market = &self.chain.market;
         let open = market.bids().filter(|b| b.state == BidState::Open);
@@ -158,7 +159,8 @@ impl World {
         self.feed(Input::Request(id, request))
     }
 
-    /// Submits a tenant's manifest: usually the correct one, sometimes another one or the same one twice.
+    /// Submits a manifest of a tenant: usually the one that matches the hash on the chain, sometimes another
+    /// one, and sometimes the same one twice.
     fn submit(&mut self) -> Checked {
         let Some(wish) = self.random.pick(&self.tenant_deployments).cloned() else {
             return Ok(());
@@ -182,7 +184,7 @@ impl World {
         self.request(request)
     }
 
-    /// Submits the manifest of the chain to the provider.
+    /// Submits the manifest that matches the hash on the chain to the provider.
     pub(crate) fn submit_right(&mut self, wish: &TenantDeployment) -> Checked {
         self.request(Request::SubmitManifest {
             deployment: wish.id.clone(),
@@ -261,7 +263,7 @@ impl World {
         drop(self.chain.tenant(TenantMsg::Deposit { deployment, coin }));
     }
 
-    /// Makes another provider bid, or close its bid.
+    /// Makes another provider place or close a bid.
     fn competitor_bids(&mut self) {
         let snapshot = self.chain.market.snapshot(&COMPETITOR);
         let Some(order) = self.random.pick(&snapshot.orders) else {

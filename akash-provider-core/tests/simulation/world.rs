@@ -1,7 +1,8 @@
 //! One history: the engine of a provider with a simulated chain, cluster, tenants and clock.
 //!
-//! In the first phase everything happens in any order, with faults, and only the invariants of any state are
-//! checked. In the second phase the faults end, and everything must settle. All choices follow from one seed.
+//! In the first phase the steps happen in a random order, with faults, and only the invariants that hold in
+//! every state are checked. In the second phase there are no faults, and all pending work must be done. All
+//! choices follow from one seed.
 
 use crate::calls::Pending;
 use crate::capacity::{Capacity, Cause};
@@ -50,7 +51,7 @@ pub(crate) struct World {
     pub(crate) life: u64,
     /// Number of engines created.
     pub(crate) lives: u64,
-    /// The inactive instance.
+    /// The instance that is not active.
     pub(crate) other: Option<Instance>,
     pub(crate) mono: Mono,
     pub(crate) pending: Vec<Pending>,
@@ -60,12 +61,12 @@ pub(crate) struct World {
     pub(crate) requests: u64,
     pub(crate) model: EngineModel,
     pub(crate) memory: HistoryRecord,
-    /// Cluster calls fail.
+    /// Whether all cluster calls fail.
     pub(crate) outage: bool,
-    /// The watch delivers cluster events.
+    /// Whether the watch delivers cluster events.
     pub(crate) watched: bool,
     pub(crate) epoch: u64,
-    /// CPU used by other processes per node, in millicores.
+    /// CPU that other processes use on each node, in millicores.
     foreign: Vec<u64>,
     pub(crate) hardware: Hardware,
     /// Last reported usage of IP addresses.
@@ -141,7 +142,7 @@ impl World {
         }
     }
 
-    /// Returns the clocks of the process, sometimes earlier than before.
+    /// Returns the clock readings of the process. Some of them are earlier than the previous reading.
     fn clocks(&mut self) -> Now {
         let mut now = self.now();
         if self.random.percent(self.faults.clocks) {
@@ -173,7 +174,8 @@ impl World {
         self.effects(effects)
     }
 
-    /// Sometimes returns the number of status changes and the status without its volatile parts.
+    /// In some steps, returns the number of status changes and the status without the parts that change with
+    /// time. In the others returns `None`.
     fn sampled_status(&self) -> Option<(u64, Status)> {
         self.steps.is_multiple_of(11).then(|| {
             let mut status = self.engine.status(self.now());
@@ -216,7 +218,7 @@ impl World {
         )
     }
 
-    /// Stores the part of the breaker state that survives a restart.
+    /// Stores the part of the breaker state that the next engine gets.
     fn store_breaker_state(&mut self, event: &Event) {
         let config = &mut self.config;
         match event {
@@ -295,7 +297,7 @@ impl World {
         Ok(())
     }
 
-    /// Delivers the next event of the chain. Returns `false` without a pending event.
+    /// Delivers the next event of the chain. Returns `false` if no event is pending.
     pub(crate) fn deliver_event(&mut self) -> Result<bool, crate::oracle::Violation> {
         let Some(event) = self.chain.next_event() else {
             return Ok(false);
@@ -441,7 +443,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks the invariants of any state that need the whole engine.
+    /// Checks the invariants that hold in every state and need the whole engine.
     pub(crate) fn check_now(&mut self) -> Checked {
         let status = self.engine.status(self.now());
         invariants::StateCheck {

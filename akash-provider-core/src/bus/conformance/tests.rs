@@ -19,7 +19,7 @@ async fn pointers_to_a_bus_conform() {
     suite(&(Box::new(LocalBus::new()) as Box<dyn Bus>), &Setup::default()).await;
 }
 
-/// One violation of the contract each.
+/// A mistake of a bus. Each mistake violates one rule of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     LosesInSilence,
@@ -240,8 +240,8 @@ async fn every_mistake_is_detected() {
     }
 }
 
-/// A bus that relies on the buffers of connections, one byte per byte of an event, and has no limit of its
-/// own.
+/// A bus without its own limit of unread events. Only the buffers of the connections limit them, and each
+/// byte of an event takes one byte of a buffer.
 #[derive(Debug, Default)]
 struct TcpBus {
     readers: Mutex<Vec<TcpStream>>,

@@ -249,7 +249,7 @@ async fn a_wrong_page_key_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
-/// Stores every state of a market as bytes.
+/// Returns the newest state of the market of the chain, encoded as bytes and updated after each change.
 fn kept(chain: &MemoryChain) -> Arc<Mutex<Vec<u8>>> {
     let newest: Arc<Mutex<Vec<u8>>> = Arc::default();
     let target = Arc::clone(&newest);

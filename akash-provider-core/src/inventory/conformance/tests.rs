@@ -4,7 +4,8 @@ use crate::inventory::{Explanation, InsufficientCapacity, Metrics, NodeInventory
 use futures::stream::{self, StreamExt};
 use std::panic::AssertUnwindSafe;
 
-/// Deviation of a test inventory: allowed, or a mistake.
+/// Difference between a test inventory and the correct one. Some differences are allowed, the others are
+/// mistakes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deviation {
     /// Fills the last node first.
@@ -118,7 +119,7 @@ impl Inventory for DeviatingInventory {
 }
 
 impl DeviatingInventory {
-    /// Returns the allocation as the inner inventory would have returned it.
+    /// Returns the allocation without the deviation, as the inner inventory returns it.
     fn plain(&self, allocation: &Allocation) -> Allocation {
         let mut plain = allocation.clone();
         for attribute in plain

@@ -49,7 +49,7 @@ fn hosts(from: usize, count: usize) -> Option<Vec<String>> {
     )
 }
 
-/// Sets the length of the field of a limit to `length`.
+/// Fills the field that `limit` limits with `length` characters or elements.
 fn fill(limit: &Limit, manifest: &mut Manifest, length: usize) {
     if *limit == GROUPS {
         let group = manifest.groups[0].clone();

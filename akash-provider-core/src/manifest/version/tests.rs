@@ -34,7 +34,7 @@ fn read(value: &Value) -> Result<(Manifest, Hashes), ManifestError> {
     parse(&serde_json::to_vec(value).unwrap())
 }
 
-/// Returns the received tree with one changed value.
+/// Returns the JSON of [`sent`] with the value at `pointer` replaced.
 fn with(pointer: &str, value: Value) -> Value {
     let mut tree = sent();
     *tree.pointer_mut(pointer).unwrap() = value;

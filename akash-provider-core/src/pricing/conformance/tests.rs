@@ -44,7 +44,7 @@ async fn shared_and_boxed_strategies_conform() {
     suite_deterministic(Arc::new(boxed)).await;
 }
 
-/// One violated rule each, to show that the suite detects it.
+/// A mistake of a pricing strategy. Each mistake violates one rule of the suite.
 #[derive(Debug, Clone, Copy)]
 enum Violation {
     Denom,
@@ -160,7 +160,7 @@ async fn the_suite_detects_each_violation() {
     }
 }
 
-/// Prices only a GPU in one denomination, which the contract allows.
+/// Prices only requests for a GPU in one denomination. The contract allows this.
 #[derive(Debug)]
 struct GpuOnlyStrategy;
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const GIB: u64 = 1 << 30;
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 
-/// One block takes one hour, so that prices are easy to compute.
+/// Returns a price file with one change. One block takes one hour, so that prices are easy to compute.
 fn file(change: impl FnOnce(&mut Value)) -> Value {
     let mut file = json!({
         "version": 1, "per": "hour", "block_seconds": 3600, "denominations": {"uact": 0.5},
@@ -22,7 +22,7 @@ fn made(change: impl FnOnce(&mut Value)) -> Policy {
     Policy::new(serde_json::from_value(file(change)).unwrap()).unwrap()
 }
 
-/// Returns the location and the problem.
+/// Loads a price file with one change. Returns the location and the text of the error.
 fn refused(change: impl FnOnce(&mut Value)) -> String {
     let file = serde_json::from_value::<PolicyFile>(file(change));
     match file {

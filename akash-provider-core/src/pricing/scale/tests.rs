@@ -9,7 +9,8 @@ fn big(text: &str) -> BigDecimal {
     text.parse().unwrap()
 }
 
-/// Ephemeral storage has a price, so that the base unit can be priced. The given prices replace it.
+/// Returns a configuration with these prices. Ephemeral storage has a price of its own unless `storage`
+/// replaces it, so that every request has a price above zero.
 fn config(cpu: &str, memory: &str, endpoint: &str, ip: &str, storage: &[(&str, &str)]) -> ScaleConfig {
     let mut classes = BTreeMap::from([("ephemeral".to_owned(), big("0"))]);
     classes.extend(

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory with scripts, removed at the end.
+/// A directory with scripts. The directory is removed when the value is dropped.
 struct Scripts(PathBuf);
 
 impl Scripts {
@@ -80,7 +80,7 @@ async fn is_gone(pid: &str) -> bool {
     false
 }
 
-/// Waits until a process is `sleep`. After the fork the process is still a shell.
+/// Waits until a process runs `sleep`. Directly after the fork, the process is still a shell.
 async fn becomes_sleep(pid: &str) -> bool {
     for _ in 0..200 {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
 
-/// A disk with writes that are released by the test and can fail.
+/// A disk on which a write waits until the test releases it, and can fail.
 #[derive(Debug)]
 struct Disk {
     kept: Mutex<Vec<RestartState>>,

@@ -1,5 +1,5 @@
-//! The engines of the benchmarks start. Benchmarks run in release builds only, so a call that their fixture
-//! does not handle would stay unnoticed.
+//! The engines of the benchmarks start. This test exists because benchmarks run in release builds only, so a
+//! missing response in the fixture would stay unnoticed.
 
 #[path = "../../../benches/support/fixture.rs"]
 mod fixture;

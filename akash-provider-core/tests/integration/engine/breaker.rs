@@ -1,4 +1,4 @@
-//! The circuit breaker limits the closes of the provider and does not delay the closes of the chain.
+//! The circuit breaker delays the lease closes that the provider decides, and not the closes of the chain.
 
 use crate::engine::world::*;
 use akash_provider_core::RestartState;
@@ -105,8 +105,8 @@ fn breaker_never_holds_leases_closed_by_the_chain() {
     assert_eq!((world.cluster.len(), world.active()), (0, vec![]));
 }
 
-/// Six leases that a tenant closes while the provider misses every event. The next start finds their
-/// workloads.
+/// Creates six leases that the tenant closes while the provider misses every event. At the next start the
+/// provider finds the workloads of these leases.
 fn leftovers(agreement: Agreement, tripped: bool) -> World {
     let mut world = World::new();
     for dseq in 1..=6 {
@@ -181,20 +181,20 @@ fn second_endpoint_confirms_held_closes() {
     assert_eq!((breaker.tripped, breaker.held.len()), (true, 0));
 }
 
-/// Creates `count` leases without a manifest.
+/// Creates `count` leases for which no manifest was submitted.
 fn bare(world: &mut World, count: u64) {
     for dseq in 1..=count {
         world.lease(dseq, &web());
     }
 }
 
-/// Waits for the manifest deadline and the grace of the previous leader.
+/// Waits until the manifest deadline and the grace period after a change of leader have passed.
 fn past_the_deadline(world: &mut World) {
     world.wait(2 * MINUTE);
     world.blocks(70, BLOCK);
 }
 
-/// Asserts that three of six leases ended and that the breaker counted them.
+/// Asserts that three of the six leases ended and that the breaker counted these three.
 fn assert_counted(world: &World) {
     let breaker = world.status().breaker;
     assert_eq!((world.closes().len(), breaker.waiting.len()), (3, 3));

@@ -1,4 +1,5 @@
-//! Uncertain states: failed writes that took effect, lagging nodes, and hostnames that move.
+//! Uncertain states: calls that took effect although they failed, lagging nodes, and hostnames that move to
+//! another lease.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::{Call, Completion, Input, LeasePhase, Request, RequestId, Response};
@@ -414,7 +415,8 @@ fn uncertain_lease_gets_full_manifest_time() {
     assert_eq!(deadline, world.config.manifest_timeout.map(|t| began.plus(t)));
 }
 
-/// A lease won by a bid of a previous process that the engine has not read. The order is being priced again.
+/// Creates a lease that was won by a bid of a previous process. The engine has not read that bid and is
+/// pricing the order again.
 fn won_with_a_bid_from_before() -> (World, LeaseId) {
     let mut world = World::new();
     world.hold = Some(is_price);

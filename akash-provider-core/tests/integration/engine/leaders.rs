@@ -1,4 +1,4 @@
-//! Two instances: a leader continues from the records of the previous leader.
+//! Two instances: the new leader continues from the records that the previous leader stored.
 
 use crate::engine::world::*;
 use akash_provider_core::cluster::WorkloadSpec;
@@ -12,7 +12,7 @@ fn image(world: &World, lease: &LeaseId) -> String {
     world.cluster[lease].group.services[0].image.clone()
 }
 
-/// Another leader accepts an update and deploys it.
+/// Stores an update of the manifest and deploys the update, as another leader would.
 fn update_by_other_leader(world: &mut World, lease: &LeaseId, sdl: &Sdl, epoch: u64) {
     world.tenant(TenantMsg::UpdateDeployment {
         id: lease.deployment().clone(),

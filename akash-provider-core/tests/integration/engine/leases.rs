@@ -433,7 +433,7 @@ fn addresses_that_differ_from_what_was_deployed_are_declared_again() {
     }
 }
 
-/// A world with a running manifest and a cluster that rejects every deploy permanently.
+/// Creates a world with a submitted manifest and a cluster that rejects every deploy permanently.
 fn refusing() -> (World, LeaseId) {
     let mut world = World::new();
     world.permanent = true;
@@ -481,7 +481,8 @@ fn new_manifest_or_successful_deploy_restarts_unhealthy_clock() {
     );
 }
 
-/// A healthy lease with an update that the cluster rejects permanently or cannot apply at the moment.
+/// Creates a healthy lease with a submitted update. The cluster rejects the update permanently if
+/// `is_refused`, and otherwise fails temporarily.
 fn failed_update(is_refused: bool) -> (World, LeaseId) {
     let mut world = World::new();
     let lease = world.running(1, &web());

@@ -252,7 +252,7 @@ fn repeated_manifest_deploys_no_new_version() {
     assert_eq!(deployed(&world), [1, 2]);
 }
 
-/// Covers the mode in which drift is reported until the next deploy.
+/// Covers the mode in which the cluster reports drift and does not repair it before the next deploy.
 #[test]
 fn repeated_manifest_applies_objects_of_its_version_again() {
     let mut world = World::new();
@@ -561,7 +561,7 @@ fn no_repair_between_recording_and_acceptance() {
     );
 }
 
-/// A tenant that owned this host could impersonate the provider.
+/// Reason: a tenant that owned the host of the provider record could impersonate the provider.
 #[test]
 fn host_of_provider_record_is_refused_to_tenants_after_a_change_too() {
     let mut world = World::new();

@@ -132,7 +132,7 @@ fn permanently_declined_order_is_evaluated_once() {
     assert_eq!(world.status().declines.values().sum::<u64>(), 1);
 }
 
-/// Total size of the engine's tables, lists and counters, in bytes.
+/// Returns the total size of the engine's tables, lists and counters, in bytes.
 fn bytes_of(world: &World) -> usize {
     rmp_serde::to_vec(&world.engine).unwrap().len()
 }

@@ -1,4 +1,5 @@
-//! Money: how long the funds of a deployment last, and when leases are paid out.
+//! Money: for how long the deposit of a deployment pays for its leases, and when the provider withdraws
+//! earnings.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::Call;
@@ -106,7 +107,7 @@ fn payout_without_fee_is_retried_after_a_refill() {
     );
 }
 
-/// Deposits return and other leases are paid out, so the account has more money.
+/// The refill comes from returned deposits and from payouts of other leases.
 #[test]
 fn refill_does_not_retry_payout_rejected_for_another_reason() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! Hostnames that change their owner during a deploy.
+//! Hostnames that move to another lease during a deploy.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::{Call, RefusalKind, Request};
@@ -24,7 +24,7 @@ fn update(world: &mut World, sdl: &Sdl) {
     world.tenant(TenantMsg::UpdateDeployment { id, hash: sdl.hash });
 }
 
-/// Number of requested deploys of a lease that declare the name.
+/// Returns how many requested deploys of the lease declare the hostname.
 fn declarations(world: &World, lease: &LeaseId) -> usize {
     let declares = |call: &&Call| match call {
         Call::Deploy { deployment, .. } if deployment.lease == *lease => {
@@ -119,7 +119,8 @@ fn new_owner_waits_for_running_deploy_with_same_hostname() {
     assert!(world.in_flight.is_empty());
 }
 
-/// Time to accept, move, list and remove a manifest with `names` hostnames.
+/// Returns the time that the engine needs to accept a manifest with `names` hostnames, move the hostnames,
+/// list them and remove them.
 #[expect(clippy::disallowed_methods, reason = "what it compares is time")]
 fn life_of(names: usize) -> Duration {
     let all: Vec<String> = (0..names).map(|n| format!("n{n}.example.org")).collect();

@@ -153,7 +153,8 @@ fn w9_changed_provider_record_applies_at_once() {
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
 }
 
-/// Covers a record that changes between the node's response and its arrival at the engine.
+/// Covers a provider record that changes after the node responded and before the engine receives the
+/// response.
 #[test]
 fn provider_record_is_read_again_if_it_changes_during_a_read() {
     let mut world = World::new();

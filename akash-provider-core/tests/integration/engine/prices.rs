@@ -15,7 +15,7 @@ fn is_fetch(call: &Call) -> bool {
     matches!(call, Call::FetchOrder(_))
 }
 
-/// Sets the capacity to `cpu` millicores.
+/// Reports a cluster with `cpu` millicores of free capacity.
 fn feed_cpu(world: &mut World, cpu: i64) {
     let node = NodeSpec::new("node-1", cpu, 1 << 42, 1 << 45);
     let inventory = Arc::new(NodeInventory::new(&ClusterSpec::from_nodes([node])));
@@ -177,7 +177,8 @@ fn ended_lease_wakes_declined_order() {
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
 }
 
-/// Orders with a price above the maximum, an order without a price, and an order in another denomination.
+/// Creates orders that the engine declines: with a price above the maximum, without a price, and with a price
+/// in another denomination.
 fn declined_for_prices(config: Config) -> World {
     let mut world = World::with(config);
     world.price = Ok(price(1_000_000));

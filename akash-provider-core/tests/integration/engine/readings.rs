@@ -1,4 +1,4 @@
-//! How the height of a query result limits its use, and what snapshots contribute.
+//! Which query results the engine uses, depending on their height, and which records come from snapshots.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Input};
@@ -17,7 +17,7 @@ fn is_snapshot(call: &Call) -> bool {
     matches!(call, Call::FetchSnapshot)
 }
 
-/// Removes and returns the held call of this kind.
+/// Removes the held call of this kind and returns the call.
 fn held(world: &mut World, which: Which) -> (EffectId, Call) {
     let at = world.in_flight.iter().position(|(_, call)| which(call));
     world

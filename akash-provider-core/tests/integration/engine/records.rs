@@ -1,4 +1,5 @@
-//! Missing or unreadable records: no lease ends because of them, and a repaired record is used again.
+//! Missing or unreadable Manifest records: no lease ends because of them, and a repaired record is used
+//! again.
 
 use crate::engine::world::*;
 use akash_provider_core::cluster::{DeclaredHostname, Listing, RecordDefect, UnusableRecord, WorkloadSpec};
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The cluster's report of a missing or unreadable record.
+/// Returns the report of the cluster about a missing or unreadable Manifest record.
 fn unusable_record(lease: &LeaseId, remains: RecordDefect) -> UnusableRecord {
     UnusableRecord {
         lease: Some(lease.clone()),

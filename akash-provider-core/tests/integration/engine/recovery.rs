@@ -379,7 +379,7 @@ fn available_cluster_is_listed_at_once() {
     assert_eq!(world.engine.next_deadline(), due);
 }
 
-/// Pending deploys and teardowns are retried soon after the cluster is available again.
+/// Pending deploys and teardowns are retried soon after the cluster becomes available again.
 #[test]
 fn pending_deploys_and_teardowns_are_retried_when_cluster_is_available() {
     let of_cluster = |call: &Call| is_deploy(call) || is_teardown(call);
@@ -426,7 +426,7 @@ fn blocked_work_has_no_deadline() {
     assert!(world.engine.next_deadline().is_none_or(|at| at > now));
 }
 
-/// Follows the same chain with heights raised by 900.
+/// Sends the blocks of the same chain with heights that are 900 too high.
 fn follow_false_chain(world: &mut World) {
     let mut higher = world.market.snapshot(&us());
     higher.height += 900;

@@ -1,4 +1,4 @@
-//! Screening predicts the engine: the same bid, or the same decline reason.
+//! A screening returns the same result as the engine: the same bid, or the same decline reason.
 
 use crate::engine::world::{auditor, bid_of, failure, order_id, settings, tenant, us};
 use akash_provider_core::bidding::{self, Offer, OrderContext};
@@ -112,7 +112,7 @@ impl Setup {
     }
 }
 
-/// An engine with immediate responses to all calls.
+/// An engine in which every call gets its response immediately.
 struct SingleEngine {
     engine: Engine,
     setup: Setup,
@@ -395,7 +395,8 @@ fn order() -> impl Strategy<Value = (Order, u32)> {
     })
 }
 
-/// Runs orders one after another. Bids stay reserved, and the hardware changes between some orders.
+/// Runs orders one after the other. The reservations of earlier bids remain, and the hardware changes between
+/// some orders.
 fn played(setup: Setup, hardware: &[InventoryUpdate], orders: Vec<(Order, u32)>) -> Vec<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -431,7 +432,7 @@ proptest! {
     }
 }
 
-/// Ensures that the property test reaches all kinds of outcomes.
+/// Asserts that the random orders of the property test have every kind of outcome.
 #[test]
 fn property_orders_cover_every_decline_reason_and_two_prices() {
     use proptest::strategy::ValueTree;

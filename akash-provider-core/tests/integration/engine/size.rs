@@ -13,12 +13,12 @@ use akash_provider_core::types::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Maximum size of a transaction, in bytes.
+/// Maximum size of a transaction on the chain, in bytes.
 const TX: usize = 1 << 20;
 /// Maximum cost of an order: number of allocations, and their total size in bytes.
 const ORDER_ALLOCATIONS: u64 = 60_000;
 const ORDER_BYTES: u64 = 16 << 20;
-/// Maximum number of bytes that one order adds to events and status.
+/// Maximum number of bytes that one order adds to the events and to the status.
 const ORDER_REPORTED: usize = 4 << 10;
 /// Maximum number of calls per order.
 const ORDER_CALLS: usize = 40;
@@ -31,7 +31,8 @@ struct Cost {
     told: usize,
 }
 
-/// Measures an order of this group, from its event to its bid or end.
+/// Measures the cost of an order of this group, from the event that creates the order until its bid or its
+/// end.
 fn cost_of(world: &mut World, spec: GroupSpec) -> Cost {
     let order = order_id(1);
     let record = Order {
@@ -76,7 +77,7 @@ fn measured(world: &mut World, input: Input, cost: &mut Cost) -> Vec<Effect> {
     effects
 }
 
-/// Makes as many values as fit into a transaction, at `bytes_each` bytes.
+/// Creates as many values as fit into a transaction if each value has `bytes_each` bytes.
 fn fill<T>(bytes_each: usize, make: impl Fn(usize) -> T) -> Vec<T> {
     (0..TX / bytes_each).map(make).collect()
 }

@@ -1,5 +1,5 @@
-//! Bids and leases that appear before their resources are read: those of a previous process, and those that a
-//! record shows earlier than an event.
+//! Bids and leases that the engine receives before it has read their resources: those of a previous process,
+//! and those with a record that arrives before their event.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::status::DeclineStatus;
@@ -151,7 +151,7 @@ fn reported_bid_that_does_not_exist_is_released() {
     assert_eq!(world.pending(), [second], "the first order gets no second bid");
 }
 
-/// A previous process may have stored the manifest of the lease.
+/// The engine searches the cluster because a previous process may have stored the manifest of the lease.
 #[test]
 fn lease_of_existing_bid_is_looked_up_in_the_cluster() {
     let mut config = settings();
@@ -194,7 +194,7 @@ fn older_snapshot_causes_no_second_bid_on_leased_order() {
     assert_eq!(world.count(is_bid), 1);
 }
 
-/// The tenant may take a bid before the provider learns that the bid landed.
+/// A tenant may accept a bid before the provider receives the event that the bid is on the chain.
 #[test]
 fn lease_event_before_bid_event_does_not_block_other_bids() {
     let mut world = World::new();

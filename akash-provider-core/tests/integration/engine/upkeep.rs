@@ -1,4 +1,5 @@
-//! Periodic work: repair of workloads and hostnames, payouts, and the count of the breaker.
+//! Periodic work: repair of workloads and hostnames, payouts, and the number of closes that the breaker
+//! counts.
 
 use crate::engine::world::*;
 use akash_provider_core::cluster::{
@@ -90,7 +91,7 @@ fn lost_record_is_declared_again_within_seconds() {
     assert_eq!(world.cluster[&lease].hostnames, declared);
 }
 
-/// A lease with a declared hostname that its manifest does not list.
+/// Creates a lease for which the cluster declares a hostname that the manifest does not contain.
 fn with_unwanted_name(world: &mut World) -> LeaseId {
     let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
     let mut deployed = (*world.cluster[&lease]).clone();
@@ -196,7 +197,7 @@ fn ended_lease_is_not_paid_out_again() {
     assert!(!again, "the next read of the record decides");
 }
 
-/// Makes leases unhealthy for longer than the limit.
+/// Makes the leases of these deployments unhealthy for longer than the limit.
 fn sick(world: &mut World, dseqs: std::ops::RangeInclusive<u64>) {
     let leases: Vec<_> = dseqs.map(|dseq| world.running(dseq, &web())).collect();
     for lease in &leases {
@@ -233,7 +234,7 @@ fn old_closes_do_not_trip_breaker() {
     );
 }
 
-/// Blocks, balance queries and foreign events are not part of the status, so they do not rebuild it.
+/// Blocks, balance queries and events of other providers do not change the status.
 #[test]
 fn events_outside_the_status_do_not_change_it() {
     const LEASES: u64 = 1000;

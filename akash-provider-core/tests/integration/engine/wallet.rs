@@ -1,4 +1,4 @@
-//! Deposits of bids: paid from the account, and awaited while the account is empty.
+//! Deposits of bids: paid from the account of the provider, and postponed while the balance is too low.
 
 use crate::engine::world::*;
 use akash_provider_core::Config;
@@ -14,7 +14,8 @@ fn uakt(amount: u128) -> Coin {
     }
 }
 
-/// The default deposits of the daemon: ACT first, else AKT.
+/// Returns a configuration with the default deposits of the daemon: ACT if the balance suffices, otherwise
+/// AKT.
 fn both() -> Config {
     let mut config = settings();
     config.bid_deposit = uact(500_000);
@@ -24,7 +25,8 @@ fn both() -> Config {
     config
 }
 
-/// A world with an account of exactly `coins`, read before the first order.
+/// Creates a world in which the account of the provider has exactly `coins`. The engine reads the balance
+/// before the first order.
 fn with(coins: &[Coin]) -> World {
     with_config(both(), coins)
 }
@@ -193,7 +195,7 @@ fn balance_read_before_a_bid_landed_is_reduced_by_its_deposit() {
     }
 }
 
-/// Removes money from the account without a transaction of the engine.
+/// Removes all money of one denomination from the provider account without a transaction of the engine.
 fn empty(world: &mut World, denom: &str) {
     world.market.account_mut(&us()).coins.insert(denom.into(), 0);
 }
@@ -417,7 +419,7 @@ fn unreadable_account_does_not_prevent_bids() {
     assert_eq!(world.count(is_bid), 4);
 }
 
-/// Settings with a known fee per bid and without a bid timeout.
+/// Returns settings in which each bid has this known fee and no timeout.
 fn with_fee(amount: u128) -> Config {
     let mut config = both();
     config.bid_fee = uakt(amount);

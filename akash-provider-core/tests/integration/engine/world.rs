@@ -1,5 +1,5 @@
-//! The environment of an engine. Responses come from a simulated market and a map, at once or on request
-//! of the test.
+//! The environment of an engine. The responses to calls come from a simulated market and a map of workloads,
+//! either immediately or when the test requests them.
 //!
 //! Length: one world for all engine tests; each part handles calls that other parts cause.
 
@@ -49,33 +49,34 @@ pub(crate) struct World {
     pub(crate) facts: Vec<Event>,
     pub(crate) replies: BTreeMap<u64, Response>,
     pub(crate) cluster: BTreeMap<LeaseId, Arc<WorkloadSpec>>,
-    /// Calls without a response.
+    /// Calls that get no response until the test requests one.
     pub(crate) hold: Option<Which>,
     /// Calls that fail temporarily.
     pub(crate) fail: Option<Which>,
-    /// Failed calls are permanent failures.
+    /// The selected failing calls fail permanently instead of temporarily.
     pub(crate) permanent: bool,
-    /// Cluster calls that take effect and still report a failure.
+    /// Cluster calls that take effect although they report a failure.
     pub(crate) lie: Option<Which>,
-    /// State of the lagging node that serves queries of single records.
+    /// State of a lagging node. If set, queries of single records return this state.
     pub(crate) lagging: Option<Market>,
     pub(crate) price: Result<DecCoin, Failure>,
-    /// Agreement of the endpoints on single records.
+    /// Whether the endpoints return the same single records.
     pub(crate) agreement: Agreement,
-    /// The chain advances without events to the engine.
+    /// The engine receives no events of new blocks.
     pub(crate) deaf: bool,
     /// Unusable objects of the cluster.
     pub(crate) unusable: Vec<UnusableRecord>,
-    /// Leases with a record but without a running workload.
+    /// Leases that have a Manifest record but no running workload.
     pub(crate) incomplete: Vec<LeaseId>,
-    /// The cluster has declared no hostname yet.
+    /// The cluster reports that it has not declared any hostname yet.
     pub(crate) undeclared: bool,
-    /// Declared IP addresses in the next lists. `None` means as deployed.
+    /// IP addresses that the next cluster lists report as declared. `None` means those of the deployed
+    /// workloads.
     pub(crate) ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
-    /// Number of next transactions that do not land and have an unknown outcome.
+    /// How many of the next transactions are not included in a block and have an unknown outcome.
     pub(crate) lost_txs: u32,
     asked: u64,
-    /// Compares the status before and after each step.
+    /// Whether each step compares the status before and after the step.
     pub(crate) looks: bool,
     steps: u64,
 }
@@ -107,8 +108,8 @@ pub(crate) fn tenant(number: u8) -> Address {
     Address::from_bytes(&[100 + number; 20]).unwrap()
 }
 
-/// Returns a deployment id. Numbers from 8000 on belong to the second tenant, numbers from 9000 on to the
-/// third, all others to the first.
+/// Returns a deployment id. The second tenant owns numbers from 8000 to 8999, the third tenant owns numbers
+/// from 9000, and the first tenant owns all others.
 pub(crate) fn deployment_id(dseq: u64) -> DeploymentId {
     let number = match dseq {
         8_000..9_000 => 2,
@@ -318,14 +319,14 @@ impl World {
         self.take(effects);
     }
 
-    /// Returns the number of status changes and the status without counters, or `None` if the test does not
-    /// compare them, to save time.
+    /// Returns the number of status changes and the status without its counters. Returns `None` if the test
+    /// does not compare statuses, because the comparison is slow.
     fn counted_status(&self) -> Option<(u64, Status)> {
         let is_looked_at = self.looks && self.steps.is_multiple_of(13);
         is_looked_at.then(|| (self.engine.changes(), lasting(self.status())))
     }
 
-    /// Asserts that the number of status changes grows with each change of the status.
+    /// Asserts that the number of status changes grew if the status differs from `before`.
     fn compare(&mut self, before: Option<(u64, Status)>) {
         if let (Some((changes, before)), Some((now, after))) = (before, self.counted_status()) {
             assert!(changes != now || before == after, "{before:#?}\n{after:#?}");
@@ -370,7 +371,7 @@ impl World {
         self.in_flight.remove(at).unwrap()
     }
 
-    /// Refuses the first held transaction of a kind.
+    /// Completes the first held transaction of this kind with an error of the chain.
     pub(crate) fn refuse(&mut self, which: Which, error: TxError, code: &str) {
         let (id, _) = self.take_held(which);
         let (code, log) = (code.to_owned(), "refused".to_owned());
@@ -548,7 +549,7 @@ impl World {
         self.blocks(1, BLOCK);
     }
 
-    /// Sends a provider transaction that is not from the engine.
+    /// Executes a message of the provider that another program with the same key sent.
     pub(crate) fn outside(&mut self, msg: &Msg) {
         let events = self.market.execute(msg).unwrap();
         self.tell(events);
@@ -572,7 +573,7 @@ impl World {
         });
     }
 
-    /// Creates a lease of another tenant.
+    /// Creates a lease of the second tenant with this provider.
     pub(crate) fn lease_of_another(&mut self, sdl: &Sdl) -> LeaseId {
         let deployment = DeploymentId {
             owner: tenant(2),
@@ -585,14 +586,14 @@ impl World {
         bid
     }
 
-    /// Creates an order, waits for the bid, and takes it.
+    /// Creates an order, waits for the bid, and accepts the bid.
     pub(crate) fn lease(&mut self, dseq: u64, sdl: &Sdl) -> LeaseId {
         self.order(dseq, sdl);
         self.take_bids(dseq, sdl);
         lease_id(dseq)
     }
 
-    /// Takes the bid on each group.
+    /// Accepts the bid on each group of the deployment.
     pub(crate) fn take_bids(&mut self, dseq: u64, sdl: &Sdl) {
         for gseq in (1..).take(sdl.groups.len()) {
             let order = OrderId {
@@ -675,7 +676,7 @@ impl World {
         self.calls.iter().filter(|call| which(call)).count()
     }
 
-    /// Bids and leases that the engine tried to end, with the reasons.
+    /// Returns the bids and leases that the engine requested to close, with the reasons.
     pub(crate) fn closes(&self) -> Vec<(BidId, CloseReason)> {
         let close = |call: &Call| match call {
             Call::Broadcast(Msg::CloseBid { id, reason }) => Some((id.clone(), *reason)),
@@ -689,7 +690,7 @@ impl World {
     }
 }
 
-/// Number of bids that count towards the chain's limit.
+/// Returns how many bids on the order count towards the maximum number of bids of the chain.
 fn counted_bids(market: &Market, order: &OrderId) -> u32 {
     let counts = market.bids_of(order).filter(|b| b.state != BidState::Lost);
     u32::try_from(counts.count()).unwrap()

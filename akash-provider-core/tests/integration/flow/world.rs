@@ -72,7 +72,7 @@ fn bid_id(tenant: u8, dseq: u64, provider: u8) -> BidId {
     }
 }
 
-/// All parts outside the provider.
+/// Everything outside of the provider: chain, cluster, bus and tenants.
 pub(crate) struct World {
     pub(crate) chain: MemoryChain,
     pub(crate) cluster: MemoryCluster,
@@ -196,7 +196,7 @@ impl World {
 pub(crate) struct Subscription(EventStream);
 
 impl Subscription {
-    /// Returns all events published until now.
+    /// Returns all events published since the subscription.
     pub(crate) async fn all(mut self) -> Vec<Arc<Event>> {
         use futures::{FutureExt, StreamExt};
         let mut told = Vec::new();
@@ -209,14 +209,14 @@ impl Subscription {
         told
     }
 
-    /// Names of the events about orders, bids, leases, manifests and deploys.
+    /// Returns the names of the published events about orders, bids, leases, manifests and deploys.
     pub(crate) async fn milestones(self) -> Vec<String> {
         let told = self.names().await.into_iter();
         let aside = ["balance_checked", "health_changed"];
         told.filter(|name| !aside.contains(&name.as_str())).collect()
     }
 
-    /// Names of all events.
+    /// Returns the names of all published events.
     pub(crate) async fn names(self) -> Vec<String> {
         let name = |fact: &Arc<Event>| {
             serde_json::to_value(fact).unwrap()["event"]
@@ -237,7 +237,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Adds blocks until the status satisfies the condition.
+    /// Adds blocks until the provider's status satisfies the condition.
     pub(crate) async fn until(&self, what: &str, seen: impl Fn(&Status) -> bool) -> Arc<Status> {
         for _ in 0..BLOCK_LIMIT {
             self.pass(1).await;
@@ -257,7 +257,7 @@ impl Running {
         }
     }
 
-    /// Sends the first signal, waits for the drain, and asserts success.
+    /// Stops the provider: sends the first signal, waits for the end of pending work, and asserts success.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         self.task.await.unwrap().unwrap();
@@ -283,7 +283,7 @@ impl Tenant {
         }
     }
 
-    /// Returns the tenant with another deployment number.
+    /// Returns the tenant, with this number for the deployment.
     pub(crate) fn numbered(mut self, dseq: u64) -> Self {
         self.id.dseq = dseq;
         self

@@ -53,7 +53,7 @@ enum Mistake {
 
 use Mistake as M;
 
-/// Each mistake with a part of the message.
+/// Each mistake with a part of the message that reports it.
 const CAUGHT: [(Mistake, &str); 29] = [
     (
         M::OlderTermRecords,
@@ -180,7 +180,7 @@ impl FaultyCluster {
         }
     }
 
-    /// A client of another provider on the same cluster.
+    /// Returns a client of another provider on the same cluster.
     fn beside(&self, provider: &Address) -> Self {
         let provider = provider.clone();
         Self {
@@ -189,7 +189,7 @@ impl FaultyCluster {
         }
     }
 
-    /// Refuses a lease of another provider, unless this check is the mistake.
+    /// Refuses a lease of another provider, unless the mistake is to accept such a lease.
     fn check(&self, lease: &LeaseId, mistake: Mistake) -> Result<(), Error> {
         if lease.provider == self.provider || self.is(mistake) {
             return Ok(());
@@ -207,7 +207,7 @@ impl FaultyCluster {
         lease
     }
 
-    /// Performs the refused write if this is the mistake.
+    /// Performs a refused write if the mistake is to write in spite of the refusal.
     async fn forced(&self, refused: Result<(), Error>, deployment: &WorkloadSpec) -> Result<(), Error> {
         if refused.as_ref().is_err_and(|e| e.kind() == ErrorKind::Conflict) {
             self.truth.teardown_lease(&deployment.lease).await?;

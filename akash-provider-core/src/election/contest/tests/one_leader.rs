@@ -18,8 +18,8 @@ impl Store {
         Some(Stored { record, version })
     }
 
-    /// Writes another term into the record, and another holder if the forgery names one, as a third party
-    /// could.
+    /// Writes another election term into the record, and another holder if `forgery` names one, as a third
+    /// party could.
     fn forge(&mut self, forgery: &Forgery) {
         if let Some(record) = &mut self.record {
             record.term = forgery.term;
@@ -92,11 +92,11 @@ struct Flight {
 #[derive(Debug)]
 struct Node {
     contest: Contest,
-    /// Difference between the clock of the node and the test's clock.
+    /// Difference between the clock of this node and the earlier clock of the test.
     ahead: Duration,
     wakes: u64,
     flight: Option<Flight>,
-    /// Requests after their timeout, with their times of arrival.
+    /// Requests that timed out but still arrive at the store, with their times of arrival.
     late: Vec<(u64, Plan)>,
 }
 

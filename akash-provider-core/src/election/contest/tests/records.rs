@@ -86,8 +86,8 @@ fn only_an_own_record_is_released() {
     assert_eq!(contest.release(), None);
 }
 
-/// The first read found no record, and the resulting `create` takes effect late. In between another record
-/// existed, with a leader that may not have observed its deletion.
+/// The first read found no record, and the resulting `create` takes effect late. Before the late write,
+/// another record existed and was deleted. Its leader may not have observed the deletion.
 #[test]
 fn a_late_created_record_leads_only_after_all_others_have_stopped() {
     let late = || {
@@ -143,7 +143,7 @@ fn stored_state_passes_between_leaders_and_survives_a_deleted_record() {
     assert_eq!((claim.payload.state.as_str(), claim.term), ("newer", 6));
 }
 
-/// Like a fail-over to a server that lacks the last writes.
+/// Covers a fail-over of the API server to a replica that lacks the last writes.
 #[test]
 fn an_older_record_does_not_repeat_a_term() {
     let mut contest = contestant("me");

@@ -73,8 +73,8 @@ fn heartbeat(at: u64, price: &str) -> Stored {
     )
 }
 
-/// Returns the time at which the standby takes over after edits of its price, in milliseconds. `last` is the
-/// time of the last observed heartbeat.
+/// Returns the time at which the standby takes over, in milliseconds, after edits of the standby's price
+/// setting. `last` is the time of the last observed heartbeat.
 fn takes_over(edits: &[(u64, &str)], last: u64, price: &str) -> u64 {
     let mut contest = candidate(false);
     let mut at = 0;

@@ -1,11 +1,11 @@
-//! Duration of a fail-over: from the last heartbeat of a leader to the next leadership, with calls without a
-//! response.
+//! Duration of a fail-over, from the last heartbeat of the old leader until the next leader starts. Some
+//! calls get no response.
 
 use super::{ms, there};
 use crate::election::contest::*;
 
 const LEASE: Duration = Duration::from_secs(12);
-/// Documented maximum of a fail-over with this lease.
+/// Documented maximum of a fail-over with the default election lease.
 const PROMISE: Duration = Duration::from_secs(15);
 
 /// A call without a response.
@@ -21,7 +21,7 @@ struct Run {
     last: Duration,
     /// One-way latency of a call.
     latency: Duration,
-    /// Index of the call without a response.
+    /// Index of the call without a response, and whether the request or the response is lost.
     lost: Option<(usize, Lost)>,
 }
 

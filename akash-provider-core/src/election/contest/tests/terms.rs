@@ -1,4 +1,4 @@
-//! Terms forged by a third party.
+//! Election terms forged by a third party.
 
 use super::{contestant, ms, there};
 use crate::election::contest::*;

@@ -129,7 +129,7 @@ fn covers(wildcard: &str, name: &str) -> bool {
     label.is_some_and(|label| !label.is_empty() && !label.contains(['.', '*']))
 }
 
-/// Applies a step. Returns the tenant, the requested hostnames and whether the step succeeded.
+/// Applies a step to a ledger. Returns the tenant, the requested hostnames and whether the step succeeded.
 fn take(ledger: &mut HostnameLedger, step: &Step) -> (u8, Vec<String>, bool) {
     let pick = |which: &[usize]| which.iter().map(|n| NAMES[*n].to_owned()).collect::<Vec<_>>();
     match step {
