@@ -1,8 +1,9 @@
-//! Benchmark of leases on a real API server with its controllers. Prints one JSON object per line, `{"name", "value",
-//! "unit"}`. `--kubeconfig FILE` selects a disposable cluster of the API tier. Without it, the cluster of the tests is
-//! used: the stage of the API tier runs a small form, without optimization.
+//! Benchmark of leases on a real API server with its controllers. Prints one JSON object per line, `{"name",
+//! "value", "unit"}`. `--kubeconfig FILE` selects a disposable cluster of the API tier. Without this option,
+//! the benchmark uses the cluster of the tests. The stage of the API tier runs a small form of the benchmark,
+//! in a build without optimization.
 //!
-//! The provider's account has the rights of `deploy/rbac`. The API server counts its calls.
+//! The ServiceAccount of the provider has the rights of `deploy/rbac`. The API server counts its calls.
 
 #[path = "cluster/adopt.rs"]
 mod adopt;
@@ -31,18 +32,18 @@ const FILES: [&str; 6] = [
     "rbac/confined.yaml",
 ];
 
-/// API server, and the provider's account.
+/// API server, and the ServiceAccount of the provider.
 struct Bench {
     server: Server,
     provider: Account,
 }
 
-/// Picks a number: for tests without optimization, or for figures.
+/// Returns `small` in the test build without optimization, and `large` in the benchmark.
 const fn pick<T: Copy>(small: T, large: T) -> T {
     if cfg!(debug_assertions) { small } else { large }
 }
 
-/// The cluster of the tests. Leases on it are deleted at the end.
+/// The cluster of the tests. Dropping the value deletes the leases of the benchmark.
 struct Borrowed {
     cluster: Cluster,
     _hold: Hold,

@@ -81,7 +81,8 @@ fn made_here() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures the time from a pod event, as JSON, to the complete update. Returns the median over pods of leases and others.
+/// Measures the time from a pod event, as JSON, to the complete update. Returns the median over pods of
+/// leases and others.
 fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::with_capacity(SAMPLES);
     for sample in 0..SAMPLES {

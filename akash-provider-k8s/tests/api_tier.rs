@@ -1,10 +1,10 @@
 //! The backend on a real API server with its controllers, without nodes.
 //!
-//! Each test has its own provider, namespace for records, and account with the rights of `deploy/rbac`, so
-//! tests run in parallel. A test that breaks parts of the cluster has exclusive access.
-//! The tests use the cluster of `AKASH_TEST_KUBECONFIG`, the one with the state folder `AKASH_TESTBED_DIR`,
-//! or the one that `cargo xtask cluster up` started in this checkout. Without a cluster each test prints that
-//! it was skipped.
+//! Each test has its own provider, its own namespace for records, and its own ServiceAccount with the rights
+//! of `deploy/rbac`, so tests run in parallel. A test that breaks parts of the cluster has exclusive access
+//! to the cluster. The tests use the cluster of `AKASH_TEST_KUBECONFIG`, the cluster with the state folder
+//! `AKASH_TESTBED_DIR`, or the cluster that `cargo xtask cluster up` started in this checkout. Without a
+//! cluster each test prints that it was skipped.
 
 #![expect(
     clippy::panic,

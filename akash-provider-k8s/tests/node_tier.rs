@@ -1,7 +1,7 @@
 //! The backend on a real node: pods run, write logs, listen on ports and terminate.
 //!
-//! The tests use the cluster of `AKASH_TEST_KUBECONFIG` or the one with the state folder `AKASH_TESTBED_DIR`.
-//! Without a cluster each test prints that it was skipped.
+//! The tests use the cluster of `AKASH_TEST_KUBECONFIG` or the cluster with the state folder
+//! `AKASH_TESTBED_DIR`. Without a cluster each test prints that it was skipped.
 
 #![expect(
     clippy::panic,

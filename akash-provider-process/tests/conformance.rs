@@ -117,7 +117,7 @@ async fn an_unreadable_record_is_reported_and_replaced_by_the_next_manifest() {
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
 }
 
-/// Returns the lease of the tenant with one replica of an image.
+/// Returns a deployment of the tenant's lease with one replica of `image`.
 fn deployment(image: &str) -> WorkloadSpec {
     let sdl = sdl::parse(&SDL.replace("IMAGE", image)).unwrap();
     let owner = Address::from_bytes(&[7; 20]).unwrap();
@@ -251,7 +251,7 @@ async fn a_lease_that_cannot_start_does_not_prevent_others() {
     }
 }
 
-/// Returns the workload as the next deployment of the tenant.
+/// Returns the same workload for another deployment of the tenant.
 fn second(mut deployment: WorkloadSpec) -> WorkloadSpec {
     deployment.lease.order.group.deployment.dseq = 2;
     deployment
@@ -318,7 +318,7 @@ async fn a_command_has_the_variables_of_its_replica_and_ends_with_the_lease() {
     assert_eq!(endless.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
-/// Waits until the processes have been reaped after their parent ended.
+/// Waits until all these processes have ended and were reaped.
 async fn gone(processes: &[String]) -> bool {
     for _ in 0..100 {
         if !processes.iter().any(|p| is_alive(p)) {

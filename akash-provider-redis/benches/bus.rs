@@ -16,9 +16,10 @@ type Failed = Box<dyn std::error::Error>;
 
 /// Number of events published as fast as they are read.
 const EVENTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };
-/// Maximum number of unread events: fewer than the queue before the server holds, so that none is lost.
+/// Maximum number of published events that are not read yet. It is smaller than the capacity of the queue in
+/// front of the server, so that no event is lost.
 const ON_THEIR_WAY: u64 = 768;
-/// Rate and duration of the measurement of lag: ten times a busy network.
+/// Number of events per second of the delay measurement: ten times as many as in a busy network.
 const STEADY_PER_S: u64 = 2_000;
 const STEADY_S: u64 = if cfg!(debug_assertions) { 1 } else { 10 };
 const OWNER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
@@ -56,7 +57,7 @@ fn fact(number: u64) -> Result<Arc<Event>, Failed> {
     Ok(Arc::new(Event::OrderSeen { order }))
 }
 
-/// Returns the number of the next event. A lost event is an error.
+/// Returns the number of the next event. Fails if an event was lost.
 async fn next(facts: &mut EventStream) -> Result<u64, Failed> {
     match facts.next().await {
         Some(Delivery::Event { event, .. }) => match &*event {
@@ -67,7 +68,7 @@ async fn next(facts: &mut EventStream) -> Result<u64, Failed> {
     }
 }
 
-/// Measures events per second from publisher to reader.
+/// Measures how many events per second reach the reader.
 async fn rate(bus: &FanOut, mut facts: EventStream) -> Result<(), Failed> {
     let began = Instant::now();
     let read = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! Benchmark of the adoption of a thousand leases of another provider.
+//! Benchmark of the adoption of a thousand leases that another provider deployed.
 
 use crate::lease::{deployment, settings};
 use crate::{Bench, Failed, pick, print};
@@ -59,13 +59,15 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
         return Err(format!("adopted {of_chain} of {LEASES} leases").into());
     }
     let calls = bench.provider.since(before).await?;
-    eprintln!("synced {synced:?}, listed {listed:?}, every lease deployed as it is {ready:?}; {calls:?}");
+    eprintln!(
+        "caches filled after {synced:?}, leases listed after {listed:?}, every lease deployed unchanged after {ready:?}; API calls: {calls:?}"
+    );
     print("k8s_adopt_1000_ready_ms", ready.as_secs_f64() * 1e3, "ms");
     print("k8s_adopt_1000_writes", calls.writes, "writes");
     Ok(())
 }
 
-/// Creates a lease like the other provider: without annotations and isolation.
+/// Creates the objects of a lease as the other provider writes them: without annotations and isolation.
 async fn make(client: &Client, settings: &Settings, dseq: u64) -> Result<(), Failed> {
     let deployment = deployment(settings, 10_000 + dseq)?;
     let mut manifest = convert::to_manifest(&deployment, settings)?;

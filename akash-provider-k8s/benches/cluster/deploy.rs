@@ -1,4 +1,5 @@
-//! Benchmark of first deploys, sequentially and fifty at once, and of the calls of an idle provider.
+//! Benchmark of first deploys, one after the other and fifty at once, and of the API calls of an idle
+//! provider.
 
 use crate::lease::{deployment, settings};
 use crate::{Bench, Failed, median, pick, print};
@@ -21,10 +22,10 @@ const ONE_BY_ONE: u64 = pick(3, 40);
 const AT_ONCE: u64 = pick(3, 50);
 /// Duration of the idle measurement.
 const IDLE: Duration = Duration::from_secs(pick(1, 60));
-/// Time until the work of earlier deploys is done.
+/// Wait until the API server and its controllers have finished the work of earlier deploys.
 const SETTLE: Duration = Duration::from_millis(pick(200, 5_000));
 
-/// Times at which an independent watch first showed the Deployment of a namespace.
+/// Time at which a separate watch first observed the Deployment object of each namespace.
 type Seen = Arc<Mutex<HashMap<String, Instant>>>;
 
 pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
@@ -75,7 +76,8 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures the time from the manifest to the visible Deployment object, in milliseconds.
+/// Measures the time from the call with the manifest until a separate watch observes the Deployment object,
+/// in milliseconds.
 async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) -> Result<f64, Failed> {
     let namespace = deployment.lease.namespace();
     let began = Instant::now();
@@ -90,7 +92,7 @@ async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) ->
     }
 }
 
-/// Measures one write for comparison: a deploy has four sequential writes.
+/// Measures the time of one write, for comparison: a deploy has four sequential writes.
 async fn one_write(bench: &Bench) -> Result<f64, Failed> {
     let api: Api<ConfigMap> = Api::namespaced(bench.server.admin.clone(), "lease");
     let params = PatchParams::apply("bench").force();

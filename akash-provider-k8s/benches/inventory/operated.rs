@@ -19,9 +19,9 @@ use tokio::time::{sleep, timeout};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Wait after the last change until all updates are complete.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Number of concurrent changes.
+/// Number of pods that are changed concurrently.
 const WRITERS: usize = 32;
-/// One of this number of pods ends and is created again.
+/// One pod of this number ends and is created again. The other pods only get a new status.
 const ENDS: usize = 4;
 
 pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> {
@@ -53,7 +53,8 @@ pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Changes every pod: most get a status change without effect, the others end and are created again.
+/// Changes every pod. Most pods get a status change that does not affect the capacity. The others end and are
+/// created again.
 pub(crate) async fn change(client: &Client) -> Result<(), Failed> {
     let address = format!("10.{}.0.1", std::process::id() % 250);
     let others = json!({"conditions": [{"type": "Ready", "status": "True"}], "podIP": address});

@@ -32,9 +32,9 @@ const PAGE: usize = 250;
 pub(crate) struct BenchOptions {
     /// Whether to write the objects first.
     pub(crate) fill: bool,
-    /// Whether to measure the operator instead of the count of a provider.
+    /// Whether to measure the inventory operator instead of the capacity count of a provider.
     pub(crate) operator: bool,
-    /// Whether to change pods without measuring.
+    /// Whether this process only changes pods, for a measurement in another process.
     pub(crate) change: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) async fn measure(file: &Path, options: BenchOptions) -> Result<(), Fa
     Ok(())
 }
 
-/// Measures the complete source, as a provider runs it.
+/// Measures the complete inventory source, as a provider uses it.
 async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let began = Instant::now();
@@ -86,7 +86,8 @@ async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures the decoding of the API server's responses, up to a complete update.
+/// Measures how long the lists of the API server take to decode, until the update of the capacity is
+/// complete.
 async fn counted(client: &Client) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let mut tally = Tally::new(StorageOptions::default());

@@ -1,7 +1,7 @@
-//! API server that counts the calls of an account.
+//! API server that counts the calls of a ServiceAccount.
 //!
-//! The account has its own flow schemas, one per kind of call. The metrics of the server contain the number of dispatched
-//! requests of each schema.
+//! The ServiceAccount has its own flow schemas, one for each kind of call. The metrics of the API server
+//! contain the number of dispatched requests of each flow schema.
 
 use crate::Failed;
 use http::Request;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 /// Wait until the API server has updated its counts.
 const SETTLE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Lifetime of tokens, longer than a benchmark.
+/// Lifetime of tokens, in seconds. Longer than a benchmark.
 const TOKEN_SECONDS: i64 = 4 * 3600;
 
 /// API server of the benchmark.
@@ -30,28 +30,28 @@ pub(crate) struct Server {
     cluster: Cluster,
 }
 
-/// Account with counted calls.
+/// ServiceAccount with counted calls.
 pub(crate) struct Account {
     name: String,
     admin: Client,
     config: Config,
-    /// Kubeconfig for programs.
+    /// Kubeconfig of the ServiceAccount, for programs.
     #[allow(dead_code, reason = "only some users of this file start programs")]
     pub(crate) kubeconfig: Value,
 }
 
-/// Requests of an account that the API server dispatched.
+/// Number of requests of a ServiceAccount that the API server dispatched, by kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Calls {
     pub(crate) writes: f64,
     pub(crate) reads: f64,
-    /// Started watches.
+    /// Number of started watches.
     pub(crate) watches: f64,
-    /// Requests for Leases, that is, leader elections.
+    /// Number of requests for Lease objects, which only leader elections use.
     pub(crate) elections: f64,
 }
 
-/// Kinds of calls, from specific to general.
+/// Kinds of calls. A call belongs to the first kind that matches.
 const KINDS: [(&str, &[&str], &str); 4] = [
     ("elections", &["*"], "leases"),
     ("watches", &["watch"], "*"),
@@ -64,7 +64,7 @@ const KINDS: [(&str, &[&str], &str); 4] = [
 ];
 
 impl Calls {
-    /// Returns the sum of all calls.
+    /// Returns the total number of API calls.
     pub(crate) fn all(&self) -> f64 {
         self.writes + self.reads + self.watches + self.elections
     }
@@ -98,7 +98,7 @@ impl Server {
         Ok(())
     }
 
-    /// Starts to count the calls of an existing account.
+    /// Starts to count the calls of an existing ServiceAccount.
     pub(crate) async fn account(&self, namespace: &str, name: &str) -> Result<Account, Failed> {
         for (precedence, (kind, verbs, resource)) in (80..).zip(KINDS) {
             let schema = schema((namespace, name), kind, precedence, verbs, resource);
@@ -143,7 +143,7 @@ impl Account {
         Ok(Client::try_from(self.config.clone())?)
     }
 
-    /// Waits until the flow schemas take effect.
+    /// Waits until the API server applies the flow schemas.
     async fn counts(&self) -> Result<(), Failed> {
         let pods: Api<Pod> = Api::all(self.client()?);
         let began = Instant::now();
@@ -198,7 +198,7 @@ fn schema_name(account: &str, kind: &str) -> String {
     format!("{account}-{kind}")
 }
 
-/// Returns the flow schema for one kind of call of an account.
+/// Returns the flow schema for one kind of call of a ServiceAccount.
 fn schema(
     (namespace, account): (&str, &str),
     kind: &str,

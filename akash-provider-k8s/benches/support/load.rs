@@ -30,7 +30,7 @@ impl Load {
         self.pods / 2 / self.pods_per_lease
     }
 
-    /// Writes the objects, with nodes modified by `dressed`.
+    /// Writes the objects. `dressed` may change each node before it is written.
     pub(crate) async fn fill(
         &self,
         client: &Client,
@@ -130,7 +130,8 @@ where
         .await
 }
 
-/// Creates a namespace with its default account, which a controller would create and pods need.
+/// Creates a namespace with its default ServiceAccount. Pods need the ServiceAccount, and no controller runs
+/// that would create it.
 async fn make_space(client: &Client, name: &str) -> Result<(), Failed> {
     let params = PostParams::default();
     let space: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
@@ -142,7 +143,8 @@ async fn make_space(client: &Client, name: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Creates a node and removes the taint of admission, which a controller would remove.
+/// Creates a node and removes the taint that the API server adds to a new node, because no controller runs
+/// that would remove the taint.
 async fn make_node(client: &Client, object: Value) -> Result<(), Failed> {
     let node: Node = serde_json::from_value(written(object))?;
     let api: Api<Node> = Api::all(client.clone());
@@ -163,7 +165,7 @@ fn written(mut object: Value) -> Value {
     object
 }
 
-/// Returns a realistic node: many labels, fifty images, GPUs in every tenth.
+/// Returns a realistic node: many labels, fifty images, and GPUs in every tenth node.
 pub(crate) fn node(number: usize) -> Value {
     let mut labels = json!({
         "akash.network": "true", "kubernetes.io/hostname": node_name(number),
@@ -190,7 +192,7 @@ pub(crate) fn node(number: usize) -> Value {
     })
 }
 
-/// Returns two kilobytes of managed fields.
+/// Returns two kilobytes of managed fields, as real objects have.
 fn managed() -> Value {
     let fields: serde_json::Map<_, _> = (0..60)
         .map(|n| (format!("f:field-of-an-object-{n}"), json!({})))

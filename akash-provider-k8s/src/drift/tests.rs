@@ -29,7 +29,7 @@ impl Cluster {
         cluster
     }
 
-    /// Applies an object (server-side apply): additions of others remain.
+    /// Applies an object like a server-side apply: fields that other clients added remain.
     fn apply(&mut self, id: &Id, body: &Value) {
         let live = self.0.entry(id.clone()).or_insert_with(|| LiveObject {
             uid: "new".to_owned(),
@@ -171,7 +171,8 @@ fn isolation_with_another_hash_is_returned_as_uncertain() {
     assert_eq!(reasons(&items, &cluster), [""; 0]);
 }
 
-/// An update of one service does not change the objects of the others, which keep the label of an older record.
+/// An update of one service does not write the objects of the other services. Their label has the version of
+/// an older record.
 #[test]
 fn an_object_with_an_older_version_label_is_repaired_after_each_edit() {
     let versioned = |version: &str| -> Vec<Item> {
@@ -281,7 +282,7 @@ fn hand() -> impl Strategy<Value = (usize, u8)> {
 }
 
 proptest! {
-    /// After any sequence of changes by others, one repair restores the deployed objects.
+    /// After any sequence of changes by other clients, one repair restores the deployed objects.
     #[test]
     fn any_order_of_foreign_changes_is_put_right_at_once(hands in prop::collection::vec(hand(), 0..30)) {
         let items = items();

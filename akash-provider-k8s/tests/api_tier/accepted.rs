@@ -1,7 +1,7 @@
 //! A real API server accepts the rendered objects and stores them unchanged.
 //!
-//! Only the custom resource definitions stay in the cluster. Objects are sent as a dry run to a namespace
-//! that is deleted afterwards.
+//! The tests create objects as a dry run, in a namespace that is deleted afterwards. Only the custom resource
+//! definitions remain in the cluster.
 
 #[path = "accepted/cluster.rs"]
 mod cluster;
@@ -105,7 +105,7 @@ fn routes(deployment: &WorkloadSpec) -> Vec<k8s_openapi::api::networking::v1::In
     hosts.map(route).collect()
 }
 
-/// The namespace's Pod Security Standard admits the pods of leases.
+/// The Pod Security Standard of the namespace admits the pods of leases.
 #[tokio::test]
 async fn pods_satisfy_pod_security_standard_of_their_namespace() {
     let Some(cluster) = Cluster::from_env().await else {
@@ -209,8 +209,8 @@ async fn recorded_objects_of_the_go_provider_are_accepted_unchanged() {
     trial.end().await;
 }
 
-/// The length limits of names are those of the API server: the maximum length is accepted, and a name that
-/// the provider refuses is also refused by the API server.
+/// The API server and the provider have the same length limits of names: both accept the maximum length and
+/// refuse a longer name.
 #[tokio::test]
 async fn names_refused_by_the_provider_are_refused_by_the_api_server() {
     let Some(cluster) = Cluster::from_env().await else {
@@ -249,8 +249,8 @@ async fn names_refused_by_the_provider_are_refused_by_the_api_server() {
     trial.end().await;
 }
 
-/// The quota lets controllers create every pod, and replace all pods while the pods of two older versions are
-/// terminating, also with the overhead of a runtime class.
+/// The quota suffices for every pod, and for replacing all pods while the pods of two older versions
+/// terminate. This includes the overhead of a runtime class.
 #[tokio::test]
 async fn quota_has_capacity_for_an_update() {
     let Some(cluster) = Cluster::from_env().await else {

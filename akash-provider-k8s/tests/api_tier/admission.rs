@@ -1,11 +1,12 @@
-//! The two meanings of HTTP 403: an admission policy refuses, or a right is missing.
+//! The two reasons of HTTP status 403: an admission policy refuses the object, or the ServiceAccount lacks a
+//! right.
 
 use crate::world::{World, put, remove};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::{Value, json};
 
-/// Creates an admission policy that refuses an operation in some namespaces. The policy takes effect after a
-/// moment. Other tests use the same cluster.
+/// Creates an admission policy that refuses an operation in these namespaces, and waits until the policy
+/// takes effect. Other namespaces are not affected, because other tests use the same cluster.
 pub(crate) async fn refuse(
     world: &World,
     (group, version, resource): (&str, &str, &str),

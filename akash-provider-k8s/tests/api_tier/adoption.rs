@@ -1,4 +1,5 @@
-//! Adoption of leases of another provider: taken over unchanged, and managed from their first change on.
+//! Adoption of leases that the Go provider deployed. The provider leaves the objects unchanged at the start,
+//! and manages them from the first change of the lease.
 //!
 //! The objects are recordings of the Go provider, created with its field manager. Only the provider's
 //! address, and the namespace derived from it, belong to the test.
@@ -24,7 +25,7 @@ use std::sync::Arc;
 /// Field manager of the Go provider: the name of its binary.
 const THEIR_MANAGER: &str = "provider-services";
 const THEIR_PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-/// All objects that the Go provider writes, in its order.
+/// Files with all objects that the Go provider writes, in the order of its writes.
 const FILES: [&str; 9] = [
     "networkpolicies",
     "serviceaccounts",
@@ -89,7 +90,7 @@ pub(crate) fn recording(world: &World, folder: &Path) -> Option<Recording> {
     })
 }
 
-/// Returns `false` for objects that Kubernetes itself creates.
+/// Returns whether the Go provider wrote the object, and not Kubernetes.
 fn is_theirs(object: &Value) -> bool {
     object["metadata"]["labels"]["akash.network"] == json!("true")
 }
@@ -147,7 +148,7 @@ async fn create(world: &World, object: Value) -> Value {
     serde_json::to_value(created.unwrap_or_else(|e| panic!("{}: {e}", object.name_any()))).unwrap()
 }
 
-/// Creates the lease as the Go provider would.
+/// Creates the objects of the lease as the Go provider would.
 pub(crate) async fn make(world: &World, recording: &Recording) {
     let manifest = create(world, recording.manifest.clone()).await;
     let version = manifest["metadata"]["resourceVersion"].clone();
@@ -167,7 +168,7 @@ pub(crate) async fn make(world: &World, recording: &Recording) {
     settle(world, &recording.lease).await;
 }
 
-/// Waits for the controllers.
+/// Waits until the controllers have processed the objects of the lease.
 async fn settle(world: &World, lease: &LeaseId) {
     let observed = || async {
         let mut all = Vec::new();
@@ -182,7 +183,8 @@ async fn settle(world: &World, lease: &LeaseId) {
         .await;
 }
 
-/// Pod templates of the workloads, and names of the replica sets. A rollout changes one of them.
+/// Returns the pod templates of the workloads and the names of the replica sets. A rollout changes one of the
+/// two.
 async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["Deployment", "StatefulSet", "ReplicaSet"] {
@@ -195,7 +197,7 @@ async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     found
 }
 
-/// Resource versions of all objects without a status of a controller.
+/// Returns the resource versions of all objects with no status that a controller writes.
 async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["NetworkPolicy", "Service", "Role", "RoleBinding", "Secret"] {
@@ -247,7 +249,7 @@ async fn deployed(cluster: &KubeCluster, lease: &LeaseId) -> WorkloadSpec {
     all.into_iter().find(|d| d.lease == *lease).unwrap()
 }
 
-/// Removes environment, commands, all ports except the first, and volatile volumes.
+/// Returns the deployment without environment, commands, ephemeral volumes, and all ports but the first.
 fn smaller(deployment: &WorkloadSpec) -> WorkloadSpec {
     let mut deployment = deployment.clone();
     for service in &mut Arc::make_mut(&mut deployment.group).services {
@@ -353,8 +355,8 @@ fn adopted_leases_lose_only_access_to_metadata_addresses() {
     });
 }
 
-/// The Go provider stopped between two writes. Its objects exist, and the first deploy after a start
-/// completes the lease.
+/// Covers a Go provider that stopped between two writes. The first deploy after a start creates the missing
+/// objects of the lease.
 #[test]
 fn incomplete_lease_of_another_provider_is_completed_by_first_deploy() {
     run("adopt-half", |world| {
@@ -400,7 +402,7 @@ fn incomplete_lease_of_another_provider_is_completed_by_first_deploy() {
     });
 }
 
-/// Pod templates of the existing workloads.
+/// Returns the pod templates of the existing workloads.
 async fn templates(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = rollouts(world, lease).await;
     found.retain(|name, _| !name.starts_with("ReplicaSet"));
@@ -462,7 +464,8 @@ async fn assert_no_foreign_manager(world: &World, lease: &LeaseId) {
     }
 }
 
-/// Asserts that the record is complete for readers that ignore the provider's annotations.
+/// Asserts that a reader that ignores the annotations of this provider finds the complete manifest in the
+/// record.
 async fn assert_readable_by_go_provider(world: &World, update: &WorkloadSpec) {
     let api: Api<Manifest> = Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace);
     let record = api.get(&update.lease.namespace()).await.unwrap();

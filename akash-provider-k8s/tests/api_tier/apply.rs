@@ -1,4 +1,4 @@
-//! Deploys: calls, writes and retained objects.
+//! Deploys: their API calls, their writes, and the objects that they leave unchanged.
 //!
 //! Length: one test per rule of apply and per kind of object.
 
@@ -33,8 +33,8 @@ const KINDS: [&str; 9] = [
     "RoleBinding",
 ];
 
-/// Fields of each object that a writer sets, without versions and without fields added by the server or a
-/// controller.
+/// Returns the fields of each object that the provider sets: no versions, and no fields that the API server
+/// or a controller adds.
 pub(crate) async fn decided(world: &World, lease: &LeaseId) -> Vec<Value> {
     let mut found = Vec::new();
     for kind in KINDS {
@@ -58,7 +58,7 @@ pub(crate) async fn decided(world: &World, lease: &LeaseId) -> Vec<Value> {
     found
 }
 
-/// Removes values that differ between leases.
+/// Removes values that differ between leases, such as names.
 fn without(value: Value, lease: &LeaseId) -> Value {
     const EACH: [&str; 7] = [
         labels::MANIFEST_VERSION,
@@ -90,8 +90,8 @@ fn without(value: Value, lease: &LeaseId) -> Value {
     }
 }
 
-/// A value per object that grows with each write of the provider: the generation if a controller writes the
-/// status, else the resource version.
+/// Returns a number for each object that grows with each write of the provider: the generation if a
+/// controller writes the status of the object, and otherwise the resource version.
 async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for kind in KINDS {
@@ -109,7 +109,7 @@ async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     found
 }
 
-/// A container with all parts that an update removes.
+/// Returns a deployment with one container that has every part that an update can remove.
 fn rich(lease: &LeaseId) -> WorkloadSpec {
     let mut web = service("web");
     web.expose.push(expose(7000));
@@ -149,7 +149,7 @@ fn assert_only_quota_read(calls: &[Call]) {
     assert!(calls[0].path.contains("/resourcequotas?"), "{calls:?}");
 }
 
-/// After a start every lease is deployed once.
+/// Covers the first deploy of every lease after a start.
 #[test]
 fn start_reads_once_for_all_leases() {
     run("start", |world| {
@@ -411,7 +411,8 @@ fn workload_of_changed_kind_replaces_the_old_one() {
     });
 }
 
-/// Number of the provider's objects that another process changed. Other tests leave other kinds of findings.
+/// Returns the number of the provider's objects that another process changed. Findings of other kinds come
+/// from other tests and are ignored.
 async fn edits(cluster: &KubeCluster) -> usize {
     let findings = cluster.findings().await.unwrap();
     let edited = findings.iter().filter(|f| matches!(f, Finding::Edited { .. }));
@@ -570,8 +571,8 @@ fn refusal_by_api_server_has_reason_and_next_deploy_completes() {
     });
 }
 
-/// The API server responds with 403 in both cases. The operator fixes a missing right; a refusal by admission
-/// concerns the object.
+/// Covers the two reasons of HTTP status 403. The operator fixes a missing right. A refusal by admission
+/// concerns a single object.
 #[test]
 fn refusal_by_admission_differs_from_missing_rights() {
     run("forbidden", |world| {

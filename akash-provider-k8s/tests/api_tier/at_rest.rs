@@ -1,5 +1,5 @@
-//! Idle operators make no calls, whatever kinds the cluster lacks. A watch of the definitions reports a new
-//! kind.
+//! Idle operators make no API calls, for every set of kinds that the cluster lacks. A watch of the
+//! definitions reports a new kind.
 
 use crate::hostname_operator;
 use crate::ip_operator::fixture::{self, POOLS};
@@ -19,7 +19,8 @@ use tokio::time::sleep;
 
 const REST: Duration = Duration::from_secs(5);
 
-/// A configuration with short intervals, so that polling for a missing kind becomes visible.
+/// Watch configuration with short intervals, so that polling for a missing kind would produce calls during
+/// the test.
 fn eager() -> WatchConfig {
     WatchConfig {
         wait_absent: Duration::from_millis(200),

@@ -1,4 +1,5 @@
-//! The admission policy of the provider's account allows writes to leases and their records only.
+//! The admission policy for the ServiceAccount of the provider allows writes to leases and their records
+//! only.
 
 use crate::world::{World, deployment, put, run, service};
 use akash_provider_core::cluster::Cluster;
@@ -9,11 +10,11 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-/// Message of the policy.
+/// Start of the message with which the policy refuses a write.
 const REFUSAL: &str = "the provider's account may write only in namespaces of leases";
 
 const RBAC: (&str, &str) = ("rbac.authorization.k8s.io", "RoleBinding");
-/// Writes that the account's roles already refuse.
+/// Writes that the roles of the ServiceAccount already refuse.
 const BY_RIGHTS: [&str; 4] = [
     "a Secret",
     "a change of a Secret",
@@ -36,7 +37,7 @@ async fn apply(api: &Api<DynamicObject>, object: &Value) -> Result<(), String> {
     applied.map(drop).map_err(|error| error.to_string())
 }
 
-/// A binding of an account to a role.
+/// Returns a binding of a ServiceAccount to a role.
 fn binding(name: &str, role: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},
@@ -52,7 +53,7 @@ fn namespace(name: &str, labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 }
 
-/// Tries every write that the account's roles allow outside of leases.
+/// Tries every write that the roles of the ServiceAccount allow outside of leases. Returns the results.
 async fn tries(world: &World, theirs: &str) -> Vec<(&'static str, Result<(), String>)> {
     let of = |kind: (&str, &str), namespace: Option<&str>| api(&world.client, kind, namespace);
     let delete = |api: Api<DynamicObject>, name: String| async move {

@@ -57,7 +57,7 @@ fn leases(world: &World) -> Api<Lease> {
     Api::namespaced(world.admin.clone(), &world.settings.manifest_namespace)
 }
 
-/// Asserts continuously that there is at most one leader, until aborted.
+/// Starts a task that asserts continuously that at most one candidate is the leader.
 fn assert_single_leader(elections: Vec<Arc<Election>>) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         loop {
@@ -142,7 +142,7 @@ fn one_instance_leads_and_another_takes_over_after_any_failure() {
     });
 }
 
-/// Uses the default lease duration and its documented limit.
+/// Uses the default election lease and its documented fail-over limit.
 #[test]
 fn suspended_leader_is_replaced_in_time_without_response_to_takeover() {
     run("election-suspended", |world| {

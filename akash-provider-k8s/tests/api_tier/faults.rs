@@ -1,5 +1,5 @@
-//! Failed connections in the middle of an operation: the next attempt completes it, and no workload runs
-//! without policies.
+//! Connections that fail during an operation: the next attempt completes the operation, and no workload ever
+//! runs without policies.
 
 use crate::apply::decided;
 use crate::world::{Fault, deployment, expose, run, run_alone, service};
@@ -13,7 +13,7 @@ use serde_json::json;
 use std::time::Duration;
 use testbed::Component;
 
-/// More writes than any operation here makes.
+/// Limit of the number of writes of any operation in these tests. No operation reaches this limit.
 const WRITES_MAX: usize = 30;
 
 #[test]
@@ -133,8 +133,8 @@ fn interrupted_record_is_complete_or_absent() {
     });
 }
 
-/// The store of the API server is paused. Calls in flight may still take effect when it continues, and then
-/// completely.
+/// The store of the API server is paused. Calls in flight may take effect when the store continues, and then
+/// they must take effect completely.
 #[test]
 fn paused_store_refuses_manifest_soon_without_partial_state() {
     run_alone("paused", |world, testbed| {

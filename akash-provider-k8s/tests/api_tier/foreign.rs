@@ -1,4 +1,4 @@
-//! Leases of another chain.
+//! Leases of another chain in the same cluster.
 
 use crate::world::{deployment, run, service};
 use akash_provider_core::cluster::Cluster;

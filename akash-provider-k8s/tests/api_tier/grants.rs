@@ -1,4 +1,4 @@
-//! Rights on Secrets, logs and exec, granted only in the namespaces of leases.
+//! Rights on Secrets, logs and exec. The ServiceAccount has them only in the namespaces of leases.
 
 use crate::heal::follow;
 use crate::missing::rich;
@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 pub(crate) const ACCESS: &str = "akash-provider:access";
 
-/// HTTP status codes of requests for the Secrets of a namespace, and for the log and exec of a missing pod.
+/// Returns the HTTP status codes of three requests in a namespace: for the Secrets, for the log of a missing
+/// pod, and for exec in a missing pod.
 async fn status_codes(world: &World, namespace: &str) -> [u16; 3] {
     let secrets: Api<Secret> = Api::namespaced(world.client.clone(), namespace);
     let code = |error: kube::Error| match error {
@@ -36,7 +37,7 @@ async fn status_codes(world: &World, namespace: &str) -> [u16; 3] {
     ]
 }
 
-/// Removes the rule that lets the account bind itself.
+/// Removes the rule that allows the ServiceAccount to create role bindings for itself.
 async fn forbid_binding(world: &World) {
     let name = format!("akash-provider-rs-bind-{}", world.settings.manifest_namespace);
     let mut role = world.get("ClusterRole", "", &name).await.unwrap();
@@ -48,7 +49,8 @@ async fn forbid_binding(world: &World) {
         .await;
 }
 
-/// Removes the mark of the binding, as left by a version without bindings.
+/// Removes the annotation about the role binding from the lease, as in leases of a provider version without
+/// role bindings.
 async fn upgraded(world: &World, lease: &LeaseId) {
     let ns = lease.namespace();
     world.delete("RoleBinding", &ns, ACCESS).await;
@@ -125,7 +127,7 @@ fn secrets_logs_and_exec_are_allowed_only_in_namespaces_of_leases() {
     });
 }
 
-/// Grants the rights of versions before the bindings: one ClusterRole for all rights in the whole cluster.
+/// Grants the rights that earlier versions required: one ClusterRole for all rights in the whole cluster.
 async fn give_rights_everywhere(world: &World) {
     let own = &world.settings.manifest_namespace;
     let (role, bind) = (
@@ -157,7 +159,7 @@ async fn give(world: &World, file: &str) {
     }
 }
 
-/// Follows the documented order: lease.yaml, restart, provider.yaml.
+/// Follows the documented upgrade order: `lease.yaml`, restart, `provider.yaml`.
 #[test]
 fn upgrade_from_cluster_wide_rights_has_no_gap() {
     run("grants-upgrade", |world| {
@@ -211,7 +213,7 @@ fn upgrade_from_cluster_wide_rights_has_no_gap() {
     });
 }
 
-/// Returns `true` when the right is in force.
+/// Returns whether the API server allows the ServiceAccount to create role bindings.
 async fn may_bind(world: &World) -> bool {
     let review = json!({"spec": {"resourceAttributes": {
         "verb": "bind", "group": "rbac.authorization.k8s.io", "resource": "clusterroles", "name": "akash-provider-rs-lease",

@@ -20,7 +20,7 @@ pub(crate) fn follow(cluster: &Arc<KubeCluster>, leading: &LeadershipGate) -> Ab
     AbortOnDropHandle::new(tokio::spawn(async move { cluster.follow_drift(&leading).await }))
 }
 
-/// Deploys a lease that runs.
+/// Deploys a lease and waits until it runs.
 async fn leased(world: &World, cluster: &KubeCluster, number: u64) -> LeaseId {
     let lease = world.lease(1, number);
     let web = deployment(&lease, vec![service("web")]);
@@ -34,7 +34,8 @@ async fn field(world: &World, lease: &LeaseId, (kind, name): (&str, &str), path:
     object.and_then(|o| o.pointer(path).cloned()).unwrap_or_default()
 }
 
-/// Generations of the objects of a lease, or resource versions of objects without one.
+/// Returns the generation of each object of a lease. For objects without a generation, returns the resource
+/// version.
 pub(crate) async fn written(world: &World, lease: &LeaseId) -> Vec<String> {
     let mut found = Vec::new();
     for (kind, path) in [
@@ -60,8 +61,8 @@ async fn replicas(world: &World, lease: &LeaseId) -> Value {
     field(world, lease, ("Deployment", "web"), "/spec/replicas").await
 }
 
-/// Waits until the policy of the control lease is repaired twice. By then all earlier changes have been
-/// processed. Returns the number of writes.
+/// Waits until the network policy of the control lease has been repaired twice. By then, all earlier changes
+/// have been processed. Returns the number of writes.
 async fn until_processed(world: &World, control: &LeaseId) -> usize {
     let ns = control.namespace();
     for _ in 0..2 {
@@ -74,7 +75,7 @@ async fn until_processed(world: &World, control: &LeaseId) -> usize {
     writes.len()
 }
 
-/// Kind, name, changed field, and the change.
+/// Returns the edits: kind and name of the object, the changed field, and the change.
 fn edits() -> [(&'static str, &'static str, &'static str, Value); 4] {
     let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "web", "image": "evil:1"}]}}}});
     let selector = json!({"spec": {"selector": {labels::SERVICE: "x"}}});

@@ -1,4 +1,4 @@
-//! Network policies of running leases exclude the addresses of new nodes, without a replacement of pods.
+//! Network policies of running leases block the addresses of new nodes. The pods are not replaced for this.
 
 use crate::world::{World, deployment, put, remove, run, service};
 use akash_provider_core::cluster::Cluster;
@@ -26,7 +26,7 @@ async fn is_closed(world: &World, lease: &LeaseId, address: &str) -> bool {
     policy.unwrap()["spec"].to_string().contains(address)
 }
 
-/// Generations of the workloads, and resource versions of all other objects except policies.
+/// Returns the generations of the workloads, and the resource versions of all other objects except policies.
 async fn rest(world: &World, lease: &LeaseId) -> Vec<String> {
     let ns = lease.namespace();
     let mut found = Vec::new();
@@ -123,7 +123,8 @@ fn new_node_is_closed_to_running_leases() {
     });
 }
 
-/// A standby observes the new node, and closes it to leases once it is leader.
+/// A standby observes the new node, and adds its address to the policies of leases only when it is the
+/// leader.
 #[test]
 fn standby_does_not_update_policies_until_it_leads() {
     const ADDRESS: &str = "203.0.113.78";

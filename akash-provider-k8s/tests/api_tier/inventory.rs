@@ -1,4 +1,5 @@
-//! Capacity derived from the API server: counted objects, ignored objects, and delay.
+//! Capacity that the provider derives from the API server: which objects it counts, which it ignores, and
+//! with which delay.
 
 #[path = "inventory/fixture.rs"]
 mod fixture;
@@ -201,7 +202,7 @@ fn w25_no_capacity_is_offered_if_api_server_is_unavailable_at_start() {
 }
 
 impl fixture::Capacity {
-    /// Allocatable and available CPU in millicores.
+    /// Returns the allocatable and the available CPU of a node, in millicores.
     fn cpu(&self, node: &str) -> Option<(u64, u64)> {
         let node = self.node(node)?;
         Some((node.cpu.allocatable, node.cpu.available))

@@ -1,4 +1,4 @@
-//! The inventory operator with only the rights of `deploy/operators/inventory.yaml`. Nodes are cluster-wide,
+//! The inventory operator with only the rights of `deploy/operators/inventory.yaml`. Nodes have no namespace,
 //! so each test has exclusive access to the cluster.
 
 #[path = "inventory_operator/ceph.rs"]
@@ -39,7 +39,7 @@ const AWAY: &str = "op-inv-away";
 const LIST: &str =
     r#"{"10de": {"devices": {"20b5": {"name": "a100", "interface": "PCIe", "memory_size": "80Gi"}}}}"#;
 
-/// Creates the operator's account with only its own rights.
+/// Creates the ServiceAccount of the operator, with only the rights that the operator documents.
 async fn account(world: &World, testbed: &Cluster) -> Client {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/inventory.yaml");
@@ -162,7 +162,7 @@ async fn class(world: &World, name: &str, offered: &str) {
     put(&world.admin, &body, "api-tier").await;
 }
 
-/// Creates a pod of a lease without a record.
+/// Creates a pod in the namespace of a lease that has no Manifest record.
 async fn pod(world: &World, name: &str, node: &str, cpu: &str) {
     let namespace = &world.settings.manifest_namespace;
     let accounts: Api<ServiceAccount> = Api::namespaced(world.admin.clone(), namespace);
@@ -202,7 +202,7 @@ fn start(client: &Client) -> InventoryOperator {
     operator
 }
 
-/// Waits until every node has its labels.
+/// Waits until every node has the labels that the operator sets.
 async fn settled(world: &World, operator: &InventoryOperator, nodes: usize) {
     let are_written = || async {
         let now = operator.status();
@@ -211,7 +211,7 @@ async fn settled(world: &World, operator: &InventoryOperator, nodes: usize) {
     world.until("every node has its labels", are_written).await;
 }
 
-/// Waits until the provider's own capacity count satisfies the condition.
+/// Waits until the capacity that the provider counts satisfies the condition.
 async fn counted(world: &World, is_it: impl Fn(&Metrics) -> bool) -> Metrics {
     let count = KubeInventory::start(&world.client, &world.settings, &CountOptions::default());
     let mut updates = count.watch();
@@ -318,7 +318,7 @@ fn operator_reports_same_capacity_as_provider() {
     });
 }
 
-/// Asserts that every node of [`furnish`] has the expected labels and retains those of other owners.
+/// Asserts that every node of [`furnish`] has the expected labels, and still has the labels of other owners.
 async fn are_labelled(world: &World) {
     let beta2 = format!("{CLASS}op-inv-beta2");
     let plain = labels(world, "op-inv-plain").await;

@@ -1,6 +1,6 @@
 //! The IP operator with only the rights of `deploy/operators/ip.yaml`. MetalLB is not installed: the tests
-//! define its pools with the fields that the operator reads, and assign addresses in its place. Each test
-//! uses its own address range, because the usage is counted in the whole cluster.
+//! define the kind of its address pools with only the fields that the operator reads, and assign addresses as
+//! MetalLB would. Each test uses its own address range, because the usage is counted in the whole cluster.
 
 #[path = "ip_operator/fixture.rs"]
 pub(crate) mod fixture;
@@ -170,7 +170,8 @@ fn services_of_the_go_operator_are_adopted_and_orphans_deleted() {
     });
 }
 
-/// Creates a foreign Service with the name of one of the provider's.
+/// Creates a Service that another client owns. The Service has the name that the operator would use for this
+/// port of the lease.
 async fn foreign(world: &World, lease: &LeaseId, port: u16) -> Value {
     let foreign = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -181,7 +182,8 @@ async fn foreign(world: &World, lease: &LeaseId, port: u16) -> Value {
     balancer(world, lease, port).await.unwrap()
 }
 
-/// Creates records with hostile texts and invalid numbers. Returns their ports and the expected errors.
+/// Creates records with hostile texts and invalid numbers. Returns the port and the expected error of each
+/// record.
 async fn declare_invalid_records(world: &World, lease: &LeaseId) -> [(u16, &'static str); 4] {
     let own = &world.settings.manifest_namespace;
     let stranger = key(&world.lease(2, 2), "front");

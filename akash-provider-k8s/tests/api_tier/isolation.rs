@@ -1,4 +1,4 @@
-//! Edits that disable the isolation of a lease are repaired. A second lease must not change.
+//! Edits that disable the isolation of a lease: the provider repairs them and does not change a second lease.
 
 use crate::heal::{follow, written};
 use crate::world::{Call, World, deployment, put, run, service, with_logs};
@@ -14,12 +14,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const POLICY: &str = "akash-deployment-restrictions";
-/// Number of successive edits of one object, fewer than the limit at which repairs pause.
+/// Number of successive edits of one object. It is lower than the number at which the provider pauses
+/// repairs.
 const REPEATED: usize = 6;
-/// Maximum time until an edit is repaired, on any machine.
+/// Maximum time until an edit is repaired, generous for slow machines.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// A service with a service account that may read its lease, so that the lease has all kinds of objects.
+/// Returns a deployment with a service that may read its lease by a ServiceAccount, so that the lease has all
+/// kinds of objects.
 fn reading(lease: &LeaseId) -> WorkloadSpec {
     let mut disk = service("disk");
     disk.resources.storage[0].attributes = vec![
@@ -29,7 +31,8 @@ fn reading(lease: &LeaseId) -> WorkloadSpec {
     deployment(lease, vec![with_logs(service("web")), service("db"), disk])
 }
 
-/// Fields of an object that affect isolation: no status, and no metadata of other managers.
+/// Returns the fields of an object that affect isolation: all except the status and the metadata of other
+/// field managers.
 async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Option<Value> {
     let mut object = world.get(kind, &lease.namespace(), name).await?;
     let fields = object.as_object_mut()?;
@@ -40,7 +43,7 @@ async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Opti
 /// Kind, name, and a function that returns the merge patch for the object.
 type Edit = (&'static str, &'static str, fn(Value) -> Value);
 
-/// Edits that are repaired also without a record.
+/// Edits that the provider repairs even if the Manifest record is missing.
 fn edits() -> Vec<Edit> {
     [edits_of_rules(), edits_of_workloads()].concat()
 }
@@ -128,7 +131,7 @@ fn edits_of_workloads() -> Vec<Edit> {
     ]
 }
 
-/// All edits, including one of a field that only the record contains.
+/// All edits, including one of a field for which only the Manifest record contains the value.
 fn all_edits() -> Vec<Edit> {
     let mut edits = edits();
     edits.push(("Service", "web", |mut live| {
@@ -139,7 +142,7 @@ fn all_edits() -> Vec<Edit> {
     edits
 }
 
-/// An additional object that weakens the isolation of a lease.
+/// Returns an additional object that weakens the isolation of a lease.
 fn opening(kind: &str, lease: &LeaseId, label: Option<&str>) -> Value {
     let labels = label.map(|label| json!({label: "true"}));
     let mut object = match kind {
@@ -298,7 +301,7 @@ fn every_edit_of_isolation_is_repaired_without_changes_to_other_leases() {
     });
 }
 
-/// Applies several edits and waits until the objects are restored. Returns the elapsed time.
+/// Applies several edits at once and waits until the objects are restored. Returns the elapsed time.
 async fn repair_time(world: &World, lease: &LeaseId, edits: &[Edit]) -> Duration {
     let mut before = BTreeMap::new();
     for (kind, name, _) in edits {
@@ -318,7 +321,7 @@ async fn repair_time(world: &World, lease: &LeaseId, edits: &[Edit]) -> Duration
     begin.elapsed()
 }
 
-/// Asserts at most two calls per object of the lease, and no call for the other lease.
+/// Asserts that the calls include at most two for each object of the lease and none for the other lease.
 fn assert_few_calls(calls: &[Call], lease: &LeaseId, other: &LeaseId) {
     let (ns, others) = (lease.namespace(), other.namespace());
     let namespace = format!("/api/v1/namespaces/{ns}");

@@ -1,4 +1,5 @@
-//! Leases with damaged records: listed by lease id or by name, and never left out.
+//! Leases with damaged Manifest records. A list contains them by lease id or by name, and never leaves them
+//! out.
 
 use crate::world::{World, deployment, run, service};
 use akash_provider_core::cluster::conformance::{self, Damage, DamageFn};
@@ -28,7 +29,7 @@ fn remains(listing: &Listing, lease: &LeaseId) -> Option<(RecordDefect, String)>
     one
 }
 
-/// Waits until the caches contain the damage.
+/// Waits until the caches of the provider contain the damaged record.
 async fn seen(world: &World, cluster: &KubeCluster, lease: &LeaseId, wanted: RecordDefect) {
     let told = || async {
         let listing = cluster.deployments().await.unwrap();
@@ -75,7 +76,7 @@ fn damaged_records_are_reported_and_repaired_by_a_new_manifest() {
     });
 }
 
-/// One kind of damage: how to cause it, and how the next start reports the lease.
+/// One kind of damage: how to cause it, and how the next start of the provider reports the lease.
 struct Case {
     name: &'static str,
     kind: &'static str,

@@ -1,4 +1,5 @@
-//! Manually deleted objects of unwatched kinds are reported and recreated.
+//! Objects of kinds that the provider does not watch. If they are deleted manually, the provider reports and
+//! recreates them.
 
 use crate::world::{World, deployment, run, service, with_login, with_logs};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
@@ -21,7 +22,7 @@ const UNWATCHED: [(&str, &str, &str); 5] = [
     ("rbac.authorization.k8s.io", "RoleBinding", "web"),
 ];
 
-/// A lease with objects of all these kinds.
+/// Returns a deployment with objects of all these kinds.
 pub(crate) fn rich(lease: &LeaseId, password: &str, replicas: u32) -> WorkloadSpec {
     let mut web = with_logs(with_login(service("web"), password));
     web.count = replicas;
@@ -34,7 +35,8 @@ async fn delete(world: &World, (group, kind, name): (&str, &str, &str), namespac
     api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
-/// Reported missing objects of one lease. Other tests leave findings of other leases.
+/// Returns the missing objects of one lease that the provider reports. Findings of other leases come from
+/// other tests and are ignored.
 async fn missing(cluster: &KubeCluster, of: &LeaseId) -> Vec<String> {
     let findings = cluster.findings().await.unwrap();
     let missing = findings.iter().filter_map(|finding| match finding {
@@ -94,7 +96,7 @@ fn manually_deleted_objects_are_reported_and_recreated() {
     });
 }
 
-/// Covers the Secret with the passwords of the record. A restart without it loses the password.
+/// Covers the Secret with the registry passwords. Without it, the next start has no copy of the passwords.
 #[test]
 fn manually_deleted_passwords_are_stored_again() {
     run("missing-passwords", |world| {

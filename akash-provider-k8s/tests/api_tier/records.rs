@@ -1,4 +1,4 @@
-//! The durable record: epochs, hostnames, passwords and invalid records.
+//! The Manifest record: epochs, hostnames, passwords and invalid records.
 
 use crate::admission::{admit, forbid, refuse};
 use crate::world::{Fault, World, deployment, run, service, with_login};
@@ -227,7 +227,7 @@ fn secret_of(lease: &LeaseId) -> String {
     format!("{}-registry", lease.namespace())
 }
 
-/// Names of the stored password Secrets.
+/// Returns the names of the Secrets with stored passwords.
 async fn stored_passwords(world: &World) -> Vec<String> {
     let mut names = world.names("Secret", &world.settings.manifest_namespace).await;
     names.retain(|name| name.ends_with("-registry"));
@@ -235,7 +235,7 @@ async fn stored_passwords(world: &World) -> Vec<String> {
     names
 }
 
-/// The API server responds with 403 in both cases. No passwords are left behind.
+/// Covers the two reasons of HTTP status 403. In both cases, no Secret with passwords remains.
 #[test]
 fn record_refused_by_admission_differs_from_missing_right() {
     run("refused-record", |world| {
@@ -373,7 +373,8 @@ fn passwords_without_record_are_collected_after_a_delay() {
     });
 }
 
-/// A Secret has no epoch, so a late writer must not reach it.
+/// Covers Secrets, which contain no epoch. A writer with an older epoch must therefore fail before it writes
+/// a Secret.
 #[test]
 fn older_epoch_cannot_change_passwords() {
     run("epoch-passwords", |world| {

@@ -1,6 +1,6 @@
-//! Routes of the Gateway API on an API server. The definition here accepts any content instead of the
-//! project's own schema. The tests check that the server stores the routes, not that a gateway would accept
-//! them.
+//! Routes of the Gateway API on an API server. The definition of the kind here accepts any content and does
+//! not have the schema of the Gateway API. The tests check that the API server stores the routes, not that a
+//! gateway would accept them.
 
 use crate::world::{World, put, run};
 use akash_provider_core::cluster::HostnameDeclaration;

@@ -1,4 +1,4 @@
-//! The watches on a real API server: a start with many leases, and no calls afterwards.
+//! The watches on a real API server: a start with many leases, and no further calls after the start.
 
 use crate::world::{World, put, run};
 use akash_provider_core::cluster::{ClusterChange, Health, Outage};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Number of leases at the start, unless set by `AKASH_TEST_LEASES`.
+/// Number of leases at the start. `AKASH_TEST_LEASES` overrides it.
 const LEASES: u64 = 50;
 
 fn labels_of(lease: &LeaseId) -> Value {
@@ -22,7 +22,8 @@ fn labels_of(lease: &LeaseId) -> Value {
     json!(all)
 }
 
-/// Objects of a lease of another provider. The lease has no replicas, so it is healthy.
+/// Returns the objects of a lease as the Go provider writes them. The lease has no replicas, so it is
+/// healthy.
 fn objects(world: &World, lease: &LeaseId) -> [Value; 3] {
     let (home, all) = (lease.namespace(), labels_of(lease));
     let namespace =

@@ -1,5 +1,7 @@
-//! The conformance suite of the cluster port. No node runs here: a task marks pods as running, and reading
-//! from inside a pod is left to the node tier.
+//! The conformance suite of the cluster port.
+//!
+//! No node runs here. A task marks pods as running. The parts of the suite that read from inside a pod run in
+//! the node tier.
 
 use crate::world::{World, run};
 use akash_provider_core::cluster::{Cluster, conformance};

@@ -1,4 +1,5 @@
-//! Teardown deletes the objects of one lease only, and is reported as done only when they are deleted.
+//! Teardown deletes the objects of one lease only. It is reported as done only when all of these objects are
+//! deleted.
 
 use crate::admission::{admit, forbid, refuse};
 use crate::world::{deployment, run, service};
@@ -135,7 +136,7 @@ fn teardown_does_not_delete_unlabelled_namespace() {
     });
 }
 
-/// The API server responds with 403 in both cases.
+/// Covers the two reasons of HTTP status 403.
 #[test]
 fn teardown_refused_by_admission_differs_from_missing_right() {
     run("refused-teardown", |world| {

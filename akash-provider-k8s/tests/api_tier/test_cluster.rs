@@ -1,4 +1,4 @@
-//! The cluster of the tests: the one of `AKASH_TEST_KUBECONFIG`, or one of the testbed.
+//! The cluster of the tests: the cluster of `AKASH_TEST_KUBECONFIG`, or a cluster of the testbed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use testbed::{Cluster, Hold, Tier};
 /// Environment variable with the kubeconfig of a cluster.
 pub(crate) const NAMED: &str = "AKASH_TEST_KUBECONFIG";
 
-/// Runs a test on its own runtime.
+/// Runs a test on a new runtime.
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -19,7 +19,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
 /// Location of a cluster.
 pub(crate) struct TestCluster {
     pub(crate) kubeconfig: PathBuf,
-    /// The cluster of the testbed, or `None` for another cluster.
+    /// The cluster if the testbed started it, or `None` for a cluster of `AKASH_TEST_KUBECONFIG`.
     pub(crate) testbed: Option<Arc<Cluster>>,
 }
 
@@ -39,7 +39,7 @@ impl TestCluster {
         })
     }
 
-    /// Holds the shared lock of the cluster, so that no test breaks parts of it meanwhile.
+    /// Takes the shared lock of the cluster. While it is held, no other test breaks parts of the cluster.
     pub(crate) fn shared(&self) -> Option<Hold> {
         let testbed = self.testbed.as_ref()?;
         Some(testbed.shared().unwrap())

@@ -40,7 +40,8 @@ use tokio::sync::OnceCell;
 /// Maximum wait for a condition.
 const WAIT_LIMIT: Duration = Duration::from_secs(40);
 
-/// Shared namespaces with the addresses of the API servers and the heartbeats of nodes, read by all tests.
+/// Shared namespaces that all tests read: one with the addresses of the API servers, and one with the
+/// heartbeats of nodes.
 const SHARED: [&str; 2] = ["default", "kube-node-lease"];
 
 /// A request to the API server.
@@ -51,12 +52,13 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Returns `true` for a watch or one of its lists. All other calls belong to an operation.
+    /// Returns `true` for a watch or for the list before a watch. All other calls belong to an operation.
     fn is_of_watches(&self) -> bool {
         self.method == "GET" && (self.path.contains("watch=") || self.path.contains("resourceVersion"))
     }
 
-    /// Returns `true` for a read of the account and its rights, made by the first operation of a process.
+    /// Returns `true` for a request about the ServiceAccount and its rights. The first operation of a process
+    /// makes these requests.
     fn is_review(&self) -> bool {
         self.path.contains("selfsubject") || self.path.contains("dryRun=All")
     }
@@ -66,7 +68,7 @@ impl Call {
 pub(crate) struct World {
     /// Client with all rights, only for setup and assertions.
     pub(crate) admin: Client,
-    /// Client with the account of the provider. All its calls are recorded.
+    /// Client with the ServiceAccount of the provider. All its calls are recorded.
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     config: Config,
@@ -121,10 +123,10 @@ fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> B
     });
 }
 
-/// Clusters with installed definitions, by kubeconfig.
+/// Kubeconfigs of the clusters in which the record kinds are already installed.
 static KINDS: Mutex<BTreeMap<PathBuf, Arc<OnceCell<()>>>> = Mutex::new(BTreeMap::new());
 
-/// Plural names of the record kinds.
+/// Plural names of the record kinds: manifests, hostnames and leased IP addresses.
 const RECORDS: [&str; 3] = ["manifests", "providerhosts", "providerleasedips"];
 
 pub(crate) async fn define(admin: &Client) {
@@ -135,7 +137,7 @@ pub(crate) async fn define(admin: &Client) {
     }
 }
 
-/// Deletes the definitions of all record kinds, together with the records.
+/// Deletes the definitions of all record kinds. This deletes all records too.
 pub(crate) async fn undefine(admin: &Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
     let names = RECORDS.map(|kind| format!("{kind}.akash.network"));
@@ -153,7 +155,8 @@ pub(crate) async fn undefine(admin: &Client) {
     deleted.expect("the definitions are not deleted");
 }
 
-/// Deletes a namespace and removes its finalizers. Returns `true` when the deletion is accepted.
+/// Deletes a namespace and removes its finalizers. Returns `true` when the API server has accepted the
+/// deletion.
 async fn clear_away(namespaces: &Api<Namespace>, name: &str) -> bool {
     let finalizers = json!({"metadata": {"finalizers": null}});
     let _ = namespaces
@@ -301,15 +304,15 @@ impl World {
         cluster
     }
 
-    /// Returns a client of another account in the test's namespace. Its calls are recorded with those of the
-    /// provider.
+    /// Returns a client of another ServiceAccount in the namespace of the test. The calls of both
+    /// ServiceAccounts are recorded together.
     pub(crate) async fn client_of(&self, account: &str) -> Client {
         let namespace = &self.settings.manifest_namespace;
         let config = with_token(self.config.clone(), &self.admin, namespace, account).await;
         counted(config, &self.calls, &self.fault)
     }
 
-    /// Returns and clears the recorded calls, without those of the watches.
+    /// Returns the recorded calls that do not belong to watches, and clears the list of recorded calls.
     pub(crate) fn take_calls(&self) -> Vec<Call> {
         let calls = std::mem::take(&mut *self.calls.lock().unwrap());
         let mut calls: Vec<_> = calls.into_iter().filter(|c| !c.is_of_watches()).collect();
@@ -317,14 +320,14 @@ impl World {
         calls
     }
 
-    /// Returns and clears the recorded writes.
+    /// Returns the recorded writes, and clears the list of recorded calls.
     pub(crate) fn take_writes(&self) -> Vec<Call> {
         let mut calls = self.take_calls();
         calls.retain(|call| call.method != "GET");
         calls
     }
 
-    /// Breaks the connection of the provider's account, or restores it.
+    /// Injects a fault into the connection of the provider's ServiceAccount. `None` restores the connection.
     pub(crate) fn break_line(&self, fault: Option<Fault>) {
         *self.fault.lock().unwrap() = fault;
     }
@@ -355,7 +358,7 @@ impl World {
         }
     }
 
-    /// Tears a lease down and waits until this is done.
+    /// Tears a lease down and waits until all of its objects are deleted.
     pub(crate) async fn remove(&self, cluster: &KubeCluster, lease: &LeaseId) {
         let gone = || async { cluster.teardown_lease(lease).await.unwrap() == Teardown::Done };
         self.until("the lease is torn down", gone).await;
@@ -395,7 +398,7 @@ impl World {
         Some(serde_json::to_value(object).unwrap())
     }
 
-    /// Changes an object as another writer.
+    /// Changes an object as another field manager.
     pub(crate) async fn edit(&self, kind: &str, namespace: &str, name: &str, patch: Value) {
         let resource = resource(kind);
         let api: Api<DynamicObject> = if namespace.is_empty() {
@@ -410,7 +413,7 @@ impl World {
         api.patch(name, &params, &Patch::Merge(&patch)).await.unwrap();
     }
 
-    /// Deletes an object as another writer.
+    /// Deletes an object as an administrator.
     pub(crate) async fn delete(&self, kind: &str, namespace: &str, name: &str) {
         let resource = resource(kind);
         let api: Api<DynamicObject> = if namespace.is_empty() {
@@ -421,7 +424,7 @@ impl World {
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Marks the pods of the provider's leases as running, in place of a node.
+    /// Starts a task that marks the pods of the provider's leases as running, as a kubelet would.
     pub(crate) fn fake_kubelet(&self) -> tokio::task::JoinHandle<()> {
         self.fake_kubelet_of(&self.settings.provider)
     }
@@ -492,13 +495,13 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// The shipped account and rights, in a namespace.
+/// Returns the ServiceAccount and the roles in `deploy`, moved into a namespace.
 pub(crate) fn rights(namespace: &str) -> Vec<Value> {
     let files = ["lease.yaml", "provider.yaml", "confined.yaml"];
     files.map(|file| rights_of(file, namespace)).concat()
 }
 
-/// The rights of one file, in a namespace.
+/// Returns the roles in one file of `deploy`, moved into a namespace.
 pub(crate) fn rights_of(file: &str, namespace: &str) -> Vec<Value> {
     let mut rights = documents(&format!("rbac/{file}"));
     for document in &mut rights {
@@ -507,7 +510,7 @@ pub(crate) fn rights_of(file: &str, namespace: &str) -> Vec<Value> {
     rights
 }
 
-/// Moves the account and its rights into the namespace of the test.
+/// Moves the ServiceAccount and its roles into the namespace of the test.
 fn own(document: &mut Value, namespace: &str) {
     let kind = document["kind"].as_str().unwrap().to_owned();
     let is_of_cluster = kind.starts_with("Cluster") || kind.starts_with("Validating");
@@ -542,7 +545,7 @@ fn own(document: &mut Value, namespace: &str) {
     }
 }
 
-/// Returns the client configuration of an account.
+/// Returns the client configuration of a ServiceAccount.
 async fn with_token(mut config: Config, admin: &Client, namespace: &str, account: &str) -> Config {
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
     let request = TokenRequest {
@@ -577,13 +580,13 @@ fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>, fault: &Arc<Mutex<Opti
 /// Fault of the connection to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The request after this number of writes is lost.
+    /// The first request after this number of writes is lost.
     Lost(usize),
-    /// The response to the write after this number of writes is lost.
+    /// The response to the first write after this number of writes is lost.
     Unanswered(usize),
     /// Every request is lost.
     Cut,
-    /// The next write is lost and gets no response. Later calls succeed.
+    /// The next write never reaches the server and gets no response. Later calls succeed.
     Hangs,
 }
 
@@ -685,7 +688,7 @@ pub(crate) fn with_login(mut service: Service, password: &str) -> Service {
     service
 }
 
-/// Adds a service account with the right to read logs to a service.
+/// Adds to a service a ServiceAccount with the right to read logs.
 pub(crate) fn with_logs(mut service: Service) -> Service {
     service.params = Some(ServiceParams {
         permissions: Some(Permissions {

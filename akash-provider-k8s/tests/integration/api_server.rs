@@ -1,4 +1,4 @@
-//! The backend while the API server is unavailable.
+//! The backend while no API server responds.
 
 use akash_provider_core::cluster::{Cluster, ClusterChange, HostnameDeclaration, WorkloadSpec};
 use akash_provider_core::error::{Error, ErrorKind};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum time that a tenant waits.
+/// Maximum time within which a tenant gets a response.
 const LIMIT: Duration = Duration::from_secs(5);
 
 fn deployment() -> WorkloadSpec {

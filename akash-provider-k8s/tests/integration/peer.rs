@@ -1,6 +1,6 @@
 //! Comparison with the Go provider: objects rendered from an SDL against objects recorded on a real cluster.
 //!
-//! The recordings are part of the testbed folder.
+//! The recordings are in the folder `testbed`.
 
 mod differences;
 mod recordings;
@@ -20,7 +20,7 @@ use recordings::Recording;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Renders a recording's SDL with the settings of its cluster.
+/// Renders the SDL of a recording with the settings of the recorded provider.
 fn render(recording: &Recording, isolation: Isolation) -> LeaseObjects {
     let prior = PriorState {
         manifest_version: recording.manifest_version(),
@@ -53,7 +53,8 @@ fn by_name(objects: &LeaseObjects) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Compares all objects of a recording and returns the differences that occurred.
+/// Compares all objects of a recording with the rendered ones. Returns the intended differences that
+/// occurred.
 fn compare(recording: &Recording, isolation: Isolation) -> BTreeSet<Difference> {
     let mut needed = BTreeSet::new();
     let mut ours = by_name(&render(recording, isolation));
@@ -200,7 +201,8 @@ fn routes_equal_recorded_routes() {
     }
 }
 
-/// The operator adopts routes of the Go provider's operator without a write, a delete or an error.
+/// The hostname operator adopts the routes that the Go operator created. It needs no write or delete and
+/// reports no error.
 #[test]
 fn recorded_routes_are_adopted_without_a_write() {
     for recording in recordings::running() {
@@ -246,7 +248,7 @@ fn recorded_routes_are_adopted_without_a_write() {
     }
 }
 
-/// Asserts that the labels at a pointer have a value.
+/// Asserts that the labels at `pointer` contain `key` with `value`.
 fn has(object: &Value, pointer: &str, key: &str, value: &str) {
     let found = object.pointer(pointer).and_then(|labels| labels.get(key));
     assert_eq!(
@@ -284,8 +286,8 @@ fn objects_have_labels_and_names_used_by_the_go_provider() {
     }
 }
 
-/// Asserts that a service has one workload, and that the workload and its Services select by the labels of
-/// the network.
+/// Asserts that a service has one workload, and that the selectors of the workload and its Services use the
+/// Akash labels.
 fn assert_selectors(all: &BTreeMap<String, Value>, namespace: &str, service: &str) {
     let found = |kinds: [&str; 2], suffix: &str| {
         let names = kinds.map(|kind| format!("{kind}/{service}{suffix}"));

@@ -1,4 +1,5 @@
-//! `kubectl apply` of `deploy/` does not change the rights of an installed Go provider.
+//! `kubectl apply` of `deploy/` does not change the rights of a Go provider that is installed in the same
+//! cluster.
 
 use serde_json::Value;
 use std::path::Path;

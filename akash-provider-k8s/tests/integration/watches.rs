@@ -63,7 +63,7 @@ async fn next(changes: &mut Changes) -> ClusterChange {
         .expect("no error")
 }
 
-/// Health of a lease with a missing replica for which no pod shows a reason.
+/// Health of a lease with a missing replica if no pod shows the reason.
 const UNEXPLAINED: Health = Health::Out(Outage::Unexplained);
 
 fn snapshot(of: &[(u64, Health)]) -> ClusterChange {
@@ -78,7 +78,7 @@ fn changed(dseq: u64, health: Health) -> ClusterChange {
     ClusterChange::Health { lease, health }
 }
 
-/// Replies with one healthy lease, unless the test defines another reply.
+/// Returns a reply with one healthy lease. A test may replace single replies.
 fn one_lease(request: &Request) -> Option<Reply> {
     if request.is_watch() {
         return None;
@@ -239,7 +239,8 @@ async fn retry_after_of_overloaded_server_is_respected() {
     assert!(waited >= Duration::from_secs(2), "{waited:?}");
 }
 
-/// Priority and Fairness responds without a status object, and the client waits automatically.
+/// API Priority and Fairness rejects a request without a status object. The client waits and repeats the
+/// request automatically.
 #[tokio::test]
 async fn rejection_by_priority_and_fairness_is_retried() {
     for retry in [true, false] {

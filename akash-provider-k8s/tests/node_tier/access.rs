@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 /// Prints a number five times a second, and ends on SIGTERM.
 const CLOCK: &str = "trap 'exit 0' TERM; i=0; while :; do echo $i; i=$((i+1)); sleep 0.2 & wait $!; done";
-/// Uses all its memory once a file appears, which the next container does not have.
+/// Script that uses all its memory once a file exists. A restarted container does not have the file.
 const HUNGRY: &str =
     "trap 'exit 0' TERM; while [ ! -e /tmp/eat ]; do sleep 0.2 & wait $!; done; exec tail /dev/zero";
 const QUIET: &str = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done";
@@ -23,8 +23,8 @@ const FOLLOW: LogOptions = LogOptions {
     tail_lines: None,
 };
 
-/// A follower receives every line of every replica once and in order, across a rollout, until the lease is
-/// torn down.
+/// A follower receives every line of every replica once and in order. The stream continues during a rollout
+/// and ends when the lease is torn down.
 #[test]
 fn logs_are_followed_across_rollout_until_teardown() {
     run(CLOCK, |tenant| {
@@ -147,7 +147,7 @@ fn terminal_has_requested_size() {
     });
 }
 
-/// Number of the tenant's processes with this command.
+/// Returns the number of running processes of the tenant with this command line.
 async fn running(tenant: &Tenant, command: &str) -> usize {
     let (_, list, _) = tenant.sh("ps -o args").await;
     list.lines().filter(|line| line.trim() == command).count()
@@ -164,7 +164,7 @@ async fn runs(tenant: &Tenant, command: &str, wanted: usize) {
     }
 }
 
-/// Starts a command with an input that stays open and empty.
+/// Starts a command. Its input is open and never receives data.
 fn start_command(
     tenant: &Tenant,
     command: &str,
@@ -206,7 +206,7 @@ fn command_ends_when_its_client_disconnects() {
     });
 }
 
-/// The three commands have the same command line, user and start time.
+/// The test starts three commands with the same command line, user and start time.
 #[test]
 fn only_the_command_of_disconnected_client_ends() {
     run(QUIET, |tenant| {
@@ -229,7 +229,8 @@ fn only_the_command_of_disconnected_client_ends() {
     });
 }
 
-/// The marker of a command changes only one environment variable.
+/// The provider marks each command to find its process. The mark is one environment variable and no wrapper
+/// program.
 #[test]
 fn command_runs_without_wrapper() {
     run(QUIET, |tenant| {

@@ -1,4 +1,5 @@
-//! Edits of a lease's isolation on a real node are repaired, and the pods of another lease do not restart.
+//! Edits of objects that isolate a lease, on a real node: the provider repairs them, and the pods of another
+//! lease do not restart.
 
 use crate::tenant::{Tenant, client, deployment, on_node};
 use akash_provider_core::cluster::WorkloadSpec;
@@ -24,7 +25,8 @@ const BOUND: Duration = Duration::from_secs(10);
 /// Group and version, kind, and name of an object.
 type Object = (&'static str, &'static str, &'static str);
 
-/// One edit per object, as a merge patch. Together the edits cover all kinds of fields that affect isolation.
+/// One edit for each object, as a merge patch. Together, the edits cover all kinds of fields that affect
+/// isolation.
 fn edits() -> [(Object, Value); 8] {
     const RBAC: &str = "rbac.authorization.k8s.io";
     let secrets = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]);
@@ -67,7 +69,8 @@ fn api(client: &Client, (group, kind, _): Object, namespace: &str) -> Api<Dynami
     }
 }
 
-/// Fields that affect isolation: the labels of a namespace; for other objects all except metadata and status.
+/// Returns the fields that affect isolation: of a namespace the labels, and of other objects all fields
+/// except metadata and status.
 async fn content(client: &Client, object: Object, namespace: &str) -> Value {
     let name = if object.2.is_empty() { namespace } else { object.2 };
     let live = api(client, object, namespace).get(name).await.unwrap();
@@ -80,7 +83,7 @@ async fn content(client: &Client, object: Object, namespace: &str) -> Value {
     live
 }
 
-/// UID and number of restarts of each pod in a namespace.
+/// Returns the UID and the number of restarts of each pod in a namespace.
 async fn pods(client: &Client, namespace: &str) -> Vec<(String, i32)> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let all = api.list(&ListParams::default()).await.unwrap().items;
@@ -96,7 +99,8 @@ async fn pods(client: &Client, namespace: &str) -> Vec<(String, i32)> {
     pods
 }
 
-/// A service with a service account that may read its lease, so that the lease has all kinds of objects.
+/// Returns a deployment with a service that may read its lease by a ServiceAccount, so that the lease has all
+/// kinds of objects.
 fn reading(tenant: &Tenant) -> WorkloadSpec {
     let mut reading = deployment(&tenant.lease, SLEEPS, 1);
     let web = &mut Arc::make_mut(&mut reading.group).services[0];

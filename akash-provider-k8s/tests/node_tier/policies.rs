@@ -1,8 +1,8 @@
 //! Network policies tested with packets on a node that enforces them.
 //!
-//! The same table of flows is checked for two pairs of leases. One pair has policies. The policies of the
-//! other pair are disabled, so all its flows must be open. This proves that a policy closes a flow, and
-//! nothing else.
+//! The same table of flows is checked for two pairs of leases. The leases of the first pair have policies.
+//! The policies of the second pair are disabled, so all flows of that pair must be open. The comparison
+//! proves that a blocked flow of the first pair is blocked by a policy and by nothing else.
 //!
 //! The testbed itself does not enforce policies. `AKASH_POLICY_AGENT` is the command line of a policy agent;
 //! [docs/testbed.md](../../../docs/testbed.md#policies-that-are-enforced) documents its environment.
@@ -23,13 +23,13 @@ use testbed::{Cluster as Testbed, Tier};
 /// Variables with the command lines that start the policy agent and clean up after it.
 const AGENT: &str = "AKASH_POLICY_AGENT";
 const AGENT_END: &str = "AKASH_POLICY_AGENT_END";
-/// Maximum time until a running agent closes a port.
+/// Maximum time until a running agent blocks a port.
 const SOON: Duration = Duration::from_secs(3);
 /// Maximum time to connect to an open port.
 const CONNECT: Duration = Duration::from_secs(2);
 /// Serves HTTP on three ports: one with an Ingress, one with a node port, and one without a Service.
 const WEB: &str = "trap 'exit 0' TERM; for p in 80 9000 7070; do httpd -f -p $p & done; wait";
-/// Addresses outside of the cluster, and whether a lease may reach port 80 there.
+/// Addresses outside of the cluster, and whether a lease may connect to port 80 there.
 const OUTSIDE: [(&str, bool); 6] = [
     ("169.254.169.254", false),
     ("100.64.77.1", false),
@@ -79,7 +79,7 @@ fn enforced_policies_allow_exactly_the_listed_flows() {
     });
 }
 
-/// A pod that a policy closes completely. The pod responds while no agent enforces policies.
+/// A pod to which a policy blocks all traffic. While no agent enforces policies, the pod responds.
 struct Canary<'a> {
     testbed: &'a Testbed,
     namespace: String,
@@ -107,7 +107,7 @@ impl<'a> Canary<'a> {
         }
     }
 
-    /// Returns `true` if the pod stops responding in time.
+    /// Returns `true` if the pod stops responding within this time.
     fn is_closed(&self, within: Duration) -> bool {
         let began = Instant::now();
         loop {
@@ -180,7 +180,8 @@ fn in_network(testbed: &Testbed, command: &str) -> Command {
     run
 }
 
-/// Two neighbouring leases, each with a service `web` and a service `side` with read access to its lease.
+/// Two leases on the same node, each with a service `web` and a service `side`. `side` may read its own
+/// lease.
 struct Pair {
     tenants: [Tenant; 2],
 }
@@ -230,7 +231,7 @@ fn two_services(tenant: &Tenant) -> WorkloadSpec {
     deployment
 }
 
-/// Other parties: an ingress controller, a foreign pod, and the internet.
+/// Parties outside of the leases: an ingress controller, a pod that belongs to no lease, and the internet.
 struct Surroundings<'a> {
     testbed: &'a Testbed,
     namespace: String,
@@ -280,14 +281,15 @@ impl<'a> Surroundings<'a> {
         scene
     }
 
-    /// Routes an outside address to the pod that represents the internet.
+    /// Adds or deletes a route from an outside address to the pod that represents the internet.
     fn route(&self, action: &str, address: &str) -> Result<String, testbed::Error> {
         let network = format!("{address}/32");
         self.testbed
             .on_node("ip", &["route", action, &network, "via", &self.world])
     }
 
-    /// Repeats the table for both pairs until all flows are as expected. Returns the remaining differences.
+    /// Checks the table for both pairs, repeatedly until all flows are as expected or the time is over.
+    /// Returns the remaining differences.
     fn check(&self, testbed: &Testbed, with: &Pair, without: &Pair) -> Result<(), String> {
         let listener = TcpListener::bind((testbed.addresses().host, 0)).unwrap();
         let host_port = listener.local_addr().unwrap().port();
@@ -382,7 +384,7 @@ impl<'a> Surroundings<'a> {
         flows.iter().filter(is_wrong).map(output).collect()
     }
 
-    /// Returns the targets that accept a connection.
+    /// Returns the targets to which `from` can open a connection.
     fn open_from(&self, from: &str, targets: &BTreeSet<&str>) -> BTreeSet<String> {
         let Some((namespace, object)) = from.split_once(' ') else {
             let connects = |target: &&&str| {
@@ -433,7 +435,7 @@ struct FlowEndpoints {
 }
 
 impl FlowEndpoints {
-    /// Flows to the pods of a lease.
+    /// Returns the flows to the pods of a lease.
     fn to_leases(&self) -> Vec<Flow> {
         let (web, side) = (&self.web_pod, &self.side_pod);
         let service = &self.side_service;
@@ -479,7 +481,7 @@ impl FlowEndpoints {
         ]
     }
 
-    /// Flows from the pods of a lease.
+    /// Returns the flows from the pods of a lease.
     fn of_leases(&self) -> Vec<Flow> {
         let (node, api) = (&self.node, &self.api_service);
         let mut flows = vec![

@@ -1,8 +1,9 @@
-//! Requests for a hostname through a real proxy to real pods, while the hostname moves and its kind of route
-//! changes. No request may fail.
+//! HTTP requests for a hostname, sent through a real proxy to real pods. Meanwhile the hostname moves between
+//! leases and changes between Ingress and HTTPRoute. No request may fail.
 //!
 //! Three controllers run in front of the pods: one for Ingresses, one for HTTPRoutes, and one for both kinds
-//! behind one address. Clients find the first two by a DNS name that changes with the kind of route.
+//! behind one address. A DNS name directs clients to one of the first two. It changes when the kind of route
+//! changes.
 
 use crate::tenant::{Tenant, WAIT_LIMIT, client, deployment, on_node, put};
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration, ReachState, WorkloadSpec};
@@ -116,7 +117,7 @@ fn operator(client: &Client, records: &str, mode: Mode, keep_other_routes: bool)
     HostnameOperator::start(client, options)
 }
 
-/// Declares the hostname for a service of a lease.
+/// Declares the hostname for a service of the tenant's lease.
 async fn declare(tenant: &Tenant, service: &str) -> Result<(), Error> {
     let names = tenant.cluster.hostnames().unwrap();
     let name = HostnameDeclaration {
@@ -127,11 +128,11 @@ async fn declare(tenant: &Tenant, service: &str) -> Result<(), Error> {
     names.declare_hostname(&tenant.lease, &name).await
 }
 
-/// Fixture of the scenario.
+/// Parts of the scenario: cluster, leases, controllers and clients.
 struct Stage {
     client: Client,
     records: String,
-    /// Lease with one service, and lease with two services.
+    /// Lease with one service. The next field is a lease with two services.
     one: Tenant,
     two: Tenant,
     ingresses: Controller,
@@ -164,7 +165,7 @@ impl Stage {
         );
     }
 
-    /// Same as [`Controller::until_routed`], for all controllers of this kind.
+    /// Same as [`Controller::until_routed`], for all controllers that handle this kind.
     async fn until_routed(&self, kind: &str, tenant: &Tenant, service: &str) {
         let home = tenant.lease.namespace();
         let own = if kind == "Ingress" {
@@ -177,7 +178,8 @@ impl Stage {
         }
     }
 
-    /// Moves the hostname through leases and services, back to the first service.
+    /// Moves the hostname to other services and leases, and back to the first service. Returns the number of
+    /// requests.
     async fn moves(&self, kind: &str, traffic: &[&Traffic]) -> usize {
         let mut count = 0;
         let mut before = "one-web";
@@ -213,7 +215,8 @@ fn gateway() -> Mode {
     }
 }
 
-/// Routes the hostname by Ingress, moves it, changes it to the Gateway and back, and withdraws it.
+/// Routes the hostname by an Ingress, moves it, changes to an HTTPRoute and back, and then removes the
+/// declaration.
 async fn run_scenario(stage: &Stage) {
     let operator = stage.operator(ingress(), false);
     for controller in [&stage.ingresses, &stage.gateway, &stage.both] {
@@ -274,7 +277,8 @@ async fn run_scenario(stage: &Stage) {
     is_taken_back(stage).await;
 }
 
-/// Changes the kind of route behind one address, without a DNS change.
+/// Changes the kind of route while both kinds are served at the same address, so that DNS does not change.
+/// Returns the number of requests.
 async fn behind_one_address(stage: &Stage, clients: &Traffic) -> usize {
     let mut count = 0;
     for (mode, kind) in [(gateway(), "HTTPRoute"), (ingress(), "Ingress")] {
@@ -294,7 +298,7 @@ async fn behind_one_address(stage: &Stage, clients: &Traffic) -> usize {
     count
 }
 
-/// Withdraws the hostname and expects 404.
+/// Removes the declaration of the hostname and expects status 404.
 async fn is_taken_back(stage: &Stage) {
     let operator = stage.operator(ingress(), false);
     let names = stage.one.cluster.hostnames().unwrap();
@@ -309,7 +313,8 @@ async fn is_taken_back(stage: &Stage) {
     operator.stop().await;
 }
 
-/// Changes the hostname to another controller. Clients follow when DNS changes.
+/// Changes the kind of route to that of another controller. Clients connect to the new controller when DNS
+/// changes.
 async fn hand_over(stage: &Stage, clients: &Traffic, mode: Mode, to: &Controller, kind: &str) -> usize {
     let operator = stage.operator(mode.clone(), true);
     let is_accepted = |state: &HostnameStatus| state.is_written && state.accepted == Acceptance::Yes;

@@ -1,4 +1,4 @@
-//! An update after a failed update.
+//! An update of a lease after an update that failed.
 
 use crate::tenant::{Tenant, WAIT_LIMIT, client, deployment, on_node};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
@@ -17,10 +17,10 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Stores the first text written to its volume.
+/// Script that stores a text in its volume, unless the volume already contains a text.
 const KEEPS: &str = "trap 'exit 0' TERM; test -e /data/word || echo first > /data/word; sleep 86400 & wait";
 
-/// A storage class for this test only.
+/// Name of the storage class of this test.
 const CLASS: &str = "rollouts";
 
 /// A service with a persistent volume.

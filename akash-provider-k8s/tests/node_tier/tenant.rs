@@ -1,4 +1,4 @@
-//! A tenant's lease on a real node, deleted at the end of its test.
+//! A lease on a real node. The lease is deleted at the end of its test.
 
 use crate::test_cluster::{TestCluster, block_on};
 use akash_provider_core::cluster::{
@@ -38,7 +38,7 @@ pub(crate) struct Tenant {
     pub(crate) lease: LeaseId,
 }
 
-/// Runs a test on the cluster of this tier, in parallel with other tests. Does nothing without a cluster.
+/// Runs a test on the cluster of this tier, in parallel with other tests. If no cluster runs, does nothing.
 pub(crate) fn on_node(test: impl AsyncFnOnce(&TestCluster)) {
     let Some(place) = TestCluster::find(Tier::Node) else {
         return;
@@ -83,7 +83,7 @@ pub(crate) async fn put(client: &Client, object: &Value) {
 }
 
 impl Tenant {
-    /// Creates a tenant of a separate provider with changed settings.
+    /// Creates a tenant at a provider of its own. `change` adjusts the settings of this provider.
     pub(crate) async fn with(path: &Path, change: impl FnOnce(&mut Settings)) -> Self {
         let client = client(path).await;
         for kind in ["manifests", "providerhosts", "providerleasedips"] {
@@ -118,12 +118,12 @@ impl Tenant {
         Self { cluster, lease }
     }
 
-    /// Deploys a version that runs `script`, and waits until the lease is healthy.
+    /// Deploys a version of `web` that runs `script`, and waits until the lease is healthy.
     pub(crate) async fn deploy(&self, script: &str, replicas: u32) {
         self.deploy_as(&deployment(&self.lease, script, replicas)).await;
     }
 
-    /// Deploys an image that contains only one program, which sleeps.
+    /// Deploys an image with a single program, which sleeps.
     pub(crate) async fn deploy_bare(&self) {
         let mut bare = deployment(&self.lease, "", 1);
         for service in &mut Arc::make_mut(&mut bare.group).services {
@@ -133,7 +133,7 @@ impl Tenant {
         self.deploy_as(&bare).await;
     }
 
-    /// Deploys and waits until the lease is healthy.
+    /// Deploys `deployment` and waits until the lease is healthy.
     pub(crate) async fn deploy_as(&self, deployment: &WorkloadSpec) {
         self.cluster.deploy(deployment).await.unwrap();
         let mut changes = self.cluster.changes();
@@ -171,7 +171,7 @@ impl Tenant {
         timeout(WAIT_LIMIT, gone).await.unwrap();
     }
 
-    /// Runs a command with input. Returns exit code, stdout and stderr.
+    /// Runs a command in the lease with this input. Returns exit code, stdout and stderr.
     pub(crate) async fn exec(
         &self,
         command: &[&str],
@@ -199,7 +199,7 @@ impl Tenant {
         (code, stdout.take(), stderr.take())
     }
 
-    /// Same as [`Tenant::exec`], without input and terminal, and with text output.
+    /// Runs a shell script as [`Tenant::exec`] does, without input or terminal. Returns the output as text.
     pub(crate) async fn sh(&self, script: &str) -> (i32, String, String) {
         let none = futures::stream::pending().boxed();
         let (code, stdout, stderr) = self.exec(&["sh", "-c", script], None, false, none).await;

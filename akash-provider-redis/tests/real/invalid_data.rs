@@ -28,7 +28,7 @@ async fn unreadable_entry_counts_as_lost_and_hides_no_other() {
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 5));
 }
 
-/// `XREAD` and `GET` would load all entries into memory at once.
+/// Covers the limit of an entry's size: `XREAD` and `GET` would load a whole entry into memory.
 #[tokio::test]
 async fn oversized_entries_are_not_read_and_count_as_lost() {
     let Some(server) = Server::start() else { return };

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Forwards all data. On request, holds back the response to the next event and closes the connection.
+/// Forwards all data. When `keeps_back` is set, drops the response to the next event and closes the
+/// connection.
 async fn proxy(to: u16, keeps_back: Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -105,7 +105,7 @@ async fn keys_deleted_during_a_read_are_reported_as_loss() {
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 2));
 }
 
-/// Also if the reader never found the server idle, because the publisher stores the last position.
+/// Covers a reader that was always busy reading, because the publisher stores the position of the last event.
 #[tokio::test]
 async fn publisher_detects_truncated_stream() {
     let Some(server) = Server::start() else { return };

@@ -14,7 +14,7 @@ use testbed::free_port;
 const SERVER: &str = "10.252.0.1";
 const CLIENT: &str = "10.252.0.2";
 
-/// Two network namespaces and the link between them. Dropping the value deletes them.
+/// Two network namespaces and the link between them. Dropping the value deletes all three.
 struct Network {
     server: String,
     client: String,
@@ -27,7 +27,8 @@ fn ip(args: &[&str]) {
 }
 
 impl Network {
-    /// Returns `None` and prints the reason if this account may not create network namespaces.
+    /// Creates the namespaces. If this user may not create network namespaces, prints the reason and returns
+    /// `None`.
     fn new() -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             println!("skipped: only root may create network namespaces");

@@ -47,7 +47,8 @@ impl Set {
     }
 }
 
-/// Reads up to an event. Asserts that all events before it are in order, and that losses were reported.
+/// Reads until the event `to`. Asserts that the events from `from` are in order, and that the reader reported
+/// each loss.
 async fn reads_up_to(facts: &mut EventStream, from: u32, to: u32) -> bool {
     let (mut expected, mut was_told) = (from, false);
     loop {

@@ -35,7 +35,7 @@ impl Server {
         })
     }
 
-    /// Starts a server with TLS and a user, and without access for other clients.
+    /// Starts a server with TLS and one user. Clients without this user have no access.
     pub(crate) fn secured() -> Option<Self> {
         let port = free_port().unwrap();
         Self::run("redis-server", port, |folder| {

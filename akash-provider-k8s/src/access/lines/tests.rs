@@ -109,7 +109,7 @@ fn log() -> impl Strategy<Value = Vec<(u8, String)>> {
 }
 
 proptest! {
-    /// Each line is returned once, wherever the stream is split or the connection breaks.
+    /// Each line is returned once, for every split of the stream and every break of the connection.
     #[test]
     fn nothing_is_lost_or_doubled_over_cuts(log in log(), cuts in proptest::collection::vec(0..2000_usize, 0..6), step in 1..40_usize) {
         let mut lines = Lines::new(16);

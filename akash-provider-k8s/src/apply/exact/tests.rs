@@ -110,7 +110,7 @@ fn objects() -> Vec<(Kind, Value, Value)> {
     ]
 }
 
-/// Labels and annotations that others may add to any object.
+/// Labels and annotations that other clients may add to any object.
 fn of_others() -> Value {
     json!({"metadata": {
         "uid": "u", "resourceVersion": "9", "labels": {"team": "a", labels::MANIFEST_VERSION: "3"},

@@ -155,7 +155,7 @@ impl Lease {
         .derive(&view)
     }
 
-    /// Restores the differences and returns the writes.
+    /// Restores the objects of the lease and returns the writes.
     fn heal(&mut self) -> Vec<Write> {
         let items: Vec<Item> = self.derived().into_iter().map(|derived| derived.item).collect();
         let all = drifted(&items, &self.view()).into_iter();
@@ -183,7 +183,7 @@ impl Lease {
         id
     }
 
-    /// Returns the objects without annotations, because a repair adds one.
+    /// Returns the objects without annotations, because a repair adds an annotation.
     fn content(&self) -> BTreeMap<Id, Value> {
         let mut objects = self.objects.clone();
         for body in objects.values_mut() {
@@ -193,7 +193,7 @@ impl Lease {
     }
 }
 
-/// Adds default values of the API server.
+/// Adds the default values that the API server sets.
 fn fill_in(kind: Kind, body: &mut Value) {
     body["metadata"]["uid"] = json!("1");
     match kind {
@@ -243,7 +243,8 @@ fn an_edited_level_of_isolation_loosens_nothing() {
     assert_eq!(annotations[labels::ISOLATION], "baseline");
 }
 
-/// Object, and an edit that a rule or the applied hash reverts.
+/// Returns edits of objects, each with kind and name of the edited object. A rendering rule or the applied hash
+/// makes the provider revert each of them.
 fn edits() -> Vec<(&'static str, Value)> {
     [edits_of_rules(), edits_of_workloads()].concat()
 }

@@ -51,7 +51,7 @@ impl World {
         self.reporter(kind).failed(why.to_owned(), Instant::now());
     }
 
-    /// Returns the publication within half a second of paused time.
+    /// Returns what the source publishes within half a second of paused time, if anything.
     async fn told(&mut self) -> Option<Result<usize, String>> {
         let told = timeout(Duration::from_millis(500), self.updates.next()).await;
         let told = told.ok()?.expect("the stream goes on");
@@ -286,7 +286,7 @@ async fn changed_number_of_addresses_is_published_alone() {
     assert_eq!(world.told().await, None);
 }
 
-/// Returns a count on request with two nodes and a pod.
+/// Starts a capacity count that publishes updates only when requested, with two nodes and a pod.
 async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
     let (sender, told) = watch::channel(None);
     let shared = Arc::new(Shared {

@@ -26,7 +26,8 @@ impl World {
         self
     }
 
-    /// Adds a volume of a size in GiB that is bound in a namespace (`ours` is an own lease, `""` is unbound).
+    /// Adds a volume of `gib` GiB that is bound in the namespace `claim`. The namespace `ours` belongs to a
+    /// lease of this provider, and `""` means that the volume is unbound.
     fn volume(mut self, class: &str, gib: i64, claim: &str) -> Self {
         let mut volume =
             json!({"spec": {"storageClassName": class, "capacity": {"storage": format!("{gib}Gi")}}});
@@ -85,7 +86,7 @@ impl World {
         })
     }
 
-    /// Returns the usable GiB of a class and the GiB used by others.
+    /// Returns the usable GiB of a storage class, and the GiB that other clients use.
     fn gib(&self, class: &str) -> (i64, i64) {
         let (pools, notes) = self.pools();
         let pool = pools.get(class).unwrap_or_else(|| panic!("{notes:?}"));

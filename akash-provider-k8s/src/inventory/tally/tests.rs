@@ -358,7 +358,7 @@ fn equal_objects_are_no_change() {
     assert!(!tally.is_dirty());
 }
 
-/// Generates changes of a small cluster, so that they affect each other.
+/// Generates a change in a cluster with few objects, so that several changes often affect the same object.
 fn any_change() -> impl Strategy<Value = Change> {
     let nodes = (0usize..3, 0u8..6).prop_map(|(n, how)| {
         let name = format!("n{n}");

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Returns the time a number of seconds after the start.
+/// Returns the time `seconds` after `start`.
 fn at(start: Instant, seconds: u64) -> Instant {
     start + Duration::from_secs(seconds)
 }
@@ -13,7 +13,7 @@ fn evidence(asked: Instant, definition: &str, records: &[&str]) -> Evidence {
     }
 }
 
-/// A record that went missing after the start.
+/// Returns a record that the guard observes as missing after the start.
 fn record(name: &str) -> MissingRecord {
     MissingRecord {
         key: name.to_owned(),
@@ -21,7 +21,8 @@ fn record(name: &str) -> MissingRecord {
     }
 }
 
-/// Judges several names that went missing together, and returns the names that may be deleted.
+/// Reports several names as missing at the same time. Returns the names with a record that the guard accepts
+/// as deleted.
 fn judge(guard: &mut Guard, names: &[String], declared: usize, now: Instant) -> Vec<String> {
     let mut gone = Vec::new();
     for name in names {
@@ -36,7 +37,8 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("n{number}")).collect()
 }
 
-/// A guard that has read the definition, and the names that went missing at the start.
+/// Returns a guard that has observed the record definition and, at the start, the missing records of these
+/// names.
 fn guard(start: Instant, missing: &[String], declared: usize) -> Guard {
     let mut guard = Guard::default();
     guard.learn(evidence(start, "uid", &[]));

@@ -26,7 +26,7 @@ fn view(services: &[(&str, u32)], deployments: &[(&str, Counts)], sets: &[(&str,
     view
 }
 
-/// Without pods no container of the tenant is known to fail.
+/// Health of a lease without pods. No container of the tenant is known to fail.
 const LACKS: Health = Health::Out(Outage::Unexplained);
 const STARTS: Health = Health::Out(Outage::Starting);
 const MISSING: Health = Health::Out(Outage::Missing);
@@ -134,7 +134,8 @@ fn persistent_volumes_decide_the_kind_of_a_workload() {
     }
 }
 
-/// Returns the health of a rolling update of `web`, by count, reason of the controller and available replicas.
+/// Returns the health during a rolling update of `web` with this number of replicas, this reason of the
+/// controller, and this number of available replicas.
 fn updating(count: u32, reason: &str, available: i32) -> Health {
     let wanted = i32::try_from(count).unwrap();
     let mut view = view(&[("web", count)], &[("web", (2, 2, wanted, available))], &[]);

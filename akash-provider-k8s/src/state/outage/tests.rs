@@ -4,7 +4,7 @@ use super::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Returns a lease with one service of one unavailable replica, and these pods.
+/// Returns a lease with these pods and one service, which has one replica that is unavailable.
 fn view(pods: &[Value]) -> LeaseView {
     let lease = lease(1);
     let mut view = LeaseView {
@@ -21,12 +21,12 @@ fn view(pods: &[Value]) -> LeaseView {
     view
 }
 
-/// Returns the health while the kubelet of every node reports.
+/// Returns the health of the lease if the kubelet of every node sends heartbeats.
 fn health(view: &LeaseView) -> Health {
     health_on(view, &Nodes::from([("n1".to_owned(), true)]))
 }
 
-/// Returns a pod of the service with one container in this state.
+/// Returns a pod of the service with one container in `state`, changed by `change`.
 fn pod(state: Value, change: impl FnOnce(&mut Value)) -> Value {
     let mut pod = json!({
         "metadata": {"name": "web-0", "labels": {"akash.network/manifest-service": "web"}},
@@ -63,7 +63,7 @@ fn condition(type_: &'static str, status: &'static str) -> impl FnOnce(&mut Valu
     }
 }
 
-/// Returns a pod that was running and ready at the last report of its kubelet.
+/// Returns a pod that was running and ready at the last heartbeat of its kubelet.
 fn silent() -> Value {
     pod(json!({"running": {}}), |pod| {
         pod["status"]["containerStatuses"][0]["ready"] = json!(true);

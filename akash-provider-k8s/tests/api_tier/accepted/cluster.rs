@@ -20,7 +20,7 @@ use testbed::{Hold, Tier};
 
 const MANAGER: &str = "akash-provider";
 
-/// A cluster that no other test breaks at the same time.
+/// A cluster, locked so that no other test breaks parts of it.
 pub(crate) struct Cluster {
     client: Client,
     _whole: Option<Hold>,
@@ -35,7 +35,7 @@ pub(crate) struct Trial {
 static TRIALS: AtomicUsize = AtomicUsize::new(0);
 
 impl Cluster {
-    /// Connects to the cluster. Returns `None` and prints a line without a cluster.
+    /// Connects to the cluster. If no cluster runs, prints a line and returns `None`.
     pub(crate) async fn from_env() -> Option<Self> {
         let cluster = TestCluster::find(Tier::Api)?;
         let file = Kubeconfig::read_from(&cluster.kubeconfig).unwrap();
@@ -93,8 +93,8 @@ impl Cluster {
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Creates a rendered namespace under another name and without the provider's label, so that it is not
-    /// taken for a lease.
+    /// Creates the rendered namespace under another name and without the provider's label, so that no
+    /// provider treats it as a lease.
     pub(crate) async fn trial(&self, rendered: &Namespace) -> Trial {
         let number = TRIALS.fetch_add(1, Ordering::Relaxed);
         let name = format!("trial-{}-{number}", std::process::id());
@@ -147,7 +147,7 @@ impl Trial {
         }
     }
 
-    /// Creates an object as a dry run.
+    /// Creates an object as a dry run. Returns the reason if the API server refuses the object.
     pub(crate) async fn created<K>(&self, case: &str, object: &K) -> Result<(), String>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -205,7 +205,7 @@ impl Trial {
             .unwrap();
     }
 
-    /// Waits until the quota is enforced.
+    /// Waits until the API server enforces the quota.
     pub(crate) async fn quota_counts(&self) {
         let api: Api<ResourceQuota> = Api::namespaced(self.client.clone(), &self.namespace);
         self.until("enforcement of the quota", async || {
@@ -219,7 +219,7 @@ impl Trial {
         .await;
     }
 
-    /// Makes the current pods terminate slowly, by binding them to a node that does not respond.
+    /// Binds the current pods to a node that does not respond, so that they terminate slowly.
     pub(crate) async fn pods_end_slowly(&self) {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         for pod in api.list(&ListParams::default()).await.unwrap().items {
@@ -240,8 +240,8 @@ impl Trial {
         }
     }
 
-    /// Waits until a version has `count` pods and `ending` terminating pods, and no pod of another version.
-    /// Marks each pod as ready, as a node would.
+    /// Waits until there are `count` pods of this version, `ending` terminating pods, and no other pods.
+    /// Marks each pod as ready, as a kubelet would.
     pub(crate) async fn pods_of(&self, version: &str, count: usize, ending: usize) {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         self.until("the pods of the version", async || {
@@ -273,7 +273,7 @@ impl Trial {
         .await;
     }
 
-    /// Waits for an event with this text.
+    /// Waits for a Kubernetes event that contains this text.
     pub(crate) async fn event(&self, words: &str) {
         let api: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         self.until(words, async || {

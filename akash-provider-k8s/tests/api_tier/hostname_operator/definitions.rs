@@ -1,5 +1,5 @@
-//! Routes and load balancers survive the deletion of the record definitions, and the provider declares the
-//! records again.
+//! Routes and load balancers remain when the definitions of the record kinds are deleted. The provider
+//! declares the lost records again.
 
 use super::on_chain::{NAMES, OnChain, PORT};
 use super::{declare, give_rights, is_written, options, record, start, take_rights};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum time until lost records are declared again.
+/// Maximum time until the provider has declared lost records again.
 const SOON: Duration = Duration::from_secs(10);
 
 /// UID and generation of the routes and the load balancer. A different UID means that the object was
@@ -47,7 +47,7 @@ async fn are_served(world: &World) -> bool {
     futures::future::try_join_all(lists).await.is_ok()
 }
 
-/// Adds blocks until all records of a lease exist, and returns the elapsed time.
+/// Adds blocks until all hostname and IP records of a lease exist, and returns the elapsed time.
 async fn until_declared(world: &World, provider: &OnChain, lease: &LeaseId) -> Duration {
     let (own, since) = (&world.settings.manifest_namespace, Instant::now());
     let (home, address) = (lease.namespace(), fixture::declared(lease, "front", PORT));
@@ -130,7 +130,8 @@ fn deleted_definitions_delete_no_route_and_the_provider_declares_its_records_aga
     });
 }
 
-/// The definition is deleted and restored while an operator is down, with all its records.
+/// The definition of the records, and thus every record, is deleted while no operator runs. The definition is
+/// then restored without the records.
 #[test]
 fn restarted_operator_deletes_no_objects_of_lost_records() {
     run("op-down", |world| {

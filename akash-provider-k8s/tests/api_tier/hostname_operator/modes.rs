@@ -1,4 +1,5 @@
-//! Objects created in addition to routes, and the change between route modes.
+//! Objects that the operator creates in addition to routes, and the change between the Ingress and the
+//! Gateway mode.
 
 use super::*;
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration};
@@ -11,7 +12,7 @@ use akash_provider_k8s::settings::IngressMode;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
 
-/// Defines a kind with the fields used here.
+/// Defines a kind with only the fields that these tests use.
 async fn define(world: &World, sort: ObjectKind, spec: &Value) {
     let resource = sort.resource();
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -62,7 +63,7 @@ async fn get(world: &World, sort: ObjectKind, namespace: &str, name: &str) -> Op
     found.map(|object| serde_json::to_value(object).unwrap())
 }
 
-/// Sets the status of an object, as its controller would for the current generation.
+/// Sets the status of an object, for its current generation, as its controller would.
 async fn set_status(
     world: &World,
     sort: ObjectKind,

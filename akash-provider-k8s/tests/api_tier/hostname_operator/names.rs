@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 const NAME: &str = "shop.example.com";
 const AUTOMATIC: &str = "abc.ingress.test";
 
-/// Short intervals, so that the tests do not wait.
+/// Limits of the checks with short intervals, so that the tests do not wait.
 const BUDGET: Budget = Budget {
     every: Duration::from_secs(1),
     per_minute: 6_000,
@@ -56,7 +56,7 @@ impl TxtLookup for Zone {
     }
 }
 
-/// Notes on the hostname in the tenant's lease status.
+/// Returns the check results of the hostname that the tenant's lease status contains.
 async fn hostname_notes(cluster: &KubeCluster, lease: &LeaseId) -> HostnameNotes {
     let status = cluster.lease_status(lease).await.unwrap();
     let web = &status.services["web"];
@@ -80,7 +80,8 @@ fn proving(world: &World, zone: &Arc<Zone>) -> Options {
     }
 }
 
-/// Asserts that a proof survives DNS failures, ends when DNS returns no record, and returns with the record.
+/// Asserts three results: a proof survives DNS failures, becomes invalid when DNS returns no record, and is
+/// valid again when DNS returns the record.
 async fn through_an_outage(
     world: &World,
     zone: &Arc<Zone>,

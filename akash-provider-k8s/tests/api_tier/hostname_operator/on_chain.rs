@@ -99,13 +99,13 @@ impl OnChain {
         }
     }
 
-    /// Completes a block, then returns whether the condition holds.
+    /// Completes a block, then returns whether the condition is true.
     pub(super) async fn block(&self, is_so: impl AsyncFnOnce() -> bool) -> bool {
         self.chain.advance(Duration::from_secs(6));
         is_so().await
     }
 
-    /// Creates an order, takes the bid and submits the manifest.
+    /// Creates an order, accepts the bid and submits the manifest.
     pub(super) async fn lease(&self, world: &World) -> LeaseId {
         let lease = world.lease(1, 1);
         let wanted = sdl::parse(SDL).unwrap();

@@ -31,7 +31,7 @@ const MANAGER: &str = "api-tier";
 pub(crate) struct Fixture {
     client: Client,
     settings: Settings,
-    /// Created objects, in order.
+    /// Objects that the test created, in order.
     made: Mutex<Vec<(ApiResource, Option<String>, String)>>,
     suffix: String,
 }
@@ -86,7 +86,8 @@ impl Fixture {
         fixture
     }
 
-    /// Installs the kinds of the network. They stay, because other tests use them.
+    /// Installs the definitions of the Akash record kinds. The definitions are not removed, because other
+    /// tests use them.
     async fn define(&self) {
         for kind in ["manifests", "providerhosts", "providerleasedips"] {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../deploy/crds/{kind}.yaml"));
@@ -217,7 +218,8 @@ impl Fixture {
             .await;
     }
 
-    /// Deletes a pod as a tenant's update does. No kubelet confirms the end, so the pod keeps terminating.
+    /// Deletes a pod as an update of its lease does. No kubelet confirms that the containers have stopped, so
+    /// the pod remains in the terminating state.
     pub(crate) async fn delete_slowly(&self, space: &str, name: &str) {
         let api = self.api(&resource("v1", "Pod"), Some(&self.named(space)));
         api.delete(name, &DeleteParams::default().grace_period(300))
@@ -232,7 +234,7 @@ impl Fixture {
             .unwrap();
     }
 
-    /// Creates a lease with one service `web` of this resource id, its record and its namespace.
+    /// Creates a lease with one service `web` with this resource id, its Manifest record and its namespace.
     pub(crate) async fn lease(&self, unit: u32) -> (LeaseId, String) {
         let owner = Address::from_bytes(&[1; 20]).unwrap();
         let deployment = DeploymentId { owner, dseq: 1 };
@@ -275,7 +277,7 @@ impl Fixture {
         })
     }
 
-    /// Deletes the record of a lease.
+    /// Deletes the Manifest record of a lease.
     pub(crate) async fn delete_record(&self, space: &str) {
         let manifests = resource("akash.network/v2beta2", "Manifest");
         let api = self.api(&manifests, Some(&self.settings.manifest_namespace));
@@ -311,7 +313,7 @@ impl Fixture {
         .await;
     }
 
-    /// Subscribes to the capacity.
+    /// Subscribes to the capacity of the test's cluster.
     pub(crate) fn follow(&self) -> Capacity {
         self.follow_with(&self.client)
     }
@@ -333,7 +335,7 @@ impl Fixture {
     }
 }
 
-/// Reported capacity.
+/// Capacity that the provider reports.
 pub(crate) struct Capacity {
     updates: BoxStream<'static, Result<InventoryUpdate, Error>>,
     _source: KubeInventory,
@@ -352,7 +354,7 @@ impl Capacity {
         nodes.into_iter().find(|n| n.name == name)
     }
 
-    /// Unit, node and number of replicas of a lease's pods.
+    /// Returns the pods of a lease: resource unit, node and number of replicas.
     pub(crate) fn places(&self, lease: &LeaseId) -> Vec<(u32, String, u32)> {
         let placements = self.update().map_or(&[][..], |u| &u.placements);
         let ours = placements.iter().filter(|p| p.lease == *lease);
@@ -360,7 +362,7 @@ impl Capacity {
         places.map(|p| (p.unit, p.node.to_string(), p.replicas)).collect()
     }
 
-    /// Waits for the first report.
+    /// Waits for the first report of the capacity. Returns its error if the capacity is unknown.
     pub(crate) async fn first(&mut self) -> Result<(), String> {
         let told = tokio::time::timeout(WAIT_LIMIT, self.updates.next()).await;
         told.unwrap().unwrap().map(drop).map_err(|e| e.to_string())

@@ -1,5 +1,5 @@
-//! Ceph storage managed by Rook, with the operator's own rights. The objects have only the fields that the
-//! operator reads.
+//! Ceph storage managed by Rook. The client has only the rights that the operator documents. The objects have
+//! only the fields that the operator reads.
 
 use super::*;
 use akash_provider_core::inventory::Pair;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 const CEPH: &str = "op-inv-ceph";
 const GIB: u64 = 1 << 30;
 
-/// Defines a kind of Rook with the fields used here.
+/// Defines a kind of Rook with only the fields that these tests use.
 async fn define(world: &World, kind: &str, plural: &str) {
     let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({
@@ -45,7 +45,7 @@ async fn undefine(world: &World) {
     }
 }
 
-/// Sets the size and usage reported by Rook, in bytes of its disks.
+/// Sets the size and the usage that Rook reports, in bytes on the disks.
 async fn says(world: &World, total: Value, used: u64) {
     let capacity = json!({"bytesTotal": total, "bytesUsed": used});
     let status = Patch::Merge(json!({"status": {"state": "Created", "ceph": {"capacity": capacity}}}));

@@ -1,6 +1,6 @@
 //! Hardware discovery with the rights of `deploy/operators/discovery.yaml`, in its namespace with the Pod
-//! Security Standard `restricted`. No kubelet runs, so the test marks the pods as running and serves their
-//! responses.
+//! Security Standard `restricted`. No kubelet runs, so the test marks the pods as running and serves the HTTP
+//! responses of the pods.
 
 use super::*;
 use akash_provider_k8s::operators::inventory::discovery::{self, ACCOUNT, PORT};
@@ -32,7 +32,7 @@ async fn rights(world: &World) {
     world.until("the service account of the pods exists", there).await;
 }
 
-/// Serves the responses of all discovery pods.
+/// Serves the current response for all discovery pods.
 async fn answering(address: IpAddr, said: &Said) -> AbortOnDropHandle<()> {
     let listener = TcpListener::bind((address, PORT)).await.unwrap();
     let said = Arc::clone(said);
@@ -51,7 +51,8 @@ async fn answering(address: IpAddr, said: &Said) -> AbortOnDropHandle<()> {
     }))
 }
 
-/// Marks pods as running at this address, and removes deleted pods. Stores the created pods.
+/// Marks discovery pods as running at this address, removes deleted pods, and stores each created pod in
+/// `made`.
 fn running(world: &World, address: IpAddr, made: &Arc<Mutex<Vec<Pod>>>) -> AbortOnDropHandle<()> {
     let pods: Api<Pod> = Api::namespaced(world.admin.clone(), SPACE);
     let made = Arc::clone(made);
@@ -93,7 +94,7 @@ async fn unlook(world: &World) {
     let _ = spaces.delete(SPACE, &DeleteParams::default()).await;
 }
 
-/// Asserts that the account has its documented rights and no further ones.
+/// Asserts that the ServiceAccount of the operator has its documented rights and no further rights.
 async fn has_no_more_rights(world: &World, client: &Client, seen: &Pod) {
     let own = &world.settings.manifest_namespace;
     let body = |space: &str| {

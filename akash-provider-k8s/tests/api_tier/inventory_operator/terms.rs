@@ -1,4 +1,5 @@
-//! Several inventory operators: the term in a node's annotation, and late writes of a deposed leader.
+//! Several inventory operators: the election term in the annotation of a node, and late writes of a deposed
+//! leader.
 
 use super::*;
 use akash_provider_k8s::cluster::LeadershipGate;
@@ -68,8 +69,8 @@ fn node_records_term_of_its_labels_and_new_leader_writes_nothing() {
     });
 }
 
-/// Returns a client with delayed writes, the status codes of the writes, and a signal that lets them proceed.
-/// A write proceeds even if its caller is dropped.
+/// Returns a client with writes that wait for `arrive`, the status codes of these writes, and a signal for
+/// each waiting write. A write is sent even if its caller is dropped.
 fn slow(client: &Client, arrive: &Arc<Notify>) -> (Client, mpsc::UnboundedReceiver<u16>, Arc<Notify>) {
     let (told, answers) = mpsc::unbounded_channel();
     let (begun, arrive) = (Arc::new(Notify::new()), Arc::clone(arrive));

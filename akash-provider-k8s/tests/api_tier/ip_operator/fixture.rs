@@ -1,4 +1,5 @@
-//! Objects of the IP operator tests: account, pools and records, and the addresses that MetalLB would assign.
+//! Objects of the IP operator tests: ServiceAccount, pools and records, and the addresses that MetalLB would
+//! assign.
 
 use crate::world::{World, deployment, put, service};
 use akash_provider_core::cluster::WorkloadSpec;
@@ -20,7 +21,7 @@ use std::time::Duration;
 /// Name of MetalLB's definition of address pools.
 pub(crate) const POOLS: &str = "ipaddresspools.metallb.io";
 
-/// Creates an account with the rights of the operator, and returns its client.
+/// Creates a ServiceAccount with the rights of the operator, and returns its client.
 pub(crate) async fn account(world: &World) -> Client {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/ip.yaml");
@@ -89,7 +90,7 @@ pub(crate) async fn pool(world: &World, name: &str, addresses: &[&str]) {
     put(&world.admin, &pool, "operator").await;
 }
 
-/// Creates the namespace of a lease, and its Manifest.
+/// Creates the namespace of a lease, and its Manifest record.
 pub(crate) async fn record(world: &World, lease: &LeaseId) {
     let mut all = labels::lease(lease);
     all.extend(labels::selector(&lease.namespace()));
@@ -101,7 +102,7 @@ pub(crate) async fn record(world: &World, lease: &LeaseId) {
     record_as(world, &deployment(lease, vec![service("web")])).await;
 }
 
-/// Creates the Manifest only.
+/// Creates only the Manifest record of the deployment.
 pub(crate) async fn record_as(world: &World, deployment: &WorkloadSpec) {
     let manifest = to_manifest(deployment, &world.settings).unwrap();
     put(&world.admin, &serde_json::to_value(manifest).unwrap(), "provider").await;
@@ -139,7 +140,7 @@ pub(crate) async fn undeclare(world: &World, lease: &LeaseId, endpoint: &str, po
         .await;
 }
 
-/// Assigns addresses, as MetalLB would.
+/// Assigns addresses to the Service of a leased port, as MetalLB would.
 pub(crate) async fn give(world: &World, lease: &LeaseId, port: u16, addresses: &[&str]) {
     let api: Api<Service> = Api::namespaced(world.admin.clone(), &lease.namespace());
     let ingress: Vec<_> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
@@ -193,7 +194,7 @@ pub(crate) fn is_written(operator: &IpOperator, lease: &LeaseId, port: u16) -> b
     state(operator, lease, port).is_some_and(|state| state.is_written)
 }
 
-/// Writes since the last call: method, and last segment of the path.
+/// Returns the writes since the last call, each as the method and the last segment of the path.
 pub(crate) fn writes(world: &World) -> Vec<String> {
     let calls = world.take_writes().into_iter();
     let short = calls.map(|call| {

@@ -1,4 +1,4 @@
-//! Arbitrary deployments for property tests.
+//! Random deployments for property tests.
 
 use crate::objects::sdl;
 use akash_provider_core::cluster::{HostnameDeclaration, WorkloadSpec};
@@ -12,12 +12,13 @@ use proptest::option;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Missing, empty or non-empty lists.
+/// Generates a list of texts: missing, empty or with elements.
 fn texts() -> impl Strategy<Value = Option<Vec<String>>> {
     option::of(vec("[ -~]{0,8}|ä🦀", 0..3))
 }
 
-/// Missing or non-empty lists, because the network's JSON omits empty lists.
+/// Generates a list of texts that is missing or has elements. Empty lists are excluded, because the JSON of
+/// Akash manifests omits them.
 fn full_texts() -> impl Strategy<Value = Option<Vec<String>>> {
     option::of(vec("[ -~]{0,8}", 1..3))
 }

@@ -1,4 +1,4 @@
-//! Network policies as a table of flows: source, target, port, and whether the flow is allowed.
+//! Network policies as a table of flows: source, target, port, and whether the policies allow the flow.
 
 use crate::objects::evaluate::{Endpoint, allowed};
 use crate::objects::sdl;

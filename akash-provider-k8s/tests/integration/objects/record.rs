@@ -1,4 +1,5 @@
-//! A deployment read from its record equals the written one, also after reads and changes by other writers.
+//! A deployment that is read from its Manifest record equals the deployment that was written, also after
+//! other clients have read and changed the record.
 
 use crate::objects::any::deployments;
 use crate::objects::sdl;

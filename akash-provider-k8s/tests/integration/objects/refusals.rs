@@ -1,4 +1,5 @@
-//! Manifests that Kubernetes would reject are refused before any object is created, with the field to fix.
+//! The provider refuses manifests that Kubernetes would reject before it creates any object. The error names
+//! the field to fix.
 
 use crate::objects::sdl;
 use akash_provider_core::cluster::WorkloadSpec;
@@ -16,7 +17,7 @@ fn check(deployment: &WorkloadSpec) -> Result<(), Refusal> {
     objects::check(deployment, &sdl::settings())
 }
 
-/// Returns the refusal of a changed service: field and reason.
+/// Changes a service and returns the refusal: the field and the reason.
 fn refused(change: impl FnOnce(&mut Service)) -> (String, String) {
     let refusal = check(&sdl::web(change)).unwrap_err();
     assert!(refusal.to_string().contains(&refusal.field), "{refusal}");

@@ -1,4 +1,4 @@
-//! One test per rendering rule: an SDL, and all objects rendered from it.
+//! One test for each rendering rule: an SDL, and all objects that are rendered from it.
 //!
 //! `BLESS_OBJECTS=1` rewrites the expected objects. Review the diff before a commit.
 
@@ -304,7 +304,8 @@ fn logins_accounts_and_variables_are_per_service() {
     assert_eq!(of("AKASH_DEPLOYMENT_SEQUENCE"), [Some(&json!("3944427"))]);
 }
 
-/// Encodes like the Go provider: its field order, no empty fields, and these characters escaped.
+/// Covers three properties of the encoding of the Go provider: the order of the fields, no empty fields, and
+/// these escaped characters.
 #[test]
 fn login_is_encoded_byte_for_byte_like_the_go_provider() {
     let secret = |host: &str, username: &str, password: &str, email: &str| {
@@ -536,8 +537,8 @@ fn protections_can_be_disabled() {
     );
 }
 
-/// A quota allows an update: both versions of every pod with the overhead of a runtime class, in addition to
-/// terminating pods of two older versions.
+/// The quota suffices for an update: both versions of every pod, with the overhead of a runtime class, in
+/// addition to terminating pods of two older versions.
 #[test]
 fn quota_allows_an_update() {
     for (count, overhead_cpu, overhead_memory) in [(1_u32, 250, 130 << 20), (20, 1_000, 1 << 30)] {

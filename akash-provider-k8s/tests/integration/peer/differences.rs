@@ -1,32 +1,33 @@
-//! Intended differences from the objects of the Go provider. Each has a row in `docs/parity.md`.
+//! Intended differences from the objects of the Go provider. Each difference has a row in `docs/parity.md`.
 
 use super::recordings::remove;
 use akash_provider_k8s::settings::Isolation;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An intended difference, by its name in `docs/parity.md`.
+/// An intended difference, with its name in `docs/parity.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Difference {
     /// `namespace notes`: namespaces have annotations for the chain and the isolation level.
     NamespaceNotes,
-    /// `container ports`: with protocol and without duplicates.
+    /// `container ports`: container ports have a protocol and no duplicates.
     ContainerPorts,
     /// `pod security`: the namespace enforces the Pod Security Standard `baseline`.
     PodSecurity,
     /// `seccomp`: pods use the default profile of the runtime.
     Seccomp,
-    /// `capabilities`: four unused capabilities are remove_if_equal.
+    /// `capabilities`: four capabilities that pods do not need are dropped.
     Capabilities,
     /// `quota`: each lease has a ResourceQuota.
     Quota,
-    /// `metadata`: metadata addresses are also closed to leases of the Go provider.
+    /// `metadata`: metadata addresses are also blocked for leases that the Go provider deployed.
     Metadata,
-    /// `egress`: more networks are closed, in both address families, and the node's DNS cache is open.
+    /// `egress`: more networks are blocked, in both address families, and the DNS cache of the node is
+    /// allowed.
     Egress,
 }
 
-/// Differences at an isolation level.
+/// Returns the differences that are expected at an isolation level.
 pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
     use Difference as D;
     let always = [D::NamespaceNotes, D::ContainerPorts];
@@ -39,7 +40,7 @@ pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
 
 type Objects = BTreeMap<String, Value>;
 
-/// Removes the listed differences from both sides, and returns those that occurred.
+/// Removes the listed differences from both sets of objects. Returns those that occurred.
 pub(super) fn even_out(
     isolation: Isolation,
     ours: &mut Objects,
@@ -143,7 +144,7 @@ const METADATA: [&str; 6] = [
     "192.0.0.192/32",
 ];
 
-/// Adds the metadata addresses to the exceptions of the recorded rule.
+/// Adds the metadata addresses to the exceptions of the recorded egress rule.
 fn metadata(theirs: &mut Objects) -> bool {
     let policy = theirs
         .get_mut("NetworkPolicy/akash-deployment-restrictions")
@@ -157,7 +158,8 @@ fn metadata(theirs: &mut Objects) -> bool {
     true
 }
 
-/// Replaces the recorded rule for the internet by the rule for the DNS cache and the two rendered rules.
+/// Replaces the recorded egress rule for the internet by the rule for the DNS cache and the two rendered
+/// rules.
 fn egress(ours: &Objects, theirs: &mut Objects) -> bool {
     let key = "NetworkPolicy/akash-deployment-restrictions";
     let block =

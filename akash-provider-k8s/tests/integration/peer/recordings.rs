@@ -79,7 +79,8 @@ impl Recording {
         }
     }
 
-    /// The SDL as a deployment of the recorded lease, with the scheduler parameters of the recorded manifest.
+    /// Returns the SDL as a deployment of the recorded lease, with the scheduler parameters of the recorded
+    /// manifest.
     pub(super) fn deployment(&self) -> WorkloadSpec {
         let text = std::fs::read_to_string(&self.sdl).unwrap();
         let parsed = sdl::parse(&text).unwrap();
@@ -107,7 +108,7 @@ impl Recording {
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Objects created by the provider, without fields added by the cluster.
+    /// Returns the objects that the provider created, without fields that the cluster added.
     pub(super) fn objects(&self) -> BTreeMap<String, Value> {
         let mut all = vec![self.read("namespace").unwrap()];
         for file in [

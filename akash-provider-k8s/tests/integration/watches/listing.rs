@@ -1,4 +1,4 @@
-//! Lists of leases if the API server returns invalid or incomplete data.
+//! Lists of leases while the API server returns invalid or incomplete data.
 
 use crate::watches::objects::{lease, manifest, settings};
 use crate::watches::server::{Part, Reply, Request, Server};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A size above the limit of any text in a manifest.
+/// Size of a text, in bytes. It is above the limit of every text in a manifest.
 const HUGE: usize = 1 << 20;
 
 fn record(change: impl Fn(&mut Value)) -> Value {
@@ -18,7 +18,7 @@ fn record(change: impl Fn(&mut Value)) -> Value {
     record
 }
 
-/// Metadata of an object in a list of metadata.
+/// Returns an object as it appears in a list of metadata only.
 fn metadata(name: &str) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": name}})
 }
@@ -27,7 +27,7 @@ fn is_live(request: &Request) -> bool {
     !request.is_watch() && request.query.contains_key("limit") && !request.query.contains_key("labelSelector")
 }
 
-/// Lists the leases with these records in the watches and this reply to direct requests.
+/// Lists the leases. The watches return `records`, and direct requests get `reply`.
 async fn listed(
     records: Vec<Value>,
     live: impl Fn(&str) -> Option<Reply> + Send + Sync + 'static,

@@ -30,7 +30,7 @@ async fn ready_with(server: &Server, mut settings: Settings) -> Access {
     Access::new(server.client(), state, &settings)
 }
 
-/// Replies with one lease with one pod.
+/// Returns replies with one lease that has one pod.
 fn one_pod(request: &Request) -> Option<Reply> {
     if request.resource == "pods" && !request.is_watch() {
         return Some(Reply::list("10", vec![pod(1, "web-1", "1")]));
@@ -333,7 +333,7 @@ async fn exec(access: &Access, dseq: u64, service: &str, replica: u32) -> Result
         .unwrap()
 }
 
-/// Covers failures before the start of a command. A shell would return exit code 0 here.
+/// Covers failures before a command starts, for which a shell would return an exit code of 0.
 #[tokio::test]
 async fn command_that_cannot_start_has_no_exit_code() {
     let cases = [

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A replica on a node. Its container crashes, or runs without being ready.
+/// Returns a replica on a node. Its container crashes if `crashes` is true, and otherwise runs but is not
+/// ready.
 fn replica(crashes: bool) -> Value {
     let mut pod = pod(1, "web-0", "1");
     pod["spec"]["nodeName"] = json!("n1");

@@ -1,4 +1,4 @@
-//! Records of leases with a cache that lags behind the API server.
+//! Manifest records of leases, with a cache that lags behind the API server.
 
 use crate::watches::objects::{lease, manifest, settings};
 use crate::watches::server::{Reply, Request, Server};
@@ -25,7 +25,8 @@ fn recorded(epoch: u64) -> Value {
     record
 }
 
-/// Starts a server with a record of epoch 5 in the list, and a record of another epoch for direct reads.
+/// Starts a server with one record. A list returns the record with epoch 5, and a direct read returns it with
+/// the epoch `there`.
 async fn behind(there: u64) -> (Server, std::sync::Arc<KubeCluster>) {
     let server = Server::start(move |request: &Request, _| {
         if request.is_watch() {

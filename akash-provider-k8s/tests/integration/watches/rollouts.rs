@@ -1,4 +1,4 @@
-//! Updates blocked by a pod of an older revision.
+//! Updates that wait because a pod of an older revision does not become ready.
 
 use super::{ms, one_lease, until};
 use crate::watches::objects::{lease, pod, settings};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// A StatefulSet with this observed generation and update revision.
+/// Returns a StatefulSet with this generation, observed generation and update revision.
 fn set(generation: i64, observed: i64, revision: &str) -> Value {
     let home = lease(1).namespace();
     json!({
@@ -34,8 +34,8 @@ fn stuck() -> Value {
     pod
 }
 
-/// Starts a server with a cached pod that blocks its StatefulSet. Direct reads return `live`, and deletes
-/// fail while `broken` is set.
+/// Starts a server with a StatefulSet that waits for a pod in the cache. A direct read of the pod returns
+/// `live`. Deletes fail while `broken` is set.
 async fn server(live: Value, broken: &Arc<AtomicBool>) -> Server {
     let broken = Arc::clone(broken);
     Server::start(
@@ -109,7 +109,7 @@ async fn standby_deletes_no_pod_until_it_leads() {
     until("the pod is deleted", || !deletes(&server).is_empty()).await;
 }
 
-/// No other event in the namespace triggers another attempt.
+/// Covers a namespace without further events, so only the back-off starts another attempt.
 #[tokio::test]
 async fn failed_delete_is_retried_after_back_off() {
     let broken = Arc::new(AtomicBool::new(true));

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) method: String,
-    /// Last segment of the path: the resource or subresource.
+    /// Resource or subresource: the last segment of the path.
     pub(crate) resource: String,
     pub(crate) path: String,
     pub(crate) query: BTreeMap<String, String>,
@@ -36,9 +36,9 @@ impl Request {
 pub(crate) enum Part {
     Bytes(Vec<u8>),
     Pause(Duration),
-    /// No more data, and no end of the response.
+    /// Sends no more data and keeps the response open.
     Stall,
-    /// Close the connection.
+    /// Closes the connection.
     Cut,
 }
 
@@ -48,9 +48,9 @@ pub(crate) enum Reply {
     Json(u16, Vec<(&'static str, String)>, Value),
     Text(u16, Vec<(&'static str, String)>, &'static str),
     Stream(Vec<Part>),
-    /// Close the connection without a response.
+    /// Closes the connection without a response.
     Nothing,
-    /// Keep the connection open without a response.
+    /// Keeps the connection open without a response.
     Silence,
 }
 
@@ -75,7 +75,7 @@ impl Reply {
         Self::Json(200, Vec::new(), body)
     }
 
-    /// Returns an access review that grants the right.
+    /// Returns an access review that grants the requested right.
     fn allowed() -> Self {
         let body = json!({
             "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {},
@@ -84,7 +84,7 @@ impl Reply {
         Self::Json(201, Vec::new(), body)
     }
 
-    /// Returns a watch response with these events and an optional last part.
+    /// Returns a watch response with these events, and with `then` as its last part.
     pub(crate) fn watch(events: &[Value], then: Option<Part>) -> Self {
         let line = |event: &Value| Part::Bytes(format!("{event}\n").into_bytes());
         Self::Stream(events.iter().map(line).chain(then).collect())
@@ -102,8 +102,8 @@ pub(crate) fn bookmark(version: &str) -> Value {
     )
 }
 
-/// Returns the response to the n-th request (from 0) of a resource and verb. `None` means an empty list, a
-/// quiet watch or a granted review.
+/// Function that returns the reply to the n-th request (from 0) of a resource and verb. For `None`, the
+/// server replies with an empty list, a watch without events, or a granted access review.
 pub(crate) type Script = dyn Fn(&Request, usize) -> Option<Reply> + Send + Sync;
 
 pub(crate) struct Server {
@@ -113,7 +113,7 @@ pub(crate) struct Server {
     task: JoinHandle<()>,
 }
 
-/// Counters of sent data.
+/// Counters of the data that the server sent.
 #[derive(Default)]
 struct Sent {
     /// Number of parts that the client has read.

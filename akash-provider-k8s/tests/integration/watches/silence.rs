@@ -1,4 +1,4 @@
-//! Warnings about watches without data.
+//! Warnings about watches that receive no data for a long time.
 
 use super::{ms, one_lease, started, until, watch_config};
 use crate::watches::server::{Reply, Server};

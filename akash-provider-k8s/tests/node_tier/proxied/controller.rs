@@ -35,7 +35,7 @@ pub(crate) struct Controller {
 /// Selects the objects of a kind.
 type Selector = fn(&mut ObservedObjects) -> &mut routes::Objects;
 
-/// Observed objects, number of listed kinds, and notification of changes.
+/// Objects that the controller observed, number of kinds that it has listed, and notification of changes.
 #[derive(Debug, Default)]
 struct Cache {
     seen: Mutex<(ObservedObjects, usize)>,
@@ -100,7 +100,7 @@ impl Controller {
     }
 }
 
-/// Stores the objects of a kind permanently.
+/// Watches one kind and stores its objects in the cache, until the task is aborted.
 async fn follow(
     api: Api<DynamicObject>,
     cache: Arc<Cache>,
@@ -142,8 +142,9 @@ fn read(object: &DynamicObject) -> (ObjectKey, Value) {
     (place, serde_json::to_value(object).unwrap())
 }
 
-/// Configures the proxy for the current objects, permanently. The status is written before the proxy uses the
-/// route, because the Gateway API defines acceptance as syntactic only.
+/// Updates the proxy after every change of the objects, until the task is aborted. The controller writes the
+/// status before the proxy uses the route, because in the Gateway API, acceptance only means that the syntax
+/// is valid.
 async fn serve(
     client: Client,
     mut proxy: Proxy,
@@ -190,7 +191,7 @@ async fn serve(
     }
 }
 
-/// Routes with an outdated status.
+/// Returns the routes with an outdated status.
 fn outdated_statuses(
     seen: &ObservedObjects,
     follows: &Scope,

@@ -28,7 +28,8 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     assert!(timeout(WAIT_LIMIT, met).await.is_ok(), "never reached: {what}");
 }
 
-/// Deletes and restores the definitions during requests. The records are written again, as the provider does.
+/// Deletes and restores the record definitions while clients send requests. Then writes the records again, as
+/// the provider does.
 async fn run_scenario(client: &Client, tenant: &Tenant, operator: &HostnameOperator, proxy: &Controller) {
     let wanted = responding(&tenant.lease, &[("web", "web")]);
     tenant.deploy_as(&wanted).await;

@@ -13,7 +13,7 @@ pub(crate) type ObjectKey = (String, String);
 /// Objects of one kind.
 pub(crate) type Objects = BTreeMap<ObjectKey, Value>;
 
-/// Observed objects.
+/// Objects that the controller observed, by kind.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedObjects {
     pub(crate) ingresses: Objects,
@@ -22,15 +22,15 @@ pub(crate) struct ObservedObjects {
     pub(crate) slices: Objects,
 }
 
-/// Objects that a controller handles.
+/// Which objects a controller handles.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
     /// Class of the handled Ingresses.
     pub(crate) class: Option<String>,
     /// Namespace and name of the Gateway of the handled HTTPRoutes.
     pub(crate) gateway: Option<ObjectKey>,
-    /// The controller writes no status. Some controllers do not, and the status of a route can hold entries
-    /// of several controllers.
+    /// Whether the controller writes no status. Some controllers write none. The status of a route can have
+    /// entries of several controllers.
     pub(crate) is_silent: bool,
 }
 

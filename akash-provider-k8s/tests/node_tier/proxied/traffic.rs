@@ -1,4 +1,5 @@
-//! Sequential requests for a hostname, each on its own connection, and their responses.
+//! Clients that send requests for a hostname one after the other, each on a new connection, and record the
+//! responses.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -15,15 +16,16 @@ const CLIENTS: usize = 2;
 const REST: Duration = Duration::from_millis(8);
 /// Maximum wait for a response.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Number of requests after each change that only the new target may serve.
+/// Number of requests after each change that must all get the response of the new target.
 const AFTER: usize = 12;
-/// Time during which an old worker of the proxy may still serve accepted connections.
+/// Time after a reload during which the previous worker of the proxy may still serve connections that it
+/// accepted.
 const OVERLAP: Duration = Duration::from_millis(100);
 
-/// A request: start time, and status and body or an error.
+/// A request: its start time, and either the status and the body of the response or an error.
 type Exchange = (Instant, Result<(u16, String), String>);
 
-/// Continuous requests, stopped by dropping the value.
+/// Clients that send requests continuously. Dropping the value stops them.
 pub(crate) struct Traffic {
     target: Arc<AtomicU16>,
     log: Arc<Mutex<Vec<Exchange>>>,
@@ -51,13 +53,13 @@ impl Traffic {
         Self { target, log, clients }
     }
 
-    /// Sends further requests to another port, like a DNS change.
+    /// Directs all further requests to another port, as a DNS change would.
     pub(crate) fn set_port(&self, port: u16) {
         self.target.store(port, Ordering::Relaxed);
     }
 
-    /// Asserts that every request since the last call got one of these responses, and that further requests
-    /// get the last one. Returns the number of requests.
+    /// Asserts that every request since the last call got one of these responses, and that the next requests
+    /// get the last one of them. Returns the number of requests.
     pub(crate) async fn assert_responses(&self, allowed: &[&str]) -> usize {
         let from = Instant::now() + OVERLAP;
         let enough = async {

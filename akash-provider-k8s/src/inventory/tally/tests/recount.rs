@@ -1,4 +1,4 @@
-//! Count from scratch, without incremental sums.
+//! Counts the capacity from scratch, for comparison with the incremental sums.
 
 use super::*;
 use crate::inventory::node::Used;
@@ -41,7 +41,7 @@ fn unit_of(objects: &Objects, namespace: &str, pod: &PodFacts) -> Option<u32> {
     lease.units.get(pod.service.as_ref()?).copied()
 }
 
-/// Returns nodes and placements; storage and texts are compared with a new count of the same objects.
+/// Returns the nodes and placements. Storage and texts are taken from a new count of the same objects.
 pub(super) fn recount(objects: &Objects) -> (ClusterSpec, Vec<Placement>) {
     let pods = || {
         objects.iter().filter_map(|((_, key), fact)| match fact {

@@ -12,7 +12,7 @@ use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
-/// Returns a lease by the numbers of its tenant and its deployment.
+/// Returns the lease with these numbers of its tenant and its deployment.
 pub(super) fn lease(tenant: u8, dseq: u64) -> LeaseId {
     let owner = Address::from_bytes(&[tenant; 20]).unwrap();
     let deployment = DeploymentId { owner, dseq };
@@ -48,7 +48,7 @@ pub(super) fn exposes(lease: &LeaseId, read_timeout: u32) -> Exposes {
     }
 }
 
-/// Returns the route of the API server after a write.
+/// Returns the route that the API server stores for this body.
 pub(super) fn written(body: &Value, version: u64) -> LiveObject {
     let mut metadata = body["metadata"].clone();
     metadata["uid"] = json!(format!("{}/{}", metadata["namespace"], metadata["name"]));
@@ -57,7 +57,7 @@ pub(super) fn written(body: &Value, version: u64) -> LiveObject {
     LiveObject::written(&meta, body)
 }
 
-/// Returns the object version in an event.
+/// Returns the object version that an event contains, if any.
 fn version_in(event: &mut Event) -> Option<&mut u64> {
     match event {
         Event::Objects(_, Change::Put(_, live) | Change::Gone(_, live)) => Some(&mut live.version),

@@ -1,4 +1,4 @@
-//! Tests of the requests, their evaluation and the notes.
+//! Tests of the probe requests, their evaluation, and the results that are stored in the record.
 
 use super::*;
 use crate::operators::hostname::index::Plan;

@@ -1,4 +1,4 @@
-//! Tests of the notes after DNS responses.
+//! Tests of the proof state that is stored in the record after DNS responses.
 
 use super::*;
 use crate::operators::hostname::index::{Plan, ProofRule};
@@ -24,7 +24,7 @@ async fn found(hostname: &str, host: &Host, says: Result<Vec<String>, String>) -
     (finding, says.1.into_inner().unwrap())
 }
 
-/// Judges the findings in order; returns the noted state after each of them.
+/// Applies the findings one after the other. Returns the stored proof state after each of them.
 fn noted(findings: &[Finding]) -> Vec<Option<ProofState>> {
     let (mut host, mut tries) = (of(1), Tries::default());
     let mut all = Vec::new();

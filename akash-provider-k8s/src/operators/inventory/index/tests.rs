@@ -46,7 +46,7 @@ fn known(views: &[NodeView]) -> Index {
     index
 }
 
-/// Returns the metadata in the response to a write or a read.
+/// Returns the metadata that a write or a read of the node returns.
 fn meta(view: &NodeView) -> ObjectMeta {
     let path = "f:nvidia.com~1gpu.present";
     let manager = json!([{

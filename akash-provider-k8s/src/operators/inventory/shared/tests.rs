@@ -39,7 +39,7 @@ fn shared(nodes: &[&str]) -> Shared {
     shared
 }
 
-/// Returns the next work item, or the time of the next one.
+/// Returns the next work item. Without one that is due, returns the time of the next one.
 fn next(shared: &Shared, now: Instant) -> Result<WorkItem<Work>, Option<Instant>> {
     loop {
         match shared.state.next(now) {
@@ -50,7 +50,7 @@ fn next(shared: &Shared, now: Instant) -> Result<WorkItem<Work>, Option<Instant>
     }
 }
 
-/// The API server accepts a write.
+/// Reports to `shared` that the API server accepted a write.
 fn taken(shared: &Shared, turn: &WorkItem<Work>, version: u64, now: Instant) {
     let meta = json!({
         "name": turn.name, "uid": format!("uid-{}", turn.name), "resourceVersion": version.to_string(),

@@ -42,7 +42,7 @@ fn of(view: &NodeView) -> DesiredLabels {
     wanted(view, &rules(), &classes(), &list(), None)
 }
 
-/// Returns the own GPU labels, abbreviated.
+/// Returns the GPU labels that this operator sets on the node, abbreviated.
 fn gpus(view: &NodeView) -> Vec<String> {
     let wanted = of(view);
     let ours = wanted.labels.iter();
@@ -62,7 +62,8 @@ const A100_SXM: (&str, &str) = ("10de", "20b2");
 const RTX: (&str, &str) = ("10de", "2684");
 const MI210: (&str, &str) = ("1002", "740f");
 
-/// Returns the model labels of a node with two devices, abbreviated, and the notes.
+/// Returns the model labels of a node with these two devices, abbreviated, and the annotation about unknown
+/// devices.
 fn seen(numbers: &[(&str, &str)]) -> (String, String) {
     let node = gpu_node("2", json!({}));
     let wanted = wanted(&node, &rules(), &classes(), &list(), Some(&cards(numbers)));

@@ -17,7 +17,7 @@ fn provider() -> Address {
     Address::from_bytes(&[99; 20]).unwrap()
 }
 
-/// Returns a lease by the numbers of its tenant and its deployment.
+/// Returns the lease with these numbers of its tenant and its deployment.
 fn lease(tenant: u8, dseq: u64) -> LeaseId {
     let owner = Address::from_bytes(&[tenant; 20]).unwrap();
     let deployment = DeploymentId { owner, dseq };
@@ -28,7 +28,7 @@ fn lease(tenant: u8, dseq: u64) -> LeaseId {
     }
 }
 
-/// Returns port 80 of an endpoint of the tenant, for a service.
+/// Returns the record of port 80 of a service on this endpoint of the lease.
 fn leased(lease: &LeaseId, endpoint: &str, service: &str) -> LeasedPort {
     LeasedPort {
         lease: lease.clone(),
@@ -53,7 +53,7 @@ fn bad(place: Option<String>) -> DecodedRecord {
     })
 }
 
-/// Returns the Service of the API server after a write.
+/// Returns the Service that the API server stores for this body.
 fn written(body: &Value, version: u64) -> LiveService {
     let mut object = body.clone();
     let meta = &mut object["metadata"];
@@ -70,7 +70,7 @@ fn records(all: &[LeasedPort]) -> BTreeMap<String, DecodedRecord> {
     all.iter().map(|one| (name(one), Ok(one.clone()))).collect()
 }
 
-/// Returns the declarations of a valid Manifest.
+/// Returns the declarations in a valid Manifest with these ports.
 fn declares(provider: Address, all: &[LeasedPort]) -> Option<DeclaredIps> {
     Some(DeclaredIps {
         provider,
@@ -78,7 +78,7 @@ fn declares(provider: Address, all: &[LeasedPort]) -> Option<DeclaredIps> {
     })
 }
 
-/// Returns an index with these objects and a Manifest of the provider.
+/// Returns an index with these records and Services and a Manifest of the provider.
 fn index(declared: BTreeMap<String, DecodedRecord>, services: &[(String, LiveService)]) -> Index {
     let mut index = Index::new(provider(), Mode::default());
     let manifests = BTreeMap::from([("some".to_owned(), declares(provider(), &[]))]);

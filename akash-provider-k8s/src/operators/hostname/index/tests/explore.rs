@@ -1,40 +1,41 @@
-//! Explores every sequence of steps up to a depth: records are created, moved, removed and become invalid; events
-//! arrive once, twice or are missed until the next list; the writer works in between, also on outdated state.
+//! Explores every sequence of steps up to a depth: records are created, moved, removed and become invalid;
+//! events arrive once, twice or are missed until the next list; between two steps the writer may reconcile,
+//! also from outdated state.
 
 use super::*;
 use crate::operators::explore::{PendingEvents, World as Explored, explore};
 use crate::operators::operator_state::names_to_reconcile;
 use std::hash::{DefaultHasher, Hash};
 
-/// Number of steps of a sequence.
+/// Number of steps in each sequence.
 const DEPTH: usize = 4;
-/// Hostname that is always declared, and must not be written again.
+/// Hostname with a declaration that no step changes.
 const BYSTANDER: &str = "other.example.com";
 
 /// Step of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// The hostname is declared for, or moves to, the first lease of the tenant.
+    /// A record declares the hostname for the first lease of the tenant.
     First,
-    /// The hostname is declared for, or moves to, the second lease.
+    /// A record declares the hostname for the second lease of the tenant.
     Second,
-    /// The hostname moves to a lease of another tenant.
+    /// A record declares the hostname for a lease of another tenant.
     OtherTenant,
-    /// The record is removed.
+    /// The record of the hostname is removed.
     Undeclared,
-    /// The record becomes invalid.
+    /// The record of the hostname becomes invalid.
     Garbage,
-    /// The options of the second lease change.
+    /// The HTTP options in the Manifest of the second lease change.
     Options,
     /// The Manifest of the second lease is removed.
     NoManifest,
-    /// All pending events arrive in order.
+    /// The index receives all pending events in order.
     Arrives,
-    /// All pending events arrive twice.
+    /// The index receives each pending event twice.
     ArrivesTwice,
-    /// All pending events are missed, and everything is listed.
+    /// The index misses all pending events and receives a new list of all objects.
     Missed,
-    /// The writer does the work of the index.
+    /// The writer reconciles all names that the index returns.
     Works,
 }
 
@@ -61,7 +62,8 @@ struct World {
     version: u64,
     pending: PendingEvents<Event>,
     index: Index,
-    /// A later write of the bystander fails the test.
+    /// If true, a write of the route of [`BYSTANDER`] fails the test. Set after the initial routes are
+    /// written.
     bystander_is_written: bool,
 }
 
@@ -158,7 +160,8 @@ impl Explored for World {
         )
     }
 
-    /// Writes the route, then deletes objects; the API server reports both to the index.
+    /// Reconciles one hostname as the writer does: writes the route, then deletes objects. Both changes
+    /// become pending events.
     fn works_on(&mut self, name: &str) {
         let mut work = self.index.work(name);
         // The guard lists the records before a deletion.
@@ -229,7 +232,7 @@ impl Explored for World {
         restarted
     }
 
-    /// Returns the routes without their versions.
+    /// Returns the routes in the model of the cluster, without their versions.
     fn made(&self) -> BTreeMap<ObjectKey, LiveObject> {
         let routes = self.routes.iter();
         routes.map(|(place, live)| (place.clone(), bare(live))).collect()

@@ -1,7 +1,7 @@
-//! Explores every sequence of steps around a change of mode up to a depth: the operator restarts in the other mode,
-//! controllers accept and refuse, kinds are removed and restored, records move, events are late or missed. A hostname
-//! never loses its only route, a route never references a missing object, and every sequence ends in the state of a
-//! fresh start.
+//! Explores every sequence of steps around a change of mode up to a depth: the operator restarts in the other
+//! mode, controllers accept or refuse objects, kinds are removed and restored, hostnames move, and events are
+//! late or missed. A hostname never loses its only route, a route never references a missing object, and
+//! every sequence ends in the state of a fresh start.
 
 use super::*;
 use crate::operators::explore::{PendingEvents, World as Explored, explore};
@@ -11,36 +11,36 @@ use std::hash::{DefaultHasher, Hash};
 
 /// Number of steps of a sequence.
 const DEPTH: usize = 3;
-/// Wildcard, to test that it is handled like any other hostname.
+/// Wildcard hostname. The test checks that the operator handles it like any other hostname.
 const WIDE: &str = "*.example.com";
-/// Hostname that the wildcard covers, and that only a change of mode may write.
+/// Hostname that matches the wildcard. Only a change of mode may write its route.
 const NEAR: &str = "a.example.com";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// The operator restarts in the other mode.
+    /// The operator restarts and changes between Ingress mode and Gateway mode.
     Switches,
-    /// The hostname is declared for the second lease of the tenant.
+    /// A record declares the hostname for the second lease of the tenant.
     Second,
-    /// The hostname moves to a lease of another tenant.
+    /// A record declares the hostname for a lease of another tenant.
     OtherTenant,
-    /// The record is removed.
+    /// The record of the hostname is removed.
     Undeclared,
-    /// The options of the first lease change.
+    /// The HTTP options in the Manifest of the first lease change.
     Options,
-    /// Controllers accept all objects.
+    /// Controllers set an accepting status on all objects.
     Accepted,
-    /// Controllers refuse all objects without a status.
+    /// Controllers refuse all objects that have no status yet.
     Refused,
-    /// The kind of the filters is removed, or restored.
+    /// The definition of the filter kind is removed. If it is already removed, it is restored.
     Filters,
-    /// All pending events arrive.
+    /// The index receives all pending events.
     Arrives,
-    /// All pending events are missed, and everything is listed.
+    /// The index misses all pending events and receives a new list of all objects.
     Missed,
-    /// The handover time passes.
+    /// The wait before a route of the other mode may be deleted passes.
     Waits,
-    /// The writer does the work of the index.
+    /// The writer reconciles all names that the index returns.
     Works,
 }
 
@@ -185,7 +185,8 @@ impl World {
         self.check_references(name);
     }
 
-    /// Checks that a route of the other mode is deleted only when the new route serves, if that is known.
+    /// Checks that a route of the other mode is deleted only when the new route serves requests. If the mode
+    /// of the new route has no such status, checks nothing.
     fn check_delete(&self, name: &str, gone: &Delete) {
         let (Some(Ok(host)), main) = (self.index.host(name), self.plan.mode.sort()) else {
             return;
@@ -298,7 +299,7 @@ impl Explored for World {
         )
     }
 
-    /// Works in the order of the writer.
+    /// Reconciles one hostname in the order of the writer.
     fn works_on(&mut self, name: &str) {
         let mut work = self.index.work(name);
         if self.time_passed {
@@ -343,7 +344,7 @@ impl Explored for World {
         restarted
     }
 
-    /// Returns the objects without their versions.
+    /// Returns the objects in the model of the cluster, without their versions.
     fn made(&self) -> BTreeMap<(ObjectKind, ObjectKey), LiveObject> {
         let of = |(sort, all): (&ObjectKind, &BTreeMap<ObjectKey, LiveObject>)| {
             let sort = *sort;
@@ -355,8 +356,8 @@ impl Explored for World {
         self.objects.iter().flat_map(of).collect()
     }
 
-    /// Controllers accept all objects, events arrive, the writer works, and time passes. A filter that could not be
-    /// written is retried.
+    /// Applies `end`, accepts all objects, delivers the events, runs the writer and lets time pass. Retries a
+    /// filter that could not be written.
     fn round(&mut self, end: Step) {
         self.controllers(true);
         for step in [end, Step::Works, Step::Waits] {

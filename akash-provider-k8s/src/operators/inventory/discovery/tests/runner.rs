@@ -21,11 +21,11 @@ const CPU: &str =
     r#"{"processors": [{"id": 0, "total_threads": 2, "vendor": "AuthenticAMD", "model": "AMD EPYC"}]}"#;
 const PODS: &str = "/api/v1/namespaces/look/pods";
 
-/// Behavior of the pod of a node.
+/// Behavior of the discovery pod of a node.
 #[derive(Debug, Clone)]
 enum Fate {
     Answers(String),
-    /// The pod returns no processors.
+    /// The pod responds with these GPUs and without processors.
     SaysCards(String),
     Refuses(u16, String),
     Silent,
@@ -111,7 +111,7 @@ impl Server {
         )
     }
 
-    /// Returns the response, or `None` to never respond.
+    /// Returns the response to a request, or `None` if the server never responds.
     fn call(&mut self, method: &str, path: &str, query: &str, body: &str) -> Option<Answered> {
         let Some(rest) = path.strip_prefix(PODS) else {
             return Some(failure(403, "Forbidden"));
@@ -237,7 +237,7 @@ impl World {
         self.server.lock().unwrap().pods.keys().cloned().collect()
     }
 
-    /// Returns the desired model label of a node.
+    /// Returns the model label that the operator would set on a node.
     fn a100(&self, node: &str) -> Option<String> {
         let work = self.shared.state.inner().index.work(node);
         let labels = &work.write?.wanted["labels"];

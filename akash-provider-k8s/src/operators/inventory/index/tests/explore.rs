@@ -1,42 +1,42 @@
-//! Explores every sequence of steps up to a depth: nodes and classes are created, changed, replaced and deleted, and
-//! labels are removed by another client; events arrive once, twice or are missed until the next list; the writer
-//! works in between, also on outdated state.
+//! Explores every sequence of steps up to a depth: nodes and classes are created, changed, replaced and
+//! deleted, and labels are removed by another client; events arrive once, twice or are missed until the next
+//! list; between two steps the writer may reconcile, also from outdated state.
 
 use super::*;
 use crate::inventory::Vendor;
 use crate::operators::operator_state::names_to_reconcile;
 
-/// Number of steps of a sequence; every end state is checked.
+/// Number of steps in each sequence. Every end state is checked.
 const DEPTH: u32 = 4;
-/// Node of all steps.
+/// Name of the node that the steps change.
 const ONE: &str = "one";
 
 /// Step of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// The node is cordoned, or uncordoned.
+    /// The node is cordoned. A cordoned node is uncordoned.
     Cordoned,
-    /// The node becomes unready, or ready.
+    /// Toggles the readiness of the node: a ready node becomes unready, and an unready node becomes ready.
     Away,
-    /// The node gets devices, or loses them.
+    /// Toggles the GPUs of the node: devices are added, or all of them are removed.
     Devices,
-    /// Another client removes the labels.
+    /// Another client removes the operator's labels from the node.
     Edited,
-    /// The kubelet updates the node without a relevant change.
+    /// The kubelet updates the node without a change that affects the labels.
     Beat,
-    /// The node is replaced under its name.
+    /// The node is deleted and a new node is created with the same name.
     Anew,
-    /// The node is deleted, or created again.
+    /// The node is deleted. A deleted node is created again.
     Gone,
-    /// The class is offered, or no longer.
+    /// Toggles whether the storage class is offered to leases.
     Class,
-    /// All pending events arrive.
+    /// The index receives all pending events.
     Arrives,
-    /// All pending events arrive twice.
+    /// The index receives each pending event twice.
     ArrivesTwice,
-    /// All pending events are missed, and everything is listed.
+    /// The index misses all pending events and receives a new list of all objects.
     Missed,
-    /// The writer does the work of the index.
+    /// The writer reconciles all names that the index returns.
     Works,
 }
 
@@ -63,10 +63,10 @@ struct World {
     version: u64,
     waiting: Vec<Event>,
     index: Index,
-    /// Names to reconcile; the writer works on these names only.
+    /// Names that the writer has to reconcile.
     touched: BTreeSet<Name>,
     writes: u32,
-    /// Compiled once, because this takes longer than the rest of the test.
+    /// Label rules. They are shared because compiling them takes longer than the rest of the test.
     rules: Rules,
 }
 
@@ -110,7 +110,7 @@ impl World {
         self.tell(classes(self.is_offered));
     }
 
-    /// Changes the node if it exists; its watch event is pending.
+    /// Changes the node if the node exists, and adds its watch event to the pending events.
     fn change(&mut self, change: impl FnOnce(&mut NodeView)) {
         if let Some(node) = self.nodes.get_mut(ONE) {
             self.version += 1;
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// Works like the writer, with an API server that refuses outdated versions.
+    /// Reconciles as the writer does, with an API server that refuses a write with an outdated version.
     fn works(&mut self) {
         for _ in 0..3 {
             for name in std::mem::take(&mut self.touched) {
@@ -223,7 +223,8 @@ impl World {
         true
     }
 
-    /// Pending events arrive, or are missed and listed, and the writer settles. The result must match a fresh start.
+    /// Delivers the pending events, or a new list if `last` is `Missed`, and runs the writer until it has no
+    /// work. The nodes must equal those after a fresh start.
     fn judge(mut self, history: &[Step], last: Step) {
         let mut anew = self.clone();
         anew.index = Index::new(anew.rules.clone());

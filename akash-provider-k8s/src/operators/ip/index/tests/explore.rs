@@ -1,40 +1,41 @@
-//! Explores every sequence of steps up to a depth: records are created, moved, removed and become invalid; events
-//! arrive once, twice or are missed until the next list; the writer works in between, also on outdated state.
+//! Explores every sequence of steps up to a depth: records are created, moved, removed and become invalid;
+//! events arrive once, twice or are missed until the next list; between two steps the writer may reconcile,
+//! also from outdated state.
 
 use super::*;
 use crate::operators::explore::{PendingEvents, World as Explored, explore};
 use crate::operators::operator_state::names_to_reconcile;
 use std::hash::{DefaultHasher, Hash};
 
-/// Number of steps of a sequence.
+/// Number of steps in each sequence.
 const DEPTH: usize = 4;
 
 /// Step of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// The port is declared for, or moves to, a service of the tenant's first lease.
+    /// A record declares the port for a service of the first lease of the tenant.
     First,
-    /// The port is declared for, or moves to, the second lease.
+    /// A record declares the port for the second lease of the tenant.
     Second,
-    /// The port leads to another container port of the first lease.
+    /// The record of the port changes to another container port of the first lease.
     Inside,
-    /// The record is removed.
+    /// The record of the port is removed.
     Undeclared,
-    /// The record becomes invalid.
+    /// The record of the port becomes invalid.
     Garbage,
-    /// Another address is declared for the service of the first lease.
+    /// A record declares another IP address for the service of the first lease.
     Other,
-    /// The record of the other address is removed.
+    /// The record of the other IP address is removed.
     NoOther,
     /// Another client removes the sharing key from the Service.
     Edited,
-    /// All pending events arrive in order.
+    /// The index receives all pending events in order.
     Arrives,
-    /// All pending events arrive twice.
+    /// The index receives each pending event twice.
     ArrivesTwice,
-    /// All pending events are missed, and everything is listed.
+    /// The index misses all pending events and receives a new list of all objects.
     Missed,
-    /// The writer does the work of the index.
+    /// The writer reconciles all names that the index returns.
     Works,
 }
 
@@ -61,7 +62,8 @@ struct World {
     version: u64,
     pending: PendingEvents<Event>,
     index: Index,
-    /// A later write of a Service that no step changes fails the test.
+    /// If true, a write of a Service that no step changes fails the test. Set after the initial Services are
+    /// written.
     others_are_written: bool,
 }
 
@@ -247,7 +249,7 @@ impl Explored for World {
         restarted
     }
 
-    /// Returns the Services without their versions.
+    /// Returns the Services in the model of the cluster, without their versions.
     fn made(&self) -> BTreeMap<Name, LiveService> {
         let mut made = self.services.clone();
         made.values_mut().for_each(|live| live.version = 0);
