@@ -23,7 +23,9 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     let again = operator.start(&often).await?;
     let took = again.until("/status", is_in_step).await?;
     let calls = operator.account.since(before).await?;
-    eprintln!("{LEASES} addresses: in step after {took:?}, {calls:?}");
+    eprintln!(
+        "{LEASES} leased IP addresses: the operator had no pending work {took:?} after its start; API calls: {calls:?}"
+    );
     print("ips_1000_start_ms", took.as_secs_f64() * 1e3, "ms");
     print("ips_1000_start_writes", calls.writes, "writes");
     again.stop().await?;

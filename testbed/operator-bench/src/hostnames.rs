@@ -43,11 +43,14 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     let program = operator.start(&[]).await?;
     let took = program.until(STATUS, is_in_step).await?;
     let calls = operator.account.since(before).await?;
-    eprintln!("{} names: in step after {took:?}, {calls:?}", LEASES * NAMES);
+    eprintln!(
+        "{} hostnames: the operator had no pending work {took:?} after its start; API calls: {calls:?}",
+        LEASES * NAMES
+    );
     print("hostnames_10000_start_ms", took.as_secs_f64() * 1e3, "ms");
     print("hostnames_10000_start_writes", calls.writes, "writes");
     let memory = program.memory()?;
-    eprintln!("the hostname operator: {memory:?}");
+    eprintln!("memory of the hostname operator: {memory:?}");
     print("hostname_operator_rss_mib", memory.peak, "MiB");
     changes(&operator, admin).await?;
     Ok((operator, program))
@@ -84,7 +87,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
         took.push(move_to((1 + number * 31) % (LEASES * NAMES)).await?.as_secs_f64() * 1e3);
     }
     let calls = operator.account.since(before).await?;
-    eprintln!("{CHANGES} names changed: {calls:?}");
+    eprintln!("API calls for changes of {CHANGES} hostname records: {calls:?}");
     print("hostname_change_writes", calls.writes / CHANGES as f64, "writes");
     print("hostname_change_reads", calls.reads / CHANGES as f64, "reads");
     print("hostname_change_ms", percentile(&mut took, 50), "ms");
