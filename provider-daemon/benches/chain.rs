@@ -1,5 +1,5 @@
-//! How fast the chain client is against a development network, inclusion verified. Figures go to the standard
-//! output, one JSON object a line.
+//! Speed of the chain client with a development network. Each transaction is confirmed by its block. Prints
+//! one JSON object per line.
 //!
 //! `cargo bench -p provider-daemon --bench chain [-- NAME…]`
 
@@ -26,22 +26,23 @@ use tokio_util::sync::CancellationToken;
 const CHAIN: &str = "bench";
 const BLOCK: Duration = Duration::from_millis(if cfg!(debug_assertions) { 250 } else { 1_000 });
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Bids of one block.
+/// Number of bids in one burst, one value per run.
 const BURSTS: &[u64] = if cfg!(debug_assertions) {
     &[100]
 } else {
     &[100, 1_000]
 };
-/// Blocks that are caught up on; below the gap at which the present is told instead.
+/// Number of blocks that the client misses. It is lower than the gap at which the client reads a snapshot
+/// instead of the missed blocks.
 const MISSED: Height = if cfg!(debug_assertions) { 100 } else { 1_500 };
-/// How long an idle client is watched.
+/// Duration for which the calls of an idle client are counted.
 const IDLE: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(2)
 } else {
     Duration::from_secs(20)
 };
 
-/// Counts what is allocated: the size of a process says as much of its allocator as of the program.
+/// Counts the allocated bytes, because the resident memory of a process also depends on its allocator.
 #[global_allocator]
 static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -188,7 +189,7 @@ fn bid(us: &Address, order: &OrderId) -> Msg {
     }
 }
 
-/// A network with a client that listens to it.
+/// A network, and the accounts of a provider and a tenant.
 struct Scene {
     chain: MemoryChain,
     net: Devnet,
@@ -231,19 +232,22 @@ impl Scene {
     }
 }
 
-/// Blocks from the one with all orders to the one with the last bid.
+/// Measures the number of blocks from the block with all orders to the block with the last bid.
 async fn burst(count: u64) -> anyhow::Result<()> {
     let scene = Scene::new(Some(BLOCK)).await?;
     let client = scene.client(scene.net.rpc_url())?;
     let mut events = client.subscribe(&scene.us);
-    let first = events.next().await.context("a Resync")??;
+    let first = events
+        .next()
+        .await
+        .context("the stream ended before a `Resync` event")??;
     ensure!(matches!(first, ChainEvent::Resync(_)), "{first:?}");
-    // One bid before: the fee and the account are known, as they are to a provider that has been up for a while.
+    // The first bid fills the caches of the fee and the account, as in a provider that has run for a while.
     let (mut orders, mut calls) = (Vec::new(), tokio::task::JoinSet::new());
     let (before, warm) = create(&scene.tenant, 1_000_000);
     scene.chain.tenant(before)?;
     client.broadcast_msgs(vec![scene.bid(&warm)]).await?;
-    // Just after a block, so that all orders are in the next one.
+    // Orders are created directly after a block, so that all of them are in the next block.
     wait_for_block(&mut events).await?;
     for dseq in 1..=count {
         let (create, order) = create(&scene.tenant, dseq);
@@ -253,7 +257,7 @@ async fn burst(count: u64) -> anyhow::Result<()> {
     let mut asked = 0;
     let mut orders_at = 0;
     while asked < count || orders_at == 0 {
-        match events.next().await.context("an event")?? {
+        match events.next().await.context("the event stream ended")?? {
             ChainEvent::OrderCreated { id } if id != warm => {
                 let (client, bid) = (client.clone(), scene.bid(&id));
                 calls.spawn(async move { client.broadcast_msgs(vec![bid]).await });
@@ -269,13 +273,13 @@ async fn burst(count: u64) -> anyhow::Result<()> {
         }
         anyhow::Ok(())
     });
-    done.await.context("all bids are answered")??;
+    done.await.context("some bids got no outcome in time")??;
     let heights: Option<Vec<Height>> = scene.chain.market(|market| {
         let bid = |order| market.bid(&scene.bid_id(order)).map(|bid| bid.created_at);
         orders.iter().map(bid).collect()
     });
     let last = heights
-        .context("every bid is on the chain")?
+        .context("a bid is missing on the chain")?
         .into_iter()
         .max()
         .unwrap_or_default();
@@ -293,19 +297,27 @@ async fn wait_for_block(
     events: &mut (impl StreamExt<Item = Result<ChainEvent, akash_provider_core::Error>> + Unpin),
 ) -> anyhow::Result<Height> {
     loop {
-        if let ChainEvent::Block { height, .. } = events.next().await.context("a block")?? {
+        if let ChainEvent::Block { height, .. } = events
+            .next()
+            .await
+            .context("the event stream ended before a block")??
+        {
             return Ok(height);
         }
     }
 }
 
-/// Blocks a second after a link was cut, asked for one by one through a proxy on loopback, each with an order in it.
+/// Measures how many missed blocks per second the client reads after a disconnect. The client reads each
+/// block separately through a proxy on loopback. Each block contains an order.
 async fn catch_up() -> anyhow::Result<()> {
     let scene = Scene::new(None).await?;
     let proxy = Proxy::start(scene.net.rpc_url().trim_start_matches("http://"), 1).await?;
     let client = scene.client(proxy.url())?;
     let mut events = client.subscribe(&scene.us);
-    let first = events.next().await.context("a Resync")??;
+    let first = events
+        .next()
+        .await
+        .context("the stream ended before a `Resync` event")??;
     ensure!(matches!(first, ChainEvent::Resync(_)), "{first:?}");
     let from = scene.net.make_block();
     while wait_for_block(&mut events).await? < from {}
@@ -313,10 +325,14 @@ async fn catch_up() -> anyhow::Result<()> {
         down: true,
         ..Faults::default()
     });
-    // What is pushed until the cut is felt would not be missed.
+    // Blocks that are pushed before the client notices the disconnect would not be missed.
     let until = Instant::now() + PATIENCE;
     while client.status().reader.follower.source != Source::None {
-        ensure!(Instant::now() < until, "the cut is felt: {:?}", client.status());
+        ensure!(
+            Instant::now() < until,
+            "the client has not noticed the disconnect: {:?}",
+            client.status()
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let mut last = 0;
@@ -326,7 +342,7 @@ async fn catch_up() -> anyhow::Result<()> {
         last = scene.net.make_block();
     }
     proxy.set(Faults::default());
-    // From the first block after the link is back: how soon that is, is another question.
+    // The time starts at the first block after the connection is restored, so the reconnect is not measured.
     let mut height = wait_for_block(&mut events).await?;
     let began = Instant::now();
     let count = last - height;
@@ -342,13 +358,16 @@ async fn catch_up() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a client asks while nothing is to be done.
+/// Counts the requests of a client that has no work.
 async fn idle() -> anyhow::Result<()> {
     let scene = Scene::new(Some(BLOCK)).await?;
     let proxy = Proxy::start(scene.net.rpc_url().trim_start_matches("http://"), 1).await?;
     let client = scene.client(proxy.url())?;
     let mut events = client.subscribe(&scene.us);
-    events.next().await.context("a Resync")??;
+    events
+        .next()
+        .await
+        .context("the stream ended before a `Resync` event")??;
     for _ in 0..3 {
         wait_for_block(&mut events).await?;
     }

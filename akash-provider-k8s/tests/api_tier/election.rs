@@ -180,7 +180,7 @@ fn suspended_leader_is_replaced_in_time_without_response_to_takeover() {
             let suspended = Instant::now();
             world.until("second leads", || async { leads(&second) }).await;
             let took = suspended.elapsed();
-            println!("taken over after {took:?}");
+            println!("the standby took over after {took:?}");
             assert!(took <= Duration::from_secs(15), "{took:?}");
             second.release().await;
         }

@@ -1,5 +1,5 @@
-//! Whether anything of a client piles up before a node that answers late: its process, beside the network's, is
-//! watched from outside.
+//! Memory of a client with a node that responds late. The client runs in a separate process, and this process
+//! measures its memory.
 
 use super::{Scene, bid, client as start, create, figure, key, wait_for_block};
 use akash_provider_core::chain::{ChainEvents, ChainQuery, ChainTx};
@@ -15,30 +15,32 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// Tells the process that it is the client, and of which node.
+/// Environment variable with the URL of the node. If it is set, this process runs the client.
 pub(crate) const NODE: &str = "CHAIN_BENCH_NODE";
 
 const BLOCK: Duration = Duration::from_millis(200);
-/// Most by which an answer or a pushed block is late: several blocks.
+/// Maximum delay of a response or a pushed block: several blocks.
 const LATE: Duration = Duration::from_millis(1500);
 const MINUTE: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(2)
 } else {
     Duration::from_secs(60)
 };
-/// The first is for connections and caches to get what they need; what is there after it is compared with the end.
+/// Number of measured minutes. In the first minute connections and caches allocate what they need. The result
+/// is the growth from its end to the end of the last minute.
 const MINUTES: u32 = if cfg!(debug_assertions) { 2 } else { 4 };
-/// How many instead, for who wants to see more of them.
+/// Environment variable that overrides the number of minutes.
 const MINUTES_SETTING: &str = "CHAIN_BENCH_MINUTES";
-/// Bids that a provider has under way; more orders are let go, as one lets go that runs into its time limits.
+/// Maximum number of bids in flight. The client ignores further orders, as a provider does that reaches its
+/// time limits.
 const UNDER_WAY: usize = 64;
-/// Bids in a minute of a client that goes on.
+/// Minimum number of bids per minute of a client that works.
 const BIDS_MIN: usize = if cfg!(debug_assertions) { 1 } else { 50 };
-/// Looks at the memory, of which the middle one counts.
+/// Number of memory measurements, of which the median is used.
 const LOOKS: usize = if cfg!(debug_assertions) { 3 } else { 21 };
 const TOLD_EVERY: Duration = Duration::from_millis(250);
 
-/// The client: it asks about every order and bids on it.
+/// Runs the client, which queries the group of every order and bids on the order.
 pub(crate) async fn client(node: String) -> anyhow::Result<()> {
     let us = key()?.address().clone();
     let client = start(node, &CancellationToken::new())?;
@@ -53,7 +55,7 @@ pub(crate) async fn client(node: String) -> anyhow::Result<()> {
         };
         let (client, us) = (client.clone(), us.clone());
         tokio::spawn(async move {
-            // Whatever comes of it.
+            // Failures are ignored.
             drop(client.group(&id.group).await);
             drop(client.broadcast_msgs(vec![bid(&us, &id)]).await);
             drop(place);
@@ -62,13 +64,13 @@ pub(crate) async fn client(node: String) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says how much it holds, in bytes, a line each time.
+/// Prints the number of allocated bytes periodically, one number per line.
 async fn tell() {
     let mut out = std::io::stdout();
     loop {
         let allocated = super::ALLOCATED.stats();
         let live = allocated.bytes_allocated - allocated.bytes_deallocated;
-        // Nobody reads any more: the bench is over.
+        // The reader closed the pipe, so the benchmark is over.
         if writeln!(out, "{live}").and_then(|()| out.flush()).is_err() {
             return;
         }
@@ -76,7 +78,7 @@ async fn tell() {
     }
 }
 
-/// Ends with the bench, however that ends.
+/// The process with the client. Dropping the value kills the process.
 struct Process {
     child: Child,
     live: Arc<AtomicU64>,
@@ -89,12 +91,12 @@ impl Drop for Process {
     }
 }
 
-/// What a process holds, in KiB.
+/// Memory of a process, in KiB.
 #[derive(Debug, Clone, Copy)]
 struct Size {
-    /// Allocated and not freed.
+    /// Memory that was allocated and not freed.
     live: f64,
-    /// What the system counts.
+    /// Resident memory.
     rss: f64,
 }
 
@@ -105,7 +107,7 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()?;
-        let out = child.stdout.take().context("its output")?;
+        let out = child.stdout.take().context("the client process has no stdout")?;
         let live = Arc::<AtomicU64>::default();
         let heard = Arc::clone(&live);
         std::thread::spawn(move || {
@@ -126,11 +128,11 @@ impl Process {
         let number = line.and_then(|line| line.split_whitespace().next());
         Ok(Size {
             live: self.live.load(Ordering::Relaxed) as f64 / 1024.0,
-            rss: number.context("VmRSS")?.parse()?,
+            rss: number.context("/proc status has no VmRSS")?.parse()?,
         })
     }
 
-    /// The middle of several looks: answers on their way come and go.
+    /// Returns the median of several measurements, because responses in flight change the size.
     async fn usual_size(&self) -> anyhow::Result<Size> {
         let mut looks = Vec::new();
         for _ in 0..LOOKS {
@@ -149,7 +151,7 @@ impl Process {
     }
 }
 
-/// By how much it grows after its first minute.
+/// Measures the growth of the client's memory after its first minute.
 pub(crate) async fn growth() -> anyhow::Result<()> {
     if !std::path::Path::new("/proc/self/status").exists() {
         println!("skipped: the memory of a process is read from /proc, which is absent");
@@ -158,7 +160,7 @@ pub(crate) async fn growth() -> anyhow::Result<()> {
     let scene = Scene::new(Some(BLOCK)).await?;
     let proxy = Proxy::start(scene.net.rpc_url().trim_start_matches("http://"), 1).await?;
     let process = Process::start(proxy.url())?;
-    // A tenant orders once a block, heard from the chain itself.
+    // A tenant creates one order per block. It receives the blocks directly from the chain.
     let (chain, tenant) = (scene.chain.clone(), scene.tenant.clone());
     let mut blocks = chain.subscribe(&scene.us);
     let ordering = tokio::spawn(async move {
@@ -170,7 +172,11 @@ pub(crate) async fn growth() -> anyhow::Result<()> {
     });
     let until = Instant::now() + super::PATIENCE;
     while proxy.stats().broadcasts == 0 {
-        ensure!(Instant::now() < until, "the client bids: {:?}", proxy.stats());
+        ensure!(
+            Instant::now() < until,
+            "the client has sent no bid in time: {:?}",
+            proxy.stats()
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let late = u64::try_from(LATE.as_millis())?;
@@ -193,11 +199,11 @@ pub(crate) async fn growth() -> anyhow::Result<()> {
             size.rss,
             proxy.stats()
         );
-        ensure!(!ordering.is_finished(), "tenants order to the end");
-        // A client that hangs does not grow either.
+        ensure!(!ordering.is_finished(), "the task of the tenant ended too early");
+        // The memory of a client that hangs does not grow either, so the bids are checked.
         ensure!(
             bids >= bids_before + BIDS_MIN,
-            "the client bids: {bids_before}, a minute later {bids}"
+            "the client bids too slowly: {bids_before} bids, a minute later {bids}"
         );
         bids_before = bids;
         sizes.push(size);

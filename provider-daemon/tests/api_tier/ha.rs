@@ -1,4 +1,4 @@
-//! Two providers of one account on one cluster, of which a Lease says which one works.
+//! Two providers of one account on one cluster, with a Lease that elects the leader.
 
 use crate::on_a_chain::Node;
 use crate::stage::{Running, Stage, until};
@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use testbed::{Cluster, Tier};
 
-/// Where nobody gives it another name.
+/// Default name of the Lease.
 const NAME: &str = "akash-provider";
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -50,9 +50,10 @@ fn stood_by(one: &Running) -> usize {
     one.output().matches("this instance is the standby").count()
 }
 
-/// What a hand of somebody's does to the record is told, and put right by who led.
+/// Writes another holder into the Lease and then deletes the Lease. Asserts that the leader steps down, leads
+/// again with a higher election term, and recreates the Lease with its annotation.
 fn spoiled_and_led_again(cluster: &Cluster, leader: &Running) {
-    // Somebody writes another name into the record: who led stops at once, and leads again when nobody renews for that.
+    // The edited record names another holder, so the leader steps down at once. No process renews the record, so the leader leads again later.
     let by_hand = json!({"spec": {"holderIdentity": "somebody", "renewTime": "2020-01-01T00:00:00.000000Z"}});
     let patch = [
         "patch",
@@ -66,16 +67,24 @@ fn spoiled_and_led_again(cluster: &Cluster, leader: &Running) {
     cluster
         .kubectl(&[&patch[..], &[&by_hand.to_string()]].concat())
         .unwrap();
-    until("b stands by", || leader.told(), || stood_by(leader) == 1);
-    until("b leads again", || leader.told(), || leads(leader, 2));
+    until(
+        "instance b is the standby",
+        || leader.told(),
+        || stood_by(leader) == 1,
+    );
+    until(
+        "instance b is the leader again",
+        || leader.told(),
+        || leads(leader, 2),
+    );
     assert!(lease(cluster)["spec"]["leaseTransitions"].as_u64().unwrap() > term);
-    // Deleted, it is there again, with what lies beside it.
+    // The leader recreates the deleted Lease with its annotation.
     cluster
         .kubectl(&["delete", "leases.coordination.k8s.io", NAME, "--namespace=lease"])
         .unwrap();
     let beside = || lease(cluster)["metadata"]["annotations"]["provider.akash.network/leadership"].clone();
     until(
-        "it is there again",
+        "the deleted Lease exists again",
         || leader.told(),
         || beside().as_str().is_some_and(|text| text.contains("breaker")),
     );
@@ -99,7 +108,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     cluster.kubectl(&left).unwrap();
     let _node = Node::new(&cluster, "run-ha");
     let mut first = start(&stage, &kubeconfig, "a", 1);
-    until("a leads", || first.told(), || leads(&first, 1));
+    until("instance a is the leader", || first.told(), || leads(&first, 1));
     let mut second = start(&stage, &kubeconfig, "b", 1);
     second.says("leadership: this instance is a standby");
     let id = stage.order(1);
@@ -109,22 +118,22 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
         .tenant(TenantMsg::CreateLease { bid: bid.id })
         .unwrap();
     first.says("lease won");
-    // Killed, and followed.
+    // The leader is killed, and the standby takes over.
     let begun = Instant::now();
     first.kill();
     let late = stage.order(2);
-    until("b leads", || second.told(), || leads(&second, 1));
-    println!("taken over after {:?}", begun.elapsed());
+    until("instance b is the leader", || second.told(), || leads(&second, 1));
+    println!("instance b took over {:?} after the kill", begun.elapsed());
     assert!(begun.elapsed() < LEASE * 2, "{:?}", begun.elapsed());
     drop(stage.bid(&late, &second));
     spoiled_and_led_again(&cluster, &second);
-    // Handed over in order.
+    // The leader is stopped, and the standby takes over.
     let third = start(&stage, &kubeconfig, "a", 2);
     third.says("leadership: this instance is a standby");
     second.signal(Signal::SIGTERM);
     let begun = Instant::now();
-    until("a leads", || third.told(), || leads(&third, 1));
-    println!("handed over after {:?}", begun.elapsed());
+    until("instance a is the leader", || third.told(), || leads(&third, 1));
+    println!("instance a took over {:?} after the stop", begun.elapsed());
     assert_eq!(second.ended(), Some(0), "{}", second.told());
     for id in [&id, &late] {
         let bids = stage.bids(id);
@@ -133,12 +142,18 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
             "{bids:?}"
         );
     }
-    assert_eq!(stage.live_leases(), 1, "nothing was closed: {}", third.told());
+    assert_eq!(
+        stage.live_leases(),
+        1,
+        "the lease is still active: {}",
+        third.told()
+    );
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     third.says("lease closed");
 }
 
-/// One command of Redis; the first line of the answer, and the second where there is one.
+/// Sends a command to Redis. Returns the first line of the response, and the second line if the response is a
+/// string.
 pub(crate) fn redis_says(port: u16, words: &[&str]) -> (String, String) {
     let mut line = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut text = format!("*{}\r\n", words.len());
@@ -156,7 +171,8 @@ pub(crate) fn redis_says(port: u16, words: &[&str]) -> (String, String) {
     (first, second.unwrap_or_default())
 }
 
-/// As where two clusters have a provider of the same account, and both a leadership of one name on one Redis.
+/// Covers two clusters that both have a provider of the same account and use one Redis with the same election
+/// name.
 #[test]
 fn an_instance_of_another_cluster_under_the_same_name_stands_by_and_says_why() {
     const KEY: &str = "{akash-provider}:election:two-clusters";
@@ -187,7 +203,7 @@ fn an_instance_of_another_cluster_under_the_same_name_stands_by_and_says_why() {
         stage.provider(name, &words)
     };
     let mut first = start("a");
-    until("a leads", || first.told(), || leads(&first, 1));
+    until("instance a is the leader", || first.told(), || leads(&first, 1));
     first.signal(Signal::SIGTERM);
     assert_eq!(first.ended(), Some(0), "{}", first.told());
     let beside = redis_says(port, &["HGET", KEY, "beside"]).1;
@@ -202,8 +218,12 @@ fn an_instance_of_another_cluster_under_the_same_name_stands_by_and_says_why() {
     assert_eq!(wrote.0, ":0");
     let second = start("b");
     let names_it = || second.told().contains("settings=\"cluster\"");
-    until("it names what differs", || second.told(), names_it);
-    // Three times as long as one with other settings would wait.
+    until(
+        "the log names the setting that differs",
+        || second.told(),
+        names_it,
+    );
+    // Three times as long as an instance with different settings waits.
     std::thread::sleep(Duration::from_secs(18));
     assert!(!leads(&second, 1), "{}", second.told());
     theirs["settings"]["cluster"] = ours;
@@ -211,5 +231,5 @@ fn an_instance_of_another_cluster_under_the_same_name_stands_by_and_says_why() {
         port,
         &["HSET", KEY, "beside", &theirs.to_string(), "version", "ours"],
     );
-    until("b leads", || second.told(), || leads(&second, 1));
+    until("instance b is the leader", || second.told(), || leads(&second, 1));
 }

@@ -1,8 +1,10 @@
-//! Two providers of one account under a stream of orders, of which now this and now that one leads: killed, stopped, paused,
-//! cut off and deafened, by clocks that are minutes apart, and with the rights of `deploy/rbac` alone.
+//! Fail-overs between two providers of one account under a stream of orders. The leader is killed, stopped,
+//! paused, or cut off from the network in one or both directions. The clocks of the two differ by minutes.
+//! Both have only the rights of `deploy/rbac`.
 //!
-//! The test command runs a small form; `cargo xtask campaign ha` the long one. The order of fail-overs follows from `HA_SEED`, the
-//! store of the election is `HA_STORE` (`kubernetes` or `redis`), and the lease lasts for `HA_LEASE_S` seconds.
+//! The test command runs a short form, and `cargo xtask campaign ha` runs the long form. `HA_SEED` determines
+//! the order of fail-overs. `HA_STORE` selects the store of the election (`kubernetes` or `redis`).
+//! `HA_LEASE_S` is the duration of the election lease in seconds.
 
 #[path = "ha_campaign/audit.rs"]
 mod audit;
@@ -35,28 +37,28 @@ use std::time::{Duration, Instant};
 use testbed::{Cluster, Component, Tier};
 pub(crate) use world::World;
 
-/// The Lease has this name where nobody gives it another.
+/// Default name of the Lease.
 const LEASE: &str = "akash-provider";
 const NAMES: [&str; 2] = ["a", "b"];
-/// What the clocks of instances show, in seconds before or behind that of this machine.
+/// Differences between the clock of an instance and the clock of this machine, in seconds.
 const CLOCKS: [i64; 3] = [0, 420, -240];
 
-/// How the leader goes.
+/// Fault that ends the leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Way {
     Kill,
     Term,
-    /// Stopped for longer than its term, and then it goes on.
+    /// The process is suspended for longer than its election lease, and then continues.
     Pause,
-    /// Nothing goes through its wire.
+    /// The link of the daemon is down in both directions.
     Cut,
-    /// It is heard, and hears nothing.
+    /// Packets from the daemon arrive, but packets to the daemon are dropped.
     Deaf,
 }
 
 const WAYS: [Way; 5] = [Way::Kill, Way::Term, Way::Pause, Way::Cut, Way::Deaf];
 
-/// Numbers that follow from a seed (splitmix64).
+/// Random numbers from a seed (splitmix64).
 struct Lots(u64);
 
 impl Lots {
@@ -68,7 +70,7 @@ impl Lots {
         usize::try_from((mixed ^ (mixed >> 31)) % limit as u64).unwrap()
     }
 
-    /// So many ways, each as often as the others.
+    /// Returns `count` faults in random order, each kind equally often.
     fn ways(&mut self, count: usize) -> Vec<Way> {
         let mut all = Vec::new();
         while all.len() < count {
@@ -88,7 +90,7 @@ fn setting(name: &str, small: u64) -> u64 {
     })
 }
 
-/// The role that it said last.
+/// Returns whether the last leadership event that the instance printed has the role `leader`.
 pub(crate) fn leads(one: &Running) -> bool {
     let output = one.output();
     let last = output
@@ -97,7 +99,7 @@ pub(crate) fn leads(one: &Running) -> bool {
     last.is_some_and(|line| line.contains("\"role\":\"leader\""))
 }
 
-/// Two daemons, of which one leads, and all that became of them.
+/// Two daemons, one of which leads, and the results of their fail-overs.
 struct Pair<'a> {
     world: World<'a>,
     all: [Running; 2],
@@ -111,7 +113,7 @@ struct Pair<'a> {
 impl<'a> Pair<'a> {
     fn new(mut world: World<'a>, mut lots: Lots) -> Self {
         let first = world.start(0, CLOCKS[lots.below(CLOCKS.len())]);
-        until("one leads", || first.told(), || leads(&first));
+        until("one instance is the leader", || first.told(), || leads(&first));
         let second = world.start(1, CLOCKS[lots.below(CLOCKS.len())]);
         let pair = Self {
             world,
@@ -130,38 +132,44 @@ impl<'a> Pair<'a> {
         format!("{}\n---\n{}", self.all[0].told(), self.all[1].told())
     }
 
-    /// Says how the hand-overs went.
+    /// Prints the number and the longest duration of the fail-overs by each fault.
     fn tell(&self) {
         for (way, (times, most)) in &self.by_way {
-            println!("{way:?}: {times} hand-overs, the longest took {most:?}");
+            println!("{way:?}: {times} fail-overs, the longest took {most:?}");
         }
         println!(
-            "{} hand-overs, {} of them between clocks that are minutes apart",
+            "{} fail-overs, {} of them between instances with different clocks",
             self.by_way.values().map(|(times, _)| times).sum::<u32>(),
             self.clocks_apart,
         );
     }
 
-    /// Every take-over was within its promise: a quarter of the lease more, or 3 s of a loaded machine.
+    /// Asserts that every fail-over took at most the election lease plus a quarter of it, or plus 3 s because
+    /// the machine may be busy.
     fn is_in_time(&self, lease: Duration) {
         let most = lease + (lease / 4).max(Duration::from_secs(3));
         for (way, (_, took)) in &self.by_way {
-            assert!(*took <= most, "{way:?} took {took:?}\n{}", self.told());
+            assert!(
+                *took <= most,
+                "fail-over after {way:?} took {took:?}\n{}",
+                self.told()
+            );
         }
     }
 
-    /// The judge has seen the writes to each of the three.
+    /// Asserts that writes to the chain, the cluster and the bus were recorded. Otherwise their judgement
+    /// would prove nothing.
     fn writes_were_seen(&self, sent: &[Sent], orders: usize) {
         for to in self.world.written_to() {
             let count = sent.iter().filter(|sent| sent.to == to).count();
-            assert!(count >= orders / 2, "{count} writes to the {to:?}");
+            assert!(count >= orders / 2, "only {count} recorded writes to the {to:?}");
         }
     }
 
     fn is_warm(&self, who: usize) {
         let one = &self.all[who];
         until(
-            "a warm standby",
+            "the instance is a standby that is ready to take over",
             || self.told(),
             || one.output().contains("this instance is a standby"),
         );
@@ -180,7 +188,7 @@ impl<'a> Pair<'a> {
             Way::Deaf => self.world.room.deafen(old),
         }
         until(
-            "the other one leads",
+            "the other instance is the leader",
             || format!("{way:?}\n{}", self.told()),
             || leads(&self.all[new]),
         );
@@ -211,14 +219,15 @@ impl<'a> Pair<'a> {
             until: Instant::now(),
         });
         until(
-            "it hears that it leads no more",
+            "the old leader reports that it lost the leadership",
             || self.told(),
             || !leads(&self.all[old]),
         );
     }
 }
 
-/// How often a bid was sent to the chain that was there already.
+/// Returns the number of orders with more than one successful bid transaction, and the number of bid
+/// transactions that the chain refused.
 fn bids_again(stage: &Stage) -> (usize, usize) {
     let height = stage.chain.market(|market| market.height());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -242,11 +251,11 @@ fn bids_again(stage: &Stage) -> (usize, usize) {
     (double, by_order.values().map(|(_, refused)| refused).sum())
 }
 
-/// Says how orders fared.
+/// Prints the number of orders, bids and repeated bids, and the longest wait for a bid.
 fn tell_of_orders(all: &[Deployment], double: usize, refused: usize) {
     let answers = all.iter().filter_map(|one| one.answered);
     println!(
-        "{} orders, {} without an answer, the longest wait {:?}; {} double bids, {refused} sent again and refused",
+        "{} orders, {} without a bid, longest wait for a bid {:?}; {} orders with two bids, {refused} repeated bids that the chain refused",
         all.len(),
         all.iter().filter(|one| one.answered.is_none()).count(),
         answers.max().unwrap_or_default(),
@@ -259,7 +268,8 @@ fn accepted(all: &[Deployment]) -> BTreeSet<u64> {
     accepted.map(|one| one.id.dseq).collect()
 }
 
-/// Returns the number of writes to each of the three, and of those that are late or wrong, as a text.
+/// Returns a text with the number of writes to the chain, the cluster and the bus, and with the number of
+/// late or wrong writes.
 fn counted(sent: &[Sent], judged: &Judged) -> String {
     let count = |to| sent.iter().filter(|sent| sent.to == to).count();
     let (chain, cluster, bus) = (count(To::Chain), count(To::Cluster), count(To::Bus));
@@ -271,7 +281,7 @@ fn counted(sent: &[Sent], judged: &Judged) -> String {
     )
 }
 
-/// Whether a holder of the Lease is this daemon.
+/// Returns whether this holder of the Lease is the daemon `who`.
 fn is(who: usize, holder: &str) -> bool {
     holder
         .strip_prefix(NAMES[who])
@@ -296,7 +306,7 @@ fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered
         return;
     };
     let (count, seed) = (setting("HA_HAND_OVERS", 5), setting("HA_SEED", 1));
-    println!("hand-overs of seed {seed}: HA_SEED={seed} HA_HAND_OVERS={count}");
+    println!("fail-overs of seed {seed}: HA_SEED={seed} HA_HAND_OVERS={count}");
     let mut lots = Lots(seed);
     let ways = lots.ways(usize::try_from(count).unwrap());
     let _node = LargeNode::new(&cluster);
@@ -312,9 +322,11 @@ fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered
     }
     crowd.orders_no_more();
     let told = || told_by_all(&crowd, &pair);
-    until("every order is answered, and every manifest taken", told, || {
-        crowd.is_served()
-    });
+    until(
+        "every order has a bid, and every manifest is accepted",
+        told,
+        || crowd.is_served(),
+    );
     crowd.stop();
     let all = crowd.known();
     let accepted = accepted(&all);
@@ -329,12 +341,12 @@ fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered
     let judged = judged(&held, &sent, &pair.away, is);
     pair.tell();
     println!(
-        "the record had {} holders",
+        "the election record had {} holders",
         held.iter().filter(|one| !one.holder.is_empty()).count()
     );
     tell_of_orders(&all, double, refused);
     println!(
-        "{} manifests accepted and deployed, {closed} wrong closes",
+        "{} manifests accepted and deployed, {closed} leases and bids closed without a tenant's request",
         accepted.len()
     );
     println!("{}", counted(&sent, &judged));
@@ -353,9 +365,9 @@ fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered
     pair.writes_were_seen(&sent, all.len());
     assert_eq!(watch.last().map(|last| is(pair.leader, &last.holder)), Some(true));
     close_all(&pair.world.stage, &all);
-    // Namespaces go with the help of those who were paused.
+    // Deleting the namespaces requires the controllers, which were paused.
     cluster.resume(Component::ControllerManager).unwrap();
-    until("everything is taken down", told, || {
+    until("all workloads are deleted", told, || {
         pair.world.deployed().is_empty()
     });
 }

@@ -1,5 +1,5 @@
-//! How soon another instance leads, and what one costs with a thousand leases, as figures: one JSON object a line,
-//! `{"name", "value", "unit"}`. `cargo xtask bench ha` runs it on the released program.
+//! Measures fail-overs, and the resources of an instance with a thousand leases. Prints one JSON object per
+//! line: `{"name", "value", "unit"}`. `cargo xtask bench ha` runs it with the release build.
 
 use crate::ha_campaign::crowd::{Tenant, bids, send};
 use crate::ha_campaign::{LargeNode, World, leads};
@@ -14,20 +14,21 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 use testbed::{Cluster, Tier};
 
-/// Requests of tenants at once.
+/// Number of concurrent manifest requests of the tenant.
 const AT_ONCE: usize = 4;
-/// Seconds of a whole measurement at rest.
+/// Duration of the idle measurement in the benchmark, in seconds.
 const WHOLE: u64 = 60;
-/// Clock ticks of a second, as Linux counts processor time for programs.
+/// Clock ticks per second in `/proc`.
 const TICKS: f64 = 100.0;
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Numbers of a measurement: those of the bench with `FIGURES_SECONDS`, and small ones in the test command.
+/// Settings of the measurement. The benchmark, which sets `FIGURES_SECONDS`, uses large values. The test
+/// command uses small ones.
 #[derive(Debug, Clone, Copy)]
 struct Numbers {
     leases: u64,
     takeovers: usize,
-    /// How long nothing happens.
+    /// Duration of the idle measurement.
     rest: Duration,
     lease: Duration,
 }
@@ -40,7 +41,7 @@ impl Numbers {
             leases: pick(3, 1_000),
             takeovers: if is_whole { 3 } else { 1 },
             rest: Duration::from_secs(pick(1, WHOLE)),
-            // The lease that is the default.
+            // The larger value is the default election lease.
             lease: Duration::from_secs(pick(3, 12)),
         }
     }
@@ -50,14 +51,14 @@ fn print(name: &str, value: f64, unit: &str) {
     println!("{}", json!({"name": name, "value": value, "unit": unit}));
 }
 
-/// Memory that it has now.
+/// Returns the resident memory of a process, in MiB.
 fn mib(one: &Running) -> f64 {
     let status = std::fs::read_to_string(one.about("status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
-/// Processor time that it took since its start.
+/// Returns the CPU time of a process since its start, in seconds.
 fn cpu_seconds(one: &Running) -> f64 {
     let stat = std::fs::read_to_string(one.about("stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -65,11 +66,11 @@ fn cpu_seconds(one: &Running) -> f64 {
     ticks.map(|field| field.parse::<f64>().unwrap()).sum::<f64>() / TICKS
 }
 
-/// Waits longer than tests do.
+/// Waits for a condition with a longer limit than tests have.
 fn settled(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
-        assert!(began.elapsed() < PATIENCE, "{what}: not in time");
+        assert!(began.elapsed() < PATIENCE, "{what}: not reached within the limit");
         sleep(Duration::from_millis(100));
     }
 }
@@ -78,7 +79,7 @@ fn is_ready(one: &Running) -> bool {
     one.output().contains("\"is_ready\":true")
 }
 
-/// Leases with their manifests, made by one tenant.
+/// Creates leases of one tenant, submits their manifests, and waits until all are deployed.
 fn leased(world: &World<'_>, tenant: &Tenant, leases: u64) {
     let ids: Vec<DeploymentId> = (1..=leases)
         .map(|dseq| {
@@ -102,7 +103,7 @@ fn leased(world: &World<'_>, tenant: &Tenant, leases: u64) {
         })
         .collect();
     for id in &ids {
-        settled("a bid", || !bids(&tenant.chain, id).is_empty());
+        settled("the order has a bid", || !bids(&tenant.chain, id).is_empty());
         let bid = bids(&tenant.chain, id).remove(0).id;
         tenant.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
     }
@@ -115,12 +116,16 @@ fn leased(world: &World<'_>, tenant: &Tenant, leases: u64) {
                     if dseq > leases {
                         return;
                     }
-                    settled("a manifest", || (0..2).any(|who| send(tenant, who, dseq).is_ok()));
+                    settled("a gateway accepts the manifest", || {
+                        (0..2).any(|who| send(tenant, who, dseq).is_ok())
+                    });
                 }
             });
         }
     });
-    settled("all are deployed", || world.deployed().len() as u64 == leases);
+    settled("all leases are deployed", || {
+        world.deployed().len() as u64 == leases
+    });
 }
 
 #[test]
@@ -132,7 +137,7 @@ fn figures_of_takeovers_and_of_leases() {
     let _node = LargeNode::new(&cluster);
     let mut world = World::new(&cluster, numbers.lease, false);
     let mut first = world.start(0, 0);
-    until("one leads", || first.told(), || leads(&first));
+    until("one instance is the leader", || first.told(), || leads(&first));
     let (mut stops, mut kills): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     let mut standby_mib = 0.0f64;
     for turn in 0..numbers.takeovers * 2 {
@@ -151,7 +156,11 @@ fn figures_of_takeovers_and_of_leases() {
             true => first.kill(),
             false => first.signal(Signal::SIGTERM),
         }
-        until("the other one leads", || second.told(), || leads(&second));
+        until(
+            "the other instance is the leader",
+            || second.told(),
+            || leads(&second),
+        );
         took.push(begun.elapsed().as_secs_f64());
         first.ended().unwrap_or_default();
         first = second;
@@ -164,13 +173,13 @@ fn figures_of_takeovers_and_of_leases() {
     assert_eq!(first.ended(), Some(0), "{}", first.told());
     let begun = Instant::now();
     let again = world.start(0, 0);
-    settled("it is ready", || is_ready(&again));
+    settled("the restarted instance is ready", || is_ready(&again));
     print(
         "start_ready_1000_leases_ms",
         begun.elapsed().as_secs_f64() * 1e3,
         "ms",
     );
-    // What a start has to look at is looked at.
+    // By then, the work of the start is done.
     sleep(numbers.rest / 2);
     let before = cpu_seconds(&again);
     sleep(numbers.rest);

@@ -53,12 +53,12 @@ deployment:
     anywhere: { profile: small, count: 1 }
 "#;
 
-/// Maximum time until a stopped provider has ended with all streams.
+/// Maximum time from SIGTERM until the provider has closed all streams and exited.
 const STOPPED: Duration = Duration::from_secs(10);
 /// Maximum interval between writes of busy controllers.
 const QUIET: Duration = Duration::from_secs(1);
 const AWAITS_CHAIN: &str = "\"awaited\":[\"the chain";
-/// A value that changes with any write.
+/// Output format that lists the resource version of each object, which changes with every write.
 const VERSIONS: &str =
     "jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
 const PODS: &str =
@@ -69,7 +69,8 @@ struct Fixture<'a> {
     stage: &'a Stage,
     network: &'a Network,
     tenant: Account<'a>,
-    /// An account with a key and a certificate on the chain that is unknown to the provider.
+    /// An account with a key and a certificate on the chain. The provider has not queried this account
+    /// before.
     unknown_account: Account<'a>,
     namespace: String,
 }
@@ -291,7 +292,8 @@ impl<'a> Fixture<'a> {
         assert!(code == Some(7) && shown.contains("40 100"), "{code:?} {shown}");
     }
 
-    /// A follower receives the lines of the new pod, and the end of the old pod.
+    /// Updates the lease. Asserts that a follower of the logs receives the lines of the new pod and the end
+    /// of the old pod.
     fn update(&self) {
         let logs = self.tenant.starts(
             "logs",
@@ -315,7 +317,8 @@ impl<'a> Fixture<'a> {
         assert_eq!(word, "second\n");
     }
 
-    /// Streams end with a close reason, the provider stops, and the next one continues.
+    /// Stops the provider with SIGTERM while streams are open. Asserts the close reason of each stream, and
+    /// starts the next provider, which continues.
     fn stopped(&self, mut provider: Daemon) -> Daemon {
         let streams = Streams::open(self.network, &self.tenant);
         let tick = streams.tick;
@@ -333,7 +336,8 @@ impl<'a> Fixture<'a> {
         self.goes_on("second", tick)
     }
 
-    /// Streams break off, and the next provider continues.
+    /// Kills the provider while streams are open. Asserts that each stream ends without a close frame, and
+    /// starts the next provider, which continues.
     fn killed(&self, mut provider: Daemon) -> Daemon {
         let streams = Streams::open(self.network, &self.tenant);
         let tick = streams.tick;
@@ -358,8 +362,8 @@ impl<'a> Fixture<'a> {
         provider
     }
 
-    /// Known tenants are served without the chain, and unknown ones get a temporary error, also after a
-    /// restart.
+    /// Cuts the provider off from the chain. Asserts that known tenants are served and that unknown ones get
+    /// a temporary error, also after a restart.
     fn cut_off(&self, mut provider: Daemon) -> Daemon {
         let before = provider.output().len();
         self.network.cut(true);
@@ -404,7 +408,8 @@ impl<'a> Fixture<'a> {
         });
     }
 
-    /// Chain events during the outage are processed.
+    /// Restores the connection to the chain. Asserts that the provider processes the chain events of the
+    /// outage.
     fn back(&self, provider: &Daemon, empty: &Value) {
         self.network.cut(false);
         provider.says("\"is_ready\":true");

@@ -1,5 +1,6 @@
-//! Records read from a wrong namespace, deleted, or overwritten with invalid data while the provider is
-//! stopped: no lease ends, no pod restarts, and repaired records are used again.
+//! Manifest records that are deleted or overwritten with invalid data while the provider is stopped, or that
+//! the provider looks for in a wrong namespace. No lease ends and no pod restarts. The provider uses repaired
+//! records again.
 
 use crate::daemon::Daemon;
 use crate::fixture::{Stage, until};
@@ -35,9 +36,10 @@ deployment:
     anywhere: { profile: small, count: 1 }
 "#;
 const LEASES: [u64; 3] = [7, 8, 9];
-/// Observation time. Wrongly ended leases would end within a second of the start.
+/// Time for which the leases are observed. A lease that ends wrongly ends within a second of the start.
 const WATCHED: Duration = Duration::from_secs(8);
-/// Timeouts of the two starts: the default, and a short one to show any effect of a deadline.
+/// Manifest timeouts of the two starts: the default first, then a short one, with which a lease would end if
+/// the deadline applied to it.
 const TIMEOUTS: [&str; 2] = ["--manifest-timeout=5m", "--manifest-timeout=1s"];
 const PODS: &str =
     "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";

@@ -51,9 +51,10 @@ const OF_STATE: [&str; 32] = [
     "/cosmos.tx.v1beta1.Service/GetTx",
     "/cosmos.tx.v1beta1.Service/Simulate",
 ];
-/// The network has it registered with the server itself, before which no state is opened.
+/// The network's node registers this method at the gRPC server itself, so a call does not open the state of a
+/// block.
 const OF_SERVER: &str = "/akash.discovery.v1.Discovery/GetInfo";
-/// Recorded, and of modules that the development network does not play.
+/// Recorded methods of modules that the development network does not implement.
 const NOT_PLAYED: [&str; 2] = [
     "/akash.bme.v1.Query/Status",
     "/akash.oracle.v2.Query/AggregatedPrice",

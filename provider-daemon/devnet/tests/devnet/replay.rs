@@ -1,5 +1,6 @@
-//! Replay of recorded transactions of a live chain, byte for byte, on a development network with the same genesis. Each
-//! must end with the same code, text and events, and every recorded query must return the same values.
+//! Replays the recorded transactions of a live chain, byte for byte, on a development network with the same
+//! genesis. Each transaction must end with the same code, text and events, and every recorded query must
+//! return the same values.
 
 use super::calls::{broadcast, call};
 use super::frames::{Frames, compare_block, compare_frames, compare_rest};
@@ -18,8 +19,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Sets the next sequences of accounts, except those that are `busy`: there were other transactions between the
-/// recorded ones.
+/// Sets the sequence of each account to that of its next recorded transaction. Accounts in `busy` are left
+/// out, because they sent other transactions between the recorded ones.
 fn catch_up(devnet: &Devnet, coming: &[Recorded], busy: &[Address]) {
     let mut next: BTreeMap<Address, u64> = BTreeMap::new();
     for (address, sequence) in coming.iter().filter_map(|tx| signed(&tx.bytes)) {
@@ -46,7 +47,8 @@ struct Replay {
 }
 
 impl Replay {
-    /// Creates blocks until the next one has this height, with the unrecorded changes.
+    /// Creates blocks until the next block has this height. Applies the changes that happened on the chain
+    /// and were not recorded.
     async fn go_before(&mut self, height: u64) {
         loop {
             let next = self.devnet.chain().market(|m| m.height()) + 1;
@@ -60,7 +62,8 @@ impl Replay {
         }
     }
 
-    /// Compares the recorded queries of this height.
+    /// Repeats the queries that were recorded at this height and adds each different response to the
+    /// differences.
     async fn queries(&mut self, height: u64) {
         let mut found = self.recorded_queries.remove(&height).unwrap_or_default();
         found.sort();

@@ -69,14 +69,14 @@ pub(crate) async fn websockets() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ten thousand, or as many as the daemon lets in with the files that a process may open here: two for each, and a
-/// quarter of all for gRPC.
+/// Returns ten thousand, or fewer if this process may not open enough files. The daemon needs two files for
+/// each websocket, and reserves a quarter of all connections for gRPC.
 fn websockets_that_fit() -> anyhow::Result<usize> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let fit = usize::try_from(most)?.saturating_sub(RESERVE) / 8 * 3;
     if fit < WEBSOCKETS {
         eprintln!(
-            "a process may open {most} files here (`ulimit -Hn`): {fit} websockets are held, and what {WEBSOCKETS} take is reckoned from them"
+            "this process may open only {most} files (`ulimit -Hn`): measuring {fit} websockets, and scaling the result to {WEBSOCKETS}"
         );
     }
     Ok(fit.min(WEBSOCKETS))

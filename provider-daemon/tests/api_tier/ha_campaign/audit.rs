@@ -1,4 +1,4 @@
-//! Writes of each daemon that the API server received, by its audit log.
+//! Writes of each daemon that the API server received, according to its audit log.
 
 use super::room::{Sent, To};
 use data_encoding::BASE64URL_NOPAD;
@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 use testbed::Cluster;
 
-/// Key of a token's id in the extra fields of a user.
+/// Key of the token id in the extra fields of a user.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// The log from this moment on.
+/// The part of the audit log after a point in time.
 pub(crate) struct Audit {
     path: PathBuf,
-    /// Length of the log at the start.
+    /// Length of the audit log at the start, in bytes.
     from: usize,
     start: (SystemTime, Instant),
     /// Ids of the tokens of the daemons.
@@ -33,7 +33,7 @@ impl Audit {
         }
     }
 
-    /// Returns the writes of the daemons but those of the election.
+    /// Returns the writes of the daemons, except election writes and access reviews.
     pub(crate) fn sent(&self) -> Vec<Sent> {
         let text = std::fs::read_to_string(&self.path).unwrap();
         let lines = text[self.from..].lines();
@@ -65,7 +65,7 @@ impl Audit {
     }
 }
 
-/// Id of a token as the audit log has it.
+/// Returns the id of a token in the notation of the audit log.
 fn credential(token: &str) -> String {
     let payload = token.split('.').nth(1).unwrap();
     let payload = BASE64URL_NOPAD.decode(payload.as_bytes()).unwrap();

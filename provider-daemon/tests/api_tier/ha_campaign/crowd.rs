@@ -1,4 +1,4 @@
-//! Tenants that order without end, whoever leads.
+//! Tenants that order continuously, whichever instance is the leader.
 
 use crate::http::curl_after;
 use crate::stage::Stage;
@@ -14,25 +14,26 @@ use std::time::{Duration, Instant};
 
 /// Time between two orders.
 const EVERY: Duration = Duration::from_millis(700);
-/// Of so many orders one is left with its bid for a while, one is closed at once, and the rest get a lease.
+/// Number of kinds of orders, which take turns. An order of the first kind keeps its bid open for a while,
+/// one of the second kind is closed at once, and the others get a lease.
 const KINDS: u64 = 4;
-/// How long a bid stays open that nobody takes.
+/// Time for which a bid stays open if no tenant accepts it.
 const OPEN: Duration = Duration::from_secs(8);
 
-/// One deployment, and how far it is.
+/// One deployment and its progress.
 #[derive(Debug, Clone)]
 pub(crate) struct Deployment {
     pub(crate) id: DeploymentId,
     made: Instant,
-    /// Since when it had a bid.
+    /// Time from the order to the first bid, or `None` without a bid.
     pub(crate) answered: Option<Duration>,
     pub(crate) has_lease: bool,
-    /// The provider took its manifest.
+    /// The provider accepted the manifest of the deployment.
     pub(crate) accepted: bool,
     pub(crate) closed: bool,
 }
 
-/// What a tenant needs.
+/// Account, credentials and gateways of a tenant.
 pub(crate) struct Tenant {
     pub(crate) chain: MemoryChain,
     pub(crate) key: PrivateKey,
@@ -42,12 +43,12 @@ pub(crate) struct Tenant {
     pub(crate) before: Vec<String>,
 }
 
-/// They order until they are told to stop.
+/// Tenants in a thread. They create orders until they are stopped.
 pub(crate) struct Crowd {
     pub(crate) all: Arc<Mutex<Vec<Deployment>>>,
     orders: Arc<AtomicBool>,
     goes_on: Arc<AtomicBool>,
-    /// What a gateway said last that was no yes.
+    /// Last refusal of a gateway.
     pub(crate) refusal: Arc<Mutex<String>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -87,7 +88,7 @@ impl Crowd {
         }
     }
 
-    /// No new orders; what was begun goes on.
+    /// Stops the creation of orders. The existing deployments continue.
     pub(crate) fn orders_no_more(&self) {
         self.orders.store(false, Ordering::SeqCst);
     }
@@ -96,7 +97,7 @@ impl Crowd {
         self.all.lock().unwrap().clone()
     }
 
-    /// Every order was answered, and every lease has its manifest.
+    /// Returns whether every order has a bid and every lease has an accepted manifest.
     pub(crate) fn is_served(&self) -> bool {
         let all = self.known();
         all.iter()
@@ -105,7 +106,7 @@ impl Crowd {
 }
 
 impl Crowd {
-    /// Tenants do nothing more.
+    /// Stops all actions of the tenants.
     pub(crate) fn stop(&self) {
         self.goes_on.store(false, Ordering::SeqCst);
         let thread = self.thread.lock().unwrap().take();
@@ -185,7 +186,7 @@ impl Life {
             }
             _ if !one.has_lease => {
                 let bid = bids(&self.tenant.chain, &one.id).remove(0);
-                // One that was taken back has no lease; it is counted when all is over.
+                // A bid that the provider closed gives no lease. `wrongly_closed` counts it at the end.
                 one.has_lease = self
                     .tenant
                     .chain
@@ -196,7 +197,8 @@ impl Life {
         }
     }
 
-    /// To whom took the last one first, and to the other one when that one does not.
+    /// Sends the manifest to the gateway that accepted the last one. If this gateway refuses it, sends the
+    /// manifest to the other gateway. Returns whether one of them accepted it.
     fn send(&mut self, dseq: u64) -> bool {
         for turn in 0..self.tenant.gateways.len() {
             let who = (self.asks_first + turn) % self.tenant.gateways.len();
@@ -212,7 +214,7 @@ impl Life {
     }
 }
 
-/// Sends a manifest to one of the gateways; what it says where that is no yes.
+/// Sends a manifest to the gateway `who`. Returns the text of a refusal as an error.
 pub(crate) fn send(tenant: &Tenant, who: usize, dseq: u64) -> Result<(), String> {
     let before: Vec<&str> = tenant.before.iter().map(String::as_str).collect();
     let (bearer, data) = (
@@ -229,7 +231,7 @@ pub(crate) fn send(tenant: &Tenant, who: usize, dseq: u64) -> Result<(), String>
     }
 }
 
-/// Bids on the orders of a deployment.
+/// Returns the bids on all orders of a deployment.
 pub(crate) fn bids(chain: &MemoryChain, id: &DeploymentId) -> Vec<Bid> {
     chain.market(|market| {
         market
@@ -240,7 +242,7 @@ pub(crate) fn bids(chain: &MemoryChain, id: &DeploymentId) -> Vec<Bid> {
     })
 }
 
-/// Leases that ended, and bids that were taken back, although no tenant wanted that.
+/// Returns the number of leases and bids that were closed although the tenant did not close the deployment.
 pub(crate) fn wrongly_closed(stage: &Stage, all: &[Deployment]) -> usize {
     let is_wanted = |id: &DeploymentId| all.iter().any(|one| one.id == *id && !one.closed);
     stage.chain.market(|market| {

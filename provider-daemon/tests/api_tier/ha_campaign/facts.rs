@@ -1,14 +1,14 @@
-//! Facts of the bus over fail-overs: each id once.
+//! Events of the bus during fail-overs: each event id occurs once.
 
 use super::crowd::Deployment;
 use crate::stage::{Running, until};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Facts of every order that has a bid.
+/// Kinds of events that every order with a bid must have.
 const OF_EACH_ORDER: [&str; 2] = ["order_seen", "bid_placed"];
 
-/// Returns how often each id is on the bus.
+/// Returns the number of occurrences of each event id on the bus.
 fn by_id(facts: &Running) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     let output = facts.output();
@@ -23,7 +23,7 @@ fn by_id(facts: &Running) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Facts of the orders that are not on the bus.
+/// Returns the events of the orders that are missing on the bus.
 fn missing(counts: &BTreeMap<String, usize>, all: &[Deployment]) -> Vec<String> {
     let of_order = |one: &Deployment| {
         let order = format!("{}/{}/1/1", one.id.owner, one.id.dseq);
@@ -39,17 +39,17 @@ fn missing(counts: &BTreeMap<String, usize>, all: &[Deployment]) -> Vec<String> 
         .collect()
 }
 
-/// Every fact of every order is on the bus, and each id once.
+/// Asserts that every event of every order is on the bus, and that each event id occurs once.
 pub(super) fn judge(facts: &Running, all: &[Deployment]) {
     let told = || format!("{:?}", missing(&by_id(facts), all));
-    until("the facts of every order", told, || {
+    until("the events of every order are on the bus", told, || {
         missing(&by_id(facts), all).is_empty()
     });
     let counts = by_id(facts);
     let again: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
     let lost = facts.output().matches("\"lost\"").count();
     println!(
-        "{} ids on the bus, {} of them more than once, {lost} gaps",
+        "{} event ids on the bus, {} of them more than once, {lost} reported gaps",
         counts.len(),
         again.len()
     );

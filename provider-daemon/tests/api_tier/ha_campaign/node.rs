@@ -1,9 +1,9 @@
-//! The room of a cluster that has no real node.
+//! Capacity for a cluster without a real node.
 
 use serde_json::json;
 use testbed::{Cluster, Component};
 
-/// A node with more room than all orders want, as long as this lives.
+/// A node with more capacity than all orders request. Dropping the value deletes the node.
 pub(crate) struct LargeNode<'a>(&'a Cluster);
 
 impl<'a> LargeNode<'a> {
@@ -17,7 +17,7 @@ impl<'a> LargeNode<'a> {
             "--timeout=60s",
         ];
         cluster.kubectl(&left).unwrap();
-        // They would take a node without a kubelet for lost.
+        // The controllers would treat a node without a kubelet as lost.
         cluster.pause(Component::ControllerManager).unwrap();
         let labels = json!({"akash.network": "true"});
         let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ha-campaign", "labels": labels}});
@@ -41,7 +41,7 @@ impl<'a> LargeNode<'a> {
         cluster
             .kubectl(&[&words[..], &[&status.to_string()]].concat())
             .unwrap();
-        // The API server gives each node a taint at first, which the controllers would take from it.
+        // The API server adds a taint to each new node. The paused controllers would remove it.
         let words = ["patch", "node", "ha-campaign", "--type=merge", "--patch"];
         cluster
             .kubectl(&[&words[..], &[r#"{"spec": {"taints": null}}"#]].concat())

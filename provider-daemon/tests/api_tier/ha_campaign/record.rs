@@ -1,4 +1,5 @@
-//! What the Lease said, version by version, and whether anybody wrote who it does not name.
+//! History of the election record, and a check that each write came from the holder of the record at that
+//! time.
 
 use crate::ha::redis_says;
 use crate::ha_campaign::Way;
@@ -12,23 +13,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testbed::Cluster;
 
-/// The Lease from this moment on.
+/// Content of the election record from a point in time on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) at: Instant,
-    /// As the instance names itself; empty where nobody holds it.
+    /// Identity of the holder; empty if the record has no holder.
     pub(crate) holder: String,
     pub(crate) term: u64,
 }
 
-/// Maximum time from a write of the record until this process observes it.
+/// Maximum time from a write of the election record until this process observes it.
 const LATE_NEWS: Duration = Duration::from_secs(1);
-/// Maximum time of a write on a working wire.
+/// Maximum duration of a write over a working link.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
-/// Everything that the Lease said since this was made.
+/// Watch that stores every version of the election record since its start.
 pub(crate) struct Watch {
-    /// The process that watches a Lease.
+    /// The `kubectl` process that watches the Lease.
     child: Option<Child>,
     ends: Arc<AtomicBool>,
     held: Arc<Mutex<Vec<Held>>>,
@@ -74,7 +75,7 @@ impl Watch {
         }
     }
 
-    /// The same of a record on the Redis at this port, by polling.
+    /// Same as [`Self::start`], for an election record on the Redis at this port. The record is polled.
     pub(crate) fn of_redis(port: u16, name: &str) -> Self {
         const BOTH: &str = "return (redis.call('HGET', KEYS[1], 'term') or '0')..' '..(redis.call('HGET', KEYS[1], 'holder') or '')";
         let (held, ends) = (Arc::<Mutex<Vec<Held>>>::default(), Arc::<AtomicBool>::default());
@@ -105,7 +106,7 @@ impl Watch {
     }
 }
 
-/// Adds what the record has, if that changed.
+/// Adds a version of the election record if it differs from the last version.
 fn saw(seen: &Mutex<Vec<Held>>, holder: &str, term: &str) {
     let held = Held {
         at: Instant::now(),
@@ -129,7 +130,7 @@ impl Drop for Watch {
     }
 }
 
-/// Time in which a daemon was suspended or cut off.
+/// Time during which a daemon was suspended or cut off.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Away {
     pub(crate) who: usize,
@@ -139,39 +140,40 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Last moment at which a write of before can arrive.
+    /// Returns the last moment at which a write from before the fault can arrive.
     fn latest_arrival(&self, to: To) -> Instant {
         let last = match (self.way, to) {
             // The fence is the last step before a transaction is sent, so a process that continues sends none.
             (Way::Kill | Way::Term, _) | (Way::Pause, To::Chain) => self.from,
             // Calls in the queue of a connection leave the process when it continues.
             (Way::Pause | Way::Deaf, _) => self.until,
-            // The kernel repeats with a doubled pause, so after a time up to that of the cut.
+            // The kernel doubles the time between retransmissions, so the next one may be as late as the cut was long.
             (Way::Cut, _) => self.until + (self.until - self.from),
         };
         last + ON_ITS_WAY
     }
 }
 
-/// Moments with two writers, and writes that were given away before their writer was cut off and came in late.
+/// Results of the check: moments with two writers, and the number of late writes. A late write was sent
+/// before its daemon was cut off and arrived afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) two_writers: Vec<String>,
     pub(crate) late: usize,
 }
 
-/// Describes a write of a daemon that the record does not name.
+/// Describes a write of a daemon that was not the holder of the election record.
 fn described(held: &[Held], write: &Sent) -> String {
     let before = held.iter().rfind(|one| one.at <= write.at);
     let after = held.iter().find(|one| one.at > write.at);
     let named = |one: Option<&Held>, time: &dyn Fn(Instant) -> Duration| {
         one.map_or_else(
-            || "nobody".to_owned(),
+            || "none".to_owned(),
             |one| format!("{:?} ({:?})", one.holder, time(one.at)),
         )
     };
     format!(
-        "daemon {} wrote to the {:?} under {}, before {}",
+        "daemon {} wrote to the {:?} while the holder was {}, and the next holder was {}",
         write.by,
         write.to,
         named(before, &|at| write.at - at),
@@ -179,7 +181,8 @@ fn described(held: &[Held], write: &Sent) -> String {
     )
 }
 
-/// Holds what was sent against the record: nobody writes whom it does not name, terms only grow, and each has one holder.
+/// Compares the writes with the election record. Each writer must be the holder, election terms must only
+/// grow, and each term must have one holder.
 pub(crate) fn judged(
     held: &[Held],
     sent: &[Sent],
@@ -190,16 +193,17 @@ pub(crate) fn judged(
     let mut holders: BTreeMap<u64, &str> = BTreeMap::new();
     for (before, after) in held.iter().zip(held.iter().skip(1)) {
         if after.term < before.term {
-            judged
-                .two_writers
-                .push(format!("term {} after {}", after.term, before.term));
+            judged.two_writers.push(format!(
+                "the election term fell to {} after {}",
+                after.term, before.term
+            ));
         }
     }
     for one in held.iter().filter(|one| !one.holder.is_empty()) {
         let first = holders.entry(one.term).or_insert(&one.holder);
         if *first != one.holder {
             judged.two_writers.push(format!(
-                "term {} is that of {first} and of {}",
+                "election term {} has two holders: {first} and {}",
                 one.term, one.holder
             ));
         }

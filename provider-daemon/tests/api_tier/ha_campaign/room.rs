@@ -1,5 +1,5 @@
-//! Network namespaces: one for each daemon, and one that both reach chain and API server through, by a wire each that can
-//! be cut.
+//! Network namespaces: one for each daemon, and a site with the chain and the API server. A link that can be
+//! cut connects each daemon to the site.
 
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A write: by which daemon, to what, when, and when its connection was made.
+/// A write: the daemon, the target, the time, and the time at which its connection was opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) by: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Sent {
     pub(crate) connected: Instant,
 }
 
-/// What was written to.
+/// Target of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum To {
     Chain,
@@ -29,7 +29,8 @@ pub(crate) enum To {
 }
 
 impl To {
-    /// Text of every write, and of no other request. Requests to the API server are in TLS: the audit log has its writes.
+    /// Returns bytes that occur in every write and in no other request. Requests to the API server are
+    /// encrypted, so its writes are taken from the audit log.
     const fn mark(self) -> Option<&'static [u8]> {
         match self {
             Self::Chain => Some(b"broadcast_tx"),
@@ -41,7 +42,7 @@ impl To {
 
 const PIECE: usize = 64 << 10;
 
-/// The namespaces. They end with it.
+/// The network namespaces. Dropping the value deletes them.
 pub(crate) struct Room {
     site: String,
     daemons: [String; 2],
@@ -89,27 +90,28 @@ impl Room {
         room
     }
 
-    /// Where a daemon finds something at this port of the site.
+    /// Returns the address at which the daemon `who` connects to a port of the site.
     pub(crate) fn here(who: usize, port: u16) -> SocketAddr {
         SocketAddr::from(([10, 253, u8::try_from(who).unwrap(), 1], port))
     }
 
-    /// Where a daemon listens.
+    /// Returns the address at which the daemon `who` listens on a port.
     pub(crate) fn there(who: usize, port: u16) -> SocketAddr {
         SocketAddr::from(([10, 253, u8::try_from(who).unwrap(), 2], port))
     }
 
-    /// Words before a program that is to run where a daemon does.
+    /// Returns the command prefix that runs a program in the network namespace of the daemon `who`.
     pub(crate) fn inside(&self, who: usize) -> Vec<String> {
         entering(&self.daemons[who])
     }
 
-    /// The same of the site, from where all daemons are reached.
+    /// Returns the command prefix that runs a program in the network namespace of the site, which reaches all
+    /// daemons.
     pub(crate) fn at_the_site(&self) -> Vec<String> {
         entering(&self.site)
     }
 
-    /// Nothing goes through the daemon's wire, in either direction.
+    /// Disables the link of the daemon in both directions.
     pub(crate) fn cut(&self, who: usize) {
         ip(&["-n", &self.site, "link", "set", &format!("wire{who}"), "down"]);
     }
@@ -118,7 +120,7 @@ impl Room {
         ip(&["-n", &self.site, "link", "set", &format!("wire{who}"), "up"]);
     }
 
-    /// What the daemon says arrives, and no answer does.
+    /// Drops all packets to the daemon. Packets from the daemon still arrive.
     pub(crate) fn deafen(&self, who: usize) {
         let daemon = Self::there(who, 0).ip().to_string();
         ip(&["-n", &self.site, "route", "add", "blackhole", &daemon]);
@@ -129,7 +131,8 @@ impl Room {
         ip(&["-n", &self.site, "route", "delete", "blackhole", &daemon]);
     }
 
-    /// Carries what this daemon says to a port of the site on to somewhere that is reached from here.
+    /// Forwards connections of this daemon to a port of the site, to the address `target` in the namespace of
+    /// the test. Records the writes.
     pub(crate) fn lead(&self, who: usize, port: u16, to: To, target: SocketAddr) {
         let (site, at) = (self.site.clone(), Self::here(who, port));
         let (accepted, streams) = channel();
@@ -137,7 +140,7 @@ impl Room {
         thread::spawn(move || listen(&site, at, &ready, &accepted));
         listens.recv().unwrap();
         let sent = Arc::clone(&self.sent);
-        // Begun here, so that it connects from the namespace of the test.
+        // This thread stays in the namespace of the test, so it connects to `target` from there.
         thread::spawn(move || {
             for near in streams {
                 let sent = Arc::clone(&sent);
@@ -178,7 +181,7 @@ fn carry(who: usize, near: TcpStream, to: To, target: SocketAddr, sent: &Mutex<V
     };
     let mut last = Vec::new();
     pass(near, far, |piece| {
-        // A word may lie across two pieces.
+        // The mark may be split between two pieces.
         last.extend_from_slice(piece);
         let found = last.windows(mark.len()).filter(|part| *part == mark).count();
         let by = Sent {

@@ -1,4 +1,4 @@
-//! Everything between two daemons and what they share: chain, API server, Redis and the wires to them.
+//! Two daemons and everything that they share: chain, API server, Redis and the links to them.
 
 use super::crowd::Tenant;
 use super::record::Watch;
@@ -22,7 +22,7 @@ const REDIS_PORT: u16 = 6379;
 const GATEWAY_PORT: u16 = 8443;
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 
-/// A Redis for the bus, and for the election where it is there.
+/// A Redis server for the bus. With `HA_STORE=redis`, it also stores the election record.
 struct Server {
     _redis: Redis,
     port: u16,
@@ -30,7 +30,7 @@ struct Server {
 }
 
 impl Server {
-    /// Returns `None`, and prints the reason, if this machine has no Redis.
+    /// Starts the server. If this machine has no Redis, prints the reason and returns `None`.
     fn start(stage: &Stage) -> Option<Self> {
         let port = free_port().unwrap();
         let store = std::env::var("HA_STORE").unwrap_or_else(|_| "kubernetes".to_owned());
@@ -42,7 +42,7 @@ impl Server {
         let redis = stage.redis(port, &[]);
         assert!(
             redis.is_some() || !is_store,
-            "HA_STORE is redis, and this machine has none"
+            "HA_STORE is redis, but this machine has no Redis server"
         );
         let redis = redis?;
         Some(Self {
@@ -53,7 +53,7 @@ impl Server {
     }
 }
 
-/// Everything between two daemons and what they share.
+/// Two daemons and everything that they share.
 pub(crate) struct World<'a> {
     cluster: &'a Cluster,
     pub(super) stage: Stage,
@@ -68,14 +68,15 @@ pub(crate) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// With this duration of a leadership, and a bus where that is wanted.
+    /// Starts the shared parts, with this duration of the election lease. If `has_bus` is true, also starts a
+    /// bus.
     pub(crate) fn new(cluster: &'a Cluster, lease: Duration, has_bus: bool) -> Self {
         let mut stage = Stage::new("ha-campaign", true);
         stage.start_node(Some(BLOCK));
         let room = Room::new();
         let faketime = testbed::faketime();
         if let Err(error) = &faketime {
-            println!("skipped: clocks that are minutes apart: {error}");
+            println!("skipped: instances with different clocks: {error}");
         }
         let server = has_bus.then(|| Server::start(&stage)).flatten();
         let mut world = Self {
@@ -110,7 +111,7 @@ impl<'a> World<'a> {
         self.cluster.kubectl(&[&words[..], more].concat()).unwrap();
     }
 
-    /// The account of the provider, and a kubeconfig of it for each daemon.
+    /// Creates the ServiceAccount of the provider, and a kubeconfig with a token of it for each daemon.
     fn give_rights(&mut self) {
         self.apply("apply", &[]);
         let words = [
@@ -154,7 +155,7 @@ impl<'a> World<'a> {
         server.strip_prefix("https://").unwrap().parse().unwrap()
     }
 
-    /// Gives both gateways the certificate that is on the chain.
+    /// Creates a certificate, publishes it on the chain, and copies it to the homes of both daemons.
     fn take_certificates(&self) {
         for words in [
             &["generate", "server", "localhost"][..],
@@ -177,7 +178,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Starts a daemon with a clock that differs from ours by `clock` seconds.
+    /// Starts the daemon `who` with a clock that is `clock` seconds ahead of the clock of this machine.
     pub(crate) fn start(&mut self, who: usize, clock: i64) -> Running {
         self.starts += 1;
         let name = NAMES[who];
@@ -227,7 +228,7 @@ impl<'a> World<'a> {
         self.stage.started(&format!("{name}-{}", self.starts), command)
     }
 
-    /// What the daemons write to.
+    /// Returns the targets to which the daemons write.
     pub(super) fn written_to(&self) -> Vec<To> {
         let bus = self.server.as_ref().map(|_| To::Bus);
         [To::Chain, To::Cluster].into_iter().chain(bus).collect()
@@ -245,14 +246,14 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Reads the facts of the bus from another process.
+    /// Starts a process that prints the events of the bus.
     pub(super) fn facts(&self) -> Option<Running> {
         let bus = format!("--bus=redis://127.0.0.1:{}", self.server.as_ref()?.port);
         let words = ["bus", "tail", "akash.provider.facts", "--output=json", &bus];
         Some(self.stage.running("facts", &words))
     }
 
-    /// A tenant with money, and all that it needs to send manifests.
+    /// Returns a tenant with funds and everything that it needs to send manifests.
     pub(crate) fn tenant(&self) -> Tenant {
         let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
         self.stage.chain.market(|market| {
@@ -278,7 +279,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Leases that have their pods' objects on the cluster.
+    /// Returns the deployments with workloads in the cluster.
     pub(crate) fn deployed(&self) -> BTreeSet<u64> {
         let of = |kind: &str, line: &str| {
             let words = [

@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Validity of certificates in the network's format.
+/// Validity of certificates in the format that the chain requires.
 const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Remaining validity of the provider's first certificate.
+/// Remaining validity of the first certificate of the provider at its start.
 const RUNS: Duration = Duration::from_secs(30);
 
 fn has(tool: &str) -> bool {

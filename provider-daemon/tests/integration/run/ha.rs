@@ -1,5 +1,5 @@
-//! Two providers of one account, of which one works: whatever becomes of it, the other takes over, and no order is
-//! answered twice or never.
+//! Two providers of one account, one of which is the leader: the other takes over after every kind of
+//! failure, and every order gets exactly one bid.
 
 use crate::stage::{Running, Stage, until};
 use akash_provider_core::market::TenantMsg;
@@ -13,22 +13,23 @@ use std::time::{Duration, Instant};
 use testbed::Redis;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Long against a look at a loaded machine, and short for a test.
+/// Duration of the election lease: long compared with a store request on a busy machine, and short for a
+/// test.
 const LEASE: Duration = Duration::from_secs(4);
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// A network, a Redis, and homes for two.
+/// A network, a Redis server, and home folders for two instances.
 struct Pair {
     stage: Stage,
     server: Redis,
     port: u16,
-    /// How often each was started, for names of its files.
+    /// Number of started instances, used in the names of their log files.
     starts: u32,
     orders: Vec<DeploymentId>,
 }
 
 impl Pair {
-    /// `None`, and a line that says why, where this machine has no Redis.
+    /// Starts the network and the server. If this machine has no Redis, prints the reason and returns `None`.
     fn new(name: &str) -> Option<Self> {
         let mut stage = Stage::new(name, true);
         let port = testbed::free_port().unwrap();
@@ -73,10 +74,10 @@ impl Pair {
         id
     }
 
-    /// Every order has one bid, and it is open.
+    /// Waits until every order has a bid. Asserts that each order has exactly one bid, which is open.
     fn all_are_answered(&self, told: impl Fn() -> String) {
         for id in &self.orders {
-            until("a bid", &told, || !self.stage.bids(id).is_empty());
+            until("the order has a bid", &told, || !self.stage.bids(id).is_empty());
             let bids = self.stage.bids(id);
             assert_eq!(
                 (bids.len(), bids[0].state),
@@ -87,14 +88,14 @@ impl Pair {
         }
     }
 
-    /// Reads facts of the bus as another process.
+    /// Starts a process that prints the events of the bus.
     fn facts(&self) -> Running {
         let bus = format!("--bus=redis://127.0.0.1:{}", self.port);
         let words = ["bus", "tail", "akash.provider.facts", "--output=json", &bus];
         self.stage.running("facts", &words)
     }
 
-    /// The facts of every order are on the bus, each with an id of its own.
+    /// Asserts that the events of every order are on the bus, each with a distinct id.
     fn each_order_is_on_the_bus_once(&self, facts: &Running, told: impl Fn() -> String) {
         let published = |event: &str| -> Vec<String> {
             let output = facts.output();
@@ -108,7 +109,7 @@ impl Pair {
         for event in ["order_seen", "bid_placed"] {
             let told = || format!("{event}\n{}\n{}", facts.output(), told());
             let all = || published(event).len() >= self.orders.len();
-            until("each order is on the bus", told, all);
+            until("the events of each order are on the bus", told, all);
             let ids = published(event);
             let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
             assert_eq!(
@@ -120,12 +121,12 @@ impl Pair {
         }
     }
 
-    /// Everything is gone.
+    /// Deletes all data of the Redis server.
     fn forgets(&self) {
         assert_eq!(self.say("FLUSHALL"), "+OK");
     }
 
-    /// What the server answers to somebody's words, as far as it is one line.
+    /// Sends a command to Redis and returns the first line of the response.
     fn say(&self, words: &str) -> String {
         let mut line = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         line.write_all(format!("{words}\r\n").as_bytes()).unwrap();
@@ -135,7 +136,7 @@ impl Pair {
     }
 }
 
-/// What it said last of its role, and in which term.
+/// Returns the last role that the instance printed, and its election term.
 fn role(one: &Running) -> (String, Option<u64>) {
     let output = one.output();
     let mut objects = output
@@ -151,7 +152,11 @@ fn role(one: &Running) -> (String, Option<u64>) {
 
 #[track_caller]
 fn leads(one: &Running) -> u64 {
-    until("it leads", || one.told(), || role(one).0 == "leader");
+    until(
+        "the instance is the leader",
+        || one.told(),
+        || role(one).0 == "leader",
+    );
     role(one).1.unwrap()
 }
 
@@ -184,22 +189,22 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
             1 => first.signal(Signal::SIGTERM),
             _ => first.signal(Signal::SIGSTOP),
         }
-        // Orders go on while nobody leads.
+        // Tenants create further orders while no instance is the leader.
         for _ in 0..3 {
             pair.order();
         }
         let next = leads(&second);
         let took = begun.elapsed();
-        assert!(next > term, "{next} after {term}");
+        assert!(next > term, "election term {next} after {term}");
         term = next;
-        println!("hand-over {hand_over} ({way}): {took:?}");
+        println!("fail-over {hand_over} (kind {way}) took {took:?}");
         let most = if way == 1 { LEASE } else { LEASE + LEASE };
         assert!(took < most, "{took:?}");
         if way == 2 {
-            // It goes on with what it had begun, and must do nothing of it.
+            // The suspended leader continues with its pending work and must not execute any of it.
             first.signal(Signal::SIGCONT);
             let told = || first.told();
-            until("it hears that it leads no more", told, || {
+            until("the old leader reports that it lost the leadership", told, || {
                 role(&first).0 == "standby"
             });
         }
@@ -213,17 +218,19 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
         }
         std::mem::swap(&mut first, &mut second);
         let told = || second.told();
-        until("a warm standby", told, || {
-            second.output().contains("this instance is a standby")
-        });
+        until(
+            "the instance is a standby that is ready to take over",
+            told,
+            || second.output().contains("this instance is a standby"),
+        );
     }
     pair.order();
     pair.all_are_answered(|| first.told());
     pair.each_order_is_on_the_bus_once(&facts, || first.told());
 }
 
-/// Each instance has a key of its own in its home: a standby that made its certificate known would leave two valid ones,
-/// of which tenants cannot tell which is served.
+/// A standby publishes no certificate. Each instance has its own key, so the chain would have two valid
+/// certificates, and tenants could not tell which one is served.
 #[test]
 fn a_standby_publishes_no_certificate_and_no_event_and_does_both_once_it_leads() {
     let Some(mut pair) = Pair::new("ha-writers") else {
@@ -241,27 +248,39 @@ fn a_standby_publishes_no_certificate_and_no_event_and_does_both_once_it_leads()
             .chain
             .market(|market| market.certificates(&owner).len())
     };
-    until("a certificate", || first.told(), || certificates(&pair) == 1);
+    until(
+        "the chain has one certificate",
+        || first.told(),
+        || certificates(&pair) == 1,
+    );
     let facts = pair.facts();
     let second = pair.start("b", &serve);
     second.says("a certificate, so that tenants reach it");
     pair.order();
     pair.all_are_answered(|| first.told());
     facts.says("\"event\":\"bid_placed\"");
-    // The standby's log has the bid too, so it had every reason to publish it.
+    // The standby has observed the bid too, but must not publish the event.
     second.says("\"event\":\"bid_placed\"");
-    // Longer than the first wait of a certificate that cannot be published.
+    // Longer than the first retry interval for publishing a certificate.
     std::thread::sleep(Duration::from_secs(6));
     assert_eq!(certificates(&pair), 1, "{}", second.told());
     let placed = || facts.output().matches("\"event\":\"bid_placed\"").count();
     assert_eq!(placed(), 1, "{}", facts.output());
     first.kill();
     leads(&second);
-    until("its certificate", || second.told(), || certificates(&pair) == 2);
-    until("it is ready", || second.told(), || is_ready(&second));
+    until(
+        "the new leader has published its certificate",
+        || second.told(),
+        || certificates(&pair) == 2,
+    );
+    until("the new leader is ready", || second.told(), || is_ready(&second));
     pair.order();
     pair.all_are_answered(|| second.told());
-    until("its events", || second.told(), || placed() == 2);
+    until(
+        "the new leader has published its event",
+        || second.told(),
+        || placed() == 2,
+    );
 }
 
 #[test]
@@ -273,23 +292,27 @@ fn a_store_that_is_away_pauses_writes_and_nothing_else_and_one_that_forgets_begi
     let both = [&first, &second];
     let told = || format!("{}\n---\n{}", first.told(), second.told());
     let leader = || both.iter().filter(|one| role(one).0 == "leader").count();
-    until("one leads", told, || leader() == 1);
-    until("it bids", told, || both.iter().any(|one| is_ready(one)));
+    until("one instance is the leader", told, || leader() == 1);
+    until("the leader is ready", told, || {
+        both.iter().any(|one| is_ready(one))
+    });
     let term = both.iter().find_map(|one| role(one).1).unwrap();
     pair.order();
     pair.all_are_answered(told);
     pair.server.freeze().unwrap();
-    until("nobody leads", told, || leader() == 0);
+    until("no instance is the leader", told, || leader() == 0);
     let id = pair.order();
     std::thread::sleep(LEASE);
     assert!(pair.stage.bids(&id).is_empty(), "{}", told());
     assert_eq!(leader(), 0, "{}", told());
     pair.server.go_on().unwrap();
-    until("one leads again", told, || leader() == 1);
+    until("one instance is the leader again", told, || leader() == 1);
     pair.all_are_answered(told);
     pair.forgets();
     let later = || both.iter().filter_map(|one| role(one).1).max().unwrap_or(0) > term;
-    until("a later term", told, || later() && leader() == 1);
+    until("an instance leads with a higher election term", told, || {
+        later() && leader() == 1
+    });
     pair.order();
     pair.all_are_answered(told);
 }
@@ -304,38 +327,45 @@ fn what_somebody_else_writes_over_the_record_is_told_and_costs_no_lease() {
     let both = [&first, &second];
     let told = || format!("{}\n---\n{}", first.told(), second.told());
     let leader = || both.iter().filter(|one| role(one).0 == "leader").count();
-    until("one leads", told, || leader() == 1);
+    until("one instance is the leader", told, || leader() == 1);
     let id = pair.order();
-    until("a bid", told, || !pair.stage.bids(&id).is_empty());
+    until("the order has a bid", told, || !pair.stage.bids(&id).is_empty());
     let bid = pair.stage.bids(&id).remove(0).id;
     pair.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
     let key = "{akash-provider}:election:spoiled";
-    // Another program's value under our key; then the record of a stranger in our form.
+    // First a value of another program under our key, then a well-formed record with an unknown holder.
     let stranger = format!("HSET {key} version 1 holder stranger term 9999 lease_ms 1000 beside {{");
     for spoils in [&["SET", key, "nonsense"].join(" "), &stranger] {
         pair.say(&format!("DEL {key}"));
         pair.say(spoils);
-        until("nobody leads by it", told, || leader() == 0);
+        until(
+            "no instance is the leader while the record is invalid",
+            told,
+            || leader() == 0,
+        );
         let late = pair.order();
         if spoils.starts_with("SET") {
             let says_so = || told().contains("election store failed");
-            until("it is told", told, says_so);
+            until("the log reports the failed election store", told, says_so);
             std::thread::sleep(LEASE);
             assert!(pair.stage.bids(&late).is_empty() && leader() == 0, "{}", told());
             assert_eq!(
                 pair.say(&format!("GET {key}")),
                 "$8",
-                "nothing foreign is deleted"
+                "the value of the other program is not deleted"
             );
             pair.say(&format!("DEL {key}"));
         }
-        until("one leads again", told, || leader() == 1);
-        until("the late order is answered", told, || {
+        until("one instance is the leader again", told, || leader() == 1);
+        until("the late order has a bid", told, || {
             !pair.stage.bids(&late).is_empty()
         });
     }
     let terms = both.iter().filter_map(|one| role(one).1).max();
-    assert!(terms > Some(9_999), "above what anybody wrote: {terms:?}");
+    assert!(
+        terms > Some(9_999),
+        "the election term must be above the forged one: {terms:?}"
+    );
     assert_eq!(pair.stage.live_leases(), 1, "{}", told());
 }
 
@@ -361,23 +391,23 @@ fn what_the_breaker_was_and_the_term_follow_the_leader_and_other_settings_wait_a
     );
     first.signal(Signal::SIGTERM);
     let begun = Instant::now();
-    // One with the same settings would have had this time to come.
+    // The lease time is left to a standby with equal settings before this instance takes over.
     assert_eq!(leads(&other), term + 1);
     assert!(begun.elapsed() >= LEASE, "{:?}", begun.elapsed());
     assert_eq!(first.ended(), Some(0), "{}", first.told());
     until(
-        "the breaker's state",
+        "the standby has the breaker state of the leader",
         || other.told(),
         || kept(&at_second).contains(crate::stage::ADDRESS),
     );
     drop(other);
-    // Without an election it does not write as one of before.
+    // Without an election record, the next leader uses a higher term than the one in its home.
     pair.forgets();
     let again = pair.start("b", &["--bid-timeout=7m"]);
     assert_eq!(
         leads(&again),
         term + 2,
-        "the home knows the terms that there were"
+        "the term follows the highest term stored in the home folder"
     );
 }
 

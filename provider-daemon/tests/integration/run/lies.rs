@@ -1,7 +1,7 @@
-//! A daemon before a node that lies, alone and beside an honest node: soon after the lie ends it bids again, also after a restart
-//! in the middle of the lie.
+//! A daemon with a node that returns false responses, first alone and then together with an honest node. Soon
+//! after the false responses end, the daemon bids again, also after a restart during the false responses.
 //!
-//! The campaign takes a minute for each lie: `cargo xtask campaign lies`.
+//! The campaign `cargo xtask campaign lies` runs each kind of false response for a minute.
 
 use crate::http::curl;
 use crate::stage::{ADDRESS, Running, Stage, TENANT, until};
@@ -11,11 +11,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Longest time from the end of a lie to the next bid.
+/// Maximum time from the end of the false responses to the next bid.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Daemons that run together.
+/// Number of daemons that run concurrently.
 const TOGETHER: usize = 12;
-/// Held from the choice of a free port until it is used.
+/// Lock that is held from the choice of a free port until the port is used.
 static PORTS: Mutex<()> = Mutex::new(());
 const LIES: [(&str, Lie); 9] = [
     ("largest height", Lie::Height(i64::MAX as u64)),
@@ -51,7 +51,7 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// Starts the provider. The lying node is the faster one, so the provider prefers it.
+    /// Starts the provider. The node with false responses responds faster, so the provider prefers it.
     fn provider(self, stage: &Stage, lying: &Proxy, honest: &Proxy, name: &str) -> Running {
         let nodes = match self.is_alone {
             true => lying.url(),
@@ -69,7 +69,7 @@ impl Case {
         stage.provider(name, &words)
     }
 
-    /// Causes the query that the lie is about, where a running provider has no other reason for it.
+    /// Triggers the query that gets the false response, if a running provider would not send this query.
     fn provoke(self, stage: &Stage, provider: &Running) {
         match self.lie {
             Lie::Account => stage.chain.market(|market| {
@@ -97,7 +97,8 @@ impl Case {
         }
     }
 
-    /// Returns the time from the end of the lie to the next bid, and the number of false responses.
+    /// Returns the time from the end of the false responses to the next bid, and the number of false
+    /// responses.
     fn run(self, number: usize, length: Duration) -> (Duration, u64) {
         let ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         let mut stage = Stage::new(&format!("lies-{number}"), true);
