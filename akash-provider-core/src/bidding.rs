@@ -1,11 +1,12 @@
-//! The bid decision as pure functions. A decline is a value with its reason.
+//! The bid decision as pure functions. A declined order is a value that contains the reason.
 //!
 //! ```text
 //!  should_bid ──► Capacity::fit ──► check_bid_count ──► price_request ──► a strategy ──► judge_price
 //!  may bid        enough capacity   bids left           of the reserved units            worth a bid
 //! ```
-//! The engine runs these steps for every order and keeps the reservation. [`screen()`] runs them on a copy of
-//! the capacity and reserves nothing. All inputs are arguments, so no input can be stale.
+//! The engine runs these steps for every order and reserves the capacity. [`screen()`] runs the steps on a
+//! copy of the capacity and reserves nothing. All data of a decision is passed as arguments, so the functions
+//! use no stale state.
 
 pub mod attributes;
 pub mod capabilities;
@@ -33,7 +34,7 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Reason why the provider does not bid on an order. `code` is for metrics, `Display` for operators.
+/// Reason why the provider does not bid on an order. Metrics use `code`, operators read `Display`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -41,25 +42,26 @@ pub enum Decline {
     /// The order requires attributes that the provider does not declare.
     #[error("the order requires {key}={value}, which this provider does not declare")]
     Attributes {
-        /// Key of the first unmatched requirement.
+        /// Key of the first required attribute that the provider does not declare.
         key: String,
-        /// Its value as the order requires it.
+        /// Value of this attribute in the order.
         value: String,
     },
-    /// The provider is configured to bid only on orders with certain attributes, and this order lacks one.
+    /// The configuration allows bids only on orders that require certain attributes, and this order lacks one
+    /// of them.
     #[error("this provider bids only on orders that require {key}={value}")]
     NotForUs {
         /// Key of the first configured attribute that the order lacks.
         key: String,
-        /// Its configured value.
+        /// Configured value of this attribute.
         value: String,
     },
-    /// No declared storage capability has all attributes of a volume.
+    /// No storage capability that the provider declares has all attributes of a volume.
     #[error("unit {unit}: volume `{volume}` requires {wanted}, which no declared storage capability offers")]
     Storage {
-        /// Resource id of the unit.
+        /// Resource id of the unit with the volume.
         unit: u32,
-        /// Name of the volume in its unit.
+        /// Name of the volume.
         volume: String,
         /// Attributes that the volume requires, as text.
         wanted: String,
@@ -79,10 +81,10 @@ pub enum Decline {
         unit: u32,
         /// Number of volumes that the unit requests.
         volumes: u32,
-        /// Configured maximum number of volumes per unit.
+        /// Maximum number of volumes per unit in the configuration.
         limit: u32,
     },
-    /// The provider lacks a required audit.
+    /// An audit that the order requires is missing for this provider.
     #[error("the order requires signatures: {missing}")]
     SignedBy {
         /// Missing signatures, as text.
@@ -96,10 +98,10 @@ pub enum Decline {
         /// Maximum number of auditors queried for one order.
         limit: u32,
     },
-    /// The evaluation of the order would exceed the limit for one order.
+    /// Evaluating the order would need more work than the limit for one order.
     #[error("the order has {value} {what}; the limit is {limit}")]
     TooLarge {
-        /// Name of the exceeded quantity.
+        /// Name of the quantity that exceeds its limit.
         what: String,
         /// Value of the quantity in the order.
         value: u64,
@@ -109,7 +111,7 @@ pub enum Decline {
     /// The group violates a limit of the network.
     #[error("the group is invalid: {problem}")]
     InvalidGroup {
-        /// Violated limit and its location, as text.
+        /// Limit that is violated, and where in the group, as text.
         problem: String,
     },
     /// The order requires a reclamation window that the provider does not offer.
@@ -122,22 +124,22 @@ pub enum Decline {
         /// Offered window in seconds, or `none`, as text.
         offered: String,
     },
-    /// The chain accepts no bid with the reclamation window of this provider.
+    /// The chain does not accept a bid with the reclamation window of this provider.
     #[error(
         "this provider offers a reclamation window of {offered_s} s; the chain accepts {min_s} s to {max_s} s"
     )]
     ReclamationRange {
         /// Offered window, in whole seconds.
         offered_s: u64,
-        /// Minimum that the chain accepts, in seconds.
+        /// Minimum reclamation window that the chain accepts, in seconds.
         min_s: u64,
-        /// Maximum that the chain accepts, in seconds.
+        /// Maximum reclamation window that the chain accepts, in seconds.
         max_s: u64,
     },
     /// The order has reached the maximum number of bids.
     #[error("the order already has {bids} bids; the chain accepts another bid only up to {limit}")]
     OrderFull {
-        /// Number of open, active and closed bids.
+        /// Number of open, active and closed bids on the order.
         bids: u32,
         /// The chain parameter `order_max_bids`. The chain accepts a bid while the number of bids does not
         /// exceed this value.
@@ -154,18 +156,18 @@ pub enum Decline {
     /// The cluster cannot place all replicas of the order.
     #[error("{message}")]
     InsufficientCapacity {
-        /// Missing capacity, in one line.
+        /// Description of the missing capacity, in one line.
         message: String,
     },
-    /// Services need hostnames and the backend does not route hostnames.
+    /// Services of the order need hostnames, and the cluster does not route hostnames.
     #[error(
         "the order needs hostnames for {wanted} services and this provider's cluster serves no hostnames"
     )]
     NoHostnames {
-        /// Number of endpoints with hostnames in the order.
+        /// Number of endpoints of the order that need hostnames.
         wanted: u32,
     },
-    /// The order needs leased IPs and the backend has none.
+    /// The order needs leased IPs, and the cluster has no pool of leased IPs.
     #[error("no leased IPs available: the order needs {wanted} and this provider leases none")]
     NoLeasedIps {
         /// Number of leased IPs that the order needs.
@@ -215,8 +217,8 @@ pub enum Decline {
         /// Error text of the chain.
         message: String,
     },
-    /// The provider has already bid on this order. The chain allows one bid per order, also after the bid is
-    /// closed.
+    /// The provider has already bid on this order. The chain allows one bid of a provider per order, even
+    /// after that bid is closed.
     #[error("this provider has already bid on the order and the chain allows one bid per order")]
     AlreadyBid,
     /// Data that the decision needs could not be read.
@@ -228,7 +230,7 @@ pub enum Decline {
 }
 
 impl Decline {
-    /// Returns the reason without its details.
+    /// Returns the machine-readable code of the reason.
     #[must_use]
     pub const fn code(&self) -> DeclineCode {
         match self {
@@ -259,7 +261,8 @@ impl Decline {
         }
     }
 
-    /// Returns whether the same order can be worth a bid later, for example after capacity is freed.
+    /// Returns whether the reason can disappear, so that the provider can bid on the same order later. For
+    /// example, capacity can be freed.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(
@@ -278,28 +281,28 @@ impl Decline {
 /// Data about the provider and the market that a bid decision uses.
 #[derive(Debug, Clone, Copy)]
 pub struct OrderContext<'a> {
-    /// Attributes of the provider as currently registered on the chain. `None` means not registered: every
-    /// order is declined.
+    /// Attributes of the provider that are registered on the chain. With `None`, the provider is not
+    /// registered, and every order is declined.
     pub attributes: Option<&'a [Attribute]>,
     /// Attributes of the provider that auditors have signed.
     pub audited: &'a [AuditedAttributes],
-    /// Market parameters of the chain. With `None` the checks that need them are skipped.
+    /// Market parameters of the chain. With `None`, the checks that need the parameters are skipped.
     pub params: Option<&'a MarketParams>,
-    /// Number of bids by other providers on the order that count against the limit of the chain. `None` skips
-    /// the check. Used after the order is placed ([`check_bid_count`]).
+    /// Number of bids by other providers on the order that count against the limit of the chain. With `None`,
+    /// [`check_bid_count`] is skipped. The count is used only after capacity for the order is reserved.
     pub bids: Option<u32>,
 }
 
 /// Checks whether the provider may bid on an order.
 ///
-/// [`check_size`] runs first and declines orders that are too expensive to evaluate. The following checks and
-/// their order are those of the network: placement attributes, required attributes of the provider,
+/// [`check_size`] runs first and declines orders that are too expensive to evaluate. The following checks, in
+/// this order, are those of the Akash network: placement attributes, required attributes of the provider,
 /// capabilities, number of volumes, signatures, limits of the group. The reclamation window and the deposit
-/// are checked last. The Go provider does not check these two, but the chain refuses a bid that violates
-/// them.
+/// are checked last. The Go provider does not check the reclamation window and the deposit, but the chain
+/// refuses a bid that violates these rules.
 ///
 /// # Errors
-/// The first reason not to bid.
+/// Returns the first reason not to bid.
 pub fn should_bid(order: &Order, facts: &OrderContext<'_>, config: &Config) -> Result<(), Decline> {
     check(order, facts, config).map_err(Decline::shortened)
 }
@@ -335,7 +338,7 @@ fn check(order: &Order, facts: &OrderContext<'_>, config: &Config) -> Result<(),
         .map_or(Ok(()), |params| check_deposit(params, config))
 }
 
-/// Declines services that no client could reach.
+/// Declines an order with services behind hostnames if the cluster does not route hostnames.
 fn check_hostnames(group: &GroupSpec, config: &Config) -> Result<(), Decline> {
     let endpoints = group.resources.iter().flat_map(|unit| &unit.resources.endpoints);
     let behind_hostnames = endpoints.filter(|endpoint| endpoint.kind == EndpointKind::SharedHttp);
@@ -345,14 +348,14 @@ fn check_hostnames(group: &GroupSpec, config: &Config) -> Result<(), Decline> {
     }
 }
 
-/// Checks whether an order accepts another bid. `bids` counts open, active and closed bids. Lost bids do not
-/// count.
+/// Checks whether an order accepts another bid. `bids` is the number of open, active and closed bids. Lost
+/// bids do not count.
 ///
-/// The chain refuses a bid when the order has *more* bids than the limit, so the order can get one bid more
-/// than the limit.
+/// The chain refuses a bid only if the order already has *more* bids than the limit. An order can therefore
+/// get one bid more than the limit.
 ///
 /// # Errors
-/// [`Decline::OrderFull`].
+/// Returns [`Decline::OrderFull`].
 pub const fn check_bid_count(bids: u32, params: &MarketParams) -> Result<(), Decline> {
     let limit = params.order_max_bids;
     if bids > limit {
@@ -403,15 +406,16 @@ fn check_reclamation(
     Ok(())
 }
 
-/// Rounds up, so that a limit taken from a decline is sufficient.
+/// Converts a duration to seconds, rounded up. A user who configures the number from a decline message then
+/// has a sufficient value.
 fn whole_seconds_up(window: Duration) -> u64 {
     window
         .as_secs()
         .saturating_add(u64::from(window.subsec_nanos() > 0))
 }
 
-/// Returns the configured deposits that the chain accepts, by preference. Without parameters all configured
-/// deposits are returned. The caller chooses by the balance of the account.
+/// Returns the configured deposits that the chain accepts, in the configured order. Without parameters,
+/// returns all configured deposits. The caller selects one that the account can pay.
 pub fn deposits<'a>(config: &'a Config, params: Option<&MarketParams>) -> impl Iterator<Item = &'a Coin> {
     let taken = move |deposit: &&Coin| {
         let enough = |least: &Coin| least.denom == deposit.denom && deposit.amount >= least.amount;

@@ -1,5 +1,5 @@
-//! The bus publishes events and retained status to other components and processes. The engine reads no input
-//! from the bus, so a lossy or remote bus cannot lose a bid.
+//! The bus publishes events and status values to other components and processes. The engine reads no input
+//! from the bus, so a bus that loses events cannot cause the loss of a bid.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -18,20 +18,20 @@ pub use fan_out::FanOut;
 pub use leader::LeaderBus;
 pub use local::{LocalBus, QUEUE_LIMIT};
 
-/// Item of a subscriber's stream: an event, or a notice about lost events. A consumer must handle both and
-/// should not match either with `_`.
+/// Item in the stream of a subscriber: an event, or a notice about lost events. A consumer must handle both
+/// variants, and should not use a `_` arm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
     /// An event of a topic.
     Event {
-        /// Topic that it was published on.
+        /// Topic of the event.
         topic: Topic,
-        /// The event itself; all subscribers share it.
+        /// The event. All subscribers share it.
         event: Arc<Event>,
     },
-    /// The subscriber was too slow and lost this number of events of its topics. The number is `None` when
-    /// the loss cannot be counted, for example after a remote bus was replaced by one with older state. In
-    /// that case the last event of each retained topic follows.
+    /// The subscriber was too slow and lost this number of events of its topics. With `None`, the number is
+    /// unknown, for example after a remote bus was replaced by one with older state. After `None`, the last
+    /// event of each retained topic follows.
     Lagged(Option<u64>),
 }
 
@@ -41,19 +41,19 @@ pub type EventStream = BoxStream<'static, Delivery>;
 /// Transport of events to other components and processes.
 ///
 /// # Contract
-/// Each subscriber receives the events of its topics in the order of publication across these topics, each
-/// event once, and no event of other topics. Retained topics ([`Topic::is_retained`]) keep their last event,
-/// other topics keep none.
+/// A subscriber receives each event of its topics once, in the order of publication across these topics, and
+/// no event of other topics. The bus stores the last event of each retained topic ([`Topic::is_retained`]),
+/// and no event of other topics.
 ///
 /// The queue of a subscriber is bounded, and the publisher never waits for a subscriber. A subscriber that is
 /// too slow receives [`Delivery::Lagged`] with the minimum number of lost events, if known. A dropped
-/// subscriber does not affect the others.
+/// subscriber does not affect other subscribers.
 ///
 /// # Errors
-/// `Unavailable` when the bus cannot be reached. The event is then lost and the provider continues.
+/// Returns `Unavailable` when the bus cannot be reached. The event is then lost, and the provider continues.
 ///
 /// # Implementing
-/// Run `bus::conformance::suite` (feature `conformance`) on it.
+/// Run `bus::conformance::suite` (feature `conformance`) with the implementation.
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
@@ -70,12 +70,13 @@ pub trait Bus: fmt::Debug + Send + Sync + 'static {
         outcomes
     }
 
-    /// Maximum useful number of events for one [`Bus::publish_all`]; more than 1 where a batch is cheaper.
+    /// Number of events for which one call of [`Bus::publish_all`] is efficient. More than 1 if publishing
+    /// several events in one call is cheaper than in several calls.
     fn at_once(&self) -> usize {
         1
     }
 
-    /// Subscribes to topics. Events published after the return of this function are delivered.
+    /// Subscribes to topics. All events that are published after this function has returned are delivered.
     async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error>;
 
     /// Returns the last event of a retained topic.

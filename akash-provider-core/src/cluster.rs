@@ -20,20 +20,21 @@ pub use memory::{Calls, Contents, ExecFn, ExecResult, Facets, MemoryCluster, Ope
 #[cfg(feature = "runtime")]
 pub use port::*;
 
-/// Workload of a lease, as desired or as deployed.
+/// Specification of the workload of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WorkloadSpec {
     /// Order and provider of the lease.
     pub lease: LeaseId,
     /// Services to run, from the manifest.
     pub group: Arc<Group>,
-    /// Scheduling parameters by resource id.
+    /// Scheduling parameters of the resource units, by resource id.
     pub params: Arc<SchedulerParamsById>,
-    /// Hostnames to declare after the deploy, each for one service.
+    /// Hostnames to declare after the deploy. Each hostname routes to one service.
     pub hostnames: Vec<HostnameDeclaration>,
     /// Leased IPs to declare after the deploy, one entry for each expose with an IP.
     pub ips: Vec<IpDeclaration>,
-    /// Leadership epoch of the writer. A write with an older epoch than the last write is refused.
+    /// Leadership epoch of the provider instance that writes. The backend refuses a write with an older epoch
+    /// than the last write.
     pub epoch: u64,
 }
 
@@ -44,7 +45,7 @@ impl WorkloadSpec {
     }
 }
 
-/// A hostname that routes to a service.
+/// A hostname and the service to which it routes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostnameDeclaration {
     /// Hostname in lower case.
@@ -55,7 +56,7 @@ pub struct HostnameDeclaration {
     pub external_port: u16,
 }
 
-/// A leased IP that routes to a service.
+/// A leased IP and the service to which it routes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct IpDeclaration {
     /// Service of the lease.
@@ -66,45 +67,45 @@ pub struct IpDeclaration {
     pub external_port: u16,
     /// Transport protocol of both ports.
     pub proto: Proto,
-    /// Exposes with the same key share an IP.
+    /// Exposes with the same key share one leased IP.
     pub sharing_key: String,
 }
 
 /// All leases of the provider in a cluster.
 ///
-/// A lease that is in no list of this type does not exist in the cluster: the cluster has no record and no
-/// workload of the lease. A backend that cannot guarantee this returns an error instead of a listing.
+/// If no list of this type contains a lease, the cluster has no record and no workload of the lease. A
+/// backend that cannot guarantee this returns an error instead of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Listing {
-    /// Workloads as last recorded or deployed.
+    /// Last recorded or deployed workload of each lease with a usable record.
     pub deployments: Vec<WorkloadSpec>,
-    /// Remains of leases without a record that describes the workload.
+    /// Objects of leases that have no usable record of their workload.
     #[serde(default)]
     pub unusable: Vec<UnusableRecord>,
-    /// Leases with a record, of which the workload or another deployed object is missing or modified. A lease
-    /// that was deployed is deployed again.
+    /// Leases with a record, for which the workload or another deployed object is missing or modified. If
+    /// such a lease was deployed before, it is deployed again.
     #[serde(default)]
     pub incomplete: Vec<LeaseId>,
     /// Further findings for the operator, one line each.
     #[serde(default)]
     pub remarks: Vec<String>,
-    /// Location of the records, as text: ``namespace `lease` of https://10.0.0.1:6443``.
+    /// Location of the Manifest records, as text: ``namespace `lease` of https://10.0.0.1:6443``.
     #[serde(default)]
     pub place: String,
 }
 
-/// Remains of a lease that do not describe the workload. As long as they exist, the lease is not closed
-/// because of a missing manifest.
+/// Object of a lease that has no usable record of its workload. While the object exists, the lease is not
+/// closed because of a missing manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnusableRecord {
-    /// Lease of the object, if the object names one.
+    /// Lease of the object. `None` if the object does not name its lease.
     pub lease: Option<LeaseId>,
-    /// Name of the object in the backend. If `lease` is `None`, a name that equals [`LeaseId::namespace`]
-    /// identifies the lease.
+    /// Name of the object in the backend. If `lease` is `None` and the name equals [`LeaseId::namespace`] of
+    /// a lease, the object belongs to this lease.
     pub name: String,
-    /// Whether the record is unreadable or missing.
+    /// Whether the record of the lease is unreadable or missing.
     pub remains: RecordDefect,
-    /// The object and its problem, as text.
+    /// Description of the object and its problem.
     pub problem: String,
 }
 
@@ -114,12 +115,13 @@ pub struct UnusableRecord {
 pub enum RecordDefect {
     /// The record cannot be read.
     Unreadable,
-    /// A namespace or another container of workloads exists without a record.
+    /// The lease has a namespace or another container for workloads, but no record.
     Unrecorded,
 }
 
 impl UnusableRecord {
-    /// Returns whether the object belongs to `lease`, by its lease id or by its name.
+    /// Returns whether the object belongs to `lease`. Compares the lease id, or the name if the object has no
+    /// lease id.
     #[must_use]
     pub fn belongs_to(&self, lease: &LeaseId) -> bool {
         match &self.lease {
@@ -130,7 +132,7 @@ impl UnusableRecord {
 }
 
 impl From<Vec<WorkloadSpec>> for Listing {
-    /// Creates the listing of a backend with readable records only.
+    /// Creates the listing of a backend in which all records are readable.
     fn from(deployments: Vec<WorkloadSpec>) -> Self {
         Self {
             deployments,
@@ -144,32 +146,32 @@ impl From<Vec<WorkloadSpec>> for Listing {
 #[serde(tag = "change", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ClusterChange {
-    /// Health of every workload. The first item of a stream, and the first after every gap. A missing lease
-    /// is not running.
+    /// Health of every workload. The first item of a stream, and the first item after every gap, is a
+    /// snapshot. A lease that is missing in the snapshot is not running.
     Snapshot {
         /// Health of every workload of the provider.
         health: BTreeMap<LeaseId, Health>,
     },
-    /// The health of one workload changed or is repeated.
+    /// Health of one workload, changed or unchanged.
     Health {
         /// Order and provider of the lease.
         lease: LeaseId,
         /// Current health that the backend observed.
         health: Health,
     },
-    /// The watch of the backend failed. Every health is unknown until the next snapshot.
+    /// The watch of the backend failed. The health of every workload is unknown until the next snapshot.
     Lost,
-    /// Records of running leases, such as hostnames, were deleted, or their kind is served again. The
-    /// provider soon compares the cluster with the leases and repeats failed deploys.
+    /// Objects of running leases, such as hostnames, were deleted, or the API server serves their kind again.
+    /// The provider soon compares the cluster with the leases, and repeats failed deploys.
     RecordsLost,
 }
 
 /// Result of a teardown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Teardown {
-    /// The workload has stopped and the lease is no longer listed.
+    /// The workload has stopped, and the listing no longer contains the lease.
     Done,
-    /// The teardown is in progress. Call it again.
+    /// The teardown is in progress. The caller repeats the call.
     InProgress,
 }
 
@@ -218,12 +220,13 @@ pub struct ServiceStatus {
     pub ready_replicas: u32,
     /// Number of existing replicas, ready or not.
     pub replicas: u32,
-    /// Number of available replicas, as the backend counts them.
+    /// Number of available replicas, as counted by the backend.
     pub available_replicas: u32,
-    /// Generation of the workload that the backend has processed; 0 if the backend has no generations.
+    /// Generation of the workload that the backend has processed; 0 if the backend does not count
+    /// generations.
     pub observed_generation: i64,
-    /// Newest termination of a container; `None` if no container terminated or the backend does not report
-    /// it.
+    /// Newest termination of a container. `None` if no container terminated, or if the backend does not
+    /// report terminations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_termination: Option<Termination>,
 }
@@ -231,7 +234,7 @@ pub struct ServiceStatus {
 /// Termination of a container of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Termination {
-    /// Reason in the terms of the backend, such as `OOMKilled`; empty if the backend reports none.
+    /// Reason as named by the backend, such as `OOMKilled`; empty if the backend reports no reason.
     pub reason: String,
     /// Exit code of the command.
     pub exit_code: i32,
@@ -242,7 +245,7 @@ pub struct Termination {
 /// Additional status of a declared hostname.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct HostnameNotes {
-    /// Condition that delays the routing of requests, as text for the tenant.
+    /// Condition that must be met before requests are routed, as text for the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
     /// Result of the reachability probe.
@@ -250,7 +253,7 @@ pub struct HostnameNotes {
     pub reachable: Option<Reachability>,
 }
 
-/// Result of a probe of a hostname's routes.
+/// Result of a probe that sends a request to a hostname.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reachability {
     /// Result of the probe.
@@ -267,13 +270,13 @@ pub struct Reachability {
 pub enum ReachState {
     /// The hostname responds.
     Yes,
-    /// The hostname was probed and does not respond.
+    /// The hostname was probed, and it does not respond.
     No,
     /// The hostname was not probed, or its address is unknown.
     Unknown,
 }
 
-/// A port of the provider's host that routes to a service.
+/// A port of a host of the provider, and the service to which it routes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ForwardedPort {
     /// Public name or address of the host.
@@ -288,7 +291,7 @@ pub struct ForwardedPort {
     pub name: String,
 }
 
-/// A hostname that is declared in the backend.
+/// A hostname that the backend routes to a service of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeclaredHostname {
     /// Declared hostname.
@@ -297,7 +300,7 @@ pub struct DeclaredHostname {
     pub lease: LeaseId,
 }
 
-/// Returns the proxy settings of a hostname in a group.
+/// Returns the proxy settings of the ingress expose that a hostname routes to.
 #[must_use]
 pub fn http_options<'a>(group: &'a Group, name: &HostnameDeclaration) -> Option<&'a HttpOptions> {
     let service = group.services.iter().find(|s| s.name == name.service)?;

@@ -1,7 +1,7 @@
-//! Settings with unit and default, and the corresponding flag of the Go provider.
+//! Settings of a provider, with unit, default, and the corresponding flag of the Go provider.
 //!
-//! A configuration file contains the settings by name, durations as text. Settings with their default can be
-//! omitted:
+//! A configuration file contains the settings by name, and durations as text. A setting can be omitted to use
+//! its default:
 //!
 //! ```
 //! # use akash_provider_core::Config;
@@ -28,32 +28,34 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Settings of a provider. Types state the units. Defaults are those of the network, if it has one.
+/// Settings of a provider. The types contain the units. If the Akash network defines a value, it is the
+/// default.
 ///
-/// In files (JSON, TOML, YAML) a duration is text such as `500ms`, `30s`, `5m` or `1h30m`, and an optional
-/// duration can be `never`. Missing settings have their default, except [`provider`](Self::provider) and
-/// [`chain_id`](Self::chain_id), which are required. Unknown names are refused. [`Config::read`] names the
-/// invalid setting.
+/// In files (JSON, TOML, YAML), a duration is a text such as `500ms`, `30s`, `5m` or `1h30m`. An optional
+/// duration can be `never`. A missing setting has its default value. Only [`provider`](Self::provider) and
+/// [`chain_id`](Self::chain_id) are required. Unknown names are refused. The error of [`Config::read`] names
+/// the invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default = "Config::of_nobody", deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// Account of the provider. The account signs every message and is part of every bid id.
+    /// Chain account of the provider. The account signs every message and is part of every bid id.
     pub provider: Address,
-    /// Chain id. A snapshot of another chain is refused.
+    /// Chain id of the Akash network. The provider refuses a snapshot of another chain.
     pub chain_id: String,
     /// Deposit of every bid (`bid-deposit`).
     pub bid_deposit: Coin,
-    /// Whether a refused bid costs no fee, because bids are simulated before they are sent. The provider then
-    /// does not query the number of bids of an order.
+    /// Whether a refused bid costs no fee, because bids are simulated before they are sent. With `true`, the
+    /// provider does not query the number of bids of an order.
     pub refused_bids_are_free: bool,
-    /// Whether prices depend on the capacity in use. Orders declined because of a high price are then
-    /// evaluated again when capacity is freed.
+    /// Whether prices depend on the capacity in use. With `true`, orders that were declined because of a high
+    /// price are evaluated again when capacity is freed.
     pub prices_follow_capacity: bool,
-    /// Deposits in other denominations, by preference, for chains that do not accept the first.
+    /// Deposits in other denominations than `bid_deposit`, in order of preference. Used if the chain does not
+    /// accept `bid_deposit`.
     pub other_bid_deposits: Vec<Coin>,
-    /// Expected fee of a bid (`gas-prices`), reserved for each sent bid. With an amount of 0 no fee is
-    /// reserved, because the fee is unknown or another account pays it.
+    /// Expected fee of a bid (`gas-prices`). The provider reserves this amount for each sent bid. Use 0 if
+    /// the fee is unknown or another account pays it.
     pub bid_fee: Coin,
     /// Maximum time an open bid waits for a lease, in block time; `None` means no limit (`bid-timeout`, 5 m;
     /// 0 = never).
@@ -76,70 +78,72 @@ pub struct Config {
     pub overcommit_memory_percent: u32,
     /// Storage overcommit in percent (`overcommit-pct-storage`).
     pub overcommit_storage_percent: u32,
-    /// Number of ports for random-port endpoints; 0 declines every order that needs one
-    /// (`cluster-node-port-quantity`; the default is the size of the usual node port range, 2768).
+    /// Number of external ports for random-port endpoints. With 0, every order that needs such a port is
+    /// declined (`cluster-node-port-quantity`; the default is 2768, the size of the usual node port range).
     pub external_ports: u32,
     /// Whether the backend can lease IPs.
     pub leased_ips: bool,
-    /// Whether the backend routes hostnames. Otherwise every order with a service behind the shared HTTP
+    /// Whether the backend routes hostnames. If not, every order with a service behind the shared HTTP
     /// ingress is declined.
     pub hostnames: bool,
-    /// Domain of the automatic hostname of every ingress service (`deployment-ingress-static-hosts` with
-    /// `deployment-ingress-domain`).
+    /// Domain below which every ingress service gets an automatic hostname (`deployment-ingress-static-hosts`
+    /// with `deployment-ingress-domain`).
     pub static_hosts_domain: Option<String>,
     /// Hostnames that tenants cannot use. An entry with a leading dot blocks the domain and all its
-    /// subdomains (`deployment-blocked-hostnames`). The host in the provider's record on the chain is always
+    /// subdomains (`deployment-blocked-hostnames`). The host in the provider record on the chain is always
     /// blocked.
     pub blocked_hostnames: Vec<String>,
-    /// Maximum unhealthy time before a lease is closed; `None` means never. Time with unknown health does not
+    /// Unhealthy time after which a lease is closed; `None` means never. Time with unknown health does not
     /// count.
     #[serde(with = "duration::or_never")]
     pub unhealthy_limit: Option<Duration>,
-    /// Interval between checks of the escrow balance of a deployment, in block time
+    /// Interval between checks of a deployment's escrow balance, in block time
     /// (`lease-funds-monitor-interval`, 1 m to 24 h).
     #[serde(with = "duration")]
     pub balance_check_interval: Duration,
-    /// Interval between withdrawals of a lease, in block time; `None` disables them (`withdrawal-period`, 24
-    /// h; 0 = off).
+    /// Interval between withdrawals of the earnings of a lease, in block time; `None` disables withdrawals at
+    /// an interval (`withdrawal-period`, 24 h; 0 = off).
     #[serde(with = "duration::or_never")]
     pub withdrawal_period: Option<Duration>,
-    /// Average block time, used until enough blocks have been observed to measure it (6.5 s in the Go
-    /// provider).
+    /// Expected average block time. The provider uses this value until it has observed enough blocks to
+    /// measure the block time (6.5 s in the Go provider).
     #[serde(with = "duration")]
     pub average_block_time: Duration,
-    /// Interval between full comparisons of chain, cluster and ledger.
+    /// Interval between full scans, which compare chain, cluster and ledger.
     #[serde(with = "duration")]
     pub scan_interval: Duration,
-    /// Time window of the circuit breaker.
+    /// Time window in which the circuit breaker counts closes of leases by the provider.
     #[serde(with = "duration")]
     pub breaker_window: Duration,
-    /// Number of closes by the provider that the breaker always allows within the window.
+    /// Number of closes by the provider within the window that the circuit breaker always allows.
     pub breaker_floor: u32,
-    /// Percentage of leases that the provider may close within the window.
+    /// Percentage of all leases that the provider may close within the window.
     pub breaker_percent: u32,
-    /// Maximum number of closes by the provider within the window, for any number of leases. `breaker_floor`
-    /// takes precedence.
+    /// Maximum number of closes by the provider within the window, even if `breaker_percent` allows more. If
+    /// `breaker_floor` is higher, `breaker_floor` applies.
     pub breaker_ceiling: u32,
-    /// Time after a start during which the provider closes no lease by its own decision.
+    /// Time after a start during which the provider closes no lease on its own decision.
     #[serde(with = "duration")]
     pub breaker_warmup: Duration,
-    /// Whether the breaker had tripped before the restart.
+    /// Whether the circuit breaker had tripped before the restart.
     pub breaker_tripped: bool,
-    /// Owners for which the breaker had tripped before the restart. With more than 64 owners the breaker
-    /// trips for all.
+    /// Owners for which the circuit breaker had tripped before the restart. If there are more than 64 owners,
+    /// the breaker trips for all owners.
     pub breaker_held_owners: BTreeSet<Address>,
-    /// Time for which a second endpoint may be unreachable before the rule for one endpoint applies.
+    /// Time for which a second endpoint may be unreachable. After this time, the provider applies the rule
+    /// for a single endpoint.
     #[serde(with = "duration")]
     pub witness_grace: Duration,
-    /// Time a new leader waits before it closes anything, until transactions of the old leader have expired.
+    /// Time that a new leader waits before it closes a lease. During this time, transactions of the old
+    /// leader expire.
     #[serde(with = "duration")]
     pub takeover_grace: Duration,
     /// Maximum number of pending manifest requests per deployment. Further requests are refused.
     pub manifest_queue_limit: u32,
-    /// Maximum time until the cluster is ready at start (`cluster-wait-ready-duration`).
+    /// Maximum time to wait for the cluster at the start (`cluster-wait-ready-duration`).
     #[serde(with = "duration")]
     pub cluster_ready_timeout: Duration,
-    /// Maximum time to finish pending work at shutdown. The rest is reported and dropped.
+    /// Maximum time to finish pending work at shutdown. Work that is not finished is logged and dropped.
     #[serde(with = "duration")]
     pub shutdown_grace: Duration,
     /// Timeout of one chain query (`rpc-query-timeout`, 1 m).
@@ -148,7 +152,7 @@ pub struct Config {
     /// Timeout of one call to the cluster.
     #[serde(with = "duration")]
     pub cluster_timeout: Duration,
-    /// Timeout of one price calculation, including the wait for a free process.
+    /// Timeout of one price calculation, including the time to wait for a free process.
     #[serde(with = "duration")]
     pub pricing_timeout: Duration,
     /// Timeout of one transaction until its outcome is known (`tx-broadcast-timeout`).
@@ -163,8 +167,8 @@ impl Config {
     /// Reads the settings from a part of a file, such as a section of a TOML file or a value of a JSON file.
     ///
     /// # Errors
-    /// The error names the setting, its value and the accepted values: for an unreadable value, a missing
-    /// `provider` or `chain_id`, or a failure of [`Config::validate`].
+    /// Returns an error that names the setting, its value and the accepted values. Causes are an unreadable
+    /// value, a missing `provider` or `chain_id`, and the errors of [`Config::validate`].
     pub fn read<'de, D: Deserializer<'de>>(part: D) -> Result<Self, InvalidConfig> {
         let read: Self = serde_path_to_error::deserialize(part).map_err(|error| {
             let path = error.path().to_string();
@@ -180,7 +184,7 @@ impl Config {
         Ok(read)
     }
 
-    /// Defaults for deserialization, without the required settings.
+    /// Returns the default settings without provider and chain id, for deserialization.
     fn of_nobody() -> Self {
         Self::new(Address::nobody(), "")
     }
@@ -241,15 +245,15 @@ impl Config {
         }
     }
 
-    /// Returns all configured deposits of a bid, by preference.
+    /// Returns all configured deposits of a bid, in order of preference.
     pub fn bid_deposits(&self) -> impl Iterator<Item = &Coin> {
         std::iter::once(&self.bid_deposit).chain(&self.other_bid_deposits)
     }
 
-    /// Checks every setting and their combination.
+    /// Checks every setting, and combinations of settings.
     ///
     /// # Errors
-    /// The error names the setting, its value and the accepted values.
+    /// Returns an error that names the setting, its value and the accepted values.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         if self.provider == Address::nobody() {
             let help = "must be the provider's account, akash1…";
@@ -322,7 +326,7 @@ impl InvalidConfig {
         }
     }
 
-    /// Creates an error of which `problem` contains the value.
+    /// Creates the error for a setting that could not be read. `problem` contains the value.
     fn unread(name: String, problem: String) -> Self {
         Self {
             name: name.into(),
@@ -337,7 +341,8 @@ impl InvalidConfig {
         &self.name
     }
 
-    /// Returns the value as text; empty if the setting is missing or [`help`](Self::help) contains the value.
+    /// Returns the value as text. The text is empty if the setting is missing, or if [`help`](Self::help)
+    /// already contains the value.
     #[must_use]
     pub fn value(&self) -> &str {
         self.value.as_deref().unwrap_or_default()

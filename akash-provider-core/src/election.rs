@@ -1,14 +1,14 @@
-//! Leader election of several instances: one instance leads, the others are standbys. All instances share a
-//! record in a store, such as a Kubernetes Lease or a Redis key.
+//! Leader election among several instances of a provider: one instance leads, the others are standbys. All
+//! instances share an election record in a store, such as a Kubernetes Lease or a Redis key.
 //!
 //! ```text
 //! store ─► contest: read, claim, renew, release ─► gate: term and its deadline
 //! ```
 //!
-//! The clocks of the instances need not agree, and the clock of the store is not used. A leader stops
-//! [`Timing::renew`] after the start of its last successful heartbeat. Standbys take over when they observe
-//! no heartbeat for [`Timing::lease`], which is longer. A leader that cannot reach the store therefore stops
-//! writing before a standby takes over.
+//! The clocks of the instances may differ, and the clock of the store is not used. A leader that sends no
+//! successful heartbeat stops leading [`Timing::renew`] after the start of its last successful heartbeat. A
+//! standby takes over when it has observed no heartbeat for [`Timing::lease`], which is longer. A leader that
+//! cannot reach the store therefore stops writing before a standby takes over.
 //!
 //! ```
 //! use akash_provider_core::election::{Candidate, Election, ElectionConfig, MemoryElection, Timing};
@@ -54,7 +54,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Delay after a conflict with another writer.
+/// Delay before the next call after a write conflicted with the write of another instance.
 const AFTER_CONFLICT: Duration = Duration::from_millis(50);
 
 /// Configuration of an election.
@@ -62,23 +62,23 @@ const AFTER_CONFLICT: Duration = Duration::from_millis(50);
 pub struct ElectionConfig {
     /// Name of the election, for logs and status.
     pub name: String,
-    /// This instance.
+    /// Identity, address and settings of this instance.
     pub me: Candidate,
-    /// Timing of heartbeats and the lease.
+    /// Timing of heartbeats and of the election lease.
     pub timing: Timing,
-    /// State for the next leader, used if the record contains none.
+    /// State that this instance stores for the next leader, used if the election record contains no state.
     pub state: String,
-    /// Highest known term. A new leader uses a higher term.
+    /// Highest known term. A new leader uses a higher term than this value.
     pub known_term: u64,
     /// Timeout of one call to the store.
     pub call_timeout: Duration,
-    /// Whether this instance leads without an election if the store denies every request from the start.
+    /// Whether this instance leads without an election if the store denies every request since the start.
     pub may_be_alone: bool,
 }
 
 impl ElectionConfig {
-    /// Creates a configuration without state for the next leader. The call timeout is a third of the lease,
-    /// because the result of a longer call would arrive too late.
+    /// Creates a configuration without state for the next leader. The call timeout is a third of the election
+    /// lease, because a response after this time would be too late.
     #[must_use]
     pub fn new(name: impl Into<String>, me: Candidate, timing: Timing) -> Self {
         Self {
@@ -100,29 +100,30 @@ pub struct ElectionStatus {
     pub identity: String,
     /// Whether this instance leads.
     pub is_leader: bool,
-    /// Term in which this instance leads, as counted by the record.
+    /// Term in which this instance leads. `None` if this instance does not lead.
     pub term: Option<u64>,
     /// Identity of the current leader; `None` if there is no leader or the leader is unknown.
     pub holder: Option<String>,
     /// Highest known term.
     pub known_term: u64,
-    /// Address of the leader, if the leader published one.
+    /// Address of the leader for requests. `None` if the leader published no address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_address: Option<String>,
-    /// Names of the settings in which the current or previous leader differs from this instance.
+    /// Names of the settings that differ between this instance and the current or previous leader.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_settings: Vec<String>,
-    /// Term of the record, if it is implausible. An implausible term is not used, and the record is replaced.
+    /// Term in the election record, if it is implausible. The implausible term is not used, and the record is
+    /// replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
-    /// Whether the store permits no election, so that this instance leads without one.
+    /// Whether this instance leads without an election, because the store denies all requests.
     pub is_alone: bool,
-    /// Last error, until the next success.
+    /// Last error of the store. `None` after a successful call.
     pub error: Option<String>,
 }
 
-/// Handle of a running election. Dropping the handle stops the heartbeats, and standbys take over after
-/// [`Timing::lease`]. [`Election::hand_over`] releases the leadership at once.
+/// Handle of a running election. Dropping the handle stops the heartbeats, and a standby takes over after
+/// [`Timing::lease`]. [`Election::release`] releases the leadership at once.
 #[derive(Debug)]
 pub struct Election {
     gate: LeadershipGate,
@@ -141,7 +142,7 @@ struct Shared {
     state: Mutex<String>,
     /// New state for the next leader, not yet written.
     new_state: Mutex<Option<String>>,
-    /// New settings for the next call.
+    /// New settings to use from the next call on.
     settings: Mutex<Option<BTreeMap<String, String>>>,
     wake: Notify,
 }
@@ -197,7 +198,7 @@ impl Election {
         self.gate.clone()
     }
 
-    /// Returns whether the task has panicked. This instance can then never lead again.
+    /// Returns whether the election task has panicked. In this case, this instance can never lead again.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.task.is_finished() && !self.stopping.is_cancelled()
@@ -213,18 +214,18 @@ impl Election {
         status
     }
 
-    /// Returns the state that the previous leader stored, or before this instance leads, the state last read
-    /// from the record.
+    /// Returns the state that the previous leader stored. Before this instance leads, returns the state that
+    /// was last read from the election record.
     #[must_use]
     pub fn state(&self) -> String {
         lock(&self.shared.state).clone()
     }
 
-    /// Stores state for the next leader while this instance leads. The state is written at once, and again
-    /// until a write succeeds.
+    /// Stores state for the next leader while this instance leads. The state is written at once. A failed
+    /// write is retried.
     ///
     /// # Errors
-    /// When the state, encoded as a JSON string, is longer than half of [`PAYLOAD_MAX`].
+    /// Returns an error when the state, encoded as a JSON string, is longer than half of [`PAYLOAD_MAX`].
     pub fn store_state(&self, state: String) -> Result<(), Error> {
         let alone = RecordPayload {
             state: state.clone(),
@@ -244,15 +245,15 @@ impl Election {
         Ok(())
     }
 
-    /// Replaces the settings that all instances must share. A leader writes its settings at once, a standby
-    /// compares its settings with those of the leader.
+    /// Replaces the settings that all instances must share. A leader writes its settings to the election
+    /// record at once. A standby compares its settings with those of the leader.
     pub fn set_settings(&self, settings: BTreeMap<String, String>) {
         *lock(&self.shared.settings) = Some(settings);
         self.shared.wake.notify_one();
     }
 
-    /// Releases the leadership, so that a standby can take over at once. The caller stops the work that the
-    /// gate guards first.
+    /// Releases the leadership, so that a standby can take over at once. Before this call, the caller stops
+    /// the work that the gate guards.
     pub async fn release(&self) {
         self.stopping.cancel();
         self.ended.cancelled().await;
@@ -267,9 +268,9 @@ struct ElectionTask {
     origin: Instant,
     gate: LeadershipGate,
     shared: Arc<Shared>,
-    /// Whether the record was read successfully once, which proves that there is an election.
+    /// Whether the election record was read successfully once. In this case, the store permits the election.
     has_seen_it: bool,
-    /// Start of an uninterrupted series of denied requests.
+    /// Time of the first denied request, if all requests since then were denied.
     denied_since: Option<Instant>,
 }
 
@@ -293,8 +294,8 @@ impl ElectionTask {
         self.release().await;
     }
 
-    /// Releases the record with one retry, because a write that was canceled at shutdown can make the known
-    /// version outdated.
+    /// Releases the election record. Retries once, because a write that was canceled at shutdown can make the
+    /// known version outdated.
     async fn release(&mut self) {
         if !self.contest.holds() {
             return;
@@ -393,7 +394,7 @@ impl ElectionTask {
         self.contest.pause(self.now())
     }
 
-    /// Describes the term of the record if the term is implausible.
+    /// Returns a description of the record's term if the term is implausible.
     fn implausible_term(&self) -> Option<String> {
         let term = self.contest.implausible()?;
         Some(format!(
@@ -403,8 +404,9 @@ impl ElectionTask {
         ))
     }
 
-    /// Returns whether the store has denied every request since the start, for at least one lease. A new
-    /// permission takes a moment to become effective, and other instances may already have it.
+    /// Returns whether the store has denied every request since the start, for at least one duration of the
+    /// election lease. The delay is necessary because a new permission takes a moment to become effective,
+    /// and other instances may already have it.
     fn is_alone(&mut self, error: Option<&Error>) -> bool {
         let is_denied = error.is_some_and(|error| matches!(error.kind(), ErrorKind::Denied));
         if self.has_seen_it || !is_denied || !self.config.may_be_alone {

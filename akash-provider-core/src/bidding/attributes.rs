@@ -1,19 +1,19 @@
-//! Matching of attributes by the rule of the chain: the key of a requirement is a shell pattern, the value is
+//! Matching of attributes by the rule of the chain. The key of a requirement is a shell pattern. The value is
 //! compared byte by byte.
 
 use crate::types::Attribute;
 use std::collections::BTreeSet;
 
-/// Maximum length of a key, in characters: a letter, 126 more, and a wildcard or one more.
+/// Maximum length of an attribute key, in characters.
 const MAX_KEY_LENGTH: usize = 128;
 
-/// Returns whether `offered` satisfies `required`.
+/// Returns whether the attribute `offered` satisfies the requirement `required`.
 #[must_use]
 pub fn matches(required: &Attribute, offered: &Attribute) -> bool {
     key_and_value_match(required, &offered.key, &offered.value)
 }
 
-/// Returns whether the offered attributes satisfy every requirement. An empty list of requirements is
+/// Returns whether the offered attributes satisfy every requirement. An empty list of requirements is always
 /// satisfied.
 #[must_use]
 pub fn is_subset(required: &[Attribute], offered: &[Attribute]) -> bool {
@@ -26,16 +26,15 @@ pub fn first_unmet<'a>(required: &'a [Attribute], offered: &[Attribute]) -> Opti
     required.iter().find(|r| !offered.iter().any(|o| matches(r, o)))
 }
 
-/// Returns whether at least one requirement is satisfied. For an empty list of requirements the result is
-/// false.
+/// Returns whether at least one requirement is satisfied. Returns false for an empty list of requirements.
 #[must_use]
 pub fn any_of(required: &[Attribute], offered: &[Attribute]) -> bool {
     required.iter().any(|r| offered.iter().any(|o| matches(r, o)))
 }
 
-/// Returns whether the chain accepts `key` in a requirement: a letter, then letters, digits and `_ / . -`,
-/// with an optional `*` at the end. The length is 2 to 128 characters. The 128th character must be a letter,
-/// digit, `_` or `*`.
+/// Returns whether the chain accepts `key` as the key of a requirement. A valid key is a letter, followed by
+/// letters, digits and `_ / . -`, with an optional `*` at the end. The length is 2 to 128 characters. The
+/// 128th character must be a letter, digit, `_` or `*`.
 #[must_use]
 pub fn is_valid_key(key: &str) -> bool {
     let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
@@ -54,10 +53,10 @@ pub fn is_valid_key(key: &str) -> bool {
     }
 }
 
-/// Checks that all keys are valid and that no key occurs twice.
+/// Checks that all attribute keys are valid and that no key occurs twice.
 ///
 /// # Errors
-/// The first invalid key and the rule it violates.
+/// Returns the first invalid key and the rule that it violates.
 pub fn check_keys(attributes: &[Attribute]) -> Result<(), InvalidKey> {
     let mut seen = BTreeSet::new();
     for attribute in attributes {
@@ -91,12 +90,12 @@ pub(super) fn key_and_value_match(required: &Attribute, key: &str, value: &str) 
     required.value == value && glob(&required.key, key)
 }
 
-/// Shell-style match of a whole name. `*` matches any run without `/`, `?` one character except `/`, `[a-z]`
-/// and `[^a-z]` one character of a class. `\` takes the next character literally. A malformed pattern matches
-/// nothing.
+/// Matches a whole name with a shell pattern. `*` matches any number of characters except `/`. `?` matches
+/// one character except `/`. `[a-z]` and `[^a-z]` match one character of a class. A character after `\` is
+/// compared literally. A malformed pattern matches no name.
 ///
-/// As in the tools of the network, the first position where a part matches after a `*` is final, and a class
-/// can match `/`.
+/// As in the tools of the Akash network, a part after a `*` matches at its first possible position only, and
+/// a class can match `/`.
 #[must_use]
 pub fn glob(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern, name);
@@ -134,8 +133,8 @@ fn next_part(pattern: &str) -> (bool, &str, &str) {
     (star, part, "")
 }
 
-/// Matches `part` against `name`: at the start, or after a star at the first position without a `/` before
-/// it. The last part must reach the end. Returns the rest of the name behind the match.
+/// Matches `part` at the start of `name`, or after a star at the first position without a `/` before it. With
+/// `last`, the match must reach the end of the name. Returns the rest of the name after the match.
 fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a str> {
     let mut from = name;
     loop {
@@ -197,7 +196,8 @@ fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Mal
     }
 }
 
-/// Reads one end of a range. The pattern must continue, because the class has to be closed.
+/// Reads one end of a character range in a class. The pattern must contain further characters, because the
+/// class must be closed.
 fn class_char(pattern: &mut std::str::Chars<'_>) -> Result<char, Malformed> {
     let c = match pattern.next() {
         None | Some('-' | ']') => return Err(Malformed),

@@ -1,4 +1,4 @@
-//! Comparison of the declared storage and GPU capabilities with an order.
+//! Comparison of the storage and GPU capabilities that a provider declares with an order.
 
 use super::attributes::key_and_value_match;
 use super::{Decline, show_attributes};
@@ -18,7 +18,7 @@ pub struct Capabilities<'a> {
 }
 
 impl<'a> Capabilities<'a> {
-    /// Parses the capabilities in `attributes`. Attributes of another form are ignored.
+    /// Parses the capabilities in `attributes`. Ignores attributes that are not capabilities.
     #[must_use]
     pub fn from_attributes(attributes: &'a [Attribute]) -> Self {
         let mut storage: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
@@ -37,12 +37,13 @@ impl<'a> Capabilities<'a> {
 
     /// Checks every volume and every GPU request of `units`.
     ///
-    /// A volume without attributes is always accepted. Any other volume needs *one* declared set with all its
-    /// attributes. A unit with GPU attributes needs one of them declared. Without GPU attributes every GPU is
-    /// accepted.
+    /// A volume without attributes is always accepted. For any other volume, *one* declared storage
+    /// capability must have all its attributes. For a unit with GPU attributes, the provider must declare at
+    /// least one of them. A unit without GPU attributes accepts every GPU.
     ///
     /// # Errors
-    /// [`Decline::Storage`] or [`Decline::Gpu`] for the first volume or GPU that is not offered.
+    /// Returns [`Decline::Storage`] or [`Decline::Gpu`] for the first volume or GPU that the provider does
+    /// not offer.
     pub fn check(&self, units: &[ResourceUnit]) -> Result<(), Decline> {
         units.iter().try_for_each(|unit| self.check_unit(unit))
     }

@@ -1,4 +1,4 @@
-//! Limits of the network for a group. An order that violates a limit cannot become a lease, so a bid would
+//! Limits of the Akash network for a group. If an order violates a limit, its bids cannot win a lease and
 //! only cost fees.
 
 use super::attributes::{InvalidKey, check_keys};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const MI: u64 = 1 << 20;
 const TI: u64 = 1 << 40;
-/// Maximum of a resource per group, as a multiple of the maximum per unit.
+/// Maximum of a resource per group divided by its maximum per unit.
 const GROUP_FACTOR: u128 = 50;
 
 /// Minimum CPU of a unit, in thousandths of a core.
@@ -26,7 +26,7 @@ pub const MAX_UNIT_MEMORY: u64 = 2 * TI;
 pub const MIN_VOLUME: u64 = 5 * MI;
 /// Maximum size of a volume, in bytes.
 pub const MAX_VOLUME: u64 = 32 * TI;
-/// Maximum price of one replica, in units of the denomination per block.
+/// Maximum price of one replica per block, in the smallest unit of the denomination.
 pub const MAX_UNIT_PRICE: i64 = 10_000_000;
 
 /// Limit of the network that a group violates.
@@ -45,7 +45,7 @@ pub enum InvalidGroup {
     /// Two units have the same id.
     #[error("resource id {0} occurs twice")]
     DuplicateId(u32),
-    /// A quantity is out of its range.
+    /// A requested amount is out of its range.
     #[error(
         "unit {unit}: {what} is {}, must be from {} to {}",
         format(.measure, .value), format(.measure, .min), format(.measure, .max)
@@ -53,7 +53,7 @@ pub enum InvalidGroup {
     OutOfRange {
         /// Resource id of the unit.
         unit: u32,
-        /// Name of the quantity.
+        /// Name of the resource.
         what: &'static str,
         /// Unit of the numbers.
         measure: Measure,
@@ -94,19 +94,19 @@ pub enum InvalidGroup {
         /// First denomination that differs.
         other: String,
     },
-    /// A sum over all replicas is out of its range.
+    /// The total amount for all replicas is out of its range.
     #[error(
         "the group requests {} {what} in all, must be {}at most {}",
         format(.measure, .value), if .above < &0 { "" } else { "above 0 and " }, format(.measure, .max)
     )]
     Total {
-        /// Name of the quantity.
+        /// Name of the resource.
         what: &'static str,
         /// Unit of the numbers.
         measure: Measure,
-        /// Sum over all replicas of all units.
+        /// Total amount for all replicas of all units.
         value: u128,
-        /// Lower bound, exclusive; -1 allows zero.
+        /// Lower bound of the total amount, exclusive: -1 allows zero.
         above: i8,
         /// Maximum that the network allows.
         max: u128,

@@ -6,8 +6,8 @@ use crate::pricing::{PRICE_PRECISION, PriceRequest};
 use crate::types::{DecCoin, GroupSpec, Order, ResourceUnit};
 use std::sync::Arc;
 
-/// Creates the price request for an order and the units that are, or would be, reserved for it. The ledger
-/// adds the utilization of the cluster.
+/// Creates the price request for an order. `units` are the units that are reserved for the order, or would be
+/// reserved. The caller adds the utilization of the cluster.
 #[must_use]
 pub fn price_request(order: &Order, units: Arc<Vec<ResourceUnit>>) -> PriceRequest {
     PriceRequest {
@@ -20,11 +20,11 @@ pub fn price_request(order: &Order, units: Arc<Vec<ResourceUnit>>) -> PriceReque
     }
 }
 
-/// Returns the price to bid for a group, from the response of a pricing strategy.
+/// Checks the response of a pricing strategy, and returns the price to bid for a group.
 ///
 /// # Errors
-/// [`Decline::Price`] when the strategy failed, [`Decline::InvalidGroup`] when the units of the group have no
-/// common price, and the errors of [`check_price`].
+/// Returns [`Decline::Price`] when the strategy failed, [`Decline::InvalidGroup`] when the units of the group
+/// have several denominations, and the errors of [`check_price`].
 pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Result<DecCoin, Decline> {
     let price = answer.map_err(|failure| Decline::Price {
         message: failure.message,
@@ -39,8 +39,8 @@ pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Resul
 /// Checks that a price has the denomination of the tenant, is above zero and does not exceed `maximum`.
 ///
 /// # Errors
-/// [`Decline::PriceDenom`], [`Decline::Price`] or [`Decline::PriceTooHigh`]. The denomination is checked
-/// first, because the chain fails on a price in another denomination instead of refusing it.
+/// Returns [`Decline::PriceDenom`], [`Decline::Price`] or [`Decline::PriceTooHigh`]. The denomination is
+/// checked first, because the chain fails on a price in another denomination instead of refusing the bid.
 pub fn check_price(price: &DecCoin, maximum: &DecCoin) -> Result<(), Decline> {
     if price.denom != maximum.denom {
         return Err(Decline::PriceDenom {

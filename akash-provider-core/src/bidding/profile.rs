@@ -1,16 +1,16 @@
-//! The reverse of the bidding rules: the attributes a provider must declare to accept given groups.
-//! Development environments use this module to fit the provider to the orders.
+//! The attributes that a provider must declare so that it may bid on given groups. Development environments
+//! use this module to configure the provider for their orders.
 
 use super::{auditors, capabilities};
 use crate::types::{Attribute, AuditedAttributes, GroupSpec};
 use std::collections::BTreeSet;
 
-/// Returns the attributes and audits that a provider needs to accept all `groups`: placement attributes, one
-/// storage capability per kind of volume, all GPU models, and the signatures of `auditor` and of every
-/// auditor that a group names.
+/// Returns the attributes and audits that a provider needs so that it may bid on all `groups`: placement
+/// attributes, one storage capability for each kind of volume, all GPU models, and the signatures of
+/// `auditor` and of every auditor that a group names.
 ///
-/// A wildcard at the end of a key is replaced (`region/*` becomes `region/any`). When groups require
-/// different values of one key, the key is declared several times.
+/// A wildcard at the end of a key is replaced (`region/*` becomes `region/any`). If the groups require
+/// different values for one key, the key is declared several times.
 #[must_use]
 pub fn accepting_profile(groups: &[GroupSpec], auditor: &str) -> (Vec<Attribute>, Vec<AuditedAttributes>) {
     // Sorted, so that the same groups always result in the same profile.

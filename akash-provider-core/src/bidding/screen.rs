@@ -1,4 +1,5 @@
-//! Evaluation of an order without side effects: the steps of a bid in their order, without a reservation.
+//! Evaluation of an order without side effects. The steps are those of a bid, in the same order, but no
+//! capacity is reserved.
 
 use super::{Decline, OrderContext, check_bid_count, judge_price, price_request, should_bid};
 use crate::engine::reservations::Capacity;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 pub struct Verdict {
     /// Bid that the provider would place, or the first reason not to bid.
     pub bid: Result<Offer, Decline>,
-    /// Capacity of each node for the order, independent of other reasons against a bid.
+    /// Free capacity of each node for the order, even if the order is declined for another reason.
     pub explanation: Explanation,
 }
 
@@ -22,7 +23,7 @@ pub struct Verdict {
 pub struct Offer {
     /// Price of the whole group, per block.
     pub price: DecCoin,
-    /// Units that would be reserved, with commit levels applied and concrete GPU models.
+    /// Units that would be reserved: overcommit is applied, and each GPU has a concrete model.
     pub units: Arc<Vec<ResourceUnit>>,
 }
 
@@ -38,11 +39,11 @@ impl Offer {
     }
 }
 
-/// Runs all checks before the price calculation and returns the price request. The duration grows with the
-/// size of the group and the number of nodes, up to some milliseconds.
+/// Runs all checks that precede the price calculation, and returns the price request. The call takes up to
+/// some milliseconds. The duration grows with the size of the group and the number of nodes.
 ///
 /// # Errors
-/// The first reason not to bid, as the engine would report it.
+/// Returns the first reason not to bid, the same as the engine would report.
 pub fn evaluate(
     order: &Order,
     facts: &OrderContext<'_>,
@@ -60,11 +61,12 @@ pub fn evaluate(
     Ok(request)
 }
 
-/// Evaluates an order: [`evaluate`], the price within
-/// [`pricing_timeout`](crate::config::Config::pricing_timeout), and the capacity of each node.
+/// Evaluates an order. Runs [`evaluate`], requests the price within
+/// [`pricing_timeout`](crate::config::Config::pricing_timeout), and determines the free capacity of each
+/// node.
 ///
 /// The result equals the decision of the engine in the same state. Only the engine can detect that the chain
-/// refuses the bid or that the account cannot pay for the bid.
+/// refuses the bid, or that the account cannot pay for the bid.
 #[cfg(feature = "runtime")]
 pub async fn screen(
     order: &Order,
@@ -85,7 +87,7 @@ impl Offer {
     /// Requests the price from a strategy and waits for at most `limit`.
     ///
     /// # Errors
-    /// The errors of [`Offer::from_price`]. A timeout is a failed price calculation.
+    /// Returns the errors of [`Offer::from_price`]. A timeout is reported as a failed price calculation.
     pub async fn request(
         request: &PriceRequest,
         pricing: &dyn crate::pricing::PricingStrategy,

@@ -4,13 +4,13 @@ use super::{Decline, attributes};
 use crate::types::{Attribute, AuditedAttributes, GroupSpec, SignedBy};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of auditors an order may name. Each auditor costs a query to the node, and real orders name
-/// a few.
+/// Maximum number of auditors in one order. The provider queries the node once per auditor. Real orders name
+/// only a few auditors.
 pub const AUDITORS_MAX: usize = 32;
-/// Maximum number of auditors named in a decline.
+/// Maximum number of auditors that a decline message lists.
 const SHOWN: usize = 3;
 
-/// Returns the distinct auditors of an order in order of first mention: `all_of`, then `any_of`.
+/// Returns the auditors of an order, each once: first those of `all_of`, then those of `any_of`.
 #[must_use]
 pub fn auditors(group: &GroupSpec) -> Vec<&str> {
     let signed_by = &group.requirements.signed_by;
@@ -22,10 +22,10 @@ pub fn auditors(group: &GroupSpec) -> Vec<&str> {
         .collect()
 }
 
-/// Checks the number of auditors that an order names. Repeated names count.
+/// Checks the number of auditors that an order names. An auditor that is named twice counts twice.
 ///
 /// # Errors
-/// [`Decline::TooManyAuditors`].
+/// Returns [`Decline::TooManyAuditors`].
 pub(super) fn check_count(signed_by: &SignedBy) -> Result<(), Decline> {
     let auditors = signed_by.all_of.len().saturating_add(signed_by.any_of.len());
     if auditors > AUDITORS_MAX {
@@ -37,13 +37,13 @@ pub(super) fn check_count(signed_by: &SignedBy) -> Result<(), Decline> {
     Ok(())
 }
 
-/// Checks that the required audits exist and cover the required attributes.
+/// Checks that the required audits exist and contain the required attributes.
 ///
 /// Every auditor of `all_of` must have signed all attributes. If `any_of` is not empty, at least one of its
-/// auditors must have signed them too. When an auditor has several records, the last one counts.
+/// auditors must have signed all attributes too. If an auditor has several records, the last record counts.
 ///
 /// # Errors
-/// [`Decline::SignedBy`] with the first missing audit.
+/// Returns [`Decline::SignedBy`] with the first missing audit.
 pub(super) fn check(
     signed_by: &SignedBy,
     required: &[Attribute],

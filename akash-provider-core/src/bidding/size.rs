@@ -1,20 +1,20 @@
-//! Limits on the cost of the evaluation of one order. Any account can create orders, and the chain limits
-//! little but their size in bytes.
+//! Limits on the work to evaluate one order. Any account can create orders, and the chain limits little
+//! except their size in bytes.
 //!
-//! Each limit is checked before the work it bounds. The limits are much higher than the needs of real
-//! deployments.
+//! Each limit is checked before the corresponding work starts. The limits are much higher than the needs of
+//! real deployments.
 
 use super::{Decline, OrderContext, signed_by};
 use crate::config::Config;
 use crate::types::{AuditedAttributes, GroupSpec};
 
-/// Maximum number of units of one order. Each unit is placed separately, and again for each GPU model that is
-/// tried.
+/// Maximum number of resource units of one order. Each unit is placed separately. A unit with several
+/// possible GPU models is placed once for each model that is tried.
 pub const UNITS_MAX: usize = 512;
 /// Maximum number of comparisons of a requested attribute with a declared or signed attribute.
 pub const COMPARISONS_MAX: usize = 1_000_000;
-/// Maximum length of one text in a decline, in characters. Tenants choose these texts, and logs and memory
-/// hold them.
+/// Maximum length of one text in a decline, in characters. Tenants choose these texts, and the texts appear
+/// in logs and use memory.
 const TEXT_MAX: usize = 400;
 
 /// Checks the limits that depend on the group alone.
@@ -66,7 +66,7 @@ fn limit(what: &str, value: usize, limit: usize) -> Result<(), Decline> {
 }
 
 impl Decline {
-    /// Returns the decline with texts of bounded length, because tenants, nodes and scripts choose these
+    /// Shortens the texts of the decline to the maximum length. Tenants, nodes and price scripts choose these
     /// texts.
     #[must_use]
     pub fn shortened(mut self) -> Self {

@@ -9,10 +9,10 @@ use async_trait::async_trait;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Publishes on one bus and forwards every event to other buses, without waiting for them.
+/// Publishes on a first bus, and forwards every event to other buses without waiting for them.
 ///
-/// The first bus serves subscribers and [`Bus::last`]. Every other bus has its own queue. When the queue is
-/// full, facts are dropped and the number of dropped facts is logged. The latest status of each topic is
+/// The first bus serves subscribers and [`Bus::last`]. Each of the other buses has its own queue. If a queue
+/// is full, facts are dropped, and the number of dropped facts is logged. The latest status of each topic is
 /// published again until the bus accepts it.
 ///
 /// ```
@@ -28,7 +28,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct FanOut {
     first: Arc<dyn Bus>,
-    /// Empty after [`FanOut::finish`].
+    /// Queues of the other buses. Empty after [`FanOut::finish`].
     others: Mutex<Vec<PublishQueue>>,
 }
 

@@ -16,15 +16,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of facts a standby stores for a take-over; the oldest are dropped first.
+/// Maximum number of facts that a standby stores for a take-over. If more facts arrive, the oldest facts are
+/// dropped.
 const FACTS_MAX: usize = 4096;
 
-/// Publishes while this instance leads. As a standby, stores the events that the next leader has to publish.
+/// Publishes while this instance leads. On a standby, stores the events that the next leader has to publish.
 ///
-/// A standby observes the same facts as the leader. The standby stores facts with an [id](Event::id) that are
-/// younger than `window`, and the latest status of each topic. After a fail-over, these events are published
-/// before the first event of the new leader, so that events between the failure and the take-over are not
-/// lost. A fact that the old leader has already published arrives a second time with the same id.
+/// A standby observes the same facts as the leader. The standby stores the latest status of each topic, and
+/// the facts that have an [id](Event::id) and are younger than `window`. After a fail-over, the new leader
+/// first publishes the stored events, so that no event between the failure and the take-over is lost. A fact
+/// that the old leader has already published arrives a second time with the same id.
 ///
 /// The inner bus always serves subscribers and [`Bus::last`].
 #[derive(Debug)]
@@ -42,8 +43,8 @@ struct Stored {
 }
 
 impl<B: Bus> LeaderBus<B> {
-    /// Creates a bus that publishes while `gate` is open. `window` is the maximum age of a stored fact; two lease
-    /// durations cover a fail-over.
+    /// Creates a bus that publishes while `gate` is open. `window` is the maximum age of a stored fact. Twice
+    /// the duration of the election lease is sufficient for a fail-over.
     #[must_use]
     pub fn new(bus: B, gate: LeadershipGate, window: Duration) -> Self {
         Self {

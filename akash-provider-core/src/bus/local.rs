@@ -8,11 +8,12 @@ use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-/// Default length of a subscriber's queue: some minutes of events of a busy provider.
+/// Default length of a subscriber's queue, in events. A busy provider needs some minutes to publish this
+/// number.
 pub const QUEUE_LIMIT: usize = 1024;
 
-/// A bus in memory. Each subscriber has its own bounded queue. One [`Delivery::Lagged`] replaces the oldest
-/// events of a slow subscriber. Clones share the same bus.
+/// A bus in memory. Each subscriber has its own bounded queue. If a subscriber is too slow, one
+/// [`Delivery::Lagged`] replaces the oldest events in its queue. Clones share the same bus.
 #[derive(Debug, Clone)]
 pub struct LocalBus {
     state: Arc<Mutex<State>>,
@@ -44,7 +45,7 @@ impl LocalBus {
         Self::with_limit(QUEUE_LIMIT)
     }
 
-    /// Creates a bus with queues of `limit` events. The minimum is 2: a lag notice and an event.
+    /// Creates a bus with queues of `limit` events. The minimum is 2, for a lag notice and an event.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         Self {
@@ -54,7 +55,8 @@ impl LocalBus {
     }
 }
 
-/// Adds a delivery. A full queue drops its oldest events and reports their number at its head.
+/// Adds a delivery to a queue. If the queue is full, drops the oldest events and reports their number at the
+/// head of the queue.
 fn enqueue(queue: &mut VecDeque<Delivery>, limit: usize, delivery: Delivery) {
     if queue.len() >= limit {
         let mut lost = 0;

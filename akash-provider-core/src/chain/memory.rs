@@ -1,8 +1,8 @@
-//! A chain in memory: a [`Market`] behind the chain port, with fault injection.
+//! A chain in memory: a [`Market`] that implements the chain port, with fault injection.
 //!
-//! [`MemoryChain::advance`] makes blocks. Messages of tenants are executed at once. Transactions of providers
-//! wait for the next block or make their own block, see [`Inclusion`]. Events are sent when their block is
-//! complete. This module reads no clock.
+//! [`MemoryChain::advance`] completes a block. Messages of tenants are executed at once. Transactions of
+//! providers wait for the next block or complete their own block, see [`Inclusion`]. Events are sent when
+//! their block is complete. This module reads no clock.
 
 mod query;
 #[cfg(test)]
@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Maximum length of a subscriber's queue: events of some thousand busy blocks. A `Resync` replaces a full
-/// queue.
+/// Maximum number of events in the queue of a subscriber. Some thousand busy blocks have this number of
+/// events. If the queue is full, a `Resync` replaces its content.
 const QUEUE_LIMIT: usize = 4096;
 
 /// Lifetime of a transaction, in block time.
@@ -31,16 +31,17 @@ const TX_LIFETIME: Duration = Duration::from_secs(60);
 /// Time at which a transaction is included in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inclusion {
-    /// In the block that the next [`MemoryChain::advance`] completes. The outcome is known after this block.
+    /// The transaction is included in the block that the next [`MemoryChain::advance`] completes. The outcome
+    /// is known after this block.
     NextBlock,
-    /// At once: every transaction of a provider or a tenant completes a block.
+    /// Every transaction of a provider or a tenant completes a block at once.
     Immediate {
         /// Time between the previous block and the new block.
         block_time: Duration,
     },
 }
 
-/// Injected result of a broadcast.
+/// Result of a broadcast, set by a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BroadcastResult {
     /// The transaction is included and the caller receives the outcome.
@@ -58,7 +59,7 @@ pub enum BroadcastResult {
 /// Duration of an outage of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
-    /// The given number of queries fail.
+    /// The next queries fail, up to this number.
     Next(u32),
     /// Every query fails until [`MemoryChain::restore_queries`].
     UntilRestored,
@@ -100,18 +101,17 @@ struct State {
     deaf: bool,
     keep: Keep,
     maker: Maker,
-    /// Whether the market may have changed since the block maker observed it.
+    /// Whether the market may have changed since the block maker last received it.
     touched: bool,
 }
 
-/// Adds transactions to every block and observes every completed block, to serve the chain to remote clients.
-/// The chain is locked during a call, so the block maker must not call the chain.
+/// Adds transactions to every block and receives every completed block. A server uses this trait to offer the
+/// chain to remote clients. The chain is locked during a call, so the block maker must not call the chain.
 pub trait BlockMaker: Send + 'static {
     /// Executes pending transactions in a block with the given time and returns the facts.
     fn execute(&mut self, market: &mut Market, time: BlockTime) -> Vec<ChainEvent>;
-    /// Receives a completed block. `direct` are the facts of messages that did not pass through the block
-    /// maker. `touched` is false when only the block maker can have changed the market since the previous
-    /// block.
+    /// Receives a completed block. `direct` are the facts of messages that the block maker did not execute.
+    /// If `touched` is false, only the block maker can have changed the market since the previous block.
     fn completed(&mut self, market: &Market, direct: &[ChainEvent], touched: bool);
 }
 
@@ -124,7 +124,7 @@ impl fmt::Debug for Maker {
     }
 }
 
-/// Function that stores every state of the market.
+/// Function that stores the market after each change.
 #[derive(Default)]
 struct Keep(Option<Keeper>);
 
@@ -148,7 +148,7 @@ struct Pending {
 struct Subscriber {
     provider: Address,
     feed: Feed<Result<ChainEvent, Error>>,
-    /// Number of facts of the block under construction that the `Resync` of this subscriber already contains.
+    /// Number of facts of the block under construction that the subscriber's `Resync` already contains.
     known: usize,
 }
 
@@ -194,8 +194,8 @@ impl MemoryChain {
         }
     }
 
-    /// Calls `look` with the market, to read it or to set balances, parameters and keys. Subscribers receive
-    /// no events of these changes. Use [`MemoryChain::tenant`] and the chain port for transactions.
+    /// Calls `look` with the market, to read the market or to set balances, parameters and keys. Subscribers
+    /// receive no events of these changes. For transactions, use [`MemoryChain::tenant`] and the chain port.
     pub fn market<R>(&self, look: impl FnOnce(&mut Market) -> R) -> R {
         let mut state = lock(&self.state);
         state.touched = true;
@@ -207,9 +207,9 @@ impl MemoryChain {
         lock(&self.state).maker = Maker(Some(Box::new(maker)));
     }
 
-    /// Sets a function that stores the market. The function is called after a tenant's message and after a
-    /// block, before subscribers are notified. Changes made by [`MemoryChain::market`] are stored with the
-    /// next call.
+    /// Sets a function that stores the market. The chain calls the function after a message of a tenant and
+    /// after a block, before subscribers receive the events. Changes made by [`MemoryChain::market`] are
+    /// stored with the next call.
     pub fn on_change(&self, store: impl FnMut(&Market) + Send + 'static) {
         lock(&self.state).keep = Keep(Some(Box::new(store)));
     }
@@ -229,8 +229,8 @@ impl MemoryChain {
         Ok(events)
     }
 
-    /// Completes a block with all pending transactions, `elapsed` after the previous block. Returns its
-    /// height.
+    /// Completes a block with all pending transactions, `elapsed` after the previous block. Returns the
+    /// height of the completed block.
     pub fn advance(&self, elapsed: Duration) -> Height {
         lock(&self.state).close_block(elapsed)
     }
@@ -252,7 +252,8 @@ impl MemoryChain {
         lock(&self.state).queue_limit = limit.max(1);
     }
 
-    /// Sets the result of the next broadcast without a set result. By default a transaction is included.
+    /// Sets the result of the next broadcast for which no result was set yet. By default, a transaction is
+    /// included.
     pub fn set_next_broadcast(&self, result: BroadcastResult) {
         lock(&self.state).results.push_back(result);
     }
@@ -267,7 +268,8 @@ impl MemoryChain {
         lock(&self.state).outage = None;
     }
 
-    /// Makes queries return the present state until [`MemoryChain::thaw_reads`], like a node that hangs.
+    /// Makes queries return the present state until [`MemoryChain::thaw_reads`], like a node that no longer
+    /// follows the chain.
     pub fn freeze_reads(&self) {
         let mut state = lock(&self.state);
         state.stale = Some(Box::new(state.market.clone()));
@@ -278,7 +280,7 @@ impl MemoryChain {
         lock(&self.state).stale = None;
     }
 
-    /// Sets the response of a simulated second endpoint for every record.
+    /// Sets the agreement that a simulated second endpoint has with every record.
     pub fn set_agreement(&self, agreement: Agreement) {
         lock(&self.state).agreement = agreement;
     }
@@ -288,7 +290,7 @@ impl MemoryChain {
         lock(&self.state).catching_up = catching_up;
     }
 
-    /// Interrupts event streams: subscribers receive an error and lose all events until
+    /// Interrupts event streams. Subscribers receive an error, and no events until
     /// [`MemoryChain::restore_events`].
     pub fn interrupt_events(&self) {
         let mut state = lock(&self.state);
@@ -304,7 +306,7 @@ impl MemoryChain {
         state.subscribers.retain_mut(pushed);
     }
 
-    /// Restores event streams: subscribers receive a `Resync` and all later events.
+    /// Restores event streams. Subscribers receive a `Resync` and all later events.
     pub fn restore_events(&self) {
         let mut state = lock(&self.state);
         state.deaf = false;

@@ -1,4 +1,4 @@
-//! The traits [`ChainQuery`], [`ChainTx`] and [`ChainEvents`], and their sum [`ChainClient`].
+//! The traits [`ChainQuery`], [`ChainTx`] and [`ChainEvents`], and [`ChainClient`], which combines them.
 
 use crate::error::{Error, ErrorKind};
 use crate::types::{
@@ -78,7 +78,7 @@ fn matches<T: PartialEq>(filter: Option<&T>, value: &T) -> bool {
 /// Request for one page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PageRequest {
-    /// Opaque key from the previous page; `None` for the first page.
+    /// Key that the previous page returned; `None` for the first page. The content is opaque.
     pub key: Option<Vec<u8>>,
     /// Maximum number of records; 0 for the default of the backend.
     pub limit: u32,
@@ -99,12 +99,12 @@ const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1000;
 
 impl<T> Page<T> {
-    /// Returns one page of records that are sorted by id: 100 records if the request has no limit, at most
-    /// 1000. The page key is the id of the last record. Records that are added or removed between two pages
-    /// do not hide or repeat other records.
+    /// Returns one page of records that are sorted by id. A page has at most `limit` records: 100 if the
+    /// request has no limit, and never more than 1000. The page key is the id of the last record. Records
+    /// that are added or removed between two queries do not hide or repeat other records.
     ///
     /// # Errors
-    /// `Invalid` when the key was not returned by a previous page.
+    /// Returns `Invalid` when the key was not returned by a previous page.
     pub fn from_sorted<I>(
         operation: &'static str,
         records: impl Iterator<Item = T>,
@@ -148,18 +148,18 @@ pub struct SyncInfo {
     pub height: Height,
     /// Time of the newest block.
     pub time: BlockTime,
-    /// Whether the node still replays old blocks. Its responses are then outdated.
+    /// Whether the node is still replaying old blocks. In this case, the responses of the node are outdated.
     pub catching_up: bool,
 }
 
-/// An account with the data that its signatures need.
+/// A chain account, with the data that is needed to sign its transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
     /// Bech32 address of the account.
     pub address: Address,
-    /// Compressed secp256k1 key; `None` before the first transaction of the account.
+    /// Compressed secp256k1 public key; `None` before the first transaction of the account.
     pub pubkey: Option<Vec<u8>>,
-    /// Account number on the chain, part of the signed bytes.
+    /// Account number on the chain, which is part of the signed bytes.
     pub number: u64,
     /// Sequence number of the next transaction. Each transaction increments the sequence.
     pub sequence: u64,
@@ -169,18 +169,19 @@ pub struct Account {
 ///
 /// # Contract
 /// "Not found" is `Ok(None)` or an empty page. A failed query is an error, never an empty result. A client
-/// does not guess missing data: a client with an incomplete record returns
-/// [`Disputed`](crate::types::Agreement::Disputed), and the provider ends no lease because of this record.
-/// Responses come from a node with the configured chain id that is not catching up. After the outcome of a
-/// transaction was returned, every later query sees its changes, and the height of [`Observed`] is not lower
-/// than the height of the transaction. A provider record is returned exactly as it was sent.
+/// does not guess missing data. If a record is incomplete, the client returns
+/// [`Disputed`](crate::types::Agreement::Disputed), and the provider closes no lease because of this record.
+/// Responses come from a node that has the configured chain id and is not catching up. After the outcome of a
+/// transaction was returned, every later query returns the changes of this transaction. The height of
+/// [`Observed`] is then not lower than the height of the transaction. A provider record is returned exactly
+/// as the provider sent it.
 ///
-/// Each page has at most `limit` records. The pages contain every matching record once and end. [`Page::from_sorted`]
-/// builds them. A query takes at most `query_timeout`, then its future is dropped. `docs/writing-a-chain.md`
-/// describes how to implement this trait.
+/// Each page has at most `limit` records. The pages contain every matching record once, and the number of
+/// pages is finite. [`Page::from_sorted`] builds such pages. After `query_timeout`, the caller drops the
+/// future of a query. `docs/writing-a-chain.md` describes how to implement this trait.
 ///
 /// # Errors
-/// `Unavailable` or `Timeout` when no node responds, `Invalid` when the query can never succeed.
+/// Returns `Unavailable` or `Timeout` when no node responds, and `Invalid` when the query can never succeed.
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
@@ -219,56 +220,56 @@ pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
     async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error>;
     /// Returns the time of a block, or `None` if no node has the block any more.
     async fn block_time(&self, height: Height) -> Result<Option<BlockTime>, Error>;
-    /// Returns the status that the node in use reports.
+    /// Returns the sync status of the node that the client currently uses.
     async fn sync_info(&self) -> Result<SyncInfo, Error>;
-    /// Returns the current state of all records of `provider`, consistent at one height.
+    /// Returns the current state of all records of `provider`. All records are from one height.
     async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error>;
 }
 
 /// Transactions of the chain.
 ///
 /// # Contract
-/// Each call is one transaction: all its messages are executed, or none. The caller sends bids in separate
-/// transactions.
+/// Each call is one transaction: all its messages are executed, or none. The caller sends each bid in its own
+/// transaction.
 ///
-/// `Unknown` never means "not included": the transaction can be included until it expires, not later. From
-/// the moment when a message may have been sent, a failure is reported as `Unknown`, not as an error. A
-/// committed transaction is durable. The future can be dropped after `tx_timeout`, and the sent transaction
-/// can be included nevertheless.
+/// `Unknown` does not mean "not included": the transaction can be included until it expires, and not later.
+/// As soon as a message may have been sent, every failure is reported as `Unknown`, not as an error. A
+/// committed transaction is durable. The caller may drop the future after `tx_timeout`. The sent transaction
+/// can still be included.
 ///
-/// A refusal of the chain is returned with its reason. A second bid on an order, also after the first bid was
-/// closed, is [`TxError::BidExists`](crate::types::TxError::BidExists). A bid that no longer exists is
-/// [`TxError::UnknownBid`](crate::types::TxError::UnknownBid).
+/// If the chain refuses a message, the reason is returned. A second bid on an order is
+/// [`TxError::BidExists`](crate::types::TxError::BidExists), even after the first bid was closed. A message
+/// for a bid that does not exist is [`TxError::UnknownBid`](crate::types::TxError::UnknownBid).
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
     /// Sends messages as one transaction and waits for the outcome.
     ///
     /// # Errors
-    /// Only when the transaction was certainly not sent.
+    /// Returns an error only if the transaction was certainly not sent.
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error>;
 }
 
 /// Events of the chain.
 ///
 /// # Contract
-/// The first item, and the first after every gap, is a `Resync`. Facts follow in height order. `Block` ends
-/// each block, with the height and with the time that [`ChainQuery::block_time`] returns. A `Resync` is not
-/// older than previous events. It contains all open orders and the state that [`ChainQuery::snapshot`]
-/// returns, so a consumer needs no other query to catch up. The stream ends only at shutdown. A `Resync`
-/// follows an error item eventually.
+/// The first item, and the first item after every gap, is a `Resync`. Facts follow in the order of their
+/// heights. `Block` ends each block, with the height and with the time that [`ChainQuery::block_time`]
+/// returns. A `Resync` is not older than previous events. It contains all open orders and the state that
+/// [`ChainQuery::snapshot`] returns, so a consumer needs no further query. The stream ends only at shutdown.
+/// After an error item, a `Resync` follows eventually.
 ///
-/// `Block` confirms that *all* facts of the block were sent. Blocks without facts have a `Block` too. A late
-/// `Block` is better than an early one. A repeated fact has no effect, so after an interruption an
-/// implementation repeats a block rather than skip one. The queue of a slow consumer is bounded, and a
-/// `Resync` replaces the missed events.
+/// `Block` confirms that *all* facts of the block were sent. A block without facts also has a `Block`. An
+/// implementation sends `Block` late rather than too early. A fact that is sent twice has no effect, so after
+/// an interruption an implementation sends a block again rather than skip a block. The queue of a slow
+/// consumer is bounded, and a `Resync` replaces the missed events.
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait ChainEvents: fmt::Debug + Send + Sync + 'static {
     /// Subscribes to the events of `provider`.
     fn subscribe(&self, provider: &Address) -> BoxStream<'static, Result<ChainEvent, Error>>;
 }
 
-/// Complete chain port.
+/// Chain port: queries, transactions and events.
 pub trait ChainClient: ChainQuery + ChainTx + ChainEvents {}
 
 impl<T: ChainQuery + ChainTx + ChainEvents> ChainClient for T {}

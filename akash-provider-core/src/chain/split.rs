@@ -1,4 +1,4 @@
-//! A chain client of two parts: one reads, the other sends.
+//! A chain client that consists of two clients: one reads, the other sends transactions.
 
 use super::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,

@@ -1,4 +1,4 @@
-//! Health of a workload, and the states that count as unhealthy time.
+//! Health of a workload, and the health values that count as unhealthy time.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,20 +10,21 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// The health is unknown. Unhealthy time does not increase.
+    /// The health is unknown. This time does not count as unhealthy time.
     #[default]
     Unknown,
     /// Every service has all its replicas.
     Good,
     /// Containers of the tenant fail: they crash, exit, do not start, or their image does not exist.
     Bad,
-    /// A service lacks replicas for a reason outside the tenant's containers. Unhealthy time does not
-    /// increase.
+    /// A service lacks replicas, and the tenant's containers are not the cause. This time does not count as
+    /// unhealthy time.
     #[serde(untagged)]
     Out(Outage),
 }
 
-/// Reason outside the tenant's containers for missing replicas, the most specific first.
+/// Cause of missing replicas other than the tenant's containers. If several causes apply, the most specific
+/// cause is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -33,24 +34,24 @@ pub enum Outage {
     NodeAway,
     /// A replica was evicted, drained, preempted or deleted.
     Evicted,
-    /// No node accepts a replica: the nodes are full, cordoned or unsuitable.
+    /// No node accepts a replica, because the nodes are full, cordoned or unsuitable.
     Unschedulable,
-    /// Another client lowered the number of replicas.
+    /// A client other than the provider lowered the number of replicas.
     ScaledDown,
     /// Admission (a quota, a policy, a webhook) refuses replicas.
     Refused,
-    /// An image cannot be pulled, and the tenant's image reference is not the proven cause.
+    /// An image cannot be pulled. It is not proven that the tenant's image reference is wrong.
     ImagePull,
-    /// The workload, or a part of it, does not exist.
+    /// The workload or a part of the workload does not exist.
     Missing,
     /// A replica is starting, for example attaching volumes or pulling an image.
     Starting,
-    /// The reason is not known.
+    /// The cause is unknown.
     Unexplained,
 }
 
 impl Health {
-    /// Returns whether the health counts as unhealthy time.
+    /// Returns whether time with this health counts as unhealthy time.
     #[must_use]
     pub const fn is_counted(self) -> bool {
         match self {

@@ -1,10 +1,10 @@
 //! A cluster in memory: the reference implementation of a backend, with fault injection.
 //!
-//! Workloads run as soon as they are deployed. Workloads with an image from a registry under `.invalid` stay
-//! unhealthy, because such an image cannot exist. A test controls health, logs, and failing or hanging calls,
-//! and reads the state ([`MemoryCluster::contents`]) and the number of calls ([`MemoryCluster::calls`]). A
-//! teardown does not remove declared hostnames and addresses, so a test can detect that the caller did not
-//! remove them.
+//! A workload runs as soon as it is deployed. A workload with an image from a registry under `.invalid` stays
+//! unhealthy, because such a registry cannot exist. A test controls health, logs, and failing or hanging
+//! calls. A test reads the state ([`MemoryCluster::contents`]) and the number of calls
+//! ([`MemoryCluster::calls`]). A teardown does not remove declared hostnames and addresses, so that a test
+//! can detect a caller that does not remove them.
 
 mod calls;
 mod facets;
@@ -35,19 +35,19 @@ const HISTORY_LIMIT: usize = 1000;
 /// First forwarded port.
 const FIRST_PORT: u16 = 30_000;
 
-/// Facets of a cluster.
+/// Optional parts (facets) of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facets {
-    /// Hostnames that route to services.
+    /// Whether hostnames can be routed to services.
     pub hostnames: bool,
     /// Number of addresses in the pool of leased IPs; `None` disables the facet.
     pub leased_ips: Option<u32>,
-    /// Commands inside running services.
+    /// Whether commands can be run inside services.
     pub shell: bool,
 }
 
 impl Default for Facets {
-    /// All facets, with a pool of 8 addresses.
+    /// Enables all facets, with a pool of 8 addresses.
     fn default() -> Self {
         Self {
             hostnames: true,
@@ -71,7 +71,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns whether the cluster has no trace of any lease.
+    /// Returns whether the cluster contains nothing of any lease.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -98,22 +98,22 @@ struct State {
     start_lines: Vec<String>,
     /// Host of forwarded ports; `localhost` if unset.
     public_host: Option<String>,
-    /// Number of `InProgress` responses before a teardown is done.
+    /// Number of `InProgress` responses before a teardown returns `Done`.
     teardown_delay: u32,
     script: Script,
     exec: Option<ExecFn>,
-    /// Text that workloads show about themselves.
+    /// Text that replicas log and that commands print first.
     banner: Option<String>,
 }
 
-/// Followers of a stream with the services they follow; an empty list follows all services.
+/// Followers of a stream with the services that they follow. An empty list of services means all services.
 type Readers<T> = Vec<Reader<T>>;
 type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
 
 #[derive(Debug)]
 enum Record {
     Good,
-    /// The record is unreadable for this reason.
+    /// Problem that makes the record unreadable.
     Corrupt(String),
     Lost,
 }
@@ -191,14 +191,14 @@ impl MemoryCluster {
         lock(&self.state).script.all_calls()
     }
 
-    /// Makes the record of a lease unreadable until the next `record` or `deploy`. Returns false if the lease
-    /// has no record.
+    /// Makes the record of a lease unreadable until the next `record` or `deploy` for this lease. Returns
+    /// false if the lease has no record.
     pub fn corrupt_record(&self, lease: &LeaseId, problem: &str) -> bool {
         self.set_record(lease, Record::Corrupt(problem.to_owned()))
     }
 
-    /// Deletes the record of a lease until the next `record` or `deploy`. The workload keeps running. Returns
-    /// false if the lease has no record.
+    /// Deletes the record of a lease until the next `record` or `deploy` for this lease. The workload keeps
+    /// running. Returns false if the lease has no record.
     pub fn delete_record(&self, lease: &LeaseId) -> bool {
         self.set_record(lease, Record::Lost)
     }
@@ -242,7 +242,8 @@ impl MemoryCluster {
         lock(&self.state).public_host = Some(host.to_owned());
     }
 
-    /// Brings starting workloads one tick closer to healthy.
+    /// Advances starting workloads by one tick. A workload becomes healthy after the configured number of
+    /// ticks.
     pub fn tick(&self) {
         let mut state = lock(&self.state);
         let mut good = Vec::new();
@@ -259,12 +260,12 @@ impl MemoryCluster {
         }
     }
 
-    /// Sets the number of `InProgress` responses before the next teardown of every lease is done.
+    /// Sets the number of `InProgress` responses that every teardown returns before `Done`.
     pub fn set_teardown_delay(&self, answers: u32) {
         lock(&self.state).teardown_delay = answers;
     }
 
-    /// Makes watchers receive `Lost` and no further changes.
+    /// Sends `Lost` to all watchers, and no further changes until [`restore_watch`](Self::restore_watch).
     pub fn lose_watch(&self) {
         let mut state = lock(&self.state);
         // Sent before the watch is disabled, because a disabled watch sends nothing.
@@ -272,7 +273,7 @@ impl MemoryCluster {
         state.blind = true;
     }
 
-    /// Makes watchers receive a snapshot and all later changes.
+    /// Sends a snapshot and all later changes to watchers again.
     pub fn restore_watch(&self) {
         let mut state = lock(&self.state);
         // The watch is enabled before the snapshot, because a disabled watch sends nothing.
@@ -295,7 +296,7 @@ impl MemoryCluster {
         lock(&self.state).script.set(operation, Fault::Hang);
     }
 
-    /// Removes all faults of an operation. Hanging calls continue.
+    /// Removes all injected faults of an operation. A call that already hangs does not return.
     pub fn restore(&self, operation: Operation) {
         lock(&self.state).script.clear(operation);
         self.released.notify_waiters();
@@ -306,9 +307,9 @@ impl MemoryCluster {
         lock(&self.state).exec = Some(exec);
     }
 
-    /// Sets the text that workloads show about themselves. Every replica logs the text at its first deploy,
-    /// and commands print it first. With a banner, and without [`set_exec`](Self::set_exec), a command with a
-    /// terminal echoes its input until Ctrl-C, Ctrl-D, `exit` or the end of the input.
+    /// Sets the banner: a text that every replica logs at its first deploy and that commands print first.
+    /// With a banner and without [`set_exec`](Self::set_exec), a command with a terminal echoes its input
+    /// until Ctrl-C, Ctrl-D, `exit` or the end of the input.
     pub fn set_banner(&self, text: &str) {
         lock(&self.state).banner = Some(text.to_owned());
     }
@@ -421,7 +422,8 @@ impl Workload {
         remember(&mut self.events, event);
     }
 
-    /// Assigns ports to the exposes that need one: existing ports are reused, then the next free ports.
+    /// Assigns a port to each expose that needs one. Existing ports are reused. New ports are the next free
+    /// ports.
     fn assign_ports(&mut self, mut taken: BTreeSet<u16>) {
         let mut ports = BTreeMap::new();
         for service in self.running.iter().flat_map(|d| &d.group.services) {
@@ -478,7 +480,7 @@ impl State {
         }
     }
 
-    /// Refuses a write with an older epoch.
+    /// Refuses a write if its epoch is older than the epoch of the last write.
     fn check_epoch(&self, deployment: &WorkloadSpec, operation: &'static str) -> Result<(), Error> {
         let Some(there) = self.workloads.get(&deployment.lease) else {
             return Ok(());

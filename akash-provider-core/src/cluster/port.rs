@@ -19,92 +19,98 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// A compute backend.
 ///
 /// # Contract
-/// Every call is idempotent and can be repeated after any error. Leases of another provider or chain are
-/// never changed or returned. Calls for one lease are sequential, calls for different leases are concurrent.
-/// The caller cancels a call after `cluster_timeout` and repeats it, so the canceled operation may still be
-/// in progress.
+/// Every call is idempotent and can be repeated after any error. The backend never changes or returns leases
+/// of another provider or another chain. The caller makes the calls for one lease sequentially, and calls for
+/// different leases concurrently. The caller cancels a call after `cluster_timeout` and repeats the call, so
+/// the canceled operation may still be in progress.
 ///
 /// A [`WorkloadSpec`] contains the epoch of the leader that writes it. `record` and `deploy` with an older
 /// epoch than the last write change nothing and return a conflict.
 ///
-/// A backend does not report unknown state: no health without an observation, no listing that omits
-/// unreadable records, no completed teardown while a workload still runs.
+/// A backend does not report unknown state. It reports no health without an observation, no listing that
+/// omits unreadable records, and no completed teardown while a workload still runs.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound) for an unknown lease or service,
-/// [`ErrorKind::Unavailable`](crate::error::ErrorKind::Unavailable) and
-/// [`ErrorKind::Timeout`](crate::error::ErrorKind::Timeout) when the backend does not respond (the caller
-/// retries), [`ErrorKind::Conflict`](crate::error::ErrorKind::Conflict) when a later epoch has written,
-/// [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) when a retry cannot succeed.
+/// Returns [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound) for an unknown lease or service.
+/// Returns [`ErrorKind::Unavailable`](crate::error::ErrorKind::Unavailable) or
+/// [`ErrorKind::Timeout`](crate::error::ErrorKind::Timeout) when the backend does not respond; the caller
+/// retries. Returns [`ErrorKind::Conflict`](crate::error::ErrorKind::Conflict) when an instance with a later
+/// epoch has written. Returns [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) when a retry cannot
+/// succeed.
 ///
 /// # Implementing
-/// Run `cluster::conformance::suite` (feature `conformance`) on it. `MemoryCluster` is the reference.
+/// Run `cluster::conformance::suite` (feature `conformance`) with the implementation. `MemoryCluster` is the
+/// reference implementation.
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Cluster: fmt::Debug + Send + Sync + 'static {
-    /// Creates or updates a workload.
+    /// Creates or updates the workload of a lease.
     ///
     /// # Behavior
-    /// - returns when the workload is accepted, without waiting for health
-    /// - a repeated deploy of the same input changes nothing: the workload keeps running with its ports, and
-    ///   its reported health stays
-    /// - a permanently refused deploy does not affect the running workload
+    /// - The call returns when the backend has accepted the workload, without waiting until the workload is
+    ///   healthy.
+    /// - A repeated deploy of the same input changes nothing: the workload keeps running with its ports, and
+    ///   its reported health does not change.
+    /// - A permanently refused deploy does not affect the running workload.
     ///
     /// # Errors
-    /// `Invalid` for a workload that can never run, `Conflict` when a later epoch has written the lease.
+    /// Returns `Invalid` for a workload that can never run, and `Conflict` when an instance with a later
+    /// epoch has written the lease.
     async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
 
-    /// Stores a workload durably without running it.
+    /// Stores the workload of a lease durably without running it.
     ///
     /// # Behavior
-    /// - durable on return: `deployments` lists the workload after a restart; only then is the tenant's
-    ///   request confirmed
-    /// - a newer record replaces the older one; the running workload continues as deployed
+    /// - The record is durable when the call returns: `deployments` lists the workload after a restart. Only
+    ///   then is the tenant's request confirmed.
+    /// - A newer record replaces the older record. The running workload continues as it was deployed.
     ///
     /// # Errors
-    /// `Invalid` for a workload that `deploy` would refuse with `Invalid`, because the tenant is promised a
-    /// deploy. `Conflict` when a later epoch has written the lease.
+    /// Returns `Invalid` for a workload that `deploy` would refuse with `Invalid`, because the tenant must
+    /// not get a confirmation for it. Returns `Conflict` when an instance with a later epoch has written the
+    /// lease.
     async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
 
     /// Returns a stream of health changes.
     ///
     /// # Behavior
-    /// - the first item, and the first after each gap, is a snapshot; without an observation the stream
-    ///   returns [`ClusterChange::Lost`] or an error
-    /// - never reports unobserved health: not for a workload that is only recorded, not for a workload that
-    ///   has not started, and no health from before an outage
-    /// - contains leases of this provider only
-    /// - ends only when the backend stops
+    /// - The first item, and the first item after each gap, is a snapshot. If no health was observed, the
+    ///   stream returns [`ClusterChange::Lost`] or an error.
+    /// - The stream never reports health that was not observed: not for a workload that is only recorded, not
+    ///   for a workload that has not started, and no health from before an outage.
+    /// - The stream contains only leases of this provider.
+    /// - The stream ends only when the backend stops.
     fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>>;
 
     /// Removes all objects of a lease.
     ///
     /// # Behavior
-    /// - the teardown of an unknown lease is done
-    /// - done means that no workload of the lease runs and `deployments` no longer lists the lease; its
-    ///   capacity is then given to other leases
-    /// - other leases of the same tenant are not affected
-    /// - repeated calls return `InProgress` until the teardown is done
+    /// - For an unknown lease, the call returns `Done`.
+    /// - `Done` means that no workload of the lease runs and `deployments` no longer lists the lease. The
+    ///   provider then uses the capacity for other leases.
+    /// - Other leases of the same tenant are not affected.
+    /// - Repeated calls return `InProgress` until the teardown is done.
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
 
-    /// Returns the state that a restarted provider needs: the last recorded or deployed workload of each
-    /// lease, and the remains of leases with an unreadable or missing record.
+    /// Returns the state that a provider needs after a restart: the last recorded or deployed workload of
+    /// each lease, and the objects of leases with an unreadable or missing record.
     ///
     /// # Behavior
-    /// - a lease that is not in the result has no record and no workload
-    /// - unreadable records, and workloads without a record, are listed as unusable and never omitted
-    /// - each lease occurs once; leases of this provider only
+    /// - If the result does not contain a lease, the lease has no record and no workload.
+    /// - Unreadable records, and workloads without a record, are listed as unusable and never omitted.
+    /// - Each lease of this provider occurs once. Leases of other providers are omitted.
     ///
     /// # Errors
-    /// When a part of the list cannot be read, or when an unreadable object may belong to any lease. An
-    /// incomplete list is never returned.
+    /// Returns an error when a part of the list cannot be read, or when it is unknown which lease an
+    /// unreadable object belongs to. An incomplete list is never returned.
     async fn deployments(&self) -> Result<Listing, Error>;
 
     /// Returns the last recorded or deployed manifest group, or `None` for an unknown lease.
     async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error>;
 
-    /// Returns the status of all services of a lease, also of a lease that is only recorded.
+    /// Returns the status of all services of a lease. The call also succeeds for a lease that is recorded but
+    /// not deployed.
     async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error>;
 
     /// Returns the status of one service.
@@ -116,14 +122,14 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
         lease: &LeaseId,
     ) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error>;
 
-    /// Returns a stream of log lines. The stream ends when the lease is torn down. Dropping the stream
-    /// cancels it.
+    /// Returns a stream of log lines of a lease. The stream ends when the lease is torn down. Dropping the
+    /// stream stops the query.
     ///
     /// # Behavior
-    /// - existing lines first, the oldest of each replica first, each with the name of its replica; then the
-    ///   stream ends, or continues with new lines if [`LogOptions::follow`] is set
-    /// - [`LogOptions::tail_lines`] limits the existing lines to the last lines of each replica
-    /// - an unknown service is `NotFound`, also beside a known service
+    /// - Existing lines come first, the oldest line of each replica first. Each line contains the name of its
+    ///   replica. Then the stream ends, or continues with new lines if [`LogOptions::follow`] is set.
+    /// - [`LogOptions::tail_lines`] limits the existing lines to the last lines of each replica.
+    /// - If any of the requested services is unknown, the call returns `NotFound`.
     async fn lease_logs(
         &self,
         lease: &LeaseId,
@@ -131,10 +137,10 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error>;
 
     /// Returns a stream of events of the backend about a lease. The stream ends when the lease is torn down.
-    /// Dropping the stream cancels it.
+    /// Dropping the stream stops the query.
     ///
     /// # Behavior
-    /// - an unknown service is `NotFound`, also beside a known service
+    /// - If any of the requested services is unknown, the call returns `NotFound`.
     async fn lease_events(
         &self,
         lease: &LeaseId,
@@ -144,15 +150,17 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// Returns the version of the backend as free text.
     async fn version(&self) -> Result<String, Error>;
 
-    /// Returns the hostname facet. Without it, orders with services behind hostnames are declined. The result
-    /// is constant for the lifetime of the backend.
+    /// Returns the hostname facet, or `None` if the backend routes no hostnames. With `None`, the provider
+    /// declines orders with services behind hostnames. The result is constant for the lifetime of the
+    /// backend.
     fn hostnames(&self) -> Option<Arc<dyn Hostnames>>;
 
-    /// Returns the leased-IP facet. Without it, orders with leased IPs are declined. The result is constant
-    /// for the lifetime of the backend.
+    /// Returns the leased-IP facet, or `None` if the backend has no leased IPs. With `None`, the provider
+    /// declines orders with leased IPs. The result is constant for the lifetime of the backend.
     fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>>;
 
-    /// Returns the shell facet. The result is constant for the lifetime of the backend.
+    /// Returns the shell facet, or `None` if the backend runs no commands. The result is constant for the
+    /// lifetime of the backend.
     fn shell(&self) -> Option<Arc<dyn Shell>>;
 }
 
@@ -161,13 +169,14 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Hostnames: fmt::Debug + Send + Sync + 'static {
-    /// Routes a hostname to a service of a lease and removes its previous route.
+    /// Routes a hostname to a service of a lease, and removes the previous route of the hostname.
     async fn declare_hostname(&self, lease: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error>;
 
-    /// Removes a hostname that this lease holds. A name held by another lease stays, and the call succeeds.
+    /// Removes a hostname that this lease holds. If another lease holds the hostname, the call succeeds and
+    /// changes nothing.
     async fn purge_declared_hostname(&self, lease: &LeaseId, hostname: &str) -> Result<(), Error>;
 
-    /// Removes all hostnames of a lease. The call succeeds if the lease has none.
+    /// Removes all hostnames of a lease. The call also succeeds if the lease has no hostnames.
     async fn purge_declared_hostnames(&self, lease: &LeaseId) -> Result<(), Error>;
 
     /// Returns all declared hostnames with their leases.
@@ -179,20 +188,20 @@ pub trait Hostnames: fmt::Debug + Send + Sync + 'static {
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
-    /// Routes an address to a service. With `overwrite` the sharing key moves from another lease of the same
-    /// tenant. Without it, a key of another lease is a conflict.
+    /// Routes a leased IP to a service. If another lease of the same tenant holds the sharing key,
+    /// `overwrite` moves the key to this lease. Without `overwrite`, the call returns a conflict.
     async fn declare_ip(&self, lease: &LeaseId, ip: &IpDeclaration, overwrite: bool) -> Result<(), Error>;
 
-    /// Removes an address. The call succeeds if the address does not exist.
+    /// Removes the route of a leased IP. The call also succeeds if the route does not exist.
     async fn purge_declared_ip(&self, lease: &LeaseId, ip: &IpDeclaration) -> Result<(), Error>;
 
-    /// Removes all addresses of a lease. The call succeeds if the lease has none.
+    /// Removes all routes of leased IPs of a lease. The call also succeeds if the lease has none.
     async fn purge_declared_ips(&self, lease: &LeaseId) -> Result<(), Error>;
 
-    /// Returns the declared addresses of a lease.
+    /// Returns the declared leased IPs of a lease.
     async fn declared_ips(&self, lease: &LeaseId) -> Result<Vec<IpDeclaration>, Error>;
 
-    /// Returns the utilization of the pool.
+    /// Returns the utilization of the pool of leased IPs.
     async fn usage(&self) -> Result<LeasedIpUsage, Error>;
 }
 
@@ -201,10 +210,10 @@ pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Shell: fmt::Debug + Send + Sync + 'static {
-    /// Runs a command to its end and returns its exit code. Dropping the future stops the command.
+    /// Runs a command until it exits, and returns its exit code. Dropping the future stops the command.
     ///
     /// # Errors
-    /// `NotFound` when the lease is not running, or when the service or replica does not exist.
+    /// Returns `NotFound` when the lease is not running, or when the service or replica does not exist.
     async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error>;
 }
 
@@ -217,7 +226,7 @@ pub struct ExecRequest {
     pub replica: u32,
     /// Program and its arguments.
     pub command: Vec<String>,
-    /// Whether the command gets a terminal. `ExecIo::resize` sends the sizes.
+    /// Whether the command gets a terminal. `ExecIo::resize` sends the terminal sizes.
     pub tty: bool,
 }
 
@@ -279,7 +288,7 @@ pub enum Severity {
     Normal,
     /// Needs attention.
     Warning,
-    /// Severity in the terms of the backend; empty if the backend reports none.
+    /// Severity as named by the backend; empty if the backend reports no severity.
     Other(String),
 }
 
@@ -344,7 +353,7 @@ pub struct LeaseEvent {
     pub reporting_instance: String,
 }
 
-/// Object of an event; empty if the backend does not report it.
+/// Object that an event is about; empty if the backend does not report the object.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EventObject {
     /// Kind, for example `Pod`.

@@ -1,32 +1,33 @@
-//! Leader election as a pure state machine: results of reads and writes go in, the next action comes out.
-//! Times are of the monotonic clock of this instance. The record contains no comparable times, so clocks of
-//! the instances may differ.
+//! Leader election as a pure state machine. The inputs are results of reads and writes, and the output is the
+//! next action. All times are of the monotonic clock of this instance. The election record contains no times
+//! to compare, so the clocks of the instances may differ.
 
 use super::store::{Claim, DURATION_MAX, Record, RecordPayload, Stored, TERM_LEAP, TERM_MAX, Timing};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A candidate of the election.
+/// One instance that takes part in the election.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Candidate {
     /// Unique name of the instance in logs and in the record.
     pub identity: String,
     /// Address for requests while this instance leads; may be empty.
     pub address: String,
-    /// Settings that all instances must share, each as a short hash.
+    /// Settings that all instances must share. The value of each setting is a short hash.
     pub settings: BTreeMap<String, String>,
-    /// Names of the settings that identify the election. A candidate with another value never leads.
+    /// Names of the settings that identify the election. A candidate with other values of these settings than
+    /// the record never leads.
     pub fixed: &'static [&'static str],
-    /// Whether a candidate with other settings than the previous leader can lead without waiting for a
-    /// candidate with equal settings.
+    /// Whether this candidate can lead immediately after a leader with other settings. If false, the
+    /// candidate first waits for a candidate that has the same settings as the previous leader.
     pub brings_settings: bool,
 }
 
-/// Permission of a candidate to lead after a leader with other settings.
+/// Whether a candidate may lead after a leader with other settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TakeoverDelay {
     AtOnce,
-    /// After a delay in which a candidate with equal settings can take over.
+    /// The candidate may lead after a delay. During the delay, a candidate with equal settings can take over.
     Later,
     Never,
 }
@@ -46,13 +47,13 @@ impl Candidate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
     Read,
-    /// Creates a missing record.
+    /// Create the missing election record.
     Create(Claim),
-    /// Replaces the named version of the record.
+    /// Replace the given version of the election record.
     Replace(Claim, String),
 }
 
-/// Cached state of the record.
+/// What is known about the election record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CachedRecord {
     /// The state is unknown or outdated.
@@ -73,30 +74,33 @@ struct OwnTerm {
 #[derive(Debug, Clone)]
 pub(super) struct Contest {
     me: Candidate,
-    /// Values of settings before their last change, with the time of the change.
+    /// Values of settings before their last local change, with the time of the change.
     changed: BTreeMap<String, (String, Duration)>,
     timing: Timing,
     /// Timeout of the next call.
     call_limit: Duration,
-    /// Number of calls without a response since the last response, and the duration of the last such call.
+    /// Number of calls without a response since the last response, and the duration of the last of these
+    /// calls.
     failures: (u32, Duration),
     known: CachedRecord,
-    /// Content of the record without its version, and the time since which it is unchanged.
+    /// Content of the election record without its version, and the time since when the content has not
+    /// changed.
     unchanged: Option<(Record, Duration)>,
     held: Option<OwnTerm>,
-    /// Time until which a leader of a deleted record may still lead.
+    /// Time until which the leader of a deleted election record may still lead.
     not_before: Duration,
-    /// Whether a `create` without a known result may still take effect.
+    /// Whether a `create` call with unknown result may still take effect.
     may_create: bool,
     highest_term: u64,
     /// Last term read from the record, if it is implausible.
     implausible: Option<u64>,
-    /// State for the next leader: of this instance while it leads, otherwise as last read.
+    /// State for the next leader. While this instance leads, its own state, otherwise the state that was last
+    /// read.
     state: String,
 }
 
 impl Contest {
-    /// Creates a candidate. `state` is used if the record contains no state, or does not exist.
+    /// Creates a candidate. `state` is used if the election record does not exist or contains no state.
     pub(super) fn new(me: Candidate, state: String, timing: Timing) -> Self {
         let timing = timing.sane();
         Self {
@@ -126,7 +130,7 @@ impl Contest {
         self
     }
 
-    /// Returns the last read term if it is implausible.
+    /// Returns the term that was last read, if it is implausible.
     pub(super) const fn implausible(&self) -> Option<u64> {
         self.implausible
     }
@@ -136,14 +140,15 @@ impl Contest {
         self.highest_term
     }
 
-    /// Returns the term in which this instance leads, and the end of the term without a further heartbeat.
+    /// Returns the term in which this instance leads, and the time at which the leadership ends without a
+    /// further heartbeat.
     pub(super) fn leads(&self, now: Duration) -> Option<(u64, Duration)> {
         let held = self.held?;
         let until = held.confirmed + self.timing.renew;
         (self.not_before <= now && now < until).then_some((held.term, until))
     }
 
-    /// Returns the cached record.
+    /// Returns the election record that was last read or written.
     pub(super) const fn record(&self) -> Option<&Record> {
         match &self.known {
             CachedRecord::There(stored) => Some(&stored.record),
@@ -151,15 +156,16 @@ impl Contest {
         }
     }
 
-    /// Returns the names of settings that differ in the record.
+    /// Returns the names of settings that differ between this instance and the election record.
     pub(super) fn other_settings(&self) -> Vec<String> {
         self.record()
             .map_or_else(Vec::new, |record| self.differing(&record.payload))
     }
 
-    /// Returns the names of settings with another value in the record. A setting that only one side has does
-    /// not count. A record written before the last local change of a setting may show the old value: the
-    /// holder may have changed the setting too and stopped before its next heartbeat.
+    /// Returns the names of settings with different values on this instance and in the record. A setting that
+    /// exists on one side only does not count as different. If the record was written before the last local
+    /// change of a setting, it may contain the old value: the holder may have changed the setting too, and
+    /// stopped before its next heartbeat.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged
@@ -177,7 +183,7 @@ impl Contest {
         differing.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Replaces the settings. Returns whether one of them changed.
+    /// Replaces the settings. Returns whether any value changed.
     pub(super) fn set_settings(&mut self, settings: BTreeMap<String, String>, now: Duration) -> bool {
         let before = std::mem::replace(&mut self.me.settings, settings);
         let changed = |(name, value): &(String, String)| self.me.settings.get(name) != Some(value);
@@ -188,7 +194,7 @@ impl Contest {
         is_changed
     }
 
-    /// Returns the timeout of the next call. The timeout is short while the store responds, so that one lost
+    /// Returns the timeout of the next call. While the store responds, the timeout is short, so that one lost
     /// call does not delay a take-over.
     pub(super) const fn call_limit(&self) -> Duration {
         self.call_limit
@@ -266,7 +272,7 @@ impl Contest {
         }
     }
 
-    /// Returns the action that releases the leadership, or `None` if this instance does not lead.
+    /// Returns the action that releases the leadership. Returns `None` if this instance does not lead.
     pub(super) fn release(&mut self) -> Option<Plan> {
         let held = self.held.take()?;
         let CachedRecord::There(Stored { record, version }) = &self.known else {
@@ -298,8 +304,8 @@ impl Contest {
         self.cache(stored, now);
     }
 
-    /// Applies the result of a read at shutdown. Returns whether this instance still holds the record and can
-    /// release it.
+    /// Applies the result of a read at shutdown. Returns whether this instance still holds the election
+    /// record and can release it.
     pub(super) fn still_holds(&mut self, stored: Option<Stored>) -> bool {
         let ours = stored.filter(|stored| stored.record.holder.as_ref() == Some(&self.me.identity));
         self.held = ours.as_ref().map(|stored| OwnTerm {
@@ -310,7 +316,8 @@ impl Contest {
         self.held.is_some()
     }
 
-    /// Returns whether this instance leads, or led until a moment ago.
+    /// Returns whether this instance is the holder of the record, even if its last heartbeat is too old to
+    /// lead.
     pub(super) const fn holds(&self) -> bool {
         self.held.is_some()
     }
@@ -340,19 +347,19 @@ impl Contest {
         self.cache(stored, begun);
     }
 
-    /// Applies a failed call or a conflict: the record has to be read again.
+    /// Handles a failed call or a conflict. The election record must be read again.
     pub(super) fn failed(&mut self) {
         self.known = CachedRecord::Unknown;
     }
 
-    /// Records a call without a response, or with an error, after `took`.
+    /// Records a call that failed or got no response, after the time `took`.
     pub(super) fn got_no_response(&mut self, took: Duration) {
         self.failures = (self.failures.0.saturating_add(1), took);
         self.call_limit = self.timing.longest_limit();
         self.failed();
     }
 
-    /// Records a call with a response after `took`.
+    /// Records a call that got a response, after the time `took`.
     pub(super) fn got_response(&mut self, took: Duration) {
         self.failures = (0, Duration::ZERO);
         let (least, most) = (self.timing.first_limit(), self.timing.longest_limit());
@@ -386,7 +393,8 @@ impl Contest {
         self.free_from(record).is_some_and(|free| free <= now)
     }
 
-    /// Returns the time from which the record allows a new leader, or `None` if never.
+    /// Returns the time from which the election record allows a new leader. Returns `None` if this candidate
+    /// can never lead.
     fn free_from(&self, record: &Record) -> Option<Duration> {
         let since = self.unchanged.as_ref().map(|(_, since)| *since)?;
         // At least one second, because a record can contain zero.
@@ -402,14 +410,15 @@ impl Contest {
         }
     }
 
-    /// Returns whether a leadership can have this term. A forged term must not use up all later terms.
+    /// Returns whether a leadership can have this term. If a forged, very high term were accepted, no higher
+    /// term might remain.
     const fn is_plausible(&self, term: u64) -> bool {
         let leap = self.highest_term.saturating_add(TERM_LEAP);
         // The next term of this instance is always plausible.
         term <= self.next_term() || (term <= leap && term <= TERM_MAX)
     }
 
-    /// Returns the term of a record, or the highest known term if the record's term is implausible.
+    /// Returns the term of a record. If this term is implausible, returns the highest known term.
     const fn term_of(&self, record: &Record) -> u64 {
         if self.is_plausible(record.term) {
             record.term
@@ -418,7 +427,8 @@ impl Contest {
         }
     }
 
-    /// Returns a term above the highest known term, also if the record contains an older term.
+    /// Returns the term for a new leadership. It is higher than the highest known term, even if the record
+    /// contains a lower term.
     const fn next_term(&self) -> u64 {
         self.highest_term.saturating_add(1)
     }

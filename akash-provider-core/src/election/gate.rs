@@ -1,5 +1,6 @@
-//! The gate of the leader's writes. Calls of the engine contain an epoch. Writes that a backend makes on its
-//! own pass this gate, so that they happen only while its provider leads.
+//! The gate of the leader's writes. Calls of the engine contain an epoch, so a backend can refuse calls of an
+//! old leader. Writes that a backend makes without a call of the engine pass this gate. They happen only
+//! while the provider leads.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -8,11 +9,12 @@ use std::task::Poll;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// A leadership.
+/// Current leadership of this instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Term {
     term: u64,
-    /// Deadline of the leadership unless renewed; `None` if it ends only by [`LeadershipGate::set`].
+    /// Time at which the leadership ends unless it is renewed. `None` if only [`LeadershipGate::set`] ends
+    /// it.
     until: Option<Instant>,
 }
 
@@ -22,7 +24,7 @@ impl Term {
     }
 }
 
-/// Whether the provider leads. Clones share the same gate.
+/// Gate that is open while the provider leads. Clones share the same gate.
 #[derive(Debug, Clone)]
 pub struct LeadershipGate(Arc<watch::Sender<Option<Term>>>);
 
@@ -47,7 +49,7 @@ impl LeadershipGate {
         }));
     }
 
-    /// Returns the current term, 0 without an election, or `None` while the gate is closed.
+    /// Returns the current term. Returns 0 if there is no election, and `None` while the gate is closed.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
         self.0.borrow().filter(Term::holds).map(|lead| lead.term)
@@ -65,7 +67,7 @@ impl LeadershipGate {
         let _ = self.0.subscribe().wait_for(leads).await;
     }
 
-    /// Runs `work` while the gate is open. Returns `None` if the gate closes first; `work` is then dropped.
+    /// Runs `work` while the gate is open. If the gate closes first, drops `work` and returns `None`.
     pub async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut ends = pin!(self.closed());
         let mut work = pin!(work);

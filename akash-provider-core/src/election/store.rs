@@ -1,4 +1,4 @@
-//! The shared record of an election and its store.
+//! The election record and its store.
 
 use crate::error::{Error, ErrorKind};
 use async_trait::async_trait;
@@ -9,30 +9,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Maximum size of [`RecordPayload`] in JSON, in bytes. A Kubernetes Lease stores it as an annotation.
+/// Maximum size of a [`RecordPayload`] in JSON, in bytes. A Kubernetes Lease stores the payload as an
+/// annotation.
 pub const PAYLOAD_MAX: usize = 32 * 1024;
-/// Maximum lease duration that a record can set.
+/// Maximum lease duration that an election record can contain.
 pub(super) const DURATION_MAX: Duration = Duration::from_secs(600);
 
 /// Minimum timeout of a call, for a store under load.
 const FIRST_LIMIT_MIN: Duration = Duration::from_secs(1);
 
-/// Maximum term of a record: one term per second for 34,000 years. Lua and JSON represent such numbers
-/// exactly.
+/// Maximum term of a record. With one new term per second, this number is reached after 34,000 years. Lua and
+/// JSON represent numbers up to this value exactly.
 pub const TERM_MAX: u64 = 1 << 40;
-/// Maximum difference between the term of a record and the highest known term: one term per second for half a
-/// year.
+/// Maximum difference between the term of a record and the highest known term. With one new term per second,
+/// this difference is reached after half a year.
 pub const TERM_LEAP: u64 = 1 << 24;
 
-/// Timing of heartbeats and the lease.
+/// Timing of heartbeats and of the election lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Time after the last heartbeat of a leader before a standby takes over.
+    /// Time since the last observed heartbeat of a leader after which a standby takes over.
     pub lease: Duration,
-    /// Time after the last successful heartbeat for which a leader continues. The value is shorter than
-    /// `lease`, which prevents two leaders.
+    /// Time since its last successful heartbeat for which a leader continues to lead. This time is shorter
+    /// than `lease`, so that two instances never lead at the same time.
     pub renew: Duration,
-    /// Interval between two calls.
+    /// Interval between two calls to the store.
     pub retry: Duration,
 }
 
@@ -47,8 +48,8 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Creates the timing for a lease: a leader sends eight heartbeats per lease, and stops two thirds of a
-    /// lease after the last successful one.
+    /// Creates the timing for a duration of the election lease. A leader sends eight heartbeats per `lease`.
+    /// A leader stops leading two thirds of `lease` after its last successful heartbeat.
     #[must_use]
     pub fn for_lease(lease: Duration) -> Self {
         Self {
@@ -58,8 +59,8 @@ impl Timing {
         }
     }
 
-    /// Returns a timing with corrected values, so that two leaders or a permanent lack of a leader are
-    /// impossible.
+    /// Returns a timing with corrected values. With the corrected values, two instances never lead at the
+    /// same time, and a leader is always possible.
     pub(super) fn sane(self) -> Self {
         let lease = self.lease.clamp(Duration::from_secs(1), DURATION_MAX);
         let renew = self.renew.min(lease * 2 / 3);
@@ -72,35 +73,37 @@ impl Timing {
         (self.lease / 12).max(FIRST_LIMIT_MIN).min(self.longest_limit())
     }
 
-    /// Returns the timeout of a call after a call without a response. The result of a longer call would
-    /// arrive too late.
+    /// Returns the timeout of a call after a call without a response. A response after a longer time would be
+    /// too late.
     pub(super) const fn longest_limit(self) -> Duration {
         self.lease.saturating_sub(self.renew)
     }
 }
 
-/// Additional content of the record, for the next leader and for clients that look for the leader.
+/// Additional content of the election record, for the next leader and for clients that need the address of
+/// the leader.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecordPayload {
     /// Address of the leader for requests; empty if unknown.
     pub address: String,
-    /// Settings that all instances must share, each as a short hash.
+    /// Settings that all instances must share. The value of each setting is a short hash.
     pub settings: BTreeMap<String, String>,
-    /// State for the next leader, in the leader's own format; empty if none was stored.
+    /// State for the next leader, in the leader's own format; empty if no state was stored.
     #[serde(rename = "kept")]
     pub state: String,
 }
 
 impl RecordPayload {
-    /// Returns the content as one line of JSON.
+    /// Returns the payload as one line of JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Strings always serialize to JSON.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Parses the result of [`RecordPayload::to_json`]. An empty, too long or invalid text returns the default.
+    /// Parses the result of [`RecordPayload::to_json`]. Returns the default for a text that is empty, too
+    /// long or invalid.
     #[must_use]
     pub fn from_json(text: &str) -> Self {
         if text.is_empty() || text.len() > PAYLOAD_MAX {
@@ -110,7 +113,7 @@ impl RecordPayload {
     }
 }
 
-/// Content of the shared record.
+/// Content of the election record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Identity of the leader; `None` after a release.
@@ -118,7 +121,7 @@ pub struct Record {
     /// Time that standbys wait for the next heartbeat.
     pub lease: Duration,
     /// Number of the leadership. A term above [`TERM_MAX`], or more than [`TERM_LEAP`] above the highest
-    /// known term, is reported and not used: the next leadership uses the highest known term plus 1.
+    /// known term, is reported and not used. The next leadership then uses the highest known term plus 1.
     pub term: u64,
     /// Heartbeat: a text that changes with each write.
     pub sign: String,
@@ -126,21 +129,22 @@ pub struct Record {
     pub payload: RecordPayload,
 }
 
-/// A record with its version in the store.
+/// An election record with its version in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// Content of the record.
     pub record: Record,
-    /// Version that a write must name. The version changes with each write.
+    /// Version of the record in the store. A write must name this version. The version changes with each
+    /// write.
     pub version: String,
 }
 
-/// Content to write.
+/// Content that an instance writes to the election record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// Identity of the leader; `None` releases the leadership.
     pub holder: Option<String>,
-    /// Current or new term. A store with a later term writes a later term.
+    /// Current or new term. If the store has a later term, it writes an even later term.
     pub term: u64,
     /// Whether the write starts a new leadership instead of renewing the current one.
     pub is_new_term: bool,
@@ -153,16 +157,16 @@ pub struct Claim {
 /// Store of the record of one election.
 ///
 /// # Behavior
-/// - a write replaces only the named version, so that one of several concurrent writes succeeds and the
-///   others return [`ErrorKind::Conflict`]
-/// - every write changes the version and the heartbeat of the record
-/// - after a write, every instance reads the written content
-/// - a write without a response may have taken effect, or may take effect later
+/// - A write replaces only the named version. If several instances write at the same time, one write
+///   succeeds, and the other writes return [`ErrorKind::Conflict`].
+/// - Every write changes the version and the heartbeat of the record.
+/// - After a write, every instance reads the written content.
+/// - A write without a response may have taken effect, or may take effect later.
 ///
-/// Run `election::conformance::suite` (feature `conformance`) on it.
+/// Run `election::conformance::suite` (feature `conformance`) with the implementation.
 #[async_trait]
 pub trait ElectionStore: fmt::Debug + Send + Sync + 'static {
-    /// Returns the location of the record, as text for operators.
+    /// Returns the location of the election record, as text for operators.
     fn place(&self) -> String;
 
     /// Returns the record, or `None` if it does not exist.

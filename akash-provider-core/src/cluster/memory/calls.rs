@@ -6,7 +6,8 @@ use crate::feed::lock;
 use crate::types::LeaseId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Maximum number of leases with counted calls, more than any test reads. Long trials have more leases.
+/// Maximum number of leases for which calls are counted. No test reads more; only long trials have more
+/// leases.
 pub(super) const COUNTED_MAX: usize = 1024;
 
 /// Calls of the cluster port and its facets.
@@ -64,7 +65,7 @@ impl Operation {
         }
     }
 
-    /// Returns whether calls for the same lease must not overlap.
+    /// Returns whether two calls for the same lease must not overlap.
     const fn is_exclusive(self) -> bool {
         match self {
             Self::Deploy
@@ -90,8 +91,8 @@ impl Operation {
 pub struct Calls {
     /// Started calls by operation, including failed calls.
     pub begun: BTreeMap<Operation, u64>,
-    /// Number of changing calls that started during another changing call for the same lease. The value is 0
-    /// if the caller follows the contract.
+    /// Number of changing calls that started while another changing call for the same lease was in progress.
+    /// The value is 0 if the caller follows the contract.
     pub overlaps: u64,
     under_way: u32,
 }
@@ -149,7 +150,8 @@ impl Script {
         }
     }
 
-    /// Removes the lease with the oldest first call, except for a lease with a call in progress.
+    /// Removes the counters of the lease with the oldest first call. A lease with a call in progress is not
+    /// removed.
     fn make_room(&mut self) {
         while self.counted.len() >= COUNTED_MAX {
             let is_over = |lease: &LeaseId| self.calls.get(lease).is_none_or(|calls| calls.under_way == 0);
@@ -206,7 +208,7 @@ impl Drop for Call<'_> {
 }
 
 impl Call<'_> {
-    /// Returns the result, or a timeout if the result is to be lost.
+    /// Returns the result of the call, or a timeout if a test requested that the response is lost.
     pub(super) fn answer<T>(self, value: T) -> Result<T, Error> {
         if lock(&self.cluster.state).script.loses_response(self.operation) {
             return Err(Error::new(
@@ -220,7 +222,7 @@ impl Call<'_> {
 }
 
 impl MemoryCluster {
-    /// Counts a call, yields to other tasks, and fails or hangs if a fault is set.
+    /// Counts a call, and yields to other tasks. Then fails or hangs if a test injected a fault.
     pub(super) async fn begin<'a>(
         &'a self,
         operation: Operation,

@@ -77,14 +77,14 @@ impl Hostnames for MemoryCluster {
 }
 
 impl State {
-    /// Returns the sharing keys in use. Each key takes one address of the pool.
+    /// Returns the sharing keys in use. Each sharing key uses one address of the pool.
     fn sharing_keys(&self) -> BTreeSet<&str> {
         let declared = self.ips.values().flatten();
         declared.map(|ip| ip.sharing_key.as_str()).collect()
     }
 
-    /// Returns the addresses of a lease. The address depends on the sharing key alone, so equal keys share an
-    /// address.
+    /// Returns the addresses of a lease. The address depends only on the sharing key, so two IPs with the
+    /// same key share an address.
     pub(super) fn assigned_ips(&self, lease: &LeaseId) -> BTreeMap<String, Vec<AssignedIp>> {
         let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
         for ip in self.ips.get(lease).into_iter().flatten() {
@@ -134,7 +134,7 @@ impl State {
     }
 }
 
-/// Returns an address in the network reserved for benchmarks, which no host uses.
+/// Returns the address for a sharing key, from the network range that is reserved for benchmarks.
 fn address_of(sharing_key: &str) -> IpAddr {
     let digest = sharing_key.bytes().fold(0_u32, |digest, byte| {
         digest.wrapping_mul(31).wrapping_add(byte.into())

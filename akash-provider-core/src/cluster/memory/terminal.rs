@@ -1,4 +1,4 @@
-//! A terminal without a shell: it echoes the input until the user exits.
+//! A terminal without a shell: it prints the input until the user exits.
 
 use super::facets::ExecResult;
 use crate::cluster::ExecIo;
@@ -16,7 +16,7 @@ const INTERRUPTED: i32 = 130;
 /// Serves a session until Ctrl-C, Ctrl-D, `exit` or the end of the input, and returns the exit code.
 ///
 /// # Errors
-/// When a stream fails.
+/// Returns an error when a stream fails.
 pub(super) async fn serve(banner: &str, io: ExecIo) -> io::Result<i32> {
     let mut out = io.stdout;
     let hint = "`exit`, Ctrl-D or Ctrl-C ends this";
@@ -61,7 +61,7 @@ pub(super) async fn serve(banner: &str, io: ExecIo) -> io::Result<i32> {
     }
 }
 
-/// Returns the exit code of `exit` or `exit 3`.
+/// Returns the exit code of an `exit` or `exit 3` command, or `None` for other input.
 fn exit(typed: &str) -> Option<i32> {
     match *typed.split_whitespace().collect::<Vec<_>>() {
         ["exit" | "logout"] => Some(0),
@@ -75,7 +75,7 @@ async fn say(out: &mut (impl AsyncWriteExt + Unpin), text: &str) -> io::Result<(
     out.flush().await
 }
 
-/// Runs a command without a terminal: copies the input after the banner.
+/// Runs a command without a terminal: returns the banner followed by the input.
 pub(super) fn copied(banner: Option<&str>, input: Vec<u8>) -> ExecResult {
     ExecResult {
         stdout: input,
