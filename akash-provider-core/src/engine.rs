@@ -63,9 +63,9 @@ use std::sync::Arc;
 
 /// State machines of the engine, exported for exploration tests. Not part of the stable API.
 ///
-/// Exploration tests send every order of inputs to one machine and check each state it reaches. A machine inside an
-/// [`Engine`] receives only the inputs that the engine routes to it, so these tests need the machine alone. The
-/// tests are a separate crate, because unit tests are compiled without optimization.
+/// Exploration tests send every possible order of inputs to one machine, and check each state that the
+/// machine reaches. These tests need a machine without the engine, because the engine routes only certain
+/// inputs to it. The tests are a separate crate, because unit tests are compiled without optimization.
 #[doc(hidden)]
 pub mod machines {
     pub use super::cx::Cx;
@@ -73,7 +73,7 @@ pub mod machines {
     pub use super::market::order;
 }
 
-/// Identifies a state machine with an expired deadline.
+/// Identifies a state machine that has a deadline.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Order(OrderId),
@@ -82,12 +82,13 @@ enum Key {
     Escrow(DeploymentId),
 }
 
-/// All state machines and ledgers of a provider. State changes only in [`Engine::step`] and
+/// All state machines and ledgers of a provider. The state changes only in [`Engine::step`] and
 /// [`Engine::handle_timeout`].
 ///
-/// The engine is deterministic: a clone produces the same effects from the same inputs. A serialized engine restores
-/// to the same state, but only with the same version of this crate. The serialized form is not stable and contains
-/// the secrets of manifests unless [`record::hide_in_engine`](crate::record::hide_in_engine) removed them.
+/// The engine is deterministic: a clone produces the same effects from the same inputs. A serialized engine
+/// restores to the same state, but only with the same version of this crate. The serialized form is not
+/// stable. It contains the secrets of manifests unless
+/// [`record::hide_in_engine`](crate::record::hide_in_engine) removed them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Engine {
     config: Arc<Config>,
@@ -174,7 +175,8 @@ impl Engine {
         self.finish()
     }
 
-    /// Returns true if no write is in flight. The process can then stop without losing a result.
+    /// Returns true if no write to the chain or the cluster is in flight. The process can then stop without
+    /// losing a result.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.outbox.is_idle()
@@ -193,7 +195,8 @@ impl Engine {
         self.workload(lease).is_some_and(workload::Workload::is_live)
     }
 
-    /// Returns the active lease of this provider for a group. If there are two, returns the one with the newest order.
+    /// Returns the active lease of this provider for a group. If the group has two active leases, returns the
+    /// lease with the newest order.
     #[must_use]
     pub fn lease_of(&self, group: &GroupId) -> Option<LeaseId> {
         let mine = self.leases.workloads().filter(|(l, _)| l.order.group == *group);
@@ -201,7 +204,8 @@ impl Engine {
         live.map(|(lease, _)| lease).max().cloned()
     }
 
-    /// Recomputes all reservations from scratch and compares them with the ledger. `false` indicates a defect.
+    /// Recomputes all reservations from scratch and compares the result with the ledger. Returns false if
+    /// they differ, which indicates a defect.
     #[must_use]
     pub fn recount_matches(&self) -> bool {
         self.reservations.recount_matches()
@@ -311,7 +315,7 @@ impl Engine {
         }
     }
 
-    /// Wakes every machine after its permissions changed.
+    /// Sends `Wake` to every machine after the permissions of this instance changed.
     fn wake_everything(&mut self) {
         for id in self.market.order_ids() {
             self.drive_order(&id, order::Input::Wake);

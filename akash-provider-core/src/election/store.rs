@@ -203,12 +203,13 @@ impl MemoryElection {
         self.inner.away.store(away, Ordering::SeqCst);
     }
 
-    /// Deletes the record, like an operator could.
+    /// Deletes the election record, as an operator could do.
     pub fn remove(&self) {
         crate::feed::lock(&self.inner.stored).1 = None;
     }
 
-    /// Calls a function with the number of writes and the record.
+    /// Calls a function with the number of writes and the record. Returns an error while the store is
+    /// unreachable.
     fn with<T>(
         &self,
         operation: &'static str,

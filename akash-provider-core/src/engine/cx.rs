@@ -1,4 +1,4 @@
-//! Read-only context of a machine's step: configuration, time and permissions.
+//! Read-only context for the step of a machine: configuration, time and permissions.
 
 use super::input::Leadership;
 use crate::bidding::Decline;
@@ -11,22 +11,25 @@ use std::time::Duration;
 pub struct Cx<'a> {
     /// Configuration of this provider, the same for every step.
     pub config: &'a Config,
-    /// Time of the step in both clocks.
+    /// Time of the step, on the monotonic clock and in block time.
     pub now: Now,
     /// Height up to which the chain is processed.
     pub height: Height,
-    /// Average time of a block: measured, or the configured value before enough blocks were observed.
+    /// Average time of a block. The configured value is used until enough blocks were observed to measure the
+    /// average.
     pub block_time: Duration,
     /// True if events of the block at `height + 1` were already received.
     pub within_block: bool,
-    /// Version of the provider's own data on the chain. An earlier decision about an order is repeated after a change.
+    /// Version of the provider's own data on the chain. If the version has changed since a decision about an
+    /// order, the decision is made again.
     pub provider_version: u32,
     /// Deposit for a bid in a denomination that the chain accepts and the account can pay. `None` if the account can
     /// pay none.
     pub deposit: Option<&'a Coin>,
     /// Leadership of this instance, with its epoch.
     pub leadership: Leadership,
-    /// True if closing leases is allowed: this instance leads, and transactions of an earlier leader have expired.
+    /// True if closing leases is allowed: this instance leads, and the transactions of an earlier leader have
+    /// expired.
     pub may_close: bool,
     /// True if the workloads in the cluster are known.
     pub cluster_known: bool,
@@ -51,13 +54,14 @@ impl Cx<'_> {
         self.may_write() && !self.bids_held
     }
 
-    /// Returns true if a query result of this height is older than the processed state.
+    /// Returns true if a query result of this height is older than the state that the engine has processed.
     #[must_use]
     pub const fn is_past(&self, height: Height) -> bool {
         height < self.height || (self.within_block && height == self.height)
     }
 
-    /// Returns the manifest deadline of a lease created now, or `None` if no manifest timeout is configured.
+    /// Returns the manifest deadline of a lease that is created now, or `None` if no manifest timeout is
+    /// configured.
     #[must_use]
     pub(super) fn manifest_due(&self) -> Option<BlockTime> {
         self.config.manifest_timeout.map(|t| self.now.block_time.plus(t))
@@ -69,7 +73,7 @@ impl Cx<'_> {
         matches!(self.leadership, Leadership::Standby)
     }
 
-    /// Returns the epoch to stamp on applied objects, or 0 for a standby.
+    /// Returns the leadership epoch to write into applied objects, or 0 for a standby.
     #[must_use]
     pub const fn epoch(&self) -> u64 {
         match self.leadership {

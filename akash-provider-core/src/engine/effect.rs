@@ -13,8 +13,8 @@ pub struct EffectId(pub u64);
 
 /// One effect of [`Engine::step`](super::Engine::step). The driver must carry out every effect.
 ///
-/// The enum is exhaustive on purpose. A driver with a `_` arm would ignore a new effect, and the engine would wait for
-/// its completion permanently. A new variant is therefore a breaking change.
+/// The enum has no `#[non_exhaustive]`, on purpose. A driver with a `_` arm would ignore a new variant, and
+/// the engine would wait for its completion permanently. A new variant is therefore a breaking change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// Make a call, and send back exactly one [`Completion`](super::Completion).
@@ -30,7 +30,7 @@ pub enum Effect {
 pub enum Call {
     /// Chain: fetch one order in any state.
     FetchOrder(OrderId),
-    /// Chain: count the bids on an order that count toward the chain's limit.
+    /// Chain: count the bids on an order, as the chain counts them for its limit.
     CountBids(OrderId),
     /// Chain: fetch the record of this provider.
     FetchProvider,
@@ -39,13 +39,13 @@ pub enum Call {
     /// Chain: fetch the attributes of this provider signed by an auditor. The argument is the auditor as named in an
     /// order.
     FetchAudit(String),
-    /// Chain: fetch one bid, with the strength of the evidence.
+    /// Chain: fetch one bid, with the agreement of the endpoints about the record.
     FetchBid(BidId),
-    /// Chain: fetch one lease, with the strength of the evidence.
+    /// Chain: fetch one lease, with the agreement of the endpoints about the record.
     FetchLease(LeaseId),
     /// Chain: fetch a deployment with its groups, escrow account and leases.
     FetchDeployment(DeploymentId),
-    /// Chain: fetch the whole state, for a full scan.
+    /// Chain: fetch all records of this provider, for a full scan.
     FetchSnapshot,
     /// Pricing: calculate the price per block of a bid on an order.
     CalculatePrice(PriceRequest),
@@ -53,7 +53,8 @@ pub enum Call {
     Broadcast(Msg),
     /// Cluster: store the record of a workload durably.
     Record(Arc<WorkloadSpec>),
-    /// Cluster: deploy, then declare hostnames and IP addresses, then purge the listed hostnames.
+    /// Cluster: deploy a workload, then declare its hostnames and IP addresses, then remove the listed
+    /// hostnames.
     Deploy {
         /// Workload to deploy.
         deployment: Arc<WorkloadSpec>,
@@ -67,7 +68,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Returns true for calls that change chain or cluster. A standby makes no such call.
+    /// Returns true for a call that changes the chain or the cluster. A standby makes no such calls.
     #[must_use]
     pub const fn is_write(&self) -> bool {
         match self {

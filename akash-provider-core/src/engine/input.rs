@@ -27,7 +27,7 @@ pub enum Input {
     Cluster(ClusterChange),
     /// New view of the capacity. Replaces the previous view.
     Inventory(InventoryUpdate),
-    /// Completion of a call, successful or not. The id is that of the call's effect.
+    /// Result of a call, successful or not. The id is the id of the call.
     Completed(EffectId, Completion),
     /// Request sent through the handle.
     Request(RequestId, Request),
@@ -35,7 +35,8 @@ pub enum Input {
     Leadership(Leadership),
     /// Reason to send no bids, or `None` to resume bidding. Lease handling is not affected.
     HoldBids(Option<Arc<str>>),
-    /// State stored by the previous leader, or stored before a restart. The engine continues from this state.
+    /// State that the previous leader stored, or that this provider stored before a restart. The engine
+    /// continues from this state.
     Kept(RestartState),
     /// Notice that the price configuration changed.
     PricesChanged,
@@ -61,7 +62,7 @@ pub enum Leadership {
 pub enum Completion {
     /// Result of `FetchOrder`: `None` if the chain has no such order.
     Order(Result<Option<Order>, Failure>),
-    /// Result of `CountBids`: the number of bids that count toward the chain's limit.
+    /// Result of `CountBids`: the number of bids on the order that count against the limit of the chain.
     BidCount(Result<u32, Failure>),
     /// Result of `FetchProvider`: `None` if this provider is not registered.
     Provider(Result<Option<ProviderRecord>, Failure>),
@@ -69,9 +70,9 @@ pub enum Completion {
     Balances(Result<Vec<Coin>, Failure>),
     /// Result of `FetchAudit`: `None` if the auditor signed no attributes of this provider.
     Audit(Result<Option<AuditedAttributes>, Failure>),
-    /// Result of `FetchBid`, with the strength of the evidence.
+    /// Result of `FetchBid`, with the agreement of the endpoints about the record.
     Bid(Result<Observed<Bid>, Failure>),
-    /// Result of `FetchLease`, with the strength of the evidence.
+    /// Result of `FetchLease`, with the agreement of the endpoints about the record.
     Lease(Result<Observed<LeaseRecord>, Failure>),
     /// Result of `FetchDeployment`: `None` if the chain has no such deployment.
     Deployment(Result<Option<DeploymentRecord>, Failure>),
@@ -79,20 +80,20 @@ pub enum Completion {
     Snapshot(Result<Arc<Snapshot>, Failure>),
     /// Result of `CalculatePrice`: the price per block for the whole group.
     Price(Result<DecCoin, Failure>),
-    /// Result of `Broadcast`. `Err` means that the transaction was definitely not sent.
+    /// Result of `Broadcast`. `Err` means that the transaction was certainly not sent.
     Tx(Result<TxOutcome, Failure>),
     /// Result of `Record` or `Deploy`.
     Cluster(Result<(), Failure>),
     /// Result of `Teardown`. The engine repeats the call while the teardown is in progress.
     Teardown(Result<Teardown, Failure>),
-    /// Result of `ListWorkloads`. An incomplete listing is reported as `Err`.
+    /// Result of `ListWorkloads`. If the listing is incomplete, the result is `Err`.
     Workloads(Result<Workloads, Failure>),
 }
 
 /// Workloads of this provider in the cluster, with their hostnames and addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Workloads {
-    /// Workloads that are recorded or deployed, and records that cannot be used.
+    /// Recorded or deployed workloads, and records that cannot be used.
     #[serde(flatten)]
     pub listing: Listing,
     /// Declared hostnames, or `None` if the backend does not support hostnames.
@@ -107,13 +108,14 @@ pub struct Workloads {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Request {
-    /// Submit the manifest of a tenant. The caller has already checked it with `manifest::validate`.
+    /// Submit the manifest of a tenant. The caller has already checked the manifest with
+    /// `manifest::validate`.
     SubmitManifest {
         /// Deployment of the manifest. Its owner is the tenant.
         deployment: DeploymentId,
         /// Parsed manifest with all its groups.
         manifest: Arc<Manifest>,
-        /// Hashes that the chain may store for this manifest.
+        /// Hashes of this manifest. The chain may store either of them.
         hashes: Hashes,
     },
     /// Move hostnames from other leases of the same tenant to this lease.
@@ -127,7 +129,7 @@ pub enum Request {
     EndLease {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Close reason. Only reasons of providers are allowed.
+        /// Close reason. Only the reasons that a provider can state are allowed.
         reason: CloseReason,
     },
     /// Compare chain, cluster and ledger now.
@@ -139,7 +141,7 @@ pub enum Request {
     ReleaseBreaker,
     /// Release the circuit breaker for one owner.
     ReleaseBreakerFor {
-        /// Owner of the leases with held closes.
+        /// Owner of the leases for which the breaker holds closes.
         owner: Address,
     },
 }
@@ -167,8 +169,8 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// Category of a [`Refusal`], from which a client decides whether to fix the request, to retry, or to use another
-/// instance.
+/// Category of a [`Refusal`]. From the category, a client decides whether to fix the request, to retry, or to
+/// use another instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -183,9 +185,9 @@ pub enum RefusalKind {
     CrossValidation,
     /// A hostname is in use, blocked or missing.
     Hostname,
-    /// The request cannot be fulfilled in its present form.
+    /// The request cannot be fulfilled. The message contains the reason.
     Rejected,
-    /// Chain or cluster is not reachable. Nothing was stored, and the client can retry.
+    /// The chain or the cluster is not reachable. Nothing was stored, and the client can retry.
     Unavailable,
     /// Too many requests are pending.
     Busy,
@@ -196,7 +198,7 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
-    /// Returns true if the submitted manifest is the cause, so that another manifest could be accepted.
+    /// Returns true if the submitted manifest caused the refusal, so that another manifest could be accepted.
     #[must_use]
     pub const fn is_manifest_error(self) -> bool {
         match self {

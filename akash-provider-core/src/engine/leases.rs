@@ -38,10 +38,10 @@ pub(super) struct Leases {
     hostnames: HostnameLedger,
     /// Hostnames that a lease needs but another lease of the same tenant holds.
     hostname_queue: HostnameQueue,
-    /// New leases, each with the height of the block that starts its manifest timeout.
+    /// New leases, each with the height of the block that starts the manifest timeout of the lease.
     won: Vec<(LeaseId, Height)>,
     breaker: Breaker,
-    /// True while the cluster cannot be watched.
+    /// True while the watch of the cluster is interrupted.
     is_cluster_lost: bool,
 }
 
@@ -60,7 +60,7 @@ impl Leases {
         }
     }
 
-    /// Returns true if there is a workload with this lease id, with or without a known lease.
+    /// Returns true if there is a workload for this lease id, even if the lease itself is unknown.
     pub(super) fn has_workload(&self, id: &LeaseId) -> bool {
         self.workloads.contains(id)
     }
@@ -132,7 +132,7 @@ impl Leases {
         self.hostnames.all()
     }
 
-    /// Clears the hostname claims after a takeover. The next listing of the cluster restores them.
+    /// Removes all hostname claims after a takeover. The next listing of the cluster restores the claims.
     pub(super) fn clear_hostnames(&mut self) {
         self.hostnames.clear();
         self.hostname_queue.clear();

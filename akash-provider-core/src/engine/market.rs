@@ -26,7 +26,7 @@ use wallet::Wallet;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Market {
     orders: Orders,
-    /// Newest order in progress, for each group.
+    /// Newest order in progress of each group.
     of_group: FxHashMap<GroupId, OrderId>,
     provider_data: ProviderData,
     wallet: Wallet,
@@ -48,17 +48,17 @@ impl Market {
         self.orders.machines()
     }
 
-    /// Returns true if the engine finished the order and will not bid on it (again).
+    /// Returns true if the engine has finished the order and will not bid on the order again.
     pub(super) fn is_finished(&self, id: &OrderId) -> bool {
         self.orders.is_finished(id)
     }
 
-    /// Returns true if the order was declined for a reason that may pass.
+    /// Returns true if the order was declined for a reason that can disappear.
     pub(super) fn is_retryable(&self, id: &OrderId) -> bool {
         self.orders.is_retryable(id)
     }
 
-    /// Records that this provider has used its only bid on the order.
+    /// Records that this provider has placed a bid on the order. The chain allows no second bid.
     pub(super) fn mark_bid_used(&mut self, id: &OrderId) {
         self.orders.mark_bid_used(id);
     }
@@ -73,7 +73,7 @@ impl Market {
         self.orders.retain_open(open);
     }
 
-    /// Queues orders that were declined for lack of capacity, because capacity was released.
+    /// Queues the orders that were declined for lack of capacity, because capacity was released.
     pub(super) fn capacity_freed(&mut self) {
         self.orders.retries.capacity_freed();
     }
@@ -83,12 +83,12 @@ impl Market {
         self.orders.bids.clear();
     }
 
-    /// Clears the bid count of an order that has a lease and takes no more bids.
+    /// Removes the bid count of an order that has a lease and accepts no more bids.
     pub(super) fn remove_bid_count(&mut self, id: &OrderId) {
         self.orders.bids.remove(id);
     }
 
-    /// Invalidates all audits after a gap in the event stream.
+    /// Marks all audits as outdated after a gap in the event stream.
     pub(super) fn invalidate_audits(&mut self) {
         self.provider_data.mark_audits_outdated();
         self.orders.retry_declined();

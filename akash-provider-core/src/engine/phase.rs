@@ -44,7 +44,7 @@ impl fmt::Display for Lifecycle {
 pub enum OrderPhase {
     /// The record of the order is being fetched.
     Looking,
-    /// The bid decision is in progress, or waits for provider data from the chain.
+    /// The engine decides whether to bid, or waits for data of the provider from the chain.
     Judging,
     /// Capacity for the order is being reserved, or is not available yet.
     Reserving,

@@ -27,12 +27,13 @@ pub(super) struct Progress {
     block_time: BlockTimeEstimate,
     /// Height of the newest applied snapshot. The snapshot of a full scan may be ahead of the event stream.
     snapshot_height: Height,
-    /// Block time of that snapshot.
+    /// Block time of the newest applied snapshot.
     #[serde(default)]
     snapshot_time: BlockTime,
     /// True if events of the block at `height + 1` were already received.
     within_block: bool,
-    /// True if the event stream restarted before the processed height, so its events are repeated.
+    /// True if the event stream restarted at a height below the processed height, so that events are
+    /// repeated.
     replayed: bool,
     chain_known: bool,
     cluster_known: bool,
@@ -56,12 +57,13 @@ impl Progress {
         self.height
     }
 
-    /// Greatest height of any processed block or snapshot.
+    /// Highest height of any processed block or snapshot.
     pub(super) fn known_height(&self) -> Height {
         self.height.max(self.snapshot_height)
     }
 
-    /// Average time of a block: measured, or `expected` before enough blocks were observed.
+    /// Average time of a block. `expected` is returned until enough blocks were observed to measure the
+    /// average.
     pub(super) fn block_length(&self, expected: Duration) -> Duration {
         self.block_time.get_or(expected)
     }
@@ -84,7 +86,7 @@ impl Progress {
         self.cluster_known = known;
     }
 
-    /// Advances both clocks. A clock never goes back.
+    /// Advances both clocks. If a time is earlier than the current time of its clock, it is ignored.
     pub(super) fn advance(&mut self, now: Now) {
         self.now.mono = self.now.mono.max(now.mono);
         self.pass_block_time(now.block_time);
@@ -118,7 +120,7 @@ impl Progress {
         position
     }
 
-    /// Restarts the stream at a snapshot. Returns true if no newer snapshot was applied.
+    /// Restarts the event stream at a snapshot. Returns true if no newer snapshot was applied before.
     pub(super) fn resync(&mut self, height: Height, time: BlockTime) -> bool {
         self.drop_contradicted_snapshot(height, time);
         self.replayed = false;
@@ -129,13 +131,13 @@ impl Progress {
         height >= self.snapshot_height
     }
 
-    /// Returns true if a block is lower but later than the newest processed block. Heights and times of a chain
-    /// increase together, so the processed height must be wrong in this case.
+    /// Returns true if a block has a lower height but a later time than the newest processed block. Heights
+    /// and times of a chain increase together, so the processed height must be wrong in this case.
     pub(super) fn is_contradicted_by(&self, height: Height, time: BlockTime) -> bool {
         height < self.height && time > self.height_time
     }
 
-    /// Returns true if a block is lower but later than the newest snapshot.
+    /// Returns true if a block has a lower height but a later time than the newest snapshot.
     fn is_snapshot_contradicted_by(&self, height: Height, time: BlockTime) -> bool {
         height < self.snapshot_height && time > self.snapshot_time
     }

@@ -6,17 +6,17 @@ use super::{Engine, Target};
 use crate::types::{ChainEvent, Now};
 
 impl Engine {
-    /// Returns a counter that increases with every change of the status. If the counter is unchanged, callers can reuse
-    /// their last [`Status`]. The counter ignores the fields of [`Pulse`] and the measured unhealthy time, and may
-    /// increase without a change.
+    /// Returns a counter that increases with every change of the status. If the counter is unchanged, callers
+    /// can reuse their last [`Status`]. The counter does not count changes of the fields of [`Pulse`] and of
+    /// the measured unhealthy time. It may increase without a change.
     #[must_use]
     pub const fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Increases the change counter for an input that changes the status directly. Most chain events concern other
-    /// providers, and balance queries do not appear in the status. The functions that process those inputs increase the
-    /// counter themselves.
+    /// Increases the change counter if an input of this kind always changes the status. Most chain events
+    /// concern other providers, and balance queries do not appear in the status. The functions that process
+    /// those inputs increase the counter themselves.
     pub(super) fn count_input(&mut self, input: &Input) {
         let is_quiet = match input {
             Input::Chain(event) => !matches!(event, ChainEvent::Resync(_)),

@@ -1,9 +1,10 @@
 //! Ledger of reservations: the capacity of bids and leases, subtracted from the inventory.
 //!
-//! A reservation is made before a bid and lasts until the order is lost or the lease is torn down. A reservation is
-//! pinned to nodes. After an inventory update, the same amounts and GPU models are reserved on the same nodes, and
-//! running pods only update the node of each replica. The state does not depend on the order of calls and always equals
-//! a count from scratch ([`Reservations::recount_matches`]).
+//! Capacity is reserved before a bid. The reservation lasts until the order is lost or the workload of the
+//! lease is torn down. Each replica of a reservation is assigned to a node. After an inventory update, the
+//! same amounts and GPU models are reserved on the same nodes. A running pod changes only the node of its
+//! replica. The state does not depend on the order of calls and always equals a count from scratch
+//! ([`Reservations::recount_matches`]).
 
 use crate::bidding::Decline;
 use crate::config::Config;
@@ -36,12 +37,12 @@ pub struct Reservations {
     config: Config,
     known: Option<InventoryState>,
     held: HashMap<OrderId, Reservation, FxBuildHasher>,
-    /// Orders with replicas that fit on no node.
+    /// Orders with reserved replicas that fit on no node.
     unplaced: BTreeSet<OrderId>,
-    /// Leases with unknown resources, because their bid was not read yet.
+    /// Leases with unknown resources, because their winning bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders with IP addresses in the last count of the pool, unless released since.
+    /// Orders with IP addresses that the last count of the pool included, unless they were released since.
     counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::ParamsInterner,
 }
@@ -56,7 +57,7 @@ struct InventoryState {
     left: Box<dyn Inventory>,
     /// Total capacity of `base`, and its use by other workloads.
     in_use: Utilization,
-    /// Nodes of the running pods by order, limited to nodes of `base`.
+    /// Nodes of the running pods, by order. Only nodes in `base` are included.
     #[serde(default)]
     pods: Pods,
 }
@@ -74,7 +75,7 @@ impl Clone for InventoryState {
     }
 }
 
-/// One reservation. The size matters, because each bid and each lease has a reservation.
+/// One reservation. Its size in memory matters, because each bid and each lease has a reservation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Reservation {
     units: Arc<Vec<ResourceUnit>>,
@@ -82,8 +83,8 @@ struct Reservation {
     places: Box<[ReplicaGroup]>,
     claim: Claim,
     active: bool,
-    /// True if the bid that won may differ from the bid of this reservation. Usually it is the same bid with a late
-    /// result.
+    /// True if the winning bid may have another offer than this reservation. Usually both offers are equal,
+    /// and only the result of the bid was late.
     needs_recheck: bool,
 }
 
@@ -121,8 +122,9 @@ impl Reservations {
 
     /// Replaces the inventory and applies all reservations again.
     ///
-    /// Replicas move to the nodes of their pods. Replicas on removed nodes are placed again, with the same GPU models.
-    /// If the new inventory is too small, it is reported as overcommitted, and no reservation is lost.
+    /// Replicas are assigned to the nodes of their pods. Replicas on removed nodes are placed again, with the
+    /// same GPU models. If the new inventory is too small, the missing capacity is reported as overcommitted,
+    /// and no reservation is lost.
     pub fn update(&mut self, update: InventoryUpdate) {
         let usage = update.leased_ips.as_ref();
         // All claims are added again below.
@@ -204,7 +206,7 @@ impl Reservations {
         Ok(units)
     }
 
-    /// Returns an order with reserved GPUs and replicas that fit on no node.
+    /// Returns an order with reserved GPUs for which a replica fits on no node.
     fn unplaced_gpu_order(&self) -> Option<&OrderId> {
         let owed = |order: &&OrderId| {
             let held = self.held.get(*order);
@@ -220,8 +222,9 @@ impl Reservations {
         }
     }
 
-    /// Returns the reason why a reservation can no longer back a bid: its replicas fit on no node any more, or another
-    /// reservation, found later, needs the GPUs, ports or addresses or has unknown resources.
+    /// Returns the reason why a reservation can no longer back a bid. Either its replicas no longer fit on
+    /// any node, or a reservation that was found later needs its GPUs, ports or addresses or has unknown
+    /// resources.
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
         let held = self.held.get(order)?;
@@ -293,15 +296,15 @@ impl Reservations {
         }
     }
 
-    /// Adopts a lease with unknown resources. No further reservations are possible until [`adopt`](Self::adopt) is
-    /// called, with any result.
+    /// Adds a lease with unknown resources. No further reservations are possible until [`adopt`](Self::adopt)
+    /// is called for the order, with any offer.
     pub fn adopt_unread(&mut self, order: &OrderId) {
         self.adopt(order, &[], None);
         self.unread.insert(order.clone());
     }
 
-    /// Adjusts a reservation to the offer of this provider's bid on the chain. The two differ if a bid from before a
-    /// restart is included after the order was reserved again.
+    /// Changes a reservation to the offer of this provider's bid on the chain. The offers differ if a bid
+    /// from before a restart is included after capacity was reserved again for the order.
     pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
         let Some(held) = self.held.get_mut(order) else {
             return;
@@ -368,8 +371,9 @@ impl Reservations {
         self.held.get(order).map(|h| Arc::clone(&h.params))
     }
 
-    /// Merges the scheduler parameters of a running deployment into its reservation. Units are narrowed to the given
-    /// GPU models, and the replicas are placed again if the models changed. Returns false if there is no reservation.
+    /// Merges the scheduler parameters of a running deployment into its reservation. Units are restricted to
+    /// the GPU models in `params`. If the models changed, the replicas are placed again. Returns false if the
+    /// order has no reservation.
     pub fn set_params(&mut self, order: &OrderId, params: &SchedulerParamsById) -> bool {
         let Some(held) = self.held.get_mut(order) else {
             return false;
@@ -491,7 +495,7 @@ impl Reservations {
     }
 }
 
-/// Returns the ports and IP addresses that the units need.
+/// Returns the number of ports and IP addresses that the units need.
 fn claim(units: &[ResourceUnit]) -> Claim {
     let endpoints = units.iter().flat_map(|u| &u.resources.endpoints);
     let ports = endpoints.filter(|e| e.kind == EndpointKind::RandomPort).count();

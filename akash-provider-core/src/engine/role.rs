@@ -17,7 +17,7 @@ pub(super) struct Role {
 }
 
 impl Role {
-    /// Creates the role of a leader, which changes with the first [`Leadership`] input.
+    /// Creates the role of a leader. The first [`Leadership`] input sets the actual role.
     pub(super) const fn new() -> Self {
         Self {
             lifecycle: Lifecycle::Init,

@@ -224,8 +224,8 @@ impl Engine {
         }
     }
 
-    /// Returns the missing information without which a request cannot be checked: leases come from the chain, hostname
-    /// claims from the cluster.
+    /// Returns which missing information prevents the check of a request: leases are read from the chain,
+    /// hostname claims from the cluster.
     const fn unknown_for(&self, request: &Request) -> Option<&'static str> {
         match request {
             // The operator can release the breaker at any time.

@@ -238,18 +238,19 @@ pub struct HeldClose {
 pub struct BreakerStatus {
     /// True if the breaker has tripped for all owners and waits for a release.
     pub tripped: bool,
-    /// Owners with a separate trip of the breaker, which does not affect other owners.
+    /// Owners for which the breaker has tripped separately. Other owners are not affected.
     pub held_owners: Vec<Address>,
-    /// Number of closes within the window. Each owner counts at most half of `allowed`.
+    /// Number of closes within the window. Each owner counts for at most half of `allowed`.
     pub recent: u32,
     /// Maximum number of closes within the window.
     pub allowed: u32,
     /// Leases with a close or teardown held by the breaker.
     pub waiting: Vec<BidId>,
-    /// The same leases, with the reason and the start of the hold.
+    /// Leases with a close or teardown held by the breaker, with the reason and the start of the hold.
     pub held: Vec<HeldClose>,
     /// Message if there are leases but no records of their workloads in the cluster, otherwise `None`.
     pub records_missing: Option<String>,
-    /// Reason why the breaker holds the closes of all owners, or `None`. `held` has the reason for each lease.
+    /// Reason why the breaker holds the closes of all owners. `None` if it does not. `held` has the reason
+    /// for each lease.
     pub shut_because: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! Storage for all machines of one type, with their deadlines and pending calls.
 //!
-//! Only [`Table::drive`] changes a machine, so a machine and its deadlines always match. The table drops completions
-//! of calls that no machine waits for.
+//! Only [`Table::drive`] changes a machine, so a machine and its deadlines always match. The table drops the
+//! completion of a call if no machine waits for it.
 
 use super::EffectId;
 use super::cx::Cx;
@@ -42,7 +42,7 @@ pub(super) enum Lane {
 /// A machine with its deadlines and pending calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Slot<M> {
-    /// `None` while the machine processes an input.
+    /// The machine. `None` while it processes an input.
     machine: Option<M>,
     deadlines: Deadlines,
     in_flight: [Option<EffectId>; 2],

@@ -1,5 +1,5 @@
-//! Deadlines of all machines of one type. Each machine has at most one deadline per clock, so stale timers cannot
-//! occur.
+//! Deadlines of all machines of one type. Each machine has at most one deadline per clock, so no deadline can
+//! be left over from an earlier state.
 
 use crate::types::{BlockTime, Mono, Now};
 use serde::{Deserialize, Serialize};
@@ -44,8 +44,8 @@ impl<Id: Clone + Ord> Timers<Id> {
         *old = new;
     }
 
-    /// Returns the expired monotonic deadlines. The entries stay until the machine changes its deadlines in its next
-    /// step.
+    /// Returns the expired monotonic deadlines. A deadline remains in the list until the machine changes it
+    /// in its next step.
     pub(super) fn due_mono(&self, now: Mono) -> impl Iterator<Item = &(Mono, Id)> {
         self.mono.iter().take_while(move |(at, _)| *at <= now)
     }

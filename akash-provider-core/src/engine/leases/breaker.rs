@@ -1,21 +1,23 @@
-//! Circuit breaker that limits how many leases this provider closes on its own decision. The breaker also limits
-//! teardowns that a scan requested without confirmation by a second endpoint.
+//! Circuit breaker that limits the number of leases that this provider closes on its own decision. The
+//! breaker also limits teardowns that a scan requested without confirmation by a second endpoint.
 //!
-//! A close reported by a chain event or confirmed by two endpoints needs no permission.
+//! A close that a chain event reports, or that two endpoints confirm, needs no permission.
 //!
 //! The breaker holds requests in three cases:
 //!
-//! - Too many closes were requested within the window. The breaker trips for one owner or for all owners, until an
-//!   operator releases it.
+//! - Too many closes were requested within the window. The breaker trips for one owner or for all owners,
+//!   until an operator releases it.
 //! - The warm-up period after a start has not passed, because the known state is unproven.
-//! - The chain has leases, but the cluster has no record of any of them. The provider probably uses the wrong cluster
-//!   or namespace.
+//! - The chain has leases, but the cluster has no record of any of them. The provider probably uses the wrong
+//!   cluster or namespace.
 //!
-//! A close that destroys nothing (no manifest was ever received) does not count toward the limit and is not held after
-//! a trip. Tenants who order without sending a manifest therefore cannot trip the breaker.
+//! A close destroys nothing if the lease never received a manifest. Such a close does not count toward the
+//! limit, and a tripped breaker does not hold it. Tenants who order without sending a manifest therefore
+//! cannot trip the breaker.
 //!
-//! Each owner counts for at most half of the limit for all owners. An owner who reached that half and exceeds the limit
-//! trips the breaker for that owner alone. If a second owner also reached half, the breaker trips for all owners.
+//! Each owner counts for at most half of the limit for all owners. If an owner requests more than this half,
+//! the breaker trips for this owner alone. If a second owner has also reached half of the limit, the breaker
+//! trips for all owners.
 //! ```text
 //!  limit 10           A requests 11: 10 granted (counted as 5), the last is held, and so are later requests of A
 //!                     then B requests 6: 5 granted, the sixth trips the breaker for all owners
@@ -26,7 +28,8 @@ use crate::types::{Address, BlockTime, LeaseId, Mono, Now};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Maximum number of owners with a separate trip of the breaker. One more owner trips the breaker for all owners.
+/// Maximum number of owners for which the breaker can trip separately. If this number is exceeded, the
+/// breaker trips for all owners.
 pub(crate) const HELD_OWNERS_MAX: usize = 64;
 
 const TRIPPED: &str =
@@ -36,16 +39,18 @@ const TRIPPED: &str =
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Breaker {
     tripped: bool,
-    /// Owners with a separate trip of the breaker, which does not affect other owners.
+    /// Owners for which the breaker has tripped separately. Other owners are not affected.
     held_owners: BTreeSet<Address>,
     /// End of the warm-up period, or `None` until chain and cluster are known.
     warmup_ends: Option<Mono>,
-    /// Place without records, set if there are leases but no records of any workload.
+    /// Location of the records, set if the chain has leases but the location contains no record of any
+    /// workload.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
-    /// Leases with a request held by the warm-up period or by missing records. The requests are repeated afterwards.
+    /// Leases with a request that the warm-up period or missing records hold. The requests are repeated
+    /// afterwards.
     deferred: BTreeSet<LeaseId>,
-    /// Leases with a request held until the breaker is released.
+    /// Leases with a request that is held until the breaker is released.
     waiting: BTreeSet<LeaseId>,
     /// Block time of the first held request of each lease.
     since: BTreeMap<LeaseId, BlockTime>,
@@ -54,18 +59,18 @@ pub(crate) struct Breaker {
 /// A request to close a lease or to tear down its workload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CloseRequest<'a> {
-    /// Lease to close, or with a workload to tear down.
+    /// Lease to close, or lease of the workload to tear down.
     pub(crate) lease: &'a LeaseId,
     /// True if the lease is already closed on the chain, so that only its workload must be removed.
     pub(crate) is_over: bool,
-    /// True if the lease was won by this instance and never had a manifest or a workload.
+    /// True if this instance won the lease, and the lease never had a manifest or a workload.
     pub(crate) destroys_nothing: bool,
 }
 
 /// Decision of the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// The request may proceed. A request that destroys something now counts toward the limit.
+    /// The request may proceed. If the request destroys something, it now counts toward the limit.
     Granted,
     /// The request waits.
     Held,
@@ -101,10 +106,10 @@ impl Breaker {
         share.min(config.breaker_ceiling).max(config.breaker_floor)
     }
 
-    /// Requests permission for one lease.
+    /// Requests permission to close one lease or to tear down its workload.
     ///
-    /// During the warm-up period, only the workload of a closed lease may be removed. A request that destroys nothing
-    /// is not counted and never waits for a release.
+    /// During the warm-up period, only the workload of a closed lease may be removed. A request that destroys
+    /// nothing is not counted, and does not wait for a release of the breaker.
     pub(crate) fn request(
         &mut self,
         config: &Config,
@@ -180,7 +185,7 @@ impl Breaker {
         self.warmup_ends.is_none_or(|at| now < at)
     }
 
-    /// Returns true if the warm-up period ends after `before` and not after `now`.
+    /// Returns true if the warm-up period ends after the time `before`, and not later than `now`.
     #[must_use]
     pub(crate) fn warmup_ends_within(&self, before: Mono, now: Mono) -> bool {
         self.warmup_ends.is_some_and(|at| before < at && at <= now)
@@ -193,23 +198,24 @@ impl Breaker {
             .get_or_insert_with(|| now.plus(config.breaker_warmup));
     }
 
-    /// Holds all requests because leases exist but no records were found in `place`.
+    /// Holds all requests, because leases exist but `place` contains no records.
     pub(crate) fn set_records_missing(&mut self, place: String) {
         self.records_missing = Some(place);
     }
 
-    /// Ends the hold because a record was found. Returns false if there was no such hold.
+    /// Ends the hold for missing records, because a record was found. Returns false if the hold did not
+    /// exist.
     pub(crate) fn clear_records_missing(&mut self) -> bool {
         self.records_missing.take().is_some()
     }
 
-    /// Returns the place without records, or `None` if there is no such hold.
+    /// Returns the location without records, or `None` if no requests are held for missing records.
     #[must_use]
     pub(crate) fn records_missing(&self) -> Option<&str> {
         self.records_missing.as_deref()
     }
 
-    /// Removes and returns the leases with a request to repeat after the hold ended.
+    /// Removes and returns the leases with requests that must be repeated, because their hold has ended.
     pub(crate) fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
         if self.records_missing.is_some() || self.is_warming_up(now) {
             return Vec::new();
@@ -224,7 +230,8 @@ impl Breaker {
         self.warmup_ends.filter(|_| is_deferred)
     }
 
-    /// Returns the reason why requests of all owners are held, for users. `None` if they are not held.
+    /// Returns the reason why the requests of all owners are held, as text for users. Returns `None` if they
+    /// are not held.
     #[must_use]
     pub(crate) fn hold_reason(&self, now: Mono) -> Option<String> {
         if self.tripped {
@@ -233,7 +240,8 @@ impl Breaker {
         self.deferral_reason(now)
     }
 
-    /// Returns the reason why the request of a lease is held, for users. `None` if it is not held.
+    /// Returns the reason why the request of a lease is held, as text for users. Returns `None` if it is not
+    /// held.
     #[must_use]
     pub(crate) fn hold_reason_for(&self, now: Mono, lease: &LeaseId) -> Option<String> {
         if self.waiting.contains(lease) {
@@ -253,7 +261,8 @@ impl Breaker {
             .flatten()
     }
 
-    /// Returns the reason of a hold that can end without a release.
+    /// Returns the reason of a hold that ends without a release by the operator. Returns `None` if no such
+    /// hold exists.
     fn deferral_reason(&self, now: Mono) -> Option<String> {
         if let Some(place) = &self.records_missing {
             return Some(format!(
@@ -293,9 +302,9 @@ impl Breaker {
         waited.into_iter().collect()
     }
 
-    /// Releases the breaker for one owner, or returns `None` if it has not tripped for that owner alone. Returns the
-    /// owner's leases with held requests, which are now granted. The requests stay held if the breaker has also tripped
-    /// for all owners.
+    /// Releases the breaker for one owner. Returns `None` if the breaker has not tripped for this owner
+    /// separately. Otherwise returns the owner's leases with held requests, which are now granted. If the
+    /// breaker has also tripped for all owners, the requests stay held.
     pub(crate) fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
         if !self.held_owners.remove(owner) {
             return None;
@@ -316,7 +325,7 @@ impl Breaker {
         Some(Vec::new())
     }
 
-    /// Returns the owners with a separate trip of the breaker.
+    /// Returns the owners for which the breaker has tripped separately.
     #[must_use]
     pub(crate) const fn held_owners(&self) -> &BTreeSet<Address> {
         &self.held_owners

@@ -7,15 +7,16 @@
 //! ```
 //! Submissions are queued and processed one at a time, with at most one call in flight.
 //!
-//! Each lease has its own manifest deadline, in block time. A deadline runs only with evidence that there is no
-//! manifest: the lease was won by this instance, or a listing of the cluster contains no record and no workload.
+//! Each lease has its own manifest deadline, in block time. The deadline starts only if evidence shows that
+//! no manifest exists: this instance won the lease, or a listing of the cluster contains no record and no
+//! workload of the lease.
 //! ```text
 //!  won here ──────────────────────────────► Missing ─ deadline ─► Due ─ not listed ─► EndLease
 //!  on the chain before ─► Unseen ─ not listed ─┘ ▲                 │
 //!                            └─ unusable ─► Unusable ◄─ unusable ──┘      (never closed for lack of a manifest)
 //! ```
-//! A listing counts only if it was requested after the lease entered its state. A lease is closed only
-//! after a listing that is newer than the deadline.
+//! A listing counts only if it was requested after the lease entered its state. A lease is closed only after
+//! a listing that was requested after the deadline.
 //!
 //! Length: one state machine. The handling of its inputs is easier to review together.
 
@@ -42,11 +43,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of failed queries before a submission is refused as unavailable. The tenant waits for the reply.
+/// Number of failed queries after which a submission is refused as unavailable, because the tenant waits for
+/// the reply.
 const READ_ATTEMPTS: u32 = 3;
-/// Time without a response of the chain after which a submission is refused instead of retried.
+/// Time without a response of the chain. After this time, a submission is refused instead of retried.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
-/// Time for which a deployment without leases is retained, so that a restarted group can reuse its manifest.
+/// Time for which the state of a deployment without leases is retained. If a group is restarted in this time,
+/// its manifest is used again.
 const RETENTION: Duration = Duration::from_secs(300);
 
 /// Phase of the first submission in the queue.
@@ -68,7 +71,7 @@ pub enum Phase {
         /// Index of the workload being recorded.
         at: usize,
     },
-    /// The deployment is no longer needed.
+    /// The state of the deployment is no longer needed.
     Done,
 }
 
@@ -83,29 +86,30 @@ pub enum Input {
     Checked(Result<AcceptedManifest, Refusal>),
     /// Result of `Record`, for the workload at the current index.
     Recorded(Result<(), Failure>),
-    /// A lease of this provider was added or got a new deadline.
+    /// A lease of this provider was added, or its manifest deadline changed.
     LeaseAdded {
         /// Id of the lease.
         lease: LeaseId,
-        /// Block time of the manifest deadline. `None` if there is no limit, if the block of the lease is not complete
-        /// yet, or if only a listing of the cluster can start the deadline.
+        /// Block time of the manifest deadline. `None` in three cases: no limit is configured, the block of
+        /// the lease is not complete yet, or only a listing of the cluster can start the deadline.
         deadline: Option<BlockTime>,
         /// Origin of the lease.
         origin: Origin,
     },
     /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// A listing of the cluster that was requested after the last lease became `Unlisted`. Leases with a manifest
-    /// in the listing were added as [`Origin::Recorded`] before.
+    /// A listing of the cluster that was requested after the last lease became `Unlisted`. Leases with a
+    /// manifest in the listing were already added as [`Origin::Recorded`].
     Listed {
-        /// Leases with an unusable record or workload, with the problem.
+        /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
-        /// True if the absence of a lease is evidence. False while the listing itself is in doubt.
+        /// True if a lease that is missing in the listing has no workload. False while the listing itself is
+        /// in doubt.
         conclusive: bool,
     },
     /// The deployment was closed on the chain.
     Closed,
-    /// Time passed in either clock.
+    /// Time has passed, on the monotonic clock or in block time.
     Wake,
     /// Refuse all queued submissions, except for a manifest that is being recorded.
     Shutdown,
@@ -131,13 +135,13 @@ pub enum Action {
     },
     /// Close a lease that got no manifest in time.
     EndLease(LeaseId, CloseReason),
-    /// Cancel the close of a lease, because a manifest is being recorded or may exist.
+    /// Cancel the close of a lease, because its manifest is being recorded or may exist.
     CancelEnd(LeaseId),
-    /// List the cluster because a deadline has passed, and reply with `Listed`.
+    /// List the cluster because a deadline has passed, and send the input `Listed`.
     ListCluster,
     /// Publish an event about the manifest or its record.
     Publish(Event),
-    /// Count an input that is unexpected in this phase.
+    /// Count an input that this phase does not expect.
     Unexpected,
 }
 
@@ -150,7 +154,7 @@ pub struct Deployment {
     queue: Vec<Submission>,
     accepted: Option<(Arc<Manifest>, [u8; 32])>,
     attempts: u32,
-    /// Time of the first query for the first submission.
+    /// Time of the first query for the submission at the head of the queue.
     fetching_since: Mono,
     idle_since: Option<Mono>,
     closed: bool,
@@ -224,15 +228,16 @@ impl Deployment {
         }
     }
 
-    /// Returns true while a listing of the cluster is needed to determine whether the lease has a manifest.
+    /// Returns true while only a listing of the cluster can show whether the lease has a manifest.
     #[must_use]
     pub fn needs_listing(&self, lease: &LeaseId) -> bool {
         let entry = self.leases.iter().find(|e| e.lease == *lease);
         entry.is_some_and(|e| !e.has_manifest && e.evidence == Evidence::Unlisted)
     }
 
-    /// Returns true if a close of this lease destroys nothing: the lease was won in the current leadership epoch, no
-    /// manifest was accepted or possibly stored since then, and the cluster contains nothing of the lease.
+    /// Returns true if a close of this lease destroys nothing. This requires three conditions: the lease was
+    /// won in the current leadership epoch, no manifest was accepted or possibly stored since then, and the
+    /// cluster contains nothing of the lease.
     #[must_use]
     pub fn is_bare(&self, cx: &Cx<'_>, lease: &LeaseId) -> bool {
         let entry = self.leases.iter().find(|e| e.lease == *lease);
@@ -442,8 +447,8 @@ impl Deployment {
         self.reply(cx, Ok(()), out)
     }
 
-    /// Updates the leases after a manifest was not accepted. The records of the first `tried` groups may exist in the
-    /// cluster. The tenant gets time to submit again.
+    /// Updates the leases after a manifest was not accepted. The cluster may contain the records of the first
+    /// `tried` groups. The tenant gets time to submit the manifest again.
     fn manifest_not_stored(&mut self, cx: &Cx<'_>, accepted: &AcceptedManifest, tried: usize) {
         let again = cx.now.block_time.plus(RECORDING_GRACE);
         for (at, deployment) in accepted.deployments.iter().enumerate() {
@@ -490,7 +495,7 @@ impl Deployment {
         self.wake(cx, out)
     }
 
-    /// Returns true if a manifest is being recorded, so that its acceptance is still open.
+    /// Returns true if a manifest is being recorded, and is not accepted yet.
     pub(in crate::engine) const fn is_recording(&self) -> bool {
         matches!(self.phase, Phase::Recording { .. })
     }
@@ -587,7 +592,7 @@ impl Deployment {
         self
     }
 
-    /// Removes a lease. A workload without a known lease has no entry.
+    /// Removes the entry of a lease. A workload for which no lease is known has no entry.
     fn lease_removed(mut self, lease: &LeaseId) -> Self {
         self.leases.retain(|e| e.lease != *lease);
         self
@@ -654,7 +659,8 @@ impl Deployment {
     }
 }
 
-/// Returns the refusal for a manifest that could not be stored. Suggests a retry only where it can succeed.
+/// Returns the refusal for a manifest that could not be stored. The text suggests a retry only if a retry can
+/// succeed.
 fn not_recorded(failure: &Failure) -> Refusal {
     if failure.transient {
         return Refusal {

@@ -4,9 +4,10 @@
 //!  Idle ─check due─► Checking ─► Idle          (out of funds, or a payout is due: queue the payouts)
 //!  Idle ─payout queued─► Withdrawing ─► Cooling (until a later block) ─► Idle
 //! ```
-//! The chain rejects a second withdrawal from one deployment in the same block, so each payout waits for a later block
-//! than the previous payout. All deadlines use block time, because a halted chain accrues no payments. The due time of
-//! a payout is computed from the unpaid amount on the chain, so a restart does not delay the payout.
+//! The chain rejects a second withdrawal from one deployment in the same block, so a payout waits for a block
+//! after the previous payout. All deadlines use block time, because no payments accrue while the chain is
+//! halted. The due time of a payout is computed from the unpaid amount on the chain, so a restart does not
+//! delay the payout.
 
 pub mod funds;
 
@@ -23,10 +24,11 @@ use std::time::Duration;
 
 /// Delay before a failed balance check is repeated, in block time.
 const RETRY_CHECK: Duration = Duration::from_secs(60);
-/// Delay before payouts are repeated when the account is out of funds. The payout makes the chain close the lease.
+/// Delay before payouts are repeated when the account is out of funds. A payout from an empty account makes
+/// the chain close the lease.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
-/// Number of remaining blocks at which leases are paid out early. A payout takes one or two blocks, and payments due
-/// after the account is empty are lost.
+/// Number of blocks before the account is empty at which leases are paid out early. A payout needs one or two
+/// blocks, and payments that become due after the account is empty are lost.
 const LAST_BLOCKS: u64 = 3;
 /// Delay before a failed payout is repeated, in block time.
 const RETRY_WITHDRAW: Duration = Duration::from_secs(300);
@@ -40,7 +42,8 @@ pub enum Phase {
     Checking,
     /// `Broadcast(WithdrawLease)` is in flight.
     Withdrawing(LeaseId),
-    /// A payout was included or failed, at the latest in a block of this time. The next payout needs a later block.
+    /// A payout was included or failed, in a block of this time or earlier. The next payout needs a later
+    /// block.
     Cooling(BlockTime),
     /// The outcome of a payout is unknown. The transaction expires at this block time.
     Unsure(BlockTime),
@@ -68,7 +71,7 @@ pub enum Input {
     Tx(Result<TxOutcome, Failure>),
     /// The provider's account received funds, so payouts that failed for lack of fees are repeated.
     FeeMoney,
-    /// Time passed or permissions changed.
+    /// Time has passed, or the permissions of this instance changed.
     Wake,
 }
 
@@ -253,8 +256,8 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// Schedules payouts for active leases without a schedule. A rejected payout of a closed lease removed the
-    /// schedule.
+    /// Schedules payouts for active leases that have no scheduled payout. A payout that was rejected for a
+    /// closed lease removed its schedule.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;

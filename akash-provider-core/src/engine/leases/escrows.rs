@@ -8,7 +8,7 @@ use crate::types::DeploymentId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Period over which the first balance checks after a restart are spread, in seconds of block time.
+/// Period over which the first balance checks after a restart are distributed, in seconds of block time.
 const CHECK_SPREAD_S: u64 = 60;
 
 impl Engine {

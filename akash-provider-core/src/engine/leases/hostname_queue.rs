@@ -1,5 +1,5 @@
-//! Queue of leases that wait for a hostname held by another lease of the same tenant. Indexed by hostname and by lease,
-//! so that lookups in both directions are fast.
+//! Queue of leases that wait for a hostname that another lease of the same tenant holds. Indexed by hostname
+//! and by lease, so that lookups in both directions are fast.
 
 use crate::manifest::covering;
 use crate::types::LeaseId;
@@ -15,7 +15,8 @@ pub(in crate::engine) struct HostnameQueue {
 }
 
 impl HostnameQueue {
-    /// Adds a lease to the queue of a hostname. A lease that already waits keeps its position.
+    /// Adds a lease to the queue of a hostname. If the lease already waits for the hostname, it keeps its
+    /// position.
     pub(in crate::engine) fn add(&mut self, name: String, lease: &LeaseId) {
         let names = self.by_lease.entry(lease.clone()).or_default();
         if names.insert(name.clone()) {
@@ -37,7 +38,7 @@ impl HostnameQueue {
         self.remove_from_name(name, lease);
     }
 
-    /// Removes a lease from the queues of all hostnames except the listed ones.
+    /// Removes a lease from the queues of all hostnames except those in `wanted`.
     pub(in crate::engine) fn retain(&mut self, lease: &LeaseId, wanted: &BTreeSet<String>) {
         let Some(names) = self.by_lease.get(lease) else {
             return;
@@ -66,8 +67,9 @@ impl HostnameQueue {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the hostnames with waiting leases that overlap `names`: the names themselves, the wildcards that cover
-    /// them, and the hostnames that wildcards in `names` cover. The names come first, each once.
+    /// Returns the hostnames that have waiting leases and overlap with `names`: the names themselves, the
+    /// wildcards that cover them, and the hostnames that wildcards in `names` cover. The names themselves
+    /// come first. Each hostname occurs once.
     pub(in crate::engine) fn overlapping(&self, names: &[String]) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let covers = names.iter().filter_map(|name| covering(name));

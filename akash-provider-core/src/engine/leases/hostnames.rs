@@ -1,11 +1,12 @@
 //! Ledger of the hostnames held by leases, indexed by hostname and by group.
 //!
-//! Hostnames are compared in lower case. All leases of one group (owner, dseq, gseq) count as one holder, as in the Go
-//! provider, so a resumed group retains its hostnames. Another lease of the same tenant gets a hostname only by
-//! transfer or after its release. Another tenant gets a hostname only after its release.
+//! Hostnames are compared in lower case. All leases of one group (owner, dseq, gseq) count as one holder, as
+//! in the Go provider, so a resumed group retains its hostnames. A lease of another group of the same tenant
+//! gets a hostname only by transfer or after its release. Another tenant gets a hostname only after its
+//! release.
 //!
-//! A wildcard and the hostnames that it covers belong to one tenant, but may belong to different leases. Requests go to
-//! the more specific hostname.
+//! A wildcard and the hostnames that it covers belong to one tenant, but may belong to different leases of
+//! this tenant. A request is routed to the most specific hostname.
 
 use crate::manifest::{covering, is_within, looks_like, reaches};
 use crate::types::{Address, GroupId, LeaseId};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// Reason why hostnames are refused. The ledger is unchanged.
+/// Reason why hostnames are refused. On this error, the ledger is not changed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostnameError {
@@ -27,7 +28,8 @@ pub enum HostnameError {
         /// Hostname in lower case.
         hostname: String,
     },
-    /// Another tenant holds a wildcard that covers the hostname, or a hostname that this wildcard covers.
+    /// Another tenant holds a wildcard that covers the requested hostname, or a hostname that the requested
+    /// wildcard covers.
     #[error("host {hostname:?} in use: another tenant holds {held:?}")]
     Overlaps {
         /// Requested hostname in lower case.
@@ -43,12 +45,12 @@ pub enum HostnameError {
     },
 }
 
-/// Changes made by a reservation.
+/// Result of a reservation of hostnames.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct HostnameChanges {
-    /// Requested hostnames that stay with another lease of the same tenant.
+    /// Requested hostnames that the lease did not get, because another lease of the same tenant holds them.
     pub withheld: Vec<String>,
-    /// Hostnames that the lease held before and released.
+    /// Hostnames that the lease held before the reservation and has released.
     pub released: Vec<String>,
 }
 
@@ -58,15 +60,15 @@ pub struct HostnameLedger {
     /// Blocked hostnames. `blocked_domains` has the blocked domains without their leading dot.
     blocked: BTreeSet<String>,
     blocked_domains: BTreeSet<String>,
-    /// Hostname in the provider's record on the chain.
+    /// Hostname of this provider, from the provider record on the chain.
     own: Option<String>,
-    /// Domain of automatic hostnames. The engine refuses all listed hostnames below it except the lease's automatic
-    /// ones.
+    /// Domain of automatic hostnames. The engine refuses hostnames of manifests below this domain, except the
+    /// automatic hostnames of the lease.
     #[serde(default)]
     automatic: Option<String>,
     by_name: BTreeMap<Arc<str>, LeaseId>,
     by_group: HashMap<GroupId, BTreeSet<Arc<str>>, FxBuildHasher>,
-    /// Held hostnames by the wildcard that covers them, even if no lease holds the wildcard.
+    /// Held hostnames, by the wildcard that covers them. The wildcard itself need not be held.
     by_cover: HashMap<String, BTreeSet<Arc<str>>, FxBuildHasher>,
 }
 
@@ -88,16 +90,16 @@ impl HostnameLedger {
         ledger
     }
 
-    /// Sets the domain of automatic hostnames. Punycode hostnames that look like the domain are blocked.
+    /// Sets the domain of automatic hostnames. Blocks Punycode hostnames that look like this domain.
     #[must_use]
     pub fn with_automatic(mut self, domain: Option<&str>) -> Self {
         self.automatic = domain.map(str::to_lowercase);
         self
     }
 
-    /// Sets the hostname of the provider. Blocks the hostname, its subdomains, and Punycode hostnames that look like
-    /// them, because a tenant could impersonate the provider with them. Automatic hostnames and already held hostnames
-    /// are not affected.
+    /// Sets the hostname of the provider. Blocks this hostname, its subdomains, and Punycode hostnames that
+    /// look like them, because a tenant could impersonate the provider with such a hostname. Automatic
+    /// hostnames and hostnames that are already held are not affected.
     pub fn set_own(&mut self, hostname: &str) {
         self.own = Some(hostname.to_lowercase());
     }
@@ -122,7 +124,8 @@ impl HostnameLedger {
         Ok(())
     }
 
-    /// Returns true if no lease holds the hostname and no other tenant holds an overlapping one.
+    /// Returns true if no lease holds the hostname, and no other tenant holds a hostname that overlaps with
+    /// it.
     #[must_use]
     pub fn is_free(&self, hostname: &str, owner: &Address) -> bool {
         let name = hostname.to_lowercase();
@@ -168,7 +171,8 @@ impl HostnameLedger {
         Ok(reserved)
     }
 
-    /// Releases and returns all hostnames of a lease. Hostnames taken over by a later lease of the same group stay.
+    /// Releases and returns all hostnames of a lease. If a later lease of the same group has taken over a
+    /// hostname, the hostname is not released.
     pub fn release(&mut self, lease: &LeaseId) -> Vec<String> {
         let names = self.held_by(lease);
         for name in &names {
@@ -177,8 +181,8 @@ impl HostnameLedger {
         names
     }
 
-    /// Moves hostnames to a lease from other leases of the same tenant. Free hostnames are assigned directly. Returns
-    /// each hostname with its previous holder.
+    /// Moves hostnames to a lease from other leases of the same tenant. Hostnames that no lease holds are
+    /// assigned directly. Returns each hostname with its previous holder.
     ///
     /// # Errors
     /// Returns the error of the first hostname that another tenant holds, or that is free but blocked.
@@ -203,7 +207,8 @@ impl HostnameLedger {
         Ok(moved.collect())
     }
 
-    /// Assigns a hostname declared in the cluster, even if it is blocked. Returns the replaced holder.
+    /// Assigns a hostname that the cluster declares for a lease, even if the hostname is blocked. Returns the
+    /// lease that held it before.
     pub fn adopt(&mut self, hostname: &str, lease: &LeaseId) -> Option<LeaseId> {
         let former = self.assign(&hostname.to_lowercase(), lease);
         former.filter(|f| f != lease)
@@ -254,7 +259,8 @@ impl HostnameLedger {
             || name.contains("xn--") && alike.any(|kept| looks_like(&name, kept))
     }
 
-    /// Returns the held hostnames that overlap with `name`: the wildcard that covers it, or the hostnames it covers.
+    /// Returns the held hostnames that overlap with `name`: the wildcard that covers `name`, or the hostnames
+    /// that `name` covers.
     fn overlapping(&self, name: &str) -> impl Iterator<Item = (&Arc<str>, &LeaseId)> {
         let cover = covering(name).and_then(|cover| self.by_name.get_key_value(cover.as_str()));
         let covered = self.by_cover.get(name).into_iter().flatten();

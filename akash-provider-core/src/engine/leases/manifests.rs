@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Engine {
-    /// Checks a manifest against the record on the chain, and claims its hostnames. On an error, no claim remains.
+    /// Checks a manifest against the deployment record on the chain, and claims the hostnames of the
+    /// manifest. On an error, no claim remains.
     pub(super) fn check(
         &mut self,
         submission: &Submission,
@@ -132,8 +133,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns a listed hostname that overlaps with the domain of automatic hostnames and is not an automatic hostname
-    /// of this lease. Such a hostname could take over the address of another tenant.
+    /// Returns a hostname of the manifest that overlaps with the domain of automatic hostnames, but is not an
+    /// automatic hostname of this lease. Such a hostname could receive the requests of another tenant.
     fn foreign_automatic<'n>(
         &self,
         lease: &LeaseId,
@@ -152,7 +153,8 @@ impl Engine {
         names.iter().filter(below).find(|name| !own.contains(*name))
     }
 
-    /// Returns true if the offer for an order is known, so that no bid of another instance can have won instead.
+    /// Returns true if the offer of the winning bid on an order is known. If not, a bid of another instance
+    /// may have won.
     fn is_offer_known(&self, order: &OrderId) -> bool {
         let is_bid_known = self.market.order(order).is_none_or(Order::is_bid_known);
         is_bid_known && self.reservations.is_offer_known(order)

@@ -25,7 +25,8 @@ impl Engine {
         Ok((self.workload_spec(lease, group), released))
     }
 
-    /// Claims hostnames, and queues for those that another lease of the tenant holds. Returns the released hostnames.
+    /// Claims hostnames for a lease. If another lease of the tenant holds a hostname, queues for it. Returns
+    /// the released hostnames.
     fn claim_names(&mut self, lease: &LeaseId, names: &[String]) -> Result<Vec<String>, HostnameError> {
         let reserved = self.leases.hostnames.reserve(lease, names)?;
         let withheld: BTreeSet<String> = reserved.withheld.into_iter().collect();
@@ -45,8 +46,8 @@ impl Engine {
         self.leases.hostname_queue.add(name, lease);
     }
 
-    /// Blocks the hostname in the provider's record on the chain. Without a record, the previous hostname stays
-    /// blocked.
+    /// Blocks the hostname in the provider record on the chain. If the record is missing, the previous
+    /// hostname stays blocked.
     pub(in crate::engine) fn block_own_host(&mut self) {
         if let Some(host) = self.market.own_host() {
             self.leases.hostnames.set_own(host);
@@ -78,7 +79,8 @@ impl Engine {
         }
     }
 
-    /// Passes an accepted manifest to its workload. Hostnames may have moved since the manifest was checked.
+    /// Passes an accepted manifest to its workload, with the hostnames that the lease holds now. Hostnames
+    /// may have moved to another lease since the manifest was checked.
     pub(super) fn deliver(&mut self, accepted: &WorkloadSpec, mut gone: Vec<String>) {
         let lease = &accepted.lease;
         if self.has_lease(lease) {
@@ -93,7 +95,7 @@ impl Engine {
         self.hostnames_freed(&gone);
     }
 
-    /// Restores the hostname claims of the running version after a manifest was not stored.
+    /// Restores the hostname claims of the running version, because the new manifest was not stored.
     pub(super) fn undo_claims(&mut self, accepted: &AcceptedManifest) {
         let mut freed = Vec::new();
         for deployment in &accepted.deployments {
@@ -105,8 +107,8 @@ impl Engine {
         self.hostnames_freed(&freed);
     }
 
-    /// Replaces the hostnames of a lease, without those that were blocked or taken by another tenant in the meantime.
-    /// Returns the released hostnames.
+    /// Replaces the hostnames of a lease. Leaves out hostnames that were blocked or taken by another tenant
+    /// in the meantime. Returns the released hostnames.
     fn claim_possible(&mut self, lease: &LeaseId, names: Vec<String>) -> Vec<String> {
         let free = |n: &String| {
             let one = std::slice::from_ref(n);
@@ -147,8 +149,8 @@ impl Engine {
         self.hostnames_freed(&free);
     }
 
-    /// Claims the recorded hostnames of a manifest found in the cluster, unless another lease holds them now. The lease
-    /// waits for the remaining hostnames.
+    /// Claims the recorded hostnames of a manifest that was found in the cluster. If another lease holds a
+    /// hostname now, the lease waits for it.
     pub(in crate::engine) fn adopt_hostnames(&mut self, deployment: &WorkloadSpec) {
         let lease = &deployment.lease;
         let recorded = deployment.names();
@@ -166,7 +168,7 @@ impl Engine {
         }
     }
 
-    /// Returns the specification without hostnames that the lease no longer holds.
+    /// Returns the specification, without the hostnames that the lease has lost.
     pub(in crate::engine) fn without_lost_hostnames(
         &self,
         deployment: &Arc<WorkloadSpec>,
@@ -182,8 +184,8 @@ impl Engine {
         Arc::new(held)
     }
 
-    /// Claims the free hostnames of a manifest, and waits for the others. Releases no hostnames, because a newer
-    /// manifest in the recording phase may have claimed them.
+    /// Claims the free hostnames of a manifest, and waits for the other hostnames. Releases no hostnames,
+    /// because a newer manifest that is being recorded may have claimed them.
     fn claim_more(&mut self, lease: &LeaseId, group: &Group) {
         if !self.leases.workloads.contains(lease) {
             return;

@@ -1,4 +1,4 @@
-//! Entry points for new leases: from a won bid, from a record on the chain, or from before the start.
+//! Functions that add a lease: after a won bid, from a record on the chain, or from before the start.
 
 use super::deployment::{self, Origin};
 use super::workload::{Input, Workload};
@@ -8,7 +8,7 @@ use crate::types::{
 };
 use std::sync::Arc;
 
-/// Known data of a new lease.
+/// Data of a lease that is added.
 #[derive(Debug)]
 pub(in crate::engine) struct NewLease<'a> {
     pub(in crate::engine) id: &'a LeaseId,
@@ -17,13 +17,13 @@ pub(in crate::engine) struct NewLease<'a> {
     pub(in crate::engine) created: BlockTime,
     pub(in crate::engine) payment: Option<&'a Payment>,
     pub(in crate::engine) settled_at: Option<Height>,
-    /// Origin of a new lease, or `None` for a lease from before the start. The cluster may have the manifest of the
-    /// latter.
+    /// Origin of the lease. `None` for a lease from before the start, because the cluster may have its
+    /// manifest.
     pub(in crate::engine) origin: Option<Origin>,
 }
 
 impl Engine {
-    /// Adds a lease after the chain event that this provider's bid won.
+    /// Adds a lease after the chain reported that a bid of this provider won.
     pub(in crate::engine) fn lease_won(
         &mut self,
         id: &LeaseId,
@@ -52,7 +52,7 @@ impl Engine {
         self.leases.won.push((id.clone(), self.progress.height() + 1));
     }
 
-    /// Starts the manifest timeout of all leases created in the completed block.
+    /// Starts the manifest timeout of all leases that were created in the completed block.
     pub(in crate::engine) fn start_manifest_clocks(&mut self) {
         let Some(timeout) = self.config.manifest_timeout else {
             return self.leases.won.clear();
@@ -71,13 +71,14 @@ impl Engine {
         }
     }
 
-    /// Drops the pending manifest timeouts of leases with a record, because their timeout starts at the recorded time.
+    /// Drops the pending manifest timeouts of the leases for which `shown` returns true. A record of these
+    /// leases contains their creation time, from which their timeout starts.
     pub(in crate::engine) fn drop_manifest_clocks(&mut self, shown: &dyn Fn(&LeaseId) -> bool) {
         self.leases.won.retain(|(id, _)| !shown(id));
     }
 
-    /// Adds a lease found in a chain record. `origin` is set if the event of the lease is still expected. Without
-    /// `origin`, the lease is from before the start and is adopted.
+    /// Adds a lease that was found in a chain record. `origin` is set if the event of the lease has not
+    /// arrived yet. Without `origin`, the lease is from before the start.
     pub(in crate::engine) fn add_recorded_lease(
         &mut self,
         record: &LeaseRecord,
@@ -103,7 +104,8 @@ impl Engine {
         self.add_lease(&new);
     }
 
-    /// Adds a lease found in the deployment record of a submitted manifest, which can precede the event of the lease.
+    /// Adds a lease that was found in the deployment record of a submitted manifest. The record can arrive
+    /// before the event of the lease.
     pub(super) fn add_lease_of_manifest(&mut self, lease: &Lease, record: &DeploymentRecord) {
         if self.workload(&lease.id).is_some_and(|w| w.price().is_some()) {
             return;
@@ -158,14 +160,15 @@ impl Engine {
         self.notify_deployment(id, None, origin);
     }
 
-    /// Sets the manifest deadline from the recorded creation time of a lease. The deadline applies to leases won by
-    /// this instance. For other leases, only a listing of the cluster shows whether the manifest is missing.
+    /// Sets the manifest deadline of a lease from its recorded creation time. The deadline applies only if
+    /// this instance won the lease. For other leases, only a listing of the cluster shows whether the
+    /// manifest is missing.
     pub(in crate::engine) fn set_manifest_deadline(&mut self, id: &LeaseId, began: BlockTime) {
         let deadline = self.config.manifest_timeout.map(|timeout| began.plus(timeout));
         self.notify_deployment(id, deadline, Origin::Found);
     }
 
-    /// Reports a lease to its deployment.
+    /// Notifies the deployment of a lease that was added.
     pub(super) fn notify_deployment(&mut self, id: &LeaseId, deadline: Option<BlockTime>, origin: Origin) {
         let origin = if self.has_manifest(id) {
             Origin::Recorded

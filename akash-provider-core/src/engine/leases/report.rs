@@ -36,7 +36,7 @@ impl Engine {
         infos
     }
 
-    /// Returns the reason why a close or a teardown waits.
+    /// Returns the reason why the close of a lease or the teardown of its workload waits.
     fn waiting_for(&self, id: &LeaseId, workload: &Workload, now: Now) -> Option<String> {
         if let Some(why) = self.leases.breaker.hold_reason_for(now.mono, id) {
             return Some(why);
@@ -58,7 +58,7 @@ impl Engine {
         }
     }
 
-    /// Returns true if the lease is closed, according to evidence from the chain.
+    /// Returns true if evidence from the chain shows that the lease is closed.
     pub(in crate::engine) fn has_ended(&self, id: &LeaseId) -> bool {
         let lane = self.workload(id).map(Workload::chain_lane);
         matches!(lane, Some(ChainLane::Confirmed { .. }))

@@ -7,9 +7,10 @@
 //!  chain:    Idle ─► Planned ─► Sending ─► AwaitEvent      (this provider closes, or reclaims and then closes)
 //!                        └──► Fetching ─► Confirmed         (evidence that the lease is closed)
 //! ```
-//! A workload is torn down only in `Confirmed`. This state requires a record on the chain that shows the lease as
-//! closed, read at a later height than the report of the close, from endpoints that agree (see [`evidence`]). Only
-//! time with known bad health counts toward the limit after which the provider closes the lease.
+//! A workload is torn down only in `Confirmed`. The lane enters this state only with evidence: a record on
+//! the chain that shows the lease as closed, read at a later height than the report of the close, from
+//! endpoints that agree (see [`evidence`]). Only time with the health `bad` counts toward the limit after
+//! which the provider closes the lease.
 //!
 //! Length: one state machine. The two lanes affect each other and are easier to review together.
 
@@ -58,14 +59,14 @@ pub enum ClusterLane {
     Gone,
 }
 
-/// Intended close of the lease by this provider.
+/// Close of the lease that this provider intends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ending {
     /// Reason recorded on the chain.
     pub reason: CloseReason,
     /// True if the circuit breaker or the operator permits the close.
     pub granted: bool,
-    /// True if the operator requested the close. Such a close is never called off.
+    /// True if the operator requested the close. A close by the operator is never cancelled.
     pub commanded: bool,
 }
 
@@ -74,14 +75,14 @@ pub struct Ending {
 pub enum Input {
     /// An accepted manifest, and the hostnames of the previous version to purge.
     SetSpec(Arc<WorkloadSpec>, Vec<String>),
-    /// The tenant sent a manifest or moved hostnames. A failed deploy is repeated immediately, and a deployed version
-    /// is applied again.
+    /// The tenant sent a manifest or moved hostnames. A failed deploy is repeated immediately, and a deployed
+    /// version is applied again.
     DeployNow,
-    /// The cluster is reachable again after an outage. The delay of a pending retry is reset.
+    /// The cluster is reachable again after an outage. A pending retry starts soon, with the initial delay.
     RetrySoon,
     /// A workload found in the cluster. Ignored if a manifest is already known.
     Adopt(Arc<WorkloadSpec>),
-    /// A workload found in the cluster, perhaps deployed by another leader. Replaces the known manifest.
+    /// A workload found in the cluster that another leader may have deployed. Replaces the known manifest.
     Readopt(Arc<WorkloadSpec>),
     /// Result of `Deploy`, for the generation in the lane.
     Deployed(Result<(), Failure>),
@@ -110,7 +111,7 @@ pub enum Input {
     LeaseFetched(Box<Result<Observed<LeaseRecord>, Failure>>),
     /// Result of `Broadcast` of a reclaim or close message.
     Tx(Result<TxOutcome, Failure>),
-    /// Time passed or permissions changed.
+    /// Time has passed, or the permissions of this instance changed.
     Wake,
 }
 
@@ -127,7 +128,7 @@ pub enum Action {
     CancelRequest,
     /// Publish an event about the lease or its workload.
     Publish(Event),
-    /// Report an active lease found for a workload without a known lease.
+    /// Report an active lease that was found on the chain for a workload without a known lease.
     LeaseFound(Box<LeaseRecord>),
     /// Remove the lease, because it is closed and its workload was removed.
     Remove(Option<CloseReason>),
@@ -143,14 +144,15 @@ pub struct Workload {
     reclamation: Option<Reclamation>,
     desired: Option<DesiredSpec>,
     applied: u64,
-    /// True if the deployed version must be applied again, because its objects may have been changed by others.
+    /// True if the deployed version must be applied again, because other clients may have changed its
+    /// objects.
     applies_again: bool,
     cluster: ClusterLane,
     cluster_attempts: u32,
     chain: ChainLane,
     chain_attempts: u32,
     health: HealthClock,
-    /// True if nothing runs because the cluster rejected the manifest permanently.
+    /// True if no workload runs, because the cluster rejected the manifest permanently.
     refused: bool,
     ending: Option<Ending>,
     close_report: Option<CloseReport>,
@@ -176,7 +178,8 @@ impl Workload {
         }
     }
 
-    /// Creates a workload without a known lease. The engine only queries the chain about such a workload.
+    /// Creates a workload for which no lease is known. The engine only queries the chain for the lease of
+    /// such a workload.
     #[must_use]
     pub fn without_lease(lease: &LeaseId) -> Self {
         Self {
@@ -254,7 +257,7 @@ impl Workload {
         self.ending.as_ref()
     }
 
-    /// Lowers the minimum height of evidence for the close to at most `to`.
+    /// Lowers the minimum height of a record that can prove the close to at most `to`.
     pub(crate) fn lower_heights(&mut self, to: Height) {
         if let Some(report) = &mut self.close_report {
             report.height = to.min(report.height);
@@ -446,7 +449,8 @@ impl Workload {
         }
     }
 
-    /// Replaces a queued deploy by a deploy of the newest version. Returns `None` if the queued deploy is current.
+    /// Replaces a queued deploy with a deploy of the newest version. Returns `None` if the queued deploy
+    /// already has the newest version.
     pub(in crate::engine) fn deploy_newest(&mut self, epoch: u64) -> Option<Call> {
         let desired = self.desired.as_mut()?;
         let is_older = matches!(self.cluster, ClusterLane::Deploying(flying) if flying < desired.generation);

@@ -89,7 +89,8 @@ impl Engine {
         }
     }
 
-    /// Returns true if the lease is closed for lack of a manifest and never had a workload here.
+    /// Returns true if the lease is closed for lack of a manifest, and this instance never had a workload of
+    /// it.
     fn destroys_nothing(&self, id: &LeaseId) -> bool {
         let lacks_manifest = |w: &Workload| {
             let reason = w.ending().map(|e| e.reason);
@@ -141,7 +142,8 @@ impl Engine {
         }
     }
 
-    /// Releases the breaker for one owner. Refused if the breaker has not tripped for that owner alone.
+    /// Releases the breaker for one owner. Returns a refusal if the breaker has not tripped for this owner
+    /// separately.
     pub(in crate::engine) fn release_breaker_for(&mut self, owner: &Address) -> Response {
         let Some(waiting) = self.leases.breaker.release_owner(self.progress.mono(), owner) else {
             let message = format!("the circuit breaker has not tripped for {owner} alone");
@@ -234,8 +236,8 @@ impl Engine {
         }
     }
 
-    /// Processes a workload found in the cluster. With `fresh`, the workload may be from another leader and replaces
-    /// the known state.
+    /// Handles a workload that was found in the cluster. With `fresh`, another leader may have deployed the
+    /// workload, and it replaces the known state.
     pub(in crate::engine) fn adopt_workload(&mut self, deployment: &Arc<WorkloadSpec>, fresh: bool) {
         let id = &deployment.lease;
         let unknown = !self.leases.workloads.contains(id);

@@ -1,14 +1,14 @@
-//! Number of bids on each order, counted from events, so that most orders need no query. The count is unknown for
-//! orders created before a start or before a gap in the event stream.
+//! Number of bids on each order, counted from events, so that the number need not be queried for most orders.
+//! The number is unknown for orders that were created before the start or before a gap in the event stream.
 
 use crate::types::{Address, BidId, OrderId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Maximum number of orders with a count. The engine queries the node for further orders.
+/// Maximum number of orders for which bids are counted. For further orders, the engine queries the node.
 const ORDERS_MAX: usize = 4096;
-/// Maximum number of counted bidders of one order. The chain's own limit is much lower.
+/// Maximum number of bidders of one order that are counted. The limit of the chain is much lower.
 const BIDDERS_MAX: usize = 256;
 
 /// Bidders of each order that was observed since its creation.
@@ -18,7 +18,8 @@ pub(in crate::engine) struct BidCounts {
 }
 
 impl BidCounts {
-    /// Starts counting the bids of a new order. A repeated event does not reset the count.
+    /// Starts to count the bids of a new order. If the event of the order is repeated, the count is not
+    /// reset.
     pub(in crate::engine) fn start(&mut self, id: &OrderId) {
         // Above the limit, orders are not counted here, and the engine queries the node for them.
         if self.bidders.len() < ORDERS_MAX {
@@ -26,7 +27,7 @@ impl BidCounts {
         }
     }
 
-    /// Counts a bid. A closed bid still counts, and each provider bids at most once.
+    /// Counts a bid. The bid still counts after it is closed. Each provider counts at most once per order.
     pub(in crate::engine) fn add(&mut self, bid: &BidId) {
         // At this limit, the order accepts no more bids, so further bidders do not matter.
         let bidders = self.bidders.get_mut(&bid.order);

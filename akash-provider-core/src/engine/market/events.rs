@@ -42,8 +42,8 @@ impl Engine {
         }
     }
 
-    /// Processes a bid of this provider that was sent before a restart or by another instance. The resources of the bid
-    /// are unknown until the bid was read.
+    /// Processes a bid of this provider that was sent before a restart or by another instance. The resources
+    /// of the bid are unknown until the bid is read.
     fn adopt_unknown_bid(&mut self, id: &BidId) {
         // The order never gets a second bid from this provider.
         self.market.orders.mark_bid_used(&id.order);
@@ -59,8 +59,8 @@ impl Engine {
         self.insert_order(&id.order, machine, actions);
     }
 
-    /// Processes a lease won by this provider. Returns the origin of the lease: only a bid sent by this process
-    /// guarantees that no other instance has served the lease.
+    /// Processes a lease won by this provider, and returns the origin of the lease. If this process sent the
+    /// bid, no other instance can have served the lease. Otherwise another instance may have.
     pub(in crate::engine) fn order_won(&mut self, id: &OrderId) -> Origin {
         // Read before the event, which finishes the machine.
         let machine = self.market.orders.get(id);
@@ -88,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// Invalidates an audit after a change.
+    /// Marks an audit as outdated after the auditor changed it.
     pub(in crate::engine) fn audit_changed(&mut self, auditor: &Address, owner: &Address) {
         if *owner == self.config.provider {
             self.market.provider_data.mark_audit_outdated(auditor.as_str());

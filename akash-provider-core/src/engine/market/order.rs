@@ -6,13 +6,15 @@
 //!     └──────────┴───────────┴───────────┴───────────┴─declined┘         ▼ │        ▼ bid timeout
 //!                                                               Unsure ─► Checking ─► Closing ─► closed
 //! ```
-//! - `Ready`: the order has a price, but this instance may not send the bid (standby).
-//! - `Unfunded`: the account cannot pay the deposit. The order returns to `Counting` once it can.
-//! - `Unsure`: the outcome of a transaction is unknown. The transaction may be included until it expires, so the
-//!   reservation stays.
+//! - `Ready`: the price of the order is known, but this instance may not send the bid (standby).
+//! - `Unfunded`: the account cannot pay the deposit. When the account can pay, the order returns to
+//!   `Counting`.
+//! - `Unsure`: the outcome of a transaction is unknown. The transaction may be included until it expires, so
+//!   the capacity stays reserved.
 //! - `Checking`: the bid is being read from the chain.
 //!
-//! At most one call is in flight at a time, and the phase determines which. The module `steps` has the transitions.
+//! At most one call is in flight at a time, and the phase determines which call. The module `steps` has the
+//! transitions.
 
 use crate::bidding::Decline;
 use crate::engine::OrderPhase;
@@ -31,12 +33,13 @@ use crate::engine::effect::Call;
 use crate::engine::table::Machine;
 use crate::engine::timers::Deadlines;
 
-/// Number of failed reads after which an order is declined as undecided. Such an order is retried later.
+/// Number of failed reads after which an order is declined with the reason `Unknown`. Such an order is
+/// retried later.
 const READ_ATTEMPTS: u32 = 5;
-/// Number of failed bid counts after which the provider bids without a count. The chain rejects a bid above the limit,
-/// and further retries would delay the bid too long.
+/// Number of failed bid counts after which the provider bids without a count. If the order has too many bids,
+/// the chain rejects the bid. Further retries would delay the bid too long.
 const COUNT_ATTEMPTS: u32 = 2;
-/// Number of bid transactions with unknown outcome after which the order waits for their expiry.
+/// Number of bid transactions with unknown outcome after which the order waits until they have expired.
 const BID_ATTEMPTS: u32 = 3;
 
 /// Phase of an order.
@@ -51,8 +54,8 @@ pub enum Phase {
     Judging,
     /// The engine reserves capacity, or waits for the first inventory update.
     Reserving,
-    /// The engine counts the bids, because the chain limits their number per order, or waits for a retry. This phase
-    /// and all later phases hold the reservation.
+    /// The engine counts the bids, because the chain limits their number per order, or waits for a retry. In
+    /// this phase and all later phases, capacity is reserved for the order.
     Counting {
         /// Time of the retry, or `None` while the count is in progress.
         retry_at: Option<Mono>,
@@ -64,29 +67,31 @@ pub enum Phase {
         /// Time of the retry, or `None` while the bid waits for permission.
         retry_at: Option<Mono>,
     },
-    /// The account cannot pay the deposit. Once it can, the bids are counted and the price is calculated again.
+    /// The account cannot pay the deposit. When the account can pay, the bids are counted and the price is
+    /// calculated again.
     Unfunded,
     /// `Broadcast(CreateBid)` is in flight.
     Bidding {
-        /// Set if the order ended in the meantime.
+        /// Outcome of the order, if the order ended while the bid was being sent.
         ending: Option<Outcome>,
     },
     /// The outcome of the bid transaction is unknown.
     Unsure {
         /// Block time at which the transaction expires.
         expires: BlockTime,
-        /// Set if the order ended in the meantime.
+        /// Outcome of the order, if the order ended while the bid was being sent.
         ending: Option<Outcome>,
-        /// Block time after which the bid is sent again or read.
+        /// Block time after which the bid is sent again, or read from the chain.
         again_after: BlockTime,
     },
     /// `FetchBid` is in flight or waits for a retry.
     Checking {
         /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
-        /// Set if the order ended, so that an open bid must be closed.
+        /// Outcome of the order, if the order ended. An open bid must then be closed.
         ending: Option<Outcome>,
-        /// Block time until which a transaction may be included. Before, a missing bid is not evidence.
+        /// Block time until which a bid transaction may be included. Until then, a missing bid proves
+        /// nothing.
         expires: BlockTime,
     },
     /// The bid is open on the chain.
@@ -98,7 +103,7 @@ pub enum Phase {
     Closing {
         /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
-        /// Outcome of the order, which determines the further processing.
+        /// Outcome of the order after the bid is closed.
         ending: Outcome,
     },
     /// The order is finished, and the engine removes it.
@@ -114,7 +119,7 @@ pub enum Outcome {
     Lost,
     /// The order, its group or its deployment was closed.
     OrderClosed,
-    /// This provider's bid was closed, but not the order.
+    /// This provider's bid was closed, and the order stayed open.
     BidClosed,
     /// The bid was not accepted in time.
     BidTimeout,
@@ -125,7 +130,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the outcome of a bid that was sent, or `None` if no event is published for it.
+    /// Returns the outcome of a bid that was sent. Returns `None` if no event is published for this outcome.
     #[must_use]
     pub const fn bid_outcome(&self) -> Option<BidOutcome> {
         match self {
@@ -167,7 +172,7 @@ pub enum Input {
     Won,
     /// A snapshot does not contain this provider's bid, although the bid should be open.
     BidMissing,
-    /// Time passed or permissions changed.
+    /// Time has passed, or the permissions of this instance changed.
     Wake,
     /// Request to finish the call in flight and stop.
     Shutdown,
@@ -195,12 +200,13 @@ pub enum Action {
         /// Code and log of the chain.
         reason: String,
     },
-    /// Wake the order when the account can pay the deposit.
+    /// Wake the order as soon as the account can pay the deposit.
     AwaitBalance {
-        /// True if the order waits for the first time.
+        /// True if the order has not waited for the balance before.
         is_first: bool,
     },
-    /// Retry the order after the next read of the parameters, because the chain rejected the bid by other parameters.
+    /// Retry the order after the market parameters were read again, because the chain rejected the bid by
+    /// newer parameters.
     AwaitParameters,
     /// Publish an event about the order or its bid.
     Publish(Event),
@@ -221,22 +227,23 @@ pub struct Order {
     /// True if the order has waited for the deposit before.
     was_unfunded: bool,
     attempts: u32,
-    /// True if the chain has shown or accepted the bid. From then on, a missing bid is not evidence.
+    /// True if the chain has shown or accepted the bid. After that, a missing bid proves nothing.
     is_on_chain: bool,
-    /// Minimum height of a record that can prove the absence of the bid.
+    /// Minimum height at which a missing record proves that the bid does not exist.
     min_read_height: Option<Height>,
     /// True if a transaction of this process created the bid.
     committed: bool,
     /// Expiry of an earlier bid transaction with unknown outcome.
     pending_expiry: Option<BlockTime>,
-    /// Height of the bid's block or later. The bid timeout starts when this height is processed.
+    /// Height of the bid's block, or a later height. The bid timeout starts when the block at this height is
+    /// processed.
     timeout_from: Option<Height>,
-    /// Version of the provider's data at the time of the decision.
+    /// Version of the provider's data on the chain that the decision used.
     provider_version: u32,
 }
 
 impl Order {
-    /// Creates an order from an event. The record is fetched.
+    /// Creates an order after an event about it. The record of the order is then fetched.
     pub fn from_event(id: &OrderId, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::OrderSeen { order: id.clone() }));
         out.push(Action::Call(Call::FetchOrder(id.clone())));
@@ -268,9 +275,9 @@ impl Order {
         }
     }
 
-    /// Creates an order with a bid of this provider that was observed in the block at `height` but not sent by this
-    /// process. The bid is read. If the bid is missing from that height on, the reservation is released, and the order
-    /// gets no other bid.
+    /// Creates an order after a bid of this provider was observed in the block at `height`, although this
+    /// process did not send the bid. The bid is then read. If the bid does not exist at `height` or later,
+    /// the reservation is released, and the provider sends no other bid on the order.
     pub fn from_bid_event(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(id.clone())));
         let phase = Phase::Checking {
@@ -285,7 +292,7 @@ impl Order {
         }
     }
 
-    /// Creates a closed order with an open bid of this provider. The bid is read and closed.
+    /// Creates a closed order that still has an open bid of this provider. The bid is read and closed.
     pub fn from_stray_bid(bid: &Bid, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(bid.id.clone())));
         let phase = Phase::Checking {
@@ -381,14 +388,15 @@ impl Order {
         }
     }
 
-    /// Returns true if the reservation is known to match the offer of the bid on the chain. An unread bid may be from
-    /// before a restart, with another offer.
+    /// Returns true if the reservation is known to match the offer of the bid on the chain. A bid from before
+    /// a restart may have another offer until it is read.
     #[must_use]
     pub const fn is_bid_known(&self) -> bool {
         matches!(self.phase, Phase::Open { .. })
     }
 
-    /// Returns true if this process sent the bid, so that no other instance can have served its lease.
+    /// Returns true if this process sent the bid. No other instance can then have served the lease of the
+    /// bid.
     #[must_use]
     pub const fn is_own_bid(&self) -> bool {
         self.committed

@@ -21,9 +21,9 @@ const RECENT_DECLINES: usize = 256;
 enum OrderResult {
     /// This provider has used its only bid on the order.
     BidUsed,
-    /// Declined for a reason that stays until the provider record changes.
+    /// The order was declined for a reason that remains until the provider record changes.
     Declined,
-    /// Declined for a reason that may pass.
+    /// The order was declined for a reason that can disappear.
     Retryable,
 }
 
@@ -33,10 +33,11 @@ pub(in crate::engine) struct Orders {
     machines: Table<Order>,
     finished: FxHashMap<OrderId, OrderResult>,
     pub(in crate::engine) retries: Retries,
-    /// Last decline of each order, so that a repeated decline is published once.
+    /// Last decline of each order. A decline that equals the last one is not published again.
     last_decline: FxHashMap<OrderId, Decline>,
     waiting_for_capacity: Vec<OrderId>,
-    /// Order with a bid that the chain just rejected because of unknown parameters.
+    /// Order for which the chain just rejected the bid because of parameters that the engine does not know
+    /// yet.
     awaits_parameters: Option<OrderId>,
     /// Sequence number of the reservation of each order in progress.
     reserved: FxHashMap<OrderId, Sequence>,
@@ -103,7 +104,7 @@ impl Orders {
         self.finished.insert(id.clone(), OrderResult::BidUsed);
     }
 
-    /// Removes the result of an order that was closed on the chain.
+    /// Removes the stored result of an order that was closed on the chain.
     pub(in crate::engine) fn remove_finished(&mut self, id: &OrderId) {
         self.finished.remove(id);
         self.retries.remove(id);
@@ -139,8 +140,10 @@ impl Orders {
 
     /// Stores the result of a finished order and schedules its retry.
     ///
-    /// - `retry_undecided`: an undecided order is retried, because the missing information may become available.
-    /// - `prices_follow_capacity`: an order with a too high price is retried after capacity is released.
+    /// - `retry_undecided`: an order that could not be decided is retried, because the missing data may
+    ///   become available.
+    /// - `prices_follow_capacity`: an order with a price above its maximum is retried after capacity is
+    ///   released.
     fn store_outcome(
         &mut self,
         now: Mono,
@@ -192,7 +195,7 @@ impl Orders {
         }
     }
 
-    /// Counts a decline. Returns false if it repeats the last decline of the order.
+    /// Counts a decline. Returns false if the decline equals the last decline of the order.
     fn count_decline(&mut self, id: &OrderId, decline: &Decline) -> bool {
         if self.last_decline.insert(id.clone(), decline.clone()).as_ref() == Some(decline) {
             return false;
@@ -418,7 +421,8 @@ impl Engine {
         self.drive_order(id, Input::Reserved(reserved));
     }
 
-    /// Counts the bids of an order from events, or with a query. The query is skipped if a rejected bid is free.
+    /// Counts the bids of an order from events, or with a query. If a rejected bid costs no fee, the query is
+    /// skipped.
     fn count_bids(&mut self, id: &OrderId) {
         let is_counted = self
             .market
@@ -434,20 +438,21 @@ impl Engine {
         self.market.orders.machines.set_pending(id, Lane::Main, effect);
     }
 
-    /// Returns the decline of an order with too many bids, if the count is known.
+    /// Returns the decline for an order with too many bids. Returns `None` if the order accepts a bid, or if
+    /// the number of bids is unknown.
     fn full(&self, id: &OrderId) -> Option<Decline> {
         let bids = self.market.orders.bids.count_others(id, &self.config.provider)?;
         bidding::check_bid_count(bids, self.market.provider_data.params()?).err()
     }
 
-    /// Decides the orders that waited for an audit.
+    /// Makes the decision about the orders that waited for an audit.
     pub(in crate::engine) fn judge_waiting_for(&mut self, auditor: &str) {
         let waiting = self.market.provider_data.take_waiting_for(auditor);
         self.judge_all(waiting);
     }
 
-    /// Decides all waiting orders after a snapshot, and retries declined orders if the snapshot changed the provider's
-    /// data.
+    /// Makes the decision about all waiting orders after a snapshot. If the snapshot changed the provider's
+    /// data, retries declined orders.
     pub(in crate::engine) fn judge_waiting(&mut self) {
         if self.market.provider_data.take_changed() {
             self.market.orders.retry_declined();
@@ -468,7 +473,7 @@ impl Engine {
         }
     }
 
-    /// Processes an inventory update: reserves for waiting orders and retries declined ones.
+    /// Processes an inventory update: reserves capacity for waiting orders, and retries declined orders.
     pub(in crate::engine) fn inventory_updated(&mut self) {
         for id in std::mem::take(&mut self.market.orders.waiting_for_capacity) {
             // The order may have ended while it waited.

@@ -1,5 +1,5 @@
-//! This provider's data on the chain: provider record, audited attributes and market parameters. The data is shared by
-//! all orders, updated by events and bounded in size.
+//! This provider's data on the chain: provider record, audited attributes and market parameters. All orders
+//! share the data. Events update it, and its size is bounded.
 
 use crate::bidding;
 use crate::error::Failure;
@@ -24,18 +24,18 @@ const ATTEMPTS: u32 = 3;
 /// Cached audit by one auditor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Audit {
-    /// A query is in flight. `outdated` is set if the audit changed after the query was sent.
+    /// A query is in flight. `outdated` is true if the audit changed after the query was sent.
     Pending { attempts: u32, outdated: bool },
     /// The audit was read. `signed` is `None` if the auditor signed nothing.
     Cached {
         at: Mono,
         signed: Option<AuditedAttributes>,
     },
-    /// The query failed. Orders are declined with the message, and the query is repeated after `FAILED_TTL`.
+    /// The query failed. Orders are declined with the message. The query is repeated after `FAILED_TTL`.
     Failed { at: Mono, message: String },
 }
 
-/// This provider's data on the chain, and the orders waiting for missing parts.
+/// This provider's data on the chain, and the orders that wait for missing data.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct ProviderData {
     provider: Option<ProviderRecord>,
@@ -44,7 +44,7 @@ pub(in crate::engine) struct ProviderData {
     is_provider_outdated: bool,
     params: Option<MarketParams>,
     audits: BTreeMap<String, Audit>,
-    /// Waiting orders, by the auditor with the pending query.
+    /// Waiting orders, by the auditor for which a query is pending.
     waiting: BTreeMap<String, BTreeSet<OrderId>>,
     version: u32,
     /// True after a snapshot with a different provider record or different parameters.
@@ -56,7 +56,8 @@ pub(in crate::engine) struct ProviderData {
 pub(in crate::engine) enum AuditRequirement {
     /// All required audits are cached.
     Ready(Vec<AuditedAttributes>),
-    /// The order waits, and these auditors must be queried. Empty if all queries are already in flight.
+    /// The order waits, and these auditors must be queried. The list is empty if all queries are already in
+    /// flight.
     Query(Vec<String>),
     /// A required audit could not be read.
     Failed(String),
@@ -73,12 +74,13 @@ impl ProviderData {
         self.params = Some(params.clone());
     }
 
-    /// Returns true once after a snapshot with changed data.
+    /// Returns true if a snapshot changed the data since the last call.
     pub(in crate::engine) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// Returns the version of the data, so that an order can detect a decision based on older data.
+    /// Returns the version of the data. An order compares versions to detect that its decision used older
+    /// data.
     #[must_use]
     pub(in crate::engine) const fn version(&self) -> u32 {
         self.version
@@ -108,7 +110,8 @@ impl ProviderData {
         self.params.as_ref()
     }
 
-    /// Marks the provider record as outdated. Returns true if the caller must query it now.
+    /// Marks the provider record as outdated. Returns true if the caller must query the record now. Returns
+    /// false if a query is already in flight.
     pub(in crate::engine) fn mark_provider_outdated(&mut self) -> bool {
         let was_pending = std::mem::replace(&mut self.is_provider_pending, true);
         // The query in flight may return the old record.
@@ -116,7 +119,8 @@ impl ProviderData {
         !was_pending
     }
 
-    /// Stores the provider record. A failed read retains the old record. Returns true if the query must be repeated.
+    /// Stores the provider record. If the read failed, retains the old record. Returns true if the query must
+    /// be repeated.
     pub(in crate::engine) fn provider_read(
         &mut self,
         result: Result<Option<ProviderRecord>, Failure>,
@@ -191,7 +195,8 @@ impl ProviderData {
         AuditRequirement::Query(ask)
     }
 
-    /// Stores an audit. Returns true if the query must be repeated, otherwise the waiting orders can be decided.
+    /// Stores an audit. Returns true if the query must be repeated. If false, the waiting orders can be
+    /// decided.
     pub(in crate::engine) fn audit_read(
         &mut self,
         now: Mono,

@@ -1,5 +1,5 @@
-//! Queue of declined orders to retry: after capacity is released, after prices change, or with back-off if a decision
-//! or a price failed. Orders are retried in small batches.
+//! Queue of declined orders to retry. Orders are retried after capacity is released, after prices change, or
+//! with a back-off if the decision or the price calculation failed. Orders are retried in small batches.
 
 use crate::engine::backoff;
 use crate::types::{Mono, OrderId};
@@ -8,18 +8,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Maximum number of stored orders for each reason.
+/// Maximum number of orders that are stored for each reason.
 const MAX: usize = 4096;
 /// Maximum number of orders per batch, and pause between batches.
 const BATCH: usize = 16;
 const PAUSE: Duration = Duration::from_secs(5);
-/// Initial back-off step: the first retry is after 8 seconds, the longest pause is one minute.
+/// Exponent of the first back-off: the first retry is after 2^3 = 8 seconds. The longest back-off is one
+/// minute.
 const FIRST_STEP: u32 = 3;
-/// Number of failed price calculations after which only full scans retry the order. A longer failure is likely
-/// permanent, and each calculation may run an external program.
+/// Number of failed price calculations after which only full scans retry the order. A failure that lasts
+/// longer is probably permanent, and each calculation may run an external program.
 const PRICES_TRIED: u32 = 6;
 
-/// Sequence number of a decline, to compare it with the time of a reservation.
+/// Sequence number of a decline. It shows whether an order was declined before or after a reservation.
 pub(in crate::engine) type Sequence = u64;
 
 /// Queue of declined orders to retry.
@@ -31,7 +32,7 @@ pub(in crate::engine) struct Retries {
     sequence: Sequence,
     /// Orders with a failed decision, by time of the next attempt.
     undecided: BTreeSet<(Mono, OrderId)>,
-    /// Number of consecutive failures of each order, and time of the next attempt.
+    /// Number of consecutive failures of each order, and the time of the next attempt.
     failures: FxHashMap<OrderId, (u32, Mono)>,
     /// Orders waiting for a price change.
     #[serde(default)]
@@ -69,8 +70,8 @@ impl Retries {
         }
     }
 
-    /// Returns the current sequence number. Orders declined later may have been declined because of a reservation made
-    /// now.
+    /// Returns the current sequence number. A reservation that is made now can only be the reason of declines
+    /// with this number or a higher one.
     pub(in crate::engine) const fn sequence(&self) -> Sequence {
         self.sequence
     }
@@ -98,7 +99,7 @@ impl Retries {
         self.undecided.insert((at, id.clone()));
     }
 
-    /// Removes an order that is being retried. Its number of failures is preserved.
+    /// Removes an order from the queue because it is being retried. Its number of failures is retained.
     pub(in crate::engine) fn start_retry(&mut self, id: &OrderId) {
         self.prices.remove(id);
         if let Some(sequence) = self.declined.remove(id) {
@@ -129,8 +130,8 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined for lack of capacity after `sequence`, because a reservation of that time
-    /// was released without a bid.
+    /// Queues the orders that were declined for lack of capacity after `sequence`. At that time, capacity was
+    /// reserved that is now released without a bid.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
         let since = self.capacity.split_off(&sequence.saturating_add(1));

@@ -1,18 +1,20 @@
-//! Account balance for the deposits of bids. A bid that the account cannot pay is not sent, because a rejected
-//! transaction costs a fee. The order waits until the balance changes.
+//! Account balance for the deposits of bids. A bid that the account cannot pay is not sent, because a
+//! rejected transaction costs a fee. The order waits until the balance changes.
 //!
-//! The estimated balance is the last read balance minus the deposits and fees of bids sent since. The estimate is never
-//! too high. If it is too low, the account is read again. Bids wait for the first read.
+//! The estimated balance is the last balance that was read, minus the deposits and fees of bids that were
+//! sent since. The estimate never exceeds the real balance if only this provider spends from the account. If
+//! the estimate does not suffice, the account is read again. Bids wait for the first read.
 //!
-//! After the chain rejected a deposit or a fee, its denomination is not used until a read shows a higher balance. If
-//! the read shows a sufficient balance, the rejection has another cause, and the denomination is used again after the
-//! next read of the market parameters.
+//! After the chain rejected a deposit or a fee, its denomination is not used until a read shows a higher
+//! balance. If the read shows a sufficient balance, the rejection has another cause. The denomination is then
+//! used again after the market parameters were read.
 //!
-//! The balance is uncertain after a failed read, and after a rejection in spite of a sufficient balance. In these
-//! cases, a single bid is sent, and the others wait for its result. At most one transaction fails.
+//! The balance is uncertain after a failed read, and after a rejection although the balance was sufficient.
+//! In these cases, a single bid is sent, and other bids wait for its result. At most one transaction fails.
 //!
-//! Several bids of one block can still fail if another process with the same key spends the balance in that block. The
-//! bids are not combined into one transaction, because then any tenant who closes an order could make all of them fail.
+//! Several bids of one block can still fail if another process with the same key spends the balance in that
+//! block. The bids are not combined into one transaction, because then any tenant who closes an order could
+//! make all of them fail.
 
 use super::order::{Input, Order, Phase};
 use crate::bidding;
@@ -24,25 +26,26 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Maximum time between two reads while an order waits for the balance.
+/// Maximum time between two reads of the balance while an order waits for the balance.
 const READ_INTERVAL_WAITING: Duration = Duration::from_secs(10);
-/// Maximum time between two reads otherwise.
+/// Maximum time between two reads of the balance while no order waits for the balance.
 const READ_INTERVAL: Duration = Duration::from_secs(60);
-/// Delay of a read after a transaction, and after a block while an order waits for the balance. Limits the load on
-/// chains with short block times to one query per second.
+/// Delay before the balance is read after a transaction, or after a block while an order waits for the
+/// balance. The delay limits the load to one query per second on chains with short block times.
 const READ_DELAY: Duration = Duration::from_secs(1);
 
 /// Estimated account balance, and the schedule of its reads.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Wallet {
-    /// Last read balance minus the deposits and fees of bids sent since. `None` before the first read.
+    /// Last balance that was read, minus the deposits and fees of bids that were sent since. `None` before
+    /// the first read.
     coins: Option<BTreeMap<Denom, u128>>,
-    /// Last read balance, for comparison with the next one.
+    /// Last balance that was read, to compare it with the next one.
     read: BTreeMap<Denom, u128>,
     /// True while a read is in flight.
     is_reading: bool,
-    /// Deposits that the read in flight may not include: of bids in flight when the read was requested, and of bids
-    /// sent since.
+    /// Deposits that the pending read may not include: of bids that were in flight when the read was
+    /// requested, and of bids that were sent since.
     unconfirmed: BTreeMap<OrderId, Coin>,
     /// Height at which the last read was requested, and whether events of the next block were already received.
     requested_at: Option<(Height, bool)>,
@@ -60,7 +63,7 @@ pub(in crate::engine) struct Wallet {
     rejected: BTreeMap<Denom, Rejection>,
     /// Rejection of a transaction because the account cannot pay its fee.
     fee_rejected: Option<Rejection>,
-    /// True if the chain rejected a bid in spite of a sufficient balance, and has accepted none since.
+    /// True if the chain rejected a bid although the balance was sufficient, and has accepted no bid since.
     is_unexplained: bool,
     /// Order with the single bid that is sent while the balance is uncertain.
     single_bid: Option<OrderId>,
@@ -77,7 +80,7 @@ struct Rejection {
     missing: Coin,
     /// True if the account was read after the rejection.
     is_read: bool,
-    /// True if the account had a sufficient balance at that read.
+    /// True if that read showed a sufficient balance.
     is_unexplained: bool,
 }
 
@@ -92,7 +95,8 @@ impl Rejection {
         }
     }
 
-    /// Returns true if the first read after the rejection showed too little, and `held` is sufficient.
+    /// Returns true if the first read after the rejection showed an insufficient balance, and the balance
+    /// `held` is sufficient.
     fn is_resolved(&self, held: &BTreeMap<Denom, u128>) -> bool {
         let has_enough = amount(held, &self.missing.denom) >= self.missing.amount;
         self.is_read && !self.is_unexplained && has_enough
@@ -146,7 +150,7 @@ impl Wallet {
         times(&deposit.denom, deposit.amount).min(times(&fee.denom, fee.amount))
     }
 
-    /// Returns true if only a single bid may be sent.
+    /// Returns true if the balance is uncertain, so that only a single bid may be sent.
     const fn is_uncertain(&self) -> bool {
         self.has_failed || self.is_unexplained
     }
@@ -173,7 +177,8 @@ impl Wallet {
         self.next = Some(now);
     }
 
-    /// Clears rejections with another cause after the market parameters were read.
+    /// Clears the rejections that had another cause than the balance, because the market parameters were
+    /// read.
     pub(in crate::engine) fn parameters_read(&mut self) {
         // A rejection for insufficient balance is cleared only by a higher balance.
         let stands = |rejection: &Rejection| !rejection.is_unexplained;
@@ -205,7 +210,8 @@ impl Wallet {
         }
     }
 
-    /// Processes the result of a bid, or the end of its order. Returns true if the bid was sent as the single one.
+    /// Processes the result of a bid, or the end of its order. Returns true if the bid was the single bid
+    /// that may be sent while the balance is uncertain.
     pub(in crate::engine) fn sent(&mut self, order: &OrderId, has_landed: bool) -> bool {
         let was_single = self
             .single_bid
@@ -227,8 +233,8 @@ impl Wallet {
         }
     }
 
-    /// Stores a balance, minus the deposits and fees that the read may not include. Returns true if the balance for
-    /// fees has increased.
+    /// Stores a balance, minus the deposits and fees that the read may not include. Returns true if the
+    /// balance in the fee denomination has increased.
     fn take(&mut self, balances: Vec<Coin>, fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
         let before = std::mem::replace(&mut self.read, read.clone());
@@ -295,8 +301,8 @@ impl Engine {
         self.call(Target::Wallet, Call::FetchBalances(denoms));
     }
 
-    /// Reads the account balance before bidding on the orders of a block. The balance may have been spent by others,
-    /// and each rejected bid costs a fee.
+    /// Reads the account balance before bidding on the orders of a block. Another process may have spent the
+    /// balance, and each rejected bid costs a fee.
     pub(in crate::engine) fn read_wallet_for_orders(&mut self) {
         let is_fresh = self.market.wallet.requested_at == Some(self.position());
         if !is_fresh && self.cx(&self.config).may_bid() {
@@ -353,8 +359,8 @@ impl Engine {
         }
     }
 
-    /// Processes the result of `FetchBalances`, and wakes as many orders as the balance can pay. A failure changes
-    /// nothing.
+    /// Processes the result of `FetchBalances`, and wakes as many orders as the balance can pay. If the read
+    /// failed, no order is woken.
     pub(in crate::engine) fn wallet_read(&mut self, result: Result<Vec<Coin>, Failure>) {
         let missing = self.deposit_missing();
         self.market.wallet.is_reading = false;

@@ -1,13 +1,13 @@
-//! Per-lease queues of cluster calls. The engine sends the calls of one lease one at a time, because a tenant may
-//! submit a new manifest while the previous one is being deployed.
+//! Queues of cluster calls, one queue per lease. The engine sends the calls of one lease one after another,
+//! because a tenant may submit a new manifest while the previous manifest is being deployed.
 //!
-//! A deploy that declares a hostname also waits for the deploys of other leases that declare the same hostname.
-//! Otherwise, a deploy in flight could take a transferred hostname back. Only a call with a higher id waits for a call
-//! with a lower id, so deadlocks cannot occur.
+//! A deploy that declares a hostname also waits for the deploys of other leases that declare the same
+//! hostname. Otherwise, a deploy in flight could take back a hostname that was transferred. A call waits only
+//! for calls with a lower id, so deadlocks cannot occur.
 //!
-//! A deploy writes the record of its workload. No deploy of a lease starts between the recording and the acceptance of
-//! a new manifest, and a queued deploy uses the newest manifest. An older manifest therefore never overwrites an
-//! accepted one.
+//! A deploy writes the record of its workload. After a new manifest is recorded and before it is accepted, no
+//! deploy of the lease starts. A queued deploy uses the newest manifest. An older manifest therefore never
+//! overwrites an accepted manifest.
 
 use crate::cluster::WorkloadSpec;
 use crate::engine::{Call, Completion, Effect, EffectId, Engine};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 enum Subject<'a> {
     /// Workload that the call records or deploys.
     Deployment(&'a WorkloadSpec),
-    /// Lease with the workload that the call tears down.
+    /// Lease of the workload that the call tears down.
     Lease(&'a LeaseId),
     /// No workload.
     None,
@@ -60,7 +60,7 @@ impl Call {
     }
 }
 
-/// A call waiting in a lane.
+/// A cluster call that waits for earlier calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct QueuedCall {
     id: EffectId,
@@ -72,7 +72,8 @@ struct QueuedCall {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Lane {
     in_flight: Option<EffectId>,
-    /// True if a manifest was recorded but not yet accepted. Deploys wait in this case.
+    /// True if a manifest was recorded but not yet accepted. Deploys wait until the manifest is accepted or
+    /// rejected.
     recording: bool,
     queue: VecDeque<QueuedCall>,
 }
@@ -83,7 +84,8 @@ pub(super) struct Lanes {
     by_lease: FxHashMap<LeaseId, Lane>,
     lease_of: FxHashMap<EffectId, LeaseId>,
     deploys: FxHashMap<EffectId, Arc<WorkloadSpec>>,
-    /// Hashes of the hostnames that incomplete deploys declare. A hash collision only delays a deploy.
+    /// Hashes of the hostnames that incomplete deploys declare. If two hostnames have the same hash, a deploy
+    /// only waits longer.
     declaring: BTreeSet<(u64, EffectId)>,
     followers: FxHashMap<EffectId, BTreeSet<LeaseId>>,
     /// Leases with a manifest that was recorded but not yet accepted.
@@ -245,7 +247,7 @@ impl Engine {
         self.leases.deploy_newest(&deployment.lease, epoch)
     }
 
-    /// Sends a queued call, or fails the call if this instance may no longer make it.
+    /// Sends a queued call. If this instance may no longer make the call, completes the call with an error.
     fn send_queued(&mut self, id: EffectId, call: Call) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Number of measured blocks. A few minutes of any chain: enough to adapt, too many for a single outlier to matter.
+/// Number of measured blocks. Enough blocks that a single outlier has little effect, and few enough to adapt
+/// within minutes.
 const MEASURED: usize = 64;
 /// Minimum number of measured blocks. With fewer blocks, the configured block time is used.
 const ENOUGH: usize = 16;
-/// Greatest accepted factor between the time of one block and the median. Values outside are clamped, because a chain
-/// that halted for an hour is not slower afterwards.
+/// Maximum accepted ratio between the time of one block and the median. Times outside this ratio are clamped,
+/// because a chain that halted for an hour is not slower afterwards.
 const OUTLIER: u64 = 4;
 
 /// Estimate of the block time.
@@ -23,7 +24,7 @@ pub(super) struct BlockTimeEstimate {
 }
 
 impl BlockTimeEstimate {
-    /// Records a block. If blocks in between are missing, each block counts with the average.
+    /// Records a block. If blocks before it are missing, each missing block counts with the average time.
     pub(super) fn record(&mut self, height: Height, time: BlockTime) {
         let Some((before, then)) = self.last.replace((height, time)) else {
             return;

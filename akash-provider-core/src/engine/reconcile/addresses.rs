@@ -27,8 +27,9 @@ impl<'a> Addresses<'a> {
         }
     }
 
-    /// Returns a difference between the deployed and the declared addresses of a lease. An address held by another
-    /// lease is not a difference, because it moves only on the tenant's request.
+    /// Returns a difference between the IP addresses that a lease was deployed with and its declared
+    /// addresses. An address that another lease holds is not a difference, because it moves only on the
+    /// tenant's request.
     pub(in crate::engine) fn difference(&self, deployment: &WorkloadSpec) -> Option<String> {
         let nothing = BTreeSet::new();
         let declared = self.of_lease.get(&deployment.lease).unwrap_or(&nothing);

@@ -1,7 +1,7 @@
 //! Applies a snapshot of the chain: at the start, after a gap in the event stream, and in every full scan.
 //!
-//! The reconciliation is level-triggered and idempotent. Nothing is destroyed because of an absence in a snapshot: the
-//! missing record is only queried.
+//! The reconciliation compares complete states and is idempotent. If a record is missing in a snapshot,
+//! nothing is destroyed: the missing record is only queried.
 
 use crate::engine::Engine;
 use crate::engine::order::{self, Order};
@@ -47,7 +47,7 @@ impl Engine {
         self.scan.after_resync();
     }
 
-    /// Lowers all stored heights, which belong to an invalid chain.
+    /// Lowers all stored heights to at most `to`, because they belong to an invalid chain.
     fn lower_heights(&mut self, to: Height) {
         self.market.lower_heights(to);
         self.leases.lower_heights(to);

@@ -68,7 +68,7 @@ impl Engine {
         self.notify_deployments(&unusable);
     }
 
-    /// Returns the active leases with an unusable record or workload, with the problem.
+    /// Returns the active leases with an unusable record or workload, each with its problem.
     fn unusable_leases(&self, unusable: &[UnusableRecord]) -> BTreeMap<LeaseId, (RecordDefect, Arc<str>)> {
         if unusable.is_empty() {
             return BTreeMap::new();
@@ -136,7 +136,7 @@ impl Engine {
         machine.is_some_and(|m| m.needs_listing(lease))
     }
 
-    /// Reports the listing to all deployments with leases without a manifest.
+    /// Reports the listing to all deployments that have leases without a manifest.
     fn notify_deployments(&mut self, unusable: &BTreeMap<LeaseId, (RecordDefect, Arc<str>)>) {
         let shown = self.scan.is_listing_complete();
         let conclusive = self.leases.breaker().records_missing().is_none();
@@ -162,8 +162,8 @@ impl Engine {
         }
     }
 
-    /// Assigns declared hostnames to their leases, unless the manifest no longer lists them. Leases with a known
-    /// manifest have their claims, which may be newer than the listing.
+    /// Assigns declared hostnames to their leases, unless the manifest of the lease no longer lists the
+    /// hostname. Leases with a known manifest already have their claims, which may be newer than the listing.
     fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<WorkloadSpec>]) {
         let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()
@@ -223,8 +223,8 @@ impl Engine {
         label.is_some_and(|label| label.ends_with('.'))
     }
 
-    /// Returns the leases with a hostname or address that is not declared as deployed, each with one difference. A
-    /// deploy in flight during a hostname transfer can cause such a difference.
+    /// Returns the leases with a hostname or address that is not declared as it was deployed, each with one
+    /// difference. A deploy that was in flight during a hostname transfer can cause such a difference.
     pub(in crate::engine) fn misrouted_workloads(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
         if self.role.is_standby() {
             // The leader repairs differences.
@@ -252,7 +252,8 @@ impl Engine {
         misrouted
     }
 
-    /// Returns the leases with a deployed and idle workload that is missing or incomplete in the cluster.
+    /// Returns the leases with a workload that was deployed and has no call in flight, but is missing or
+    /// incomplete in the cluster.
     pub(in crate::engine) fn missing_workloads(
         &self,
         there: &BTreeSet<&LeaseId>,

@@ -1,7 +1,7 @@
 //! Full scan: compares chain, cluster and ledger periodically, after every resync and on request.
 //!
-//! Events make the engine fast, and full scans make it correct. A scan normally finds no difference, and every finding
-//! is published. A dry run only reports findings.
+//! Events make the engine fast, and full scans correct what events missed. A scan normally finds no
+//! difference. Every difference is published. A dry run reports differences without repairing them.
 
 use crate::engine::input::{Refusal, RefusalKind, Reply, RequestId};
 use crate::engine::order::Phase;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval between listings of the cluster while a problem in it blocks leases.
+/// Interval between listings of the cluster while a problem in the cluster blocks leases.
 const LISTING_INTERVAL: Duration = Duration::from_secs(20);
 /// Maximum number of reported findings. Further findings are counted.
 const FINDINGS_MAX: usize = 100;
@@ -29,7 +29,8 @@ struct ScanInProgress {
     requests: Vec<RequestId>,
     snapshot: Option<Result<Arc<Snapshot>, Failure>>,
     workloads: Option<Result<Workloads, Failure>>,
-    /// Leases with a cluster write that completed after the listing was requested. The listing may be older.
+    /// Leases for which a cluster write completed after the listing was requested. The listing may be older
+    /// than the write.
     #[serde(default)]
     written: BTreeSet<LeaseId>,
 }
@@ -44,11 +45,12 @@ pub(in crate::engine) struct Scan {
     running: Option<ScanInProgress>,
     attempts: u32,
     requests: Vec<(RequestId, bool)>,
-    /// True if a cluster write failed, and no listing requested afterwards was received.
+    /// True if a cluster write failed, and no listing was requested and received since then.
     needs_listing: bool,
     /// True if the last scan failed because the cluster could not be listed.
     has_listing_failed: bool,
-    /// Leases with a write after the newest listing was requested. The listing is not evidence for them.
+    /// Leases with a write after the newest listing was requested. For these leases, the listing proves
+    /// nothing.
     #[serde(default)]
     outdated: BTreeSet<LeaseId>,
     findings: Vec<String>,
@@ -85,7 +87,7 @@ impl Scan {
         self.needs_listing = true;
     }
 
-    /// Schedules a listing of the cluster after a short interval, because of a problem in it.
+    /// Schedules a listing of the cluster after a short interval, because of a problem in the cluster.
     pub(in crate::engine) fn list_again(&mut self, now: Mono) {
         self.list_again = Some(now.plus(LISTING_INTERVAL));
     }
@@ -332,7 +334,7 @@ impl Engine {
         }
     }
 
-    /// Appends the differences, one line each. Changes nothing.
+    /// Appends the differences to `findings`, one line each. Repairs nothing.
     fn compare(&self, snapshot: Option<&Snapshot>, workloads: &Workloads, findings: &mut Vec<String>) {
         if let Some(snapshot) = snapshot {
             self.compare_leases(snapshot, findings);

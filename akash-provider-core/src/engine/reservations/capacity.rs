@@ -9,7 +9,8 @@ use crate::inventory::{AdjustOptions, Allocation, Explanation, Inventory};
 use crate::pricing::Utilization;
 use crate::types::{GroupSpec, OrderId, ResourceUnit};
 
-/// Free capacity at one point in time. A copy, which can be used on another thread and reserves nothing.
+/// Copy of the free capacity at one point in time. The copy can be used on another thread. Changes to it
+/// reserve nothing.
 #[derive(Debug)]
 pub struct Capacity {
     config: Config,
@@ -60,7 +61,7 @@ impl Capacity {
         Ok(place(spec, &self.config, &mut *self.left, only_try)?.units)
     }
 
-    /// Returns the utilization of the cluster now, and with these units added.
+    /// Returns the current utilization of the cluster, and the utilization with `units` added.
     #[must_use]
     pub fn utilization(&self, units: &[ResourceUnit]) -> Utilization {
         let mut in_use = self.in_use.clone();
@@ -82,7 +83,7 @@ impl Capacity {
     }
 }
 
-/// Checks everything except the nodes, and returns the group's claim on the pools.
+/// Checks everything except the nodes. Returns the ports and addresses that the group needs.
 pub(super) fn check(spec: &GroupSpec, pools: &Pools, blocking: &BlockingOrders) -> Result<Claim, Decline> {
     if spec.resources.is_empty() {
         return Err(Decline::InvalidGroup {

@@ -1,10 +1,11 @@
-//! Commit levels: an overcommitted resource is reserved in part.
+//! Commit levels: only a part of an overcommitted resource is reserved.
 
 use crate::config::Config;
 use crate::types::{GroupSpec, ResourceUnit};
 
-/// Returns the amount to reserve for `value` at an overcommit of `percent`: `value / (1 + percent / 100)`, rounded half
-/// up. The result is at least 1 unless `value` is 0. An overcommit of 50 % sells 1.5 times the capacity.
+/// Returns the amount to reserve for `value` at an overcommit of `percent`: `value / (1 + percent / 100)`,
+/// rounded half up. The result is at least 1 unless `value` is 0. With an overcommit of 50 %, the provider
+/// sells 1.5 times its capacity.
 #[must_use]
 pub fn committed(value: u64, percent: u32) -> u64 {
     if percent == 0 || value == 0 {

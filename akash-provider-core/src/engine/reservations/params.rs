@@ -45,7 +45,7 @@ pub(super) fn fixed_params(units: &[ResourceUnit]) -> SchedulerParamsById {
     units.iter().map(|u| (u.resources.id, of_unit(u))).collect()
 }
 
-/// Narrows the units to the GPU models in `params`. Returns true if a unit changed.
+/// Restricts the units to the GPU models in `params`. Returns true if a unit changed.
 pub(super) fn narrow(units: &mut [ResourceUnit], params: &SchedulerParamsById) -> bool {
     let mut changed = false;
     for unit in units.iter_mut().filter(|u| u.resources.gpu.units > 0) {
@@ -59,7 +59,8 @@ pub(super) fn narrow(units: &mut [ResourceUnit], params: &SchedulerParamsById) -
     changed
 }
 
-/// Returns true if the units satisfy an offer. An offer with several possible GPU models accepts any of them.
+/// Returns true if the units satisfy an offer. If the offer allows several GPU models, any of these models
+/// satisfies it.
 pub(super) fn matches_offer(units: &[ResourceUnit], offer: &[ResourceUnit]) -> bool {
     let same = |promised: &ResourceUnit| {
         let unit = units.iter().find(|u| u.resources.id == promised.resources.id);

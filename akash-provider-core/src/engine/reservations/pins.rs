@@ -10,13 +10,13 @@ pub(super) fn placed(places: &[ReplicaGroup], unit: u32) -> u32 {
     of_unit.fold(0, |sum, p| sum.saturating_add(p.replicas))
 }
 
-/// Returns true if a replica is not placed.
+/// Returns true if at least one replica has no node.
 pub(super) fn incomplete(units: &[ResourceUnit], places: &[ReplicaGroup]) -> bool {
     units.iter().any(|u| placed(places, u.resources.id) < u.count)
 }
 
-/// Updates the nodes of replicas from the running pods. Replicas without a pod stay on their node. During a rollout
-/// there are more pods than replicas, and only the reserved number counts.
+/// Returns the nodes of replicas, updated from the running pods. A replica without a pod keeps its node.
+/// During a rollout, more pods than replicas exist, and only the reserved number of replicas counts.
 pub(super) fn moved(
     units: &[ResourceUnit],
     old: &[ReplicaGroup],
@@ -55,8 +55,8 @@ pub(super) fn add(places: &mut Vec<ReplicaGroup>, place: &ReplicaGroup, replicas
     replicas
 }
 
-/// Places as many of the missing replicas as possible: all of them together, or else as many of each unit as fit. The
-/// returned allocations are taken from the inventory.
+/// Places as many of the missing replicas as possible. If not all of them fit together, places as many of
+/// each unit as fit. The returned allocations are reserved in the inventory.
 pub(super) fn find(inventory: &mut dyn Inventory, missing: &[ResourceUnit]) -> Vec<Allocation> {
     if let Ok(all) = inventory.adjust(missing, AdjustOptions::default()) {
         return vec![all];

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Claim {
     pub(super) ports: u32,
     pub(super) ips: u32,
-    /// True if the addresses are assigned, so that the pool's own count includes them.
+    /// True if the addresses are assigned. The number of used addresses that the pool reports then includes
+    /// them.
     pub(super) confirmed: bool,
 }
 
@@ -22,9 +23,9 @@ pub(super) struct Pools {
     ports_taken: u64,
     has_ips: bool,
     usage: Option<(u32, u32)>,
-    /// Number of reserved addresses that the pool's own count does not include.
+    /// Number of reserved addresses that the number reported by the pool does not include.
     ips_unconfirmed: u64,
-    /// Number of addresses released since the last count of the pool.
+    /// Number of addresses that were released since the pool reported its number.
     ips_returned: u64,
 }
 
@@ -40,7 +41,8 @@ impl Pools {
         }
     }
 
-    /// Stores a new count of the addresses, and resets the reserved amounts. The caller adds all claims again.
+    /// Stores the numbers that the pool reported, and resets the reserved amounts. The caller adds all claims
+    /// again.
     pub(super) fn recount(&mut self, usage: Option<&LeasedIpUsage>) {
         if let Some(usage) = usage {
             self.usage = Some((usage.total, usage.in_use));

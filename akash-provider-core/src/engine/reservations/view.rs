@@ -28,8 +28,8 @@ impl Reservations {
         }
     }
 
-    /// Returns the utilization of the cluster without an order and with its reservation. Returns `None` without
-    /// inventory or reservation.
+    /// Returns the utilization of the cluster without and with the reservation of an order. Returns `None` if
+    /// the inventory is unknown or the order has no reservation.
     #[must_use]
     pub fn utilization(&self, order: &OrderId) -> Option<Utilization> {
         let units = Arc::clone(&self.held.get(order)?.units);

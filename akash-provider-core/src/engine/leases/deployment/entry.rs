@@ -1,4 +1,4 @@
-//! Entry of a deployment for one lease, with the evidence about its manifest.
+//! Entry of a deployment for one lease, with what is known about the manifest of the lease.
 
 use super::Action;
 use crate::engine::cx::Cx;
@@ -6,27 +6,27 @@ use crate::types::{BlockTime, CloseReason, Event, LeaseId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Origin of a lease, with respect to its manifest.
+/// Origin of a lease, which determines whether the lease can have a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Origin {
-    /// Won while this engine followed the chain. No manifest was accepted yet.
+    /// The lease was won while this engine followed the chain. No manifest was accepted before.
     Won,
-    /// On the chain before this engine started. The cluster may have a manifest.
+    /// The lease was on the chain before this engine started. The cluster may have a manifest of the lease.
     Found,
     /// The cluster has the manifest of the lease.
     Recorded,
 }
 
-/// Evidence about a manifest that was not accepted by this engine.
+/// What is known about the manifest of a lease for which this engine accepted no manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Evidence {
-    /// There is no manifest, and the deadline runs.
+    /// No manifest exists, and the manifest deadline has started.
     Missing,
-    /// The cluster may have a manifest, and no listing was completed since.
+    /// The cluster may have a manifest. No listing of the cluster was completed since the lease was added.
     Unlisted,
     /// The deadline has passed, and the cluster is being listed again.
     Due,
-    /// The cluster has a record or workload of the lease that does not specify what to run.
+    /// The cluster has a record or workload of the lease, but the record does not specify what to run.
     Unusable(Arc<str>),
 }
 
@@ -37,9 +37,10 @@ pub(super) struct LeaseEntry {
     pub(super) deadline: Option<BlockTime>,
     pub(super) has_manifest: bool,
     pub(super) evidence: Evidence,
-    /// Leadership epoch in which the lease was won, if no manifest was possibly stored or found since.
+    /// Leadership epoch in which the lease was won. `None` if a manifest was found or possibly stored since
+    /// then.
     pub(super) bare_since: Option<u64>,
-    /// True if the block of the lease is complete. The deadline does not run before.
+    /// True if the block of the lease is complete. The manifest deadline does not start before.
     pub(super) has_started: bool,
 }
 
@@ -48,12 +49,13 @@ impl LeaseEntry {
         !self.has_manifest && self.evidence == Evidence::Missing
     }
 
-    /// Returns the manifest deadline if it is running.
+    /// Returns the manifest deadline. Returns `None` if the deadline has not started.
     pub(super) fn due(&self) -> Option<BlockTime> {
         self.deadline.filter(|_| self.has_started && self.waits())
     }
 
-    /// Returns true if the deadline was already started, possibly earlier than the recorded creation of the lease.
+    /// Returns true if the deadline was already started. It may be earlier than the recorded creation time of
+    /// the lease requires.
     pub(super) fn has_clock(&self) -> bool {
         self.evidence == Evidence::Missing || self.deadline.is_some()
     }
@@ -75,7 +77,8 @@ impl LeaseEntry {
         }));
     }
 
-    /// Processes the absence of the lease in a listing: starts the deadline, or closes the lease after the deadline.
+    /// Handles a listing that does not contain the lease: starts the deadline, or closes the lease if the
+    /// deadline has passed.
     pub(super) fn mark_absent(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<Action>) {
         match self.evidence {
             Evidence::Missing => {}

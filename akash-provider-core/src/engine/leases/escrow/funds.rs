@@ -1,14 +1,16 @@
-//! Remaining run time of a deployment's escrow account, in whole blocks with exact decimal arithmetic.
+//! Remaining time until a deployment's escrow account is empty, in whole blocks, computed with exact decimal
+//! arithmetic.
 
 use crate::config::Config;
 use crate::types::{Dec, DeploymentRecord, Height};
 use std::time::Duration;
 
-/// Returns the number of blocks after `height` until the escrow account is empty: zero if it is empty now, negative if
-/// it is overdrawn. Returns `None` if the total price per block is zero, because such an account never runs out.
+/// Returns the number of blocks after `height` until the escrow account is empty. The result is zero if the
+/// account is empty now, and negative if it is overdrawn. Returns `None` if the total price per block is
+/// zero, because the account then never becomes empty.
 ///
-/// All active and reclaiming leases of the deployment count, for every provider. Each price is paid from the balance in
-/// its own denomination. A missing balance counts as zero.
+/// All active and reclaiming leases of the deployment count, including those of other providers. Each price
+/// is paid from the balance in its own denomination. A missing balance counts as zero.
 #[must_use]
 pub fn blocks_left(record: &DeploymentRecord, height: Height) -> Option<i128> {
     let mut shortest: Option<i128> = None;
@@ -45,8 +47,8 @@ pub fn whole_blocks(left: i128) -> u64 {
     u64::try_from(left.max(0)).unwrap_or(u64::MAX)
 }
 
-/// Returns the delay until the next balance check: the remaining time of the balance, at most the configured interval
-/// and at least one block.
+/// Returns the delay until the next balance check: the time until the account is empty, but at most the
+/// configured interval, and at least one block.
 #[must_use]
 pub fn next_check(blocks_left: Option<u64>, config: &Config, block: Duration) -> Duration {
     let in_interval = config.balance_check_interval.as_millis() / block.as_millis().max(1);
@@ -57,7 +59,7 @@ pub fn next_check(blocks_left: Option<u64>, config: &Config, block: Duration) ->
     )
 }
 
-/// Converts a number of blocks to time. Saturates.
+/// Converts a number of blocks to time. If the result is too large, returns the maximum duration.
 #[must_use]
 pub fn blocks_as_time(blocks: u64, average_block_time: Duration) -> Duration {
     let millis = u64::try_from(average_block_time.as_millis()).unwrap_or(u64::MAX);

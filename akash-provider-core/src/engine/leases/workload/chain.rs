@@ -12,9 +12,10 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Time to wait for the event of a committed close or reclaim message. The record is read afterwards.
+/// Time to wait for the event after a close or reclaim message was committed. Without the event, the record
+/// of the lease is read.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval at which a close without permission checks again whether it may be sent.
+/// Interval at which a close that may not be sent yet is checked again.
 const PERMISSION_POLL: Duration = Duration::from_secs(5);
 
 /// State of the chain lane.
@@ -42,7 +43,7 @@ pub enum ChainLane {
         /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
-    /// The lease is closed, according to evidence. With `granted`, its workload may be torn down.
+    /// Evidence shows that the lease is closed. With `granted`, its workload may be torn down.
     Confirmed {
         /// True if a chain event or confirmed evidence shows the close, or the circuit breaker granted the teardown.
         granted: bool,
@@ -116,8 +117,8 @@ impl Workload {
         }
     }
 
-    /// Sets the reclamation terms from the record, which override the terms of the current bid configuration. A
-    /// deadline from an event is newer than a record without a deadline.
+    /// Sets the reclamation terms from the lease record, which override the terms in the current bid
+    /// configuration. If the record has no deadline, a deadline from an event is newer and is not replaced.
     fn set_terms(&mut self, recorded: Option<Reclamation>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if recorded.is_some() || !announced {
@@ -137,8 +138,9 @@ impl Workload {
         }
     }
 
-    /// Resumes a close announced before a restart. Only this provider can have started the reclamation, and no other
-    /// party closes the lease at the deadline. The reason is taken from the record.
+    /// Resumes a close that was announced before a restart. Only this provider can have started the
+    /// reclamation, and the chain does not close the lease at the deadline. The close reason is taken from
+    /// the record.
     fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if announced && self.price.is_some() && self.close_report.is_none() && self.ending.is_none() {
@@ -270,7 +272,8 @@ impl Workload {
         };
     }
 
-    /// Returns true if the event of the reclaim message arrived before its completion: the deadline is known and ahead.
+    /// Returns true if the event of the reclaim message arrived before the result of sending the message. The
+    /// deadline is then known and not reached yet.
     fn reclaim_running(&self, cx: &Cx<'_>) -> bool {
         self.reclamation
             .as_ref()

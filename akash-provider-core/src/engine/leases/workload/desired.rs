@@ -15,7 +15,7 @@ pub(super) struct DesiredSpec {
 }
 
 impl DesiredSpec {
-    /// Creates the successor of a specification, with the next generation.
+    /// Creates the specification that replaces `before`, with the next generation.
     pub(super) fn replacing(
         before: Option<Self>,
         deployment: Arc<WorkloadSpec>,

@@ -1,20 +1,20 @@
 //! Rules for the evidence that a lease is closed.
 //!
-//! A missing record is never evidence. A record in a final state is evidence if it was read at a later height than the
-//! report of the close, and no second endpoint disputes it. A second endpoint that is unreachable for the configured
-//! grace period is ignored.
+//! A missing record is never evidence. A record in a final state is evidence if it was read at a later height
+//! than the report of the close, and no second endpoint disputes the record. If a second endpoint is
+//! unreachable for longer than the configured grace period, it is ignored.
 
 use crate::config::Config;
 use crate::types::{Agreement, CloseReason, Height, LeaseRecord, Mono, Observed};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Source of a report that a lease is closed.
+/// Source of the report that a lease is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReportSource {
-    /// Chain event, or rejection of a message for the lease.
+    /// A chain event, or the rejection of a message for the lease.
     Chain,
-    /// Full scan that did not find the lease among the active leases.
+    /// A full scan that did not find the lease among the active leases.
     Scan,
 }
 
@@ -31,7 +31,7 @@ pub struct CloseReport {
     pub reason: Option<CloseReason>,
 }
 
-/// Result of assessing a lease record.
+/// Result of evaluating a lease record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The lease is closed.
@@ -41,13 +41,13 @@ pub enum Verdict {
         /// False if a second endpoint is configured but unreachable.
         confirmed: bool,
     },
-    /// The lease is active, which refutes the report.
+    /// The record shows the lease as active, which refutes the report.
     Live(Arc<LeaseRecord>),
-    /// The record is not conclusive and must be read again.
+    /// The record proves nothing and must be read again. Contains the reason.
     Undecided(&'static str),
 }
 
-/// Assesses a lease record against an earlier report that the lease is closed.
+/// Evaluates a lease record after a report that the lease is closed.
 #[must_use]
 pub fn assess(
     config: &Config,

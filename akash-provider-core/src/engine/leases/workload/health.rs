@@ -1,11 +1,11 @@
-//! Clock that measures time with known bad health.
+//! Measures the time during which a workload has the health `bad`.
 
 use crate::cluster::Health;
 use crate::types::Mono;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Observed health, and the unhealthy time counted before.
+/// Observed health of a workload, and the unhealthy time that was counted before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct HealthClock {
     health: Health,
@@ -20,7 +20,7 @@ impl HealthClock {
         self.health
     }
 
-    /// Records a health reading. Returns true if the health changed.
+    /// Records an observed health. Returns true if the health changed.
     pub(crate) fn record(&mut self, now: Mono, health: Health) -> bool {
         if self.health == health {
             return false;
@@ -35,13 +35,13 @@ impl HealthClock {
         true
     }
 
-    /// Resets the counted time, because the workload was replaced by a new version.
+    /// Resets the unhealthy time to zero, because a new version of the workload was deployed.
     pub(crate) fn restart(&mut self, now: Mono) {
         self.bad_before = Duration::ZERO;
         self.since = now;
     }
 
-    /// Returns the unhealthy time counted since the last good health.
+    /// Returns the unhealthy time since the health was last `good`.
     #[must_use]
     pub(crate) fn unhealthy_time(&self, now: Mono) -> Duration {
         if self.health.is_counted() {
@@ -50,7 +50,8 @@ impl HealthClock {
         self.bad_before
     }
 
-    /// Returns the time at which the unhealthy time reaches `limit`, if the health does not change.
+    /// Returns the time at which the unhealthy time reaches `limit` if the health does not change. Returns
+    /// `None` while unhealthy time is not counted.
     #[must_use]
     pub(crate) fn deadline(&self, limit: Duration) -> Option<Mono> {
         let rest = limit.saturating_sub(self.bad_before);

@@ -15,7 +15,7 @@ use crate::types::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval at which a close without permission is tried again.
+/// Interval at which a close that may not be sent yet is tried again.
 const CLOSE_RECHECK: Duration = Duration::from_secs(5);
 
 impl Order {
@@ -184,7 +184,7 @@ impl Order {
         }
     }
 
-    /// Sends the bid if permitted.
+    /// Sends the bid if this instance may bid.
     fn bid(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         let (Some(price), true) = (&self.price, cx.may_bid()) else {
             // A wake continues here once bids may be sent.
@@ -348,8 +348,8 @@ impl Order {
         self.decline(decline, out)
     }
 
-    /// Reports a deposit that the account cannot pay, so that no other order bids with it. The engine handles a missing
-    /// fee, which affects every transaction.
+    /// Reports a deposit that the account cannot pay, so that no other order sends a bid with this deposit. A
+    /// fee that the account cannot pay affects every transaction, and the engine handles it.
     fn report_insufficient_funds(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
         if let Ok(TxOutcome::Rejected { error, code, log }) = result
             && *error == TxError::InsufficientFunds
@@ -664,7 +664,8 @@ impl Order {
         }
     }
 
-    /// Continues an unfunded order. Bids are counted and priced again, because both may be outdated.
+    /// Continues an order that waited for the deposit. The bids are counted and the price is calculated
+    /// again, because both values may be outdated.
     fn resume_unfunded(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         match cx.displaced {
             Some(decline) => self.decline(decline.clone(), out),
@@ -723,8 +724,8 @@ impl Order {
     }
 }
 
-/// Returns true if the chain rejected a bid because of market parameters. The known parameters are then outdated, but
-/// may be current again at the next read.
+/// Returns true if the chain rejected a bid because of market parameters. The parameters known to the engine
+/// are then outdated, and must be read again.
 const fn is_by_parameters(error: TxError) -> bool {
     matches!(
         error,
