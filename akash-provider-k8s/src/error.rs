@@ -14,8 +14,8 @@ const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 const RBAC_DENIAL: &str = "is forbidden: User \"";
 
 /// Remedy appended to an RBAC denial.
-const RBAC_HELP: &str = "; give the provider's account the rights of deploy/rbac/provider.yaml, and an operator's those of \
-                    deploy/operators";
+const RBAC_HELP: &str = "; apply deploy/rbac/provider.yaml to give the provider its rights, or deploy/operators to give an \
+                    operator its rights";
 
 /// Converts an error of the client into a port error with its kind and the message of the API server.
 #[must_use]

@@ -95,7 +95,8 @@ impl Inner {
             return Ok(());
         }
         let (name, holder) = (&host.spec.hostname, &host.spec.provider);
-        let message = format!("hostname `{name}` is held by provider {holder} or by another chain");
+        let message =
+            format!("hostname `{name}` belongs to provider {holder}, or to a lease of another chain");
         Err(Error::new(ErrorKind::Conflict, DECLARE, message))
     }
 

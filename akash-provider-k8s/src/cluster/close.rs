@@ -39,11 +39,14 @@ impl KubeCluster {
                 match leading.during(self.close_infrastructure(&found)).await {
                     Some(Ok(0)) => break,
                     Some(Ok(leases)) => {
-                        tracing::info!(leases, "addresses of nodes and API servers closed to leases");
+                        tracing::info!(
+                            leases,
+                            "network policies updated to block addresses of nodes and API servers"
+                        );
                         break;
                     }
                     Some(Err(error)) => {
-                        tracing::warn!(%error, "cannot close addresses of nodes and API servers to all leases, retrying");
+                        tracing::warn!(%error, "cannot update all network policies to block addresses of nodes and API servers, retrying");
                     }
                     // The next leader closes them.
                     None => continue,

@@ -45,7 +45,8 @@ const GATHER: Duration = Duration::from_millis(20);
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Reason to report an object that cannot be restored completely.
-const UNVERIFIED: &str = "the record is missing, and some fields of the object are only in the record";
+const UNVERIFIED: &str =
+    "the Manifest record is missing, and only this record contains some fields of the object";
 
 impl KubeCluster {
     /// Repairs changed and deleted policies, workloads and Services of leases, while the provider leads. Never returns.

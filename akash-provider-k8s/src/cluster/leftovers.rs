@@ -34,10 +34,10 @@ impl KubeCluster {
             match leading.during(self.collect_passwords()).await {
                 Some(Ok(0)) => {}
                 Some(Ok(secrets)) => {
-                    tracing::info!(secrets, "passwords without a record deleted");
+                    tracing::info!(secrets, "password Secrets deleted that no lease record names");
                 }
                 Some(Err(error)) => {
-                    tracing::warn!(%error, "cannot search for passwords without a record, retrying in an hour")
+                    tracing::warn!(%error, "cannot search for password Secrets that no lease record names, retrying in an hour")
                 }
                 // Leadership lost: the next one starts with a search, without the wait.
                 None => continue,
@@ -83,7 +83,7 @@ impl Inner {
             Err(error) => Err(error),
         };
         if let Err(error) = taken {
-            tracing::debug!(%lease, %error, "cannot delete passwords without a record");
+            tracing::debug!(%lease, %error, "cannot delete password Secret of a rejected record");
         }
     }
 

@@ -162,8 +162,9 @@ impl Inner {
         let (now, then) = (convert::epoch(there), deployment.epoch);
         // Writes of one epoch come from one leader, in order.
         if now > then {
-            let message =
-                format!("lease {lease} was written in epoch {now}; the write of epoch {then} is too late");
+            let message = format!(
+                "the write of epoch {then} is too late: lease {lease} was already written in epoch {now}"
+            );
             return Err(Error::new(ErrorKind::Conflict, operation, message));
         }
         let before: BTreeSet<&str> = there

@@ -167,7 +167,9 @@ impl Guard {
             self.report_hold(now);
         }
         if state == Some(State::Held) {
-            let why = format!("many records are missing at once, or their definition was replaced; {REMEDY}");
+            let why = format!(
+                "many records are missing at the same time, or the definition of the records was replaced; {REMEDY}"
+            );
             return wait(&why, self.report, false);
         }
         if state == Some(State::Unexplained) {
@@ -196,7 +198,7 @@ impl Guard {
             .is_some_and(|missing| missing.state.is_held());
         if was_held && self.held().next().is_none() {
             if self.report.is_none() {
-                tracing::info!("hold on deletions ended: no name without its record is left");
+                tracing::info!("hold on deletions ended: no object with a missing record is left");
             }
             self.report = None;
         }

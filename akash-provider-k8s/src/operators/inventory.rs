@@ -105,7 +105,7 @@ impl InventoryOperator {
         ));
         let writer = Writer {
             shared: Arc::clone(&shared),
-            calls: Calls::new(client.clone(), options.call_timeout, "labels of a node")
+            calls: Calls::new(client.clone(), options.call_timeout, "write the labels of a node")
                 .guarded(options.gate.clone()),
             resource: ApiResource::erase::<Node>(&()),
         };
@@ -115,7 +115,11 @@ impl InventoryOperator {
         };
         let mut running = OperatorTasks::start(writer, pace, options.gate.clone());
         if let Some(discovery) = options.discovery {
-            let calls = Calls::new(client.clone(), options.call_timeout, "look at a machine");
+            let calls = Calls::new(
+                client.clone(),
+                options.call_timeout,
+                "discover the hardware of a node",
+            );
             let runner =
                 DiscoveryRunner::new(&shared, client, calls.guarded(options.gate.clone()), discovery);
             running.lead(options.gate, move |until| runner.clone().run(until));

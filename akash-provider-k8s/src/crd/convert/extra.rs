@@ -54,8 +54,11 @@ pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<St
     let cannot = |problem: String| Refusal::new("", "manifest", problem);
     // Decoded before the write: an undecodable record could not be deployed.
     let decoded = read::deployment(deployment.lease.clone(), spec);
-    let decoded = decoded
-        .map_err(|(field, problem)| cannot(format!("cannot decode its record: {field}: {problem}")))?;
+    let decoded = decoded.map_err(|(field, problem)| {
+        cannot(format!(
+            "cannot decode the Manifest record of the manifest: {field}: {problem}"
+        ))
+    })?;
     let patch = json_patch::diff(
         &Covered::json(&decoded).map_err(cannot)?,
         &Covered::json(deployment).map_err(cannot)?,

@@ -337,7 +337,7 @@ impl Index {
                 .iter()
                 .all(|gone| self.has_given_up(&gone.namespace, name));
         let problem = foreign.then(|| {
-            "the route belongs to a provider without records here; delete it with the tool that created it".to_owned()
+            "the route belongs to a provider that has no records in this cluster; delete the route with the tool that created it".to_owned()
         });
         Work {
             missing: (!deletes.is_empty()).then(|| MissingRecord {

@@ -242,7 +242,8 @@ impl Index {
         if !self.is_ours(place, live) {
             return Work::with_problem(
                 "the Service has no record, and its provider is uncertain: the namespace of the records has no record of \
-                 the provider, or the Service is not in the namespace of its lease; delete it with the tool that created it",
+                 the provider, or the Service is not in the namespace of its lease; delete the Service with the tool that \
+                 created it",
             );
         }
         if self.may_be_declared(place, live) {
@@ -311,8 +312,8 @@ impl Index {
         };
         if !live.is_leased || live.lease.as_ref() != Some(&leased.lease) {
             return Err(
-                "a Service of another client has this name: its labels name no leased address of this lease; it is not \
-                 changed, and the address serves no traffic until it is deleted"
+                "a Service of another client has this name, and its labels name no leased address of this lease; the \
+                 operator does not change that Service, and the address serves no traffic until it is deleted"
                     .to_owned(),
             );
         }

@@ -1,8 +1,8 @@
 //! Comparison with the metrics of the MetalLB controller. A lasting difference from the operator's own count is only
 //! logged.
 //!
-//! The metrics are requested after a change of the own count, and again a limited number of times while the counts
-//! differ.
+//! The metrics are requested after a change of the operator's own count. While the counts differ, the request is
+//! repeated a limited number of times.
 
 use super::shared::Shared;
 use super::usage::Usage;
@@ -33,7 +33,7 @@ const TOTAL: &str = "metallb_allocator_addresses_total";
 /// Metric with the number of used addresses of a pool.
 const IN_USE: &str = "metallb_allocator_addresses_in_use_total";
 
-/// Counts of MetalLB, compared with the own count.
+/// Counts of MetalLB, compared with the count of this operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MetricsStatus {
     /// Source of the metrics.
@@ -42,7 +42,7 @@ pub struct MetricsStatus {
     pub total: Option<u32>,
     /// Number of used addresses in the counted pools.
     pub in_use: Option<u32>,
-    /// Difference from the own count, if two consecutive requests found one.
+    /// Difference from the count of this operator, if two consecutive requests found a difference.
     pub differs: Option<String>,
     /// Reason why the counts are unknown.
     pub error: Option<String>,
@@ -61,7 +61,8 @@ struct RequestSchedule {
 }
 
 impl RequestSchedule {
-    /// Returns the delay after the last request, or `None` until the own count changes.
+    /// Returns the delay after the last request, or `None` if no request is needed until the count of this operator
+    /// changes.
     fn wait(&mut self, counted: Option<(u32, u32)>) -> Option<Duration> {
         // An unknown count cannot be compared.
         let counted = counted?;
@@ -174,7 +175,7 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
         if let (Some(difference), None) = (&status.differs, &before.differs) {
             tracing::warn!(
                 difference,
-                "MetalLB metrics differ from the own count; compare the pools with the assigned addresses"
+                "MetalLB metrics differ from the count of this operator; compare the pools with the assigned addresses"
             );
         }
     }

@@ -210,8 +210,12 @@ impl World {
             .apply(Event::List(Database::read(LIST.as_bytes()).unwrap()));
         let (until, gate) = (CancellationToken::new(), LeadershipGate::new(true));
         let client = client(&server);
-        let calls =
-            Calls::new(client.clone(), Duration::from_secs(10), "look at a machine").guarded(gate.clone());
+        let calls = Calls::new(
+            client.clone(),
+            Duration::from_secs(10),
+            "discover the hardware of a node",
+        )
+        .guarded(gate.clone());
         let runner = DiscoveryRunner::new(&shared, &client, calls, options());
         let runner = AbortOnDropHandle::new(tokio::spawn(runner.run(until.clone())));
         Self {
