@@ -17,7 +17,8 @@ use tokio::time::timeout;
 
 /// Maximum time to connect: name lookup, sentinels, connection and handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Maximum time for a sentinel and the master it names, so that a hanging sentinel leaves time for the connection.
+/// Maximum time to get the master from a sentinel. The limit leaves time for the connection to the master if a sentinel
+/// hangs.
 const SENTINEL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Location and keys of the bus.
@@ -27,7 +28,7 @@ pub(crate) struct Endpoint {
     keys: Keys,
 }
 
-/// Identity of a server process and its replication history. A different server may lack earlier data.
+/// Identity of a server process and of its replication history. A server with another identity may lack earlier data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerId {
     run: String,
@@ -88,8 +89,8 @@ impl Endpoint {
             .await
     }
 
-    /// Returns the master that the sentinels name. All sentinels are queried: instances that reach different sentinels
-    /// first would otherwise use different masters.
+    /// Returns the master that the sentinels name. All sentinels are queried, because sentinels may name different
+    /// masters, and all instances of a provider must use the same master.
     async fn elected_master(&self, master: &str) -> RedisResult<Client> {
         let addresses: Vec<_> = self.location.addresses().collect();
         let count = addresses.len();
@@ -206,8 +207,8 @@ impl SharedConnection {
         Ok(connection)
     }
 
-    /// Takes the connection for one call that the caller may cancel. A connection that is not [put back](Self::put_back)
-    /// after the response is not used again.
+    /// Takes the connection for one call that the caller may cancel. The caller must [put the connection
+    /// back](Self::put_back) after the response; otherwise the next call opens a new connection.
     pub(crate) async fn taken(&self, operation: &'static str) -> Result<MultiplexedConnection, Error> {
         let taken = self.connection.lock().await.take();
         match taken {
@@ -216,7 +217,7 @@ impl SharedConnection {
         }
     }
 
-    /// Returns a connection on which a call got its response.
+    /// Puts back a connection on which a call got its response.
     pub(crate) async fn put_back(&self, connection: MultiplexedConnection) {
         *self.connection.lock().await = Some(connection);
     }
@@ -246,7 +247,7 @@ impl SharedConnection {
 }
 
 impl ServerId {
-    /// Returns the identity of the server; `None` if the account may not read it.
+    /// Returns the identity of the server, or `None` if the Redis user may not read the identity.
     pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<Option<Self>> {
         let mut query = redis::pipe();
         query.cmd("INFO").arg("server").cmd("INFO").arg("replication");
@@ -279,7 +280,7 @@ fn refused(what: &'static str, detail: String) -> RedisError {
     RedisError::from((redis::ErrorKind::Io, what, detail))
 }
 
-/// Error for a server that rejects a command or does not respond.
+/// Returns the error for a server that rejects a command or does not respond.
 pub(crate) fn unavailable(operation: &'static str, error: &RedisError) -> Error {
     Error::new(ErrorKind::Unavailable, operation, format!("the bus: {error}"))
 }

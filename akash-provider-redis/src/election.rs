@@ -4,8 +4,8 @@
 //!   {prefix}:election:<name>        version, holder, term, lease_ms, beside; written by a compare-and-set script
 //!   {prefix}:election:<name>:term   highest term ever used; never decreases
 //! ```
-//! The keys do not expire. Candidates measure with their own clocks how long the record has not changed, so that a jump of
-//! the server's clock creates no second leader, and a server without memory does not evict the term.
+//! The keys do not expire. Candidates measure with their own clocks how long the record has not changed, so a jump of
+//! the server's clock creates no second leader. A server that is out of memory does not evict the term.
 
 use crate::connection::{Endpoint, SharedConnection};
 use crate::location::Location;
@@ -22,9 +22,10 @@ use std::time::Duration;
 /// Maximum time for a response.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Writes the record if its version is still the expected one; an empty version means no record. Returns the term: the
-/// requested one, or a higher one if the server has one. An impossible highest term is replaced: above the maximum, or
-/// too far above the claimed one. Terms are therefore exact in Lua.
+/// Writes the record if its version is still the expected one; an empty version means that no record exists. Returns
+/// the new term: the requested term, or a higher term if the server stores a higher one. A stored highest term is
+/// replaced if it is above the maximum, or if it is implausibly high above the requested term. Terms are therefore
+/// exact in Lua.
 const SOURCE: &str = r"
 local version = redis.call('HGET', KEYS[1], 'version') or ''
 if version ~= ARGV[1] then
@@ -104,7 +105,7 @@ impl RedisElection {
         let response = self.connection.check(operation, response).await?;
         self.connection.put_back(connection).await;
         let Some(term) = response else {
-            let message = "the leadership was written by another instance";
+            let message = "another instance wrote the election record";
             return Err(Error::new(ErrorKind::Conflict, operation, message));
         };
         let record = Record {

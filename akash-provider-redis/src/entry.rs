@@ -12,7 +12,8 @@ pub(crate) const BYTES_MAX: usize = 16 << 20;
 /// Maximum size of an entry, in bytes: an event and short fields.
 pub(crate) const ENTRY_MAX: usize = BYTES_MAX + 1024;
 
-/// Id of an entry: the number of events on all topics, and on its own topic, including this one.
+/// Id of an entry: the number of events on all topics, and the number of events on the topic of the entry, both
+/// including this event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct EntryId {
     pub(crate) sequence: u64,

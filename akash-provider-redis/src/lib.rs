@@ -9,13 +9,15 @@
 //!   {prefix}:publisher:<id>   last event of a publisher, to detect duplicates
 //!   {prefix}:fact:<id>        id of a published fact, for 15 minutes, to detect duplicates after a fail-over
 //! ```
-//! The id of an entry is `<sequence>-<count of its topic>`. A reader of several topics therefore sees events in the order
-//! of publication, and counts entries that were trimmed before it read them. A script writes an event atomically.
+//! The id of an entry is `<sequence>-<count of its topic>`. A reader of several topics therefore gets events in the
+//! order of publication, and can count the entries that the server removed before the reader read them. A script writes
+//! an event atomically.
 //!
-//! Each reader reads all entries from its position; there are no consumer groups. After a broken connection it continues
-//! at its position. After a change of the server, events may be missing. The reader then gets
+//! Each reader reads all entries from its position; there are no consumer groups. After a broken connection, the reader
+//! continues at its position. After a change of the server, events may be missing. The reader then gets
 //! [`Delivery::Lagged`](akash_provider_core::bus::Delivery) with an unknown number and the last event of each retained
-//! topic, and continues with the existing events. An event may be delivered twice in this case. A loss is always reported.
+//! topic, and continues with the existing events. An event may be delivered twice in this case. A loss is always
+//! reported.
 
 mod connection;
 mod election;
@@ -69,7 +71,7 @@ pub struct RedisBus {
 }
 
 impl RedisBus {
-    /// Creates a bus at a location. Makes no call.
+    /// Creates a bus at a location, without a connection.
     #[must_use]
     pub fn new(location: Location) -> Self {
         Self::with_stream_length(location, FACTS_PER_STREAM)

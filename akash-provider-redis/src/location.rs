@@ -161,7 +161,7 @@ impl User {
     }
 }
 
-/// Without user and password.
+/// Prints the location without user and password.
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tls = if self.is_tls { "s" } else { "" };

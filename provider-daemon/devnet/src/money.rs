@@ -1,5 +1,5 @@
-//! Transfers of money in a message, derived from the records before and after it, merged with the events of its
-//! effects.
+//! Transfers of money that a message causes, derived from the records before and after the message, and merged with the
+//! events of the message.
 //!
 //! The order is the network's: a deposit is returned before the event of its bid; payouts follow the end of a lease and
 //! precede a new order; the end of a deployment pays out and refunds everything first.

@@ -5,7 +5,7 @@
 //!                                 ├─▶ block of the chain ─┤
 //!  direct changes of the chain ───┘                       └─▶ subscribers
 //! ```
-//! Direct changes of the chain appear in its block as one transaction without a signature.
+//! Changes that are made directly on the chain appear in the next block as one transaction without a signature.
 
 use super::ante::{Nonces, Pending, Rules, Stage, View};
 use super::block::{Block, IncludedTx};
@@ -24,9 +24,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
-/// Heights with a queryable state, as in the network's minimum setting for pruning nodes.
+/// Number of newest heights with a state that can be queried: the network's minimum setting for pruning nodes.
 const HEIGHTS_MAX: u64 = 100;
-/// Maximum number of different states, which take most of the memory: a snapshot is read within a few blocks.
+/// Maximum number of stored states, which take most of the memory. Clients read all pages of a snapshot within a few
+/// blocks.
 const STATES_MAX: usize = 32;
 /// Maximum number of stored blocks: more than a day of one-second blocks.
 const BLOCKS_MAX: usize = 100_000;
@@ -36,7 +37,7 @@ const LANDED_MAX: usize = 50_000;
 const WAITING_MAX: usize = 5_000;
 /// Maximum number of stored hashes of earlier transactions, as the network's default.
 const SEEN_MAX: usize = 10_000;
-/// Blocks buffered for a slow subscriber before it loses some, as the network's default.
+/// Number of blocks buffered for a slow subscriber before the subscriber loses blocks: the network's default.
 const SUBSCRIBER_BLOCKS: usize = 200;
 
 /// Market after a block.
@@ -66,7 +67,7 @@ pub(super) enum NoState {
 pub(super) enum MempoolError {
     /// The transaction is a duplicate.
     Duplicate,
-    /// The mempool is full; with the number of transactions in it, which is part of the network's text.
+    /// The mempool is full. Contains the number of pending transactions, which is part of the network's error text.
     Full(usize),
     /// The transaction fails the checks.
     Refused(Refusal),
@@ -229,7 +230,7 @@ impl Inner {
         self.waiting.iter().map(|tx| &tx.bytes)
     }
 
-    /// Returns the state after a block; the newest one for height 0.
+    /// Returns the state after the block at a height, or the newest state for height 0.
     pub(super) fn state(&self, requested: Height) -> Result<(Height, State), NoState> {
         let newest = self.height();
         let at = if requested == 0 { newest } else { requested };
@@ -262,7 +263,7 @@ impl Inner {
     }
 
     fn take(&mut self, tx: Tx) -> Result<TxHash, MempoolError> {
-        // Checked again under this lock: two clients with the same bytes may both have checked the first check.
+        // Checked again under this lock: two clients that sent the same bytes may both have passed the first check.
         if self.recent.all.contains(&tx.hash) {
             return Err(MempoolError::Duplicate);
         }

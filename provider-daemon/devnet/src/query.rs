@@ -29,7 +29,7 @@ pub(super) struct QueryError {
     log: String,
     /// Code over `abci_query`, if it does not follow from the status.
     number: Option<(u32, &'static str)>,
-    /// The failure precedes the choice of a state: gRPC then sends no height.
+    /// True if the query failed before a state was selected. gRPC then sends no height.
     pub(super) is_without_state: bool,
 }
 
@@ -124,14 +124,14 @@ impl From<NoState> for QueryError {
     }
 }
 
-/// Transport of a query: some services exist on one only.
+/// Transport of a query. Some services exist on one transport only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
     Abci,
     Grpc,
 }
 
-/// Executes a query on the state after a block; the newest one for height 0.
+/// Executes a query on the state after the block at a height, or on the newest state for height 0.
 pub(super) fn execute(
     node: &Node,
     transport: Transport,
@@ -181,7 +181,7 @@ fn handle<M: Method + Default>(
     Some(handler(request).map(|response| response.encode_to_vec()))
 }
 
-/// Position of a record in a listing: its state, and its id within that.
+/// Position of a record in a listing: first the state of the record, then its id among records with this state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place<I>(usize, I);
 
@@ -242,7 +242,7 @@ fn matches_filter<T: PartialEq + Default>(filter: &T, value: &T) -> bool {
     *filter == T::default() || filter == value
 }
 
-/// Returns the states that match a filter: one by name, or all if it is empty.
+/// Returns the states that match a filter: the state with the given name, or all states for an empty name.
 fn wanted_states<S: Copy>(name: &str, states: &[(&str, S)]) -> Result<Vec<S>, QueryError> {
     let all = || states.iter().map(|(_, state)| *state).collect();
     if name.is_empty() {

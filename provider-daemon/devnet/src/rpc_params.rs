@@ -15,7 +15,8 @@ use serde_json::{Map, Value};
 pub(super) enum Params {
     /// Parameters from the body of a request or a message.
     Json(Map<String, Value>),
-    /// Parameters from the query of a URL, quotes included. The first of several with one name counts.
+    /// Parameters from the query of a URL, quotes included. Of several parameters with the same name, the first is
+    /// used.
     Uri(Vec<(String, String)>),
 }
 

@@ -1,7 +1,7 @@
 //! Key that sends transactions to a node over the wire: for tenants, auditors and competing providers.
 //!
-//! Each call is one unordered transaction, estimated and signed. A provider uses the chain client's own writer; this
-//! one is for clients that send single messages and wait for them.
+//! Each call is one unordered transaction, estimated and signed. A provider uses the transaction writer of the chain
+//! client. This wallet is for clients that send single messages and wait for the result.
 
 use akash_provider_chain::gas::{FeeError, GasConfig};
 use akash_provider_chain::private_key::PrivateKey;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering as Memory};
 use std::time::Duration;
 
-/// Life of a transaction in block time.
+/// Lifetime of a transaction, in block time.
 const LIFETIME: Duration = Duration::from_secs(60);
 /// Gas limit of a simulated transaction.
 const TRIAL_GAS: u64 = 2_000_000;
@@ -22,7 +22,7 @@ const TRIAL_GAS: u64 = 2_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Failure to get a transaction into a block, or its failure there.
+/// Failure to get a transaction into a block, or failure of the transaction in its block.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalletError {
@@ -55,7 +55,7 @@ pub enum WalletError {
     /// The transaction failed in its block.
     #[error("transaction failed in block {height} ({code}): {log}")]
     Failed {
-        /// Height of the block; its fee is paid.
+        /// Height of the block. The fee of the transaction is paid.
         height: Height,
         /// Code of the failure.
         code: Code,
@@ -67,7 +67,7 @@ pub enum WalletError {
 /// Transaction accepted by a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentTx {
-    /// Hash of its bytes, for queries.
+    /// Hash of the transaction bytes, for queries.
     pub hash: TxHash,
     /// Last block time at which it may land.
     pub expires: BlockTime,

@@ -253,7 +253,7 @@ impl Authenticator {
 
     async fn by_token(&self, text: &str, peer: IpAddr) -> Result<Arc<Identity>, Denial> {
         // The key is a hash of the whole text, signature included: a cached token never represents another one with the
-        // same claims, and 20,000 entries do not store 16 KiB each.
+        // same claims, and an entry of the cache stores 32 bytes instead of up to 16 KiB.
         let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
         let verified = match self.tokens.get(&hash) {
             Some(verified) => verified,

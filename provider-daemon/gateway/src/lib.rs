@@ -6,8 +6,8 @@
 //!   client certificate     limits                            └──► stream ──► cluster (logs, events, commands)
 //! ```
 //! Requests and responses match those of the Go provider; `docs/parity.md` lists the differences. The gateway depends
-//! on the provider's handle and on ports for the cluster and the chain, so it serves any provider. It reads no flags
-//! and has no Kubernetes dependency.
+//! on the provider's handle and on ports for the cluster and the chain, so it serves any provider. The gateway reads no
+//! flags and has no Kubernetes dependency.
 //!
 //! ```no_run
 //! # use akash_provider_gateway::{Gateway, Ports, Settings, auth::memory::InMemory};
@@ -105,7 +105,7 @@ pub enum GatewayError {
         flag: &'static str,
         /// Requested address; port 0 is any free one.
         address: SocketAddr,
-        /// Cause: usually the address is in use, or the port needs a privilege.
+        /// Cause: usually the address is in use, or the port requires privileges.
         why: io::Error,
     },
     /// A certificate cannot be used.
@@ -133,11 +133,11 @@ struct App {
     program: Program,
     screenings: screening::ScreeningState,
     budgets: Budgets,
-    /// Permits of concurrent status streams.
+    /// Permits for concurrent status streams of all clients.
     status_streams: Arc<Semaphore>,
 }
 
-/// Budgets of one network for requests without authentication.
+/// Budgets per IP network for requests without authentication.
 struct Budgets {
     /// Anonymous requests per minute.
     requests: Budget,

@@ -4,7 +4,8 @@
 //!  accept ──► hello (name?) ──► handshake ──► certificate on the chain? ──► requests
 //!     └ up to the limit                             └ no: closed
 //! ```
-//! A slow or silent client only uses its own connection, and loses it when places are scarce.
+//! A slow or silent client does not delay other clients. If no place is free, its connection is closed for a new
+//! client.
 
 mod plain;
 
@@ -48,9 +49,9 @@ const CALLS_MAX: u32 = 100;
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
-    /// Place of the connection; a stream takes it over from its request.
+    /// Place of the connection. A stream keeps the place of the request that opened the stream.
     pub(crate) connection: Arc<Connection>,
-    /// Permits that are released when the connection's bytes are written.
+    /// Permits that are released after the bytes of the connection have been written.
     pub(super) pending_writes: PendingWrites,
 }
 
@@ -71,7 +72,8 @@ pub(crate) struct Listener {
     pub(crate) protocol: Protocol,
     /// Open connections of both ports.
     pub(crate) table: Arc<Connections>,
-    /// Concurrent connections on this port; fewer than the limit if files are scarce.
+    /// Maximum number of concurrent connections on this port, lower than the setting if the process may open too few
+    /// files.
     pub(crate) places: usize,
 }
 
@@ -253,8 +255,8 @@ impl Listener {
         }
     }
 
-    /// Serves a connection until it closes. After a shutdown only open requests are served; when it is idle or its
-    /// certificate becomes invalid, they get [`Limits::grace`] to end.
+    /// Serves a connection until it closes. After a shutdown, only open requests are served. If the connection becomes
+    /// idle or its certificate becomes invalid, open requests get [`Limits::grace`] to end.
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,

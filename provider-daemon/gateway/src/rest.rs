@@ -15,7 +15,7 @@
 //! | `POST /hostname/migrate` | `hostname-migrate` | `migrate` |
 //! | `POST /endpoint/migrate` | `ip-migrate` | `migrate` |
 //!
-//! Handlers return exact data even where clients expect none.
+//! Handlers return exact data even if clients of the Go provider expect no such fields.
 
 pub(super) mod body;
 mod caller;
@@ -48,13 +48,13 @@ pub(super) type Rejection = Box<Reply>;
 /// Step before the handler of a route.
 #[derive(Debug, Clone, Copy)]
 enum Guard {
-    /// None: liveness checks, and `/validate`, which has a budget of its own.
+    /// No step: for liveness checks, and for `/validate`, which has a separate budget.
     Open,
-    /// The request counts against the budget of the network.
+    /// The request counts against the request budget of the client's IP network.
     Counted,
-    /// The caller is identified. Requests with the wrong method, as on unknown paths, are refused before that.
+    /// The caller is identified. Requests with a wrong method are refused before, like requests for unknown paths.
     Identified,
-    /// The caller is identified whatever the method; the handler refuses wrong methods.
+    /// The caller is identified for every method. The handler refuses wrong methods.
     IdentifiedAnyMethod,
 }
 
@@ -125,7 +125,7 @@ fn routes() -> [Route; 16] {
     ]
 }
 
-/// Returns the routes with their steps, and "not found" for other paths without identifying the caller.
+/// Returns the routes with their steps. Other paths get "not found", without identification of the caller.
 pub(super) fn router(app: &Arc<App>) -> Router {
     let identifying = middleware::from_fn_with_state(Arc::clone(app), identify);
     let counting = middleware::from_fn_with_state(Arc::clone(app), counted);
@@ -167,7 +167,7 @@ async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next)
     }
 }
 
-/// Counts the request against the budget of the network.
+/// Counts the request against the request budget of the client's IP network.
 async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Reply {
     if app.budgets.requests.take(Peer::ip(request.extensions().get())) {
         return next.run(request).await;

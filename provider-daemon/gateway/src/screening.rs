@@ -33,13 +33,13 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Concurrent price calculations for screenings: each may be a process.
+/// Maximum number of concurrent price calculations for screenings. A calculation may start a process.
 const PRICES_AT_ONCE: usize = 2;
 
 /// Configuration of bid screening.
 #[derive(Debug, Clone)]
 pub struct Screening {
-    /// Settings of real bids, so that both have the same result.
+    /// Settings of real bids, so that a screening and a bid have the same result.
     pub config: Config,
     /// Price strategy of real bids.
     pub pricing: Arc<dyn PricingStrategy>,
@@ -66,7 +66,7 @@ impl ScreeningState {
 
 /// Result of a screening.
 pub(super) struct ScreeningResult {
-    /// Reasons against a bid; empty if there would be one.
+    /// Reasons against a bid; empty if the provider would bid.
     pub(super) reasons: Vec<String>,
     /// Resources that the bid would offer.
     pub(super) offers: Vec<ResourceUnit>,
@@ -168,8 +168,8 @@ pub(super) async fn screen(
     Ok(screened)
 }
 
-/// Returns the text of a decline for any caller. The text of a price error has the path of the operator's script and
-/// its standard error, so that one goes to the log alone.
+/// Returns the text of a decline that any caller may read. The text of a price error contains the path and the standard
+/// error of the operator's script, so the full text is only logged.
 fn public_reason(decline: &Decline) -> String {
     let Decline::Price { message } = decline else {
         return decline.to_string();
@@ -290,7 +290,7 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     Ok(taken.map(|n| format!("hostname not allowed: {n:?}")).collect())
 }
 
-/// Calculates the bid. Screenings wait for each other here, and never delay the provider's own bids.
+/// Calculates the bid. Screenings wait for each other here. They never delay the provider's own bids.
 async fn price(
     app: &App,
     screening: &Screening,

@@ -92,24 +92,25 @@ pub struct CertificateFiles {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Concurrent connections on each port: some 10 KiB each, streams included. Lower if the process may open too few
-    /// files.
+    /// Maximum number of concurrent connections on each port, streams included. A connection takes some 10 KiB. The
+    /// number is lower if the process may open too few files.
     pub connections: usize,
-    /// Concurrent connections of one network without a live lease, anonymous or authenticated. Another one replaces the
-    /// least recently used.
+    /// Maximum number of concurrent connections of one network without a live lease, anonymous or authenticated. A
+    /// further connection replaces the least recently used connection.
     pub unleased_per_network: usize,
-    /// Anonymous requests of one network per minute. Many consoles may share one address.
+    /// Maximum number of anonymous requests of one network per minute. Many consoles may share one address.
     pub requests_per_network: u32,
-    /// Screened groups of one network per minute.
+    /// Maximum number of groups that one network may screen per minute.
     pub screenings_per_network: u32,
-    /// Groups screened at once, including those with a response that is still being written.
+    /// Maximum number of groups that are screened at the same time, including groups with a response that is still
+    /// being written.
     pub screenings: usize,
-    /// Chain queries of one network per minute about accounts or certificates that do not exist. Consoles connect many
-    /// tenants from one address, and few of them are unknown.
+    /// Maximum number of chain queries per minute that one network may cause about accounts or certificates that do not
+    /// exist. A console connects many tenants from one address, and few of these tenants are unknown.
     pub unknown_per_network: u32,
-    /// Concurrent gRPC status streams: an indexer opens one.
+    /// Maximum number of concurrent gRPC status streams. An indexer opens one stream.
     pub status_streams: usize,
-    /// Concurrent gRPC status streams of one network.
+    /// Maximum number of concurrent gRPC status streams of one network.
     pub status_streams_per_network: usize,
     /// Maximum time of a TLS handshake: three round trips on the slowest network.
     pub handshake: Duration,
@@ -128,18 +129,19 @@ pub struct Limits {
     pub status_age: Duration,
     /// Maximum time without progress while data waits to be written to a connection.
     pub write: Duration,
-    /// Concurrent streams (logs, events, shells) of one tenant.
+    /// Maximum number of concurrent streams (logs, events, shells) of one tenant.
     pub streams_per_tenant: usize,
-    /// Interval of pings, on websockets and on HTTP/2; clients give up after 15 s without one.
+    /// Interval of pings on websockets and on HTTP/2. Clients close a connection after 15 s without a ping.
     pub ping: Duration,
-    /// Maximum time of the response to a ping.
+    /// Maximum time until the response to a ping arrives.
     pub pong: Duration,
-    /// Maximum time in which the client of a stream reads nothing.
+    /// Maximum time for which the client of a stream may read nothing.
     pub stalled: Duration,
-    /// Maximum size of a client's message, in bytes: terminals paste pages, not files.
+    /// Maximum size of a client's message, in bytes: enough for text that a user pastes into a terminal.
     pub frame_bytes: usize,
-    /// Time until a certificate is compared with the chain again, and interval of the check of open connections. A
-    /// revocation takes effect after at most twice this time. All connections with one certificate share a query.
+    /// Time after which a certificate is compared with the chain again, and interval at which open connections are
+    /// checked. A revocation takes effect after at most twice this time. All connections with the same certificate
+    /// share one chain query.
     pub recheck: Duration,
     /// Interval of the check for changed files of the public certificate.
     pub certificate_interval: Duration,

@@ -128,7 +128,7 @@ fn open_shell(
     )
 }
 
-/// Opens a stream, if the tenant of the lease has a free permit.
+/// Opens a stream if the tenant of the lease has fewer open streams than permitted.
 fn open<F>(
     app: &Arc<App>,
     caller: &Caller,
@@ -151,7 +151,7 @@ where
     })
 }
 
-/// Parses client bytes as a websocket, and each message as one of a shell.
+/// Parses client bytes as a websocket, and each message as a message of a shell.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz_frames(input: &[u8]) {
     shell::fuzz(input, &upgrade::config(64 * 1024));
@@ -163,7 +163,8 @@ pub(super) fn fuzz_query(text: &str) {
     query::fuzz(text);
 }
 
-/// Returns the requested services, or all permitted ones without a request. Fails if one is not permitted.
+/// Returns the requested services, or all permitted services if the request names none. Fails if a requested service is
+/// not permitted.
 fn allowed(services: Services, requested: Vec<String>) -> Result<Vec<String>, Rejection> {
     match services {
         Services::All => Ok(requested),

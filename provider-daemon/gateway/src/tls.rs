@@ -1,8 +1,9 @@
 //! TLS 1.3 of the gateway: selection of the server certificate, and client certificates.
 //!
 //! A client that connects to the public hostname gets the public certificate, if there is one, and cannot send a client
-//! certificate. Every other client gets the provider's own certificate, which is published on the chain, and may send
-//! its own. Both can be replaced while connections are open; those continue with the previous one.
+//! certificate. Every other client gets the provider's own certificate, which is published on the chain, and may send a
+//! client certificate. The public certificate and the provider's own certificate can be replaced while connections are
+//! open. Open connections continue with the previous certificate.
 
 mod client;
 
@@ -122,7 +123,7 @@ impl Tls {
     /// Replaces the provider's own certificate.
     ///
     /// # Errors
-    /// The certificate cannot be used; the previous one stays.
+    /// The certificate cannot be used. The previous certificate remains in use.
     pub fn set_own(&self, own: &OwnCertificate) -> Result<(), TlsError> {
         let config = own_config(&self.provider, own, &self.clock)?;
         self.change(|configs| configs.own = config);
@@ -132,7 +133,7 @@ impl Tls {
     /// Sets the public certificate for a hostname.
     ///
     /// # Errors
-    /// The files cannot be used; the previous certificate stays.
+    /// The files cannot be used. The previous certificate remains in use.
     pub fn set_public(&self, name: &str, certificate: &Path, key: &Path) -> Result<(), TlsError> {
         let chain = read_chain(certificate)?;
         // A path of a log or a device, set by mistake, is not read into memory.

@@ -24,7 +24,7 @@ const HTTP2_GREETING: usize = 24;
 pub(super) struct Wire<S> {
     io: S,
     within: Duration,
-    /// Timer since the last progress, while data waits to be written.
+    /// Timer that starts at the last progress of a write and runs while data waits to be written.
     stalled: Option<Pin<Box<Sleep>>>,
     greeting: Option<Greeting>,
     pending_writes: PendingWrites,

@@ -111,7 +111,7 @@ pub enum Access {
 /// Object of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// Whole deployment.
+    /// All groups of a deployment, by its sequence number.
     Deployment(u64),
     /// Group of a deployment.
     Group(u64, u32),
@@ -120,7 +120,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Returns the target for a lease of the caller. The owner in the id is not compared: paths have none.
+    /// Returns the target for a lease of the caller. The owner in the id is not compared, because request paths contain
+    /// no owner.
     #[must_use]
     pub fn lease(lease: &LeaseId) -> Self {
         Self::Lease(lease.deployment().dseq, lease.order.group.gseq, lease.order.oseq)
@@ -183,7 +184,7 @@ impl Identity {
         }
     }
 
-    /// Returns true if permissions are granted for each deployment.
+    /// Returns true if the permissions are grants for single deployments.
     #[must_use]
     pub const fn is_granular(&self) -> bool {
         matches!(self.access, Access::Granular(_))

@@ -13,13 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Entries of each of the three caches. An evicted entry only costs another chain query.
+/// Maximum number of entries of each of the three caches. An evicted entry only costs another chain query.
 const CACHED_MAX: u64 = 10_000;
 /// Time until a certificate that is not on the chain is looked up again.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
-/// Maximum wait for the chain about a certificate that was valid before. A later response still takes effect.
+/// Maximum wait for a chain query about a certificate that was valid before. A later response of the chain still takes
+/// effect.
 const RECHECK_TIMEOUT: Duration = Duration::from_millis(300);
-/// Time until a failed query is repeated: a request queries the same certificate as its connection just did.
+/// Time until a failed query is repeated. A request queries the same certificate that its connection queried shortly
+/// before.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
 /// Client certificate of a TLS connection; the TLS handshake proved possession of its key.
@@ -35,8 +37,8 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Parses a certificate; returns `None` if it is not of the network's form, which the TLS handshake already
-    /// refuses.
+    /// Parses a certificate. Returns `None` if the certificate does not have the form of the network's certificates.
+    /// The TLS handshake already refuses such certificates.
     #[must_use]
     pub fn read(der: &[u8]) -> Option<Self> {
         let facts = cert::read_der(der).ok()?;
@@ -94,8 +96,8 @@ impl Certificates {
         }
     }
 
-    /// Returns true if the same bytes are on the chain and not revoked. During an outage of the chain, the last known
-    /// result counts.
+    /// Returns true if the same bytes are on the chain and not revoked. During an outage of the chain, returns the last
+    /// known result.
     pub(super) async fn is_valid(
         &self,
         certificate: &ClientCertificate,
@@ -131,7 +133,8 @@ impl Certificates {
         }
     }
 
-    /// Returns the result of the chain, or the last known one if the certificate was valid and the chain is slow.
+    /// Returns the result of a chain query. If the certificate was valid before and the chain is slow, returns the last
+    /// known result.
     async fn look_up(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
         let key = certificate.fingerprint;
         let lookup = Lookup {
@@ -161,7 +164,7 @@ impl Certificates {
     }
 }
 
-/// Dependencies of a chain query; a spawned task owns its own.
+/// Dependencies of a chain query. A spawned task has its own copy.
 struct Lookup {
     chain: Arc<dyn ChainQuery>,
     memory: Arc<dyn Memory>,

@@ -22,10 +22,10 @@ pub enum ClaimFault {
     Expired,
 }
 
-/// Claims that keep every rule except those about time.
+/// Claims that obey every rule except the rules about time, which [`Claims::check_time`] checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
-    /// `iss`: the account that signed the token; the tenant.
+    /// `iss`: account of the tenant, who signed the token.
     pub issuer: Address,
     /// `iat`, since the Unix epoch.
     pub issued_at: Duration,
@@ -33,7 +33,7 @@ pub struct Claims {
     pub not_before: Duration,
     /// `exp`: the token is invalid from this time on, since the Unix epoch.
     pub expires: Duration,
-    /// `jti`, for the log only: nothing is revoked by it. Cut to 64 characters.
+    /// `jti`, cut to 64 characters. Used for the log only; tokens cannot be revoked by this id.
     pub id: Option<String>,
     /// Permissions at this provider.
     pub access: Access,
@@ -123,7 +123,7 @@ fn access(leases: &Map<String, Value>, provider: &Address) -> Option<Access> {
     }
 }
 
-/// Reads permissions. Each must keep the rules, whichever provider it is for.
+/// Reads permissions. Each permission must obey the rules, even if it is for another provider.
 fn permissions(leases: &Map<String, Value>, provider: &Address) -> Option<Access> {
     let permissions = leases.get("permissions")?.as_array()?;
     if permissions.is_empty() {

@@ -1,7 +1,7 @@
 //! Public keys of accounts, from the memory or the chain.
 //!
-//! A key is stored, here and in the memory, once a valid signature used it. Keys of accounts that were only named are
-//! cached briefly, in a cache of their own, so they never evict proven ones.
+//! A key is stored in the cache and in the memory after a valid signature used the key. Keys of accounts that a client
+//! only named are cached briefly in a separate cache, so they never evict proven keys.
 
 use super::LookupFault;
 use super::lookups::Lookups;
@@ -14,11 +14,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Proven keys. An evicted key is read from the memory again.
+/// Maximum number of cached proven keys. An evicted key is read from the memory again.
 const CACHED_MAX: u64 = 10_000;
-/// Accounts that were named without a valid signature, with or without a key.
+/// Maximum number of cached accounts that clients named without a valid signature.
 const NAMED_MAX: u64 = 10_000;
-/// Time until such an account is looked up again: an account gets its key with its first transaction.
+/// Time until an account without a valid signature is queried again, because an account gets its key with its first
+/// transaction.
 const NAMED_FOR: Duration = Duration::from_secs(15);
 
 /// Public keys of accounts, in three caches: keys proven by a signature, keys of accounts merely named, and accounts
@@ -124,7 +125,8 @@ impl Issuers {
     }
 }
 
-/// Parses a key and checks it: the address derives from the key, so a chain node cannot substitute another one.
+/// Parses a key and checks that the address of the account derives from this key, so a chain node cannot substitute
+/// another key.
 fn key_of(account: &Address, bytes: &[u8]) -> Option<PublicKey> {
     let key = PublicKey::from_bytes(bytes).ok()?;
     (key.address() == account).then_some(key)

@@ -1,7 +1,7 @@
 //! Chain queries about unauthenticated clients: limited in number and time, and by a budget of unknown accounts.
 //!
-//! Any client can name an account that does not exist, and each such name costs a chain query. A network that keeps
-//! naming unknown accounts gets no more queries for a while. Known accounts need no query.
+//! Any client can name an account that does not exist, and each such name costs a chain query. After an IP network has
+//! used its budget of unknown accounts, its clients cause no more queries in that minute. Known accounts need no query.
 
 use super::LookupFault;
 use crate::budget::Budget;
@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Concurrent queries: a node responds in milliseconds, so this allows hundreds per second.
+/// Maximum number of concurrent queries. A node responds in milliseconds, so hundreds of queries per second are
+/// possible.
 const CONCURRENT_MAX: usize = 16;
 /// Maximum time of a query, including the wait for its permit.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,12 +34,13 @@ impl Lookups {
         }
     }
 
-    /// Counts a query against a network although it succeeded: its result was useless.
+    /// Counts a successful query against a network, because the result did not authenticate the client.
     pub(super) fn count_unknown(&self, peer: IpAddr) {
         self.unknown.take(peer);
     }
 
-    /// Runs a query on behalf of a client; `Ok(None)`, an unknown account, counts against its network.
+    /// Runs a query on behalf of a client. `Ok(None)` means an unknown account and counts against the network of the
+    /// client.
     pub(super) async fn query<T>(
         &self,
         peer: IpAddr,

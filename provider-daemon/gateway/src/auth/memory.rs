@@ -3,7 +3,8 @@
 use akash_provider_core::types::Address;
 use std::fmt;
 
-/// Maximum number of stored accounts, and of certificates; the newest stay. Some hundred bytes each.
+/// Maximum number of stored accounts, and maximum number of stored certificates. The oldest are removed first. An entry
+/// takes some hundred bytes.
 pub const STORED_MAX: u64 = 50_000;
 
 /// A compressed public key.

@@ -17,7 +17,7 @@ pub(crate) enum CloseReason {
     Expired,
     /// The certificate is no longer on the chain.
     Revoked,
-    /// Another account's connection needs the place.
+    /// The connection was closed in favor of a connection of another account.
     Displaced,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct CredentialValidity {
     peer: IpAddr,
     until: Duration,
     every: Duration,
-    /// Place of the connection, released with the watch.
+    /// Place of the connection, which is released when this value is dropped.
     connection: Option<Arc<Connection>>,
 }
 

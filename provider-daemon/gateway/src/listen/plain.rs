@@ -1,4 +1,5 @@
-//! Plain HTTP on the port of HTTPS: refused with a readable response, because clients do not explain a TLS failure.
+//! Refusal of plain HTTP on the HTTPS port with a readable response, because HTTP clients would otherwise report only a
+//! TLS failure.
 
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -17,7 +17,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Identifies the caller. The credentials are copied first, because a reference to the body cannot cross threads.
+    /// Identifies the caller. The credentials are copied first, because a reference to the request body cannot be sent
+    /// to another thread.
     pub(super) fn from_request<'a>(
         app: &'a App,
         request: &Request,
@@ -65,8 +66,8 @@ pub(crate) fn permit(identity: &Identity, scope: Scope, target: Target) -> Resul
     identity.permits(scope, target).ok_or_else(unauthorized)
 }
 
-/// Returns the 401 response for a missing permission. It equals that for a missing credential, so it reveals nothing
-/// about the lease.
+/// Returns the 401 response for a missing permission. The response equals the response for a missing credential, so it
+/// reveals nothing about the lease.
 pub(crate) fn unauthorized() -> Rejection {
     Box::new(reply::denied(Denial::Unauthorized))
 }

@@ -25,7 +25,8 @@ struct StatusBody<'a> {
     services: Option<BTreeMap<&'a str, ServiceBody<'a>>>,
     forwarded_ports: Option<BTreeMap<&'a str, Vec<PortBody<'a>>>>,
     ips: Option<BTreeMap<&'a str, Vec<IpBody>>>,
-    /// Not known to the network's clients. Absent on a standby, and after a start until a manifest is accepted.
+    /// Not a field of the Go provider. Missing on a standby, and after a start until the provider has accepted a
+    /// manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest: Option<ManifestBody<'a>>,
 }
@@ -35,7 +36,7 @@ struct StatusBody<'a> {
 struct ManifestBody<'a> {
     /// Hash as the chain stores it, in lower-case hex.
     version: &'a str,
-    /// True once the cluster took this version for the lease.
+    /// True after the cluster has deployed this version for the lease.
     deployed: bool,
 }
 
@@ -58,7 +59,7 @@ struct ServiceBody<'a> {
     available: u32,
     total: u32,
     uris: Option<&'a [String]>,
-    /// Unknown to clients of the Go provider; omitted if empty.
+    /// Not a field of the Go provider; omitted if empty.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     hostnames: &'a BTreeMap<String, HostnameNotes>,
     observed_generation: i64,
@@ -66,7 +67,7 @@ struct ServiceBody<'a> {
     updated_replicas: u32,
     ready_replicas: u32,
     available_replicas: u32,
-    /// Not known to the network's clients.
+    /// Not a field of the Go provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_termination: Option<&'a Termination>,
 }
