@@ -5,7 +5,7 @@ use clap::{Args, value_parser};
 
 /// Limits for unauthenticated clients.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Gateway: what strangers may take")]
+#[command(next_help_heading = "Gateway limits for unauthenticated clients")]
 pub struct LimitArgs {
     /// Maximum connections per port, from 16 to 100000; reduced if the limit of open files is too low
     #[arg(long, value_name = "COUNT", default_value_t = 12_000, value_parser = value_parser!(u32).range(16..=100_000))]

@@ -212,7 +212,7 @@ impl RunArgs {
         let names = format!(
             "hostnames of leases are declared as ProviderHost objects, which need an operator to take effect: the hostname \
              operator must run in the cluster (`provider-daemon operator hostname`), or in this process with \
-             --with-operators hostname, which makes {routes} of them"
+             --with-operators hostname, which creates {routes} for them"
         );
         let addresses = "leased addresses are declared as ProviderLeasedIP objects, which need an operator to take effect: the IP \
                          operator must run in the cluster (`provider-daemon operator ip`), or in this process with \

@@ -93,7 +93,10 @@ async fn migrate(args: &MigrateRunArgs, path: &Path) -> anyhow::Result<ExitCode>
     say(&summary(&opened, gateway));
     if opened.failed > 0 {
         // Not recorded as applied, so that the next run continues.
-        bail!("cannot open {} policies; run the command again", opened.failed);
+        bail!(
+            "cannot change {} network policies to admit the Gateway; run the command again",
+            opened.failed
+        );
     }
     if !done.has(NAME) {
         done.applied.get_or_insert_default().push(NAME.to_owned());
@@ -111,7 +114,7 @@ fn summary(opened: &OpenedPolicies, gateway: &str) -> String {
         why,
     } = opened;
     let mut text = format!(
-        "{NAME}: namespace {gateway}: {now} policies opened, {were_open} already open, {failed} failed\n"
+        "{NAME}: namespace {gateway}: {now} network policies opened to it, {were_open} already open, {failed} failed\n"
     );
     for why in why {
         text.push_str(&format!("  {}\n", plain::plain(why)));

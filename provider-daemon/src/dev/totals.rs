@@ -77,7 +77,7 @@ impl Totals {
     #[must_use]
     pub fn text(&self) -> String {
         let (orders, served, waited) = (self.orders, self.served, self.waited);
-        let mut text = format!("{orders} generated orders: {served} served, {waited} waited for room\n");
+        let mut text = format!("{orders} generated orders: {served} served, {waited} waited for capacity\n");
         for (what, many) in &self.not_served {
             text.push_str(&format!("{many:>9} {what}\n"));
         }

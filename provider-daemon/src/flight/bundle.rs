@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tar::{Builder, Header};
 
-/// Text of each bundle about removed data.
+/// Text in each bundle about the data that was removed.
 const TAKEN_OUT: &str = "\
 Removed before writing, and replaced by taken-out-<hash>-<length>:
   values of the environment of services (their names are there)
@@ -109,7 +109,8 @@ fn add(tar: &mut Builder<impl Write>, name: impl AsRef<Path>, bytes: &[u8]) -> a
     Ok(())
 }
 
-/// Returns the files within the window. Each starts with a state that contains the time.
+/// Returns the files within the window. A file starts with a state of the engine, which contains the start time of the
+/// file.
 fn within(files: &[PathBuf], from: Option<u64>, until: Option<u64>) -> anyhow::Result<Vec<PathBuf>> {
     if let (Some(from), Some(until)) = (from, until)
         && from > until

@@ -47,7 +47,7 @@ impl RecordingFolder {
         options.open(path(&self.dir, self.newest))
     }
 
-    /// Finishes the newest file, which has this size, and removes a useless one.
+    /// Finishes the newest file, which has `bytes` bytes, and removes the file if it is not useful.
     pub(super) fn finish(&mut self, bytes: u64, is_useless: bool) {
         let removed = is_useless && fs::remove_file(path(&self.dir, self.newest)).is_ok();
         if !removed {
@@ -55,7 +55,7 @@ impl RecordingFolder {
         }
     }
 
-    /// Removes old files, so that the total size stays below the limit with this size of the newest.
+    /// Removes old files until the total size, with `newest` bytes for the newest file, is below the limit.
     pub(super) fn remove_oldest(&mut self, newest: u64) -> io::Result<()> {
         let total = |old: &[(u64, u64)]| old.iter().map(|(_, bytes)| bytes).sum::<u64>();
         while total(&self.old).saturating_add(newest) > self.limit {

@@ -4,15 +4,16 @@
 //! "APFLIGHT" version:u16  part(head as JSON)  part(deflate …)  part(deflate …)  …
 //! part = length:u32 crc32:u32 bytes          numbers are little-endian
 //! ```
-//! The parts after the head are one deflate stream, flushed to the last byte of each, so that a truncated file can be
-//! read up to its last complete part. In the stream a record is its length (u32) and its MessagePack with field names.
+//! The parts after the head form one deflate stream. The stream is flushed after each part, so that a truncated file
+//! can be read up to its last complete part. In the stream, a record consists of its length (u32) and its MessagePack
+//! encoding with field names.
 
 use super::{Head, Record};
 use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status};
 use std::io::{self, Read, Write};
 
 const MARK: [u8; 8] = *b"APFLIGHT";
-/// Supported version; others are refused.
+/// Supported version of the format. Files with another version are refused.
 pub(super) const VERSION: u16 = 1;
 const HEAD_MAX: usize = 64 << 10;
 // Maximum sizes of one part, compressed and uncompressed.
@@ -102,7 +103,7 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Returns the uncompressed bytes that wait for the next flush.
+    /// Returns the number of uncompressed bytes that wait for the next flush.
     pub(super) const fn waiting(&self) -> usize {
         self.raw.len()
     }
@@ -153,7 +154,7 @@ pub(super) struct Decoder<R> {
     raw: Vec<u8>,
     /// Number of consumed bytes of `raw`.
     used: usize,
-    /// Offsets of the present and the next part.
+    /// Offset of the current part; `at` is the offset of the next part.
     part: u64,
     at: u64,
 }

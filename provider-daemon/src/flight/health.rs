@@ -11,7 +11,7 @@ pub struct Health(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     trouble: Mutex<Option<String>>,
-    /// Whether there is an error, for the recorder, which checks it at every turn.
+    /// True while the recorder is paused by an error. The recorder reads this value at every turn.
     is_paused: AtomicBool,
     missed: AtomicU64,
     written: AtomicU64,
@@ -48,7 +48,7 @@ impl Health {
         self.0.is_paused.load(Ordering::Relaxed)
     }
 
-    /// Stops the recorder until [`Self::go_on`].
+    /// Marks the recorder as paused until [`Self::go_on`].
     pub(super) fn pause(&self) {
         self.0.is_paused.store(true, Ordering::Relaxed);
     }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub(super) enum Item {
     /// Record of the process with the current head.
     Record(Record),
-    /// Start of a file; `is_other` if another process wrote it than the previous one.
+    /// Start of a file. `is_other` is true if another process wrote this file than the previous file.
     File { is_other: bool, head: Head },
     /// Rest of a file that cannot be read, with the reason.
     Broken(String),

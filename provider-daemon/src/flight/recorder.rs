@@ -36,7 +36,8 @@ pub struct FlightRecorder {
     stopped: bool,
     /// Turns that did not fit the queue, since the last message to the writer.
     missed: u64,
-    /// Time of the last state that did not fit: copying the engine without success is the most expensive step.
+    /// Time of the last state that did not fit the queue. The recorder waits after such a failure, because copying the
+    /// engine is the most expensive step.
     refused: Option<Instant>,
     open: Option<(Now, Option<Input>)>,
 }
@@ -96,7 +97,8 @@ pub(super) fn with_queue(
 }
 
 impl FlightRecorder {
-    /// Sends the state to the writer: a file starts with one, and after a gap a replay needs one.
+    /// Sends the state of the engine to the writer. Each file starts with a state, and a replay needs a state after a
+    /// gap.
     fn offer_state(&mut self, engine: &Engine, now: Now) {
         if self.refused.is_some_and(|at| at.elapsed() < RETRY) {
             return;

@@ -24,7 +24,8 @@ impl Key {
         Ok(Self(key))
     }
 
-    /// Returns the replacement of a secret: equal for equal secrets. It reveals the length up to the next power of two.
+    /// Returns the replacement of a secret. Equal secrets have equal replacements. A replacement reveals the length of
+    /// the secret, rounded up to a power of two.
     pub(super) fn redact(&self, secret: &str) -> String {
         // The key has a fixed length, and the truncated hash does not allow a length extension.
         let digest = Sha256::new().chain_update(self.0).chain_update(secret).finalize();

@@ -39,7 +39,7 @@ pub struct ReplayArgs {
     pub output: Output,
 }
 
-/// Items of a batch, and batches in the queue: some thousand turns of a few hundred bytes.
+/// Number of items in a batch. The queue of batches holds some thousand turns of a few hundred bytes each.
 const BATCH: usize = 256;
 const BATCHES: usize = 8;
 
@@ -72,7 +72,7 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
 pub(super) struct Outcome {
     /// Replayed inputs and timeouts.
     pub(super) inputs: u64,
-    /// Their effects.
+    /// Effects of the replayed inputs and timeouts.
     pub(super) effects: u64,
     /// Turns with effects that differ from the recorded ones.
     pub(super) differences: u64,
@@ -117,7 +117,7 @@ impl Replay {
         engine.or(self.ended.as_ref()).map(|engine| &**engine)
     }
 
-    /// Drops the present state, because the next item does not follow from it.
+    /// Drops the current state of the engine, because the next item does not follow from this state.
     fn leave(&mut self) {
         if let Some((engine, ..)) = self.engine.take() {
             self.ended = Some(engine);
@@ -152,7 +152,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Processes an item; returns true after the time limit.
+    /// Processes an item. Returns true if the item is later than the time limit of the replay.
     fn go_on(
         &mut self,
         found: Item,
@@ -175,7 +175,7 @@ impl Replay {
         Ok(false)
     }
 
-    /// Processes a record; returns true after the time limit.
+    /// Processes a record. Returns true if the record is later than the time limit of the replay.
     fn take(
         &mut self,
         record: Record,
@@ -274,7 +274,8 @@ impl Replay {
     }
 }
 
-/// Returns the status of a recorded engine. A checksum proves no origin, so the engine may be inconsistent.
+/// Returns the status of a recorded engine. A checksum does not prove who wrote the recording, so the state of the
+/// engine may be inconsistent.
 pub(super) fn status(engine: &Engine, now: Now) -> anyhow::Result<Status> {
     let status = catch_unwind(AssertUnwindSafe(|| engine.status(now)));
     status.map_err(|_| anyhow!("invalid state in the recording"))

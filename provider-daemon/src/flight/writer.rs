@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 // Sizes above this are written at once, others after a pause: a crash of the machine may lose that much.
 const FLUSH_SIZE: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_secs(1);
-/// Interval in which messages are collected: fewer than the queue holds, even from a busy engine.
+/// Interval at which the writer takes messages from the queue. Even a busy engine does not fill the queue within this
+/// time.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(15);
 /// Initial and maximum pause before the next attempt.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -99,7 +100,7 @@ impl Writer {
         }
     }
 
-    /// Closes the file after an error; the next one starts with a state.
+    /// Closes the file after an error. The next file starts with a state of the engine.
     fn fail(&mut self, why: String) {
         self.health.pause();
         let unsaved = std::mem::take(&mut self.unsaved);
@@ -123,7 +124,7 @@ impl Writer {
         self.health.missed(turns);
     }
 
-    /// Discards messages during the pause; returns false if the recorder was dropped.
+    /// Discards messages until the pause ends. Returns false if the recorder was dropped.
     fn discard_during_pause(&mut self, messages: &Receiver<Message>) -> bool {
         let until = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(RETRY_PAUSE.1);

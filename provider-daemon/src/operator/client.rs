@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The provider ends its work, and reports the timeout, before this limit.
+/// Maximum wait for the response. The provider stops its work and reports a timeout before this limit.
 const RESPONSE_LIMIT: Duration = WORK_LIMIT.saturating_add(Duration::from_secs(10));
 
 /// Runs a command against the provider with this home directory.
@@ -193,7 +193,7 @@ fn describe(line: &LeaseLine) -> String {
     text
 }
 
-/// Formats the unhealthy time, if any was counted or if the workload lacks replicas.
+/// Formats the unhealthy time of a lease, if unhealthy time was counted or if the workload lacks replicas.
 fn clock(line: &LeaseLine) -> Option<String> {
     let is_quiet = matches!(line.health, Health::Good | Health::Unknown) && line.known_unhealthy_ms == 0;
     if is_quiet {
@@ -222,7 +222,7 @@ fn end_lease(home: &Path, args: &EndLeaseArgs) -> anyhow::Result<ExitCode> {
     let value = json!({ "lease": args.lease.to_string(), "reason": reason, "ending": true });
     print(args.printed.output, &value, || {
         format!(
-            "ending {}; `leases` lists it until its workload is deleted\n",
+            "closing lease {}; `leases` lists the lease until its workload is deleted\n",
             args.lease
         )
     });
@@ -250,7 +250,7 @@ fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {
         let value = json!({ "lease": lease.to_string(), "hardened": problem.is_none(), "problem": problem });
         print(args.printed.output, &value, || match &problem {
             None => format!("hardened {lease}\n"),
-            Some(problem) => format!("not hardened {lease}: {}\n", plain::line(problem)),
+            Some(problem) => format!("cannot harden lease {lease}: {}\n", plain::line(problem)),
         });
         if problem.is_some() {
             code = ExitCode::FAILURE;

@@ -106,8 +106,8 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
     }
 }
 
-/// Opens the socket. The provider holds the lock of the home directory, so an existing socket is a leftover. Any
-/// other file is not removed.
+/// Opens the socket. The provider holds the lock of the home directory, so an existing socket is left over from an
+/// earlier process and is removed. A file that is not a socket is never removed.
 fn open(path: &Path) -> io::Result<Socket> {
     match fs::symlink_metadata(path) {
         // Links are not followed, because their target is unknown.
@@ -126,7 +126,8 @@ fn open(path: &Path) -> io::Result<Socket> {
     })
 }
 
-/// Another account may connect between the creation of the socket and the change of its mode.
+/// Returns true if the peer is root or the owner of the socket. Another system user may connect between the creation of
+/// the socket and the change of its file mode.
 fn is_allowed(stream: &UnixStream, owner: u32) -> bool {
     const ROOT: u32 = 0;
     stream
@@ -145,7 +146,7 @@ async fn converse(stream: UnixStream, handler: &SocketHandler) -> io::Result<()>
             .await
             .unwrap_or_else(|_| {
                 refused(format!(
-                    "the request did not finish within {WORK_LIMIT:?} and may be done in part; repeat it"
+                    "the request did not finish within {WORK_LIMIT:?} and may have been executed in part; repeat the command"
                 ))
             }),
         Err(error) => refused(format!("invalid request: {error}")),
@@ -262,7 +263,7 @@ impl SocketHandler {
     }
 }
 
-/// Returns one line for each operator that holds deletions.
+/// Returns one line for each Kubernetes operator that holds deletions until they are confirmed.
 fn held(operators: &BTreeMap<&'static str, Value>) -> Vec<String> {
     let lines = operators.iter().filter_map(|(name, status)| {
         let hold = status.get("hold")?;

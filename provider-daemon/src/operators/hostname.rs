@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET /managed-hostnames`, `/ignore-list` | in the format of the Go operator |
 //! | `GET /status` | watches, counts, and the desired, written and accepted state of each hostname; `?after=NAME` and `?limit=N`, `?hostname=NAME` |
-//! | `POST /forget/LEASE` | retries its hostnames; local clients only |
+//! | `POST /forget/LEASE` | retries the hostnames of the lease; local clients only |
 //! | `POST /confirm` | confirms held deletions; local clients only |
 
 mod dns;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 /// Maximum number of hostnames in one response of `/status`, about 4 MiB.
 const NAMES_MAX: usize = 10_000;
 
-/// Runs until a signal stops it.
+/// Runs the operator until a signal stops the process.
 ///
 /// # Errors
 /// Returns an error for an invalid setting, without a kubeconfig, or if the port is in use. An unreachable cluster is

@@ -61,7 +61,7 @@ pub(super) struct InventoryProcess {
     source: Option<(config::Source, String)>,
     /// gRPC listener before it is served; `None` in the process of a provider.
     grpc: Mutex<Option<TcpListener>>,
-    /// Maximum wait of a request for the first count.
+    /// Maximum time that a request waits for the first count of the cluster.
     patience: Duration,
 }
 
@@ -131,7 +131,7 @@ impl Plan {
     }
 }
 
-/// Runs until a signal stops it.
+/// Runs the operator until a signal stops the process.
 ///
 /// # Errors
 /// Returns an error for an invalid setting or invalid rules, without a kubeconfig, or if a port is in use. An

@@ -3,7 +3,7 @@
 //! | route | response |
 //! |---|---|
 //! | `GET /usage`, `/state`, `/ignored-leases`, `/ip-lease-status/OWNER/DSEQ/GSEQ/OSEQ` | in the format of the Go operator |
-//! | `POST /forget/LEASE` | retries its addresses; local clients only |
+//! | `POST /forget/LEASE` | retries the addresses of the lease; local clients only |
 //! | `POST /confirm` | confirms held deletions; local clients only |
 
 use super::metrics::{Measure, count_metrics, watch_metrics};
@@ -40,7 +40,7 @@ struct ErrorBody {
     code: i32,
 }
 
-/// Runs until a signal stops it.
+/// Runs the operator until a signal stops the process.
 ///
 /// # Errors
 /// Returns an error for an invalid setting, without a kubeconfig, or if the port is in use. An unreachable cluster is

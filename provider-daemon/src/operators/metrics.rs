@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Names and values of labels.
+/// Labels of a value: names and values.
 type Labels = Vec<(&'static str, String)>;
 
 /// Metric with one value per set of labels.

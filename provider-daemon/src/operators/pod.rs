@@ -7,7 +7,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use std::time::Duration;
 
-/// Maximum duration of the request; the default port is used afterwards.
+/// Maximum duration of the request for the own pod. After this time, the default port is used.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Returns the port with a name from the containers of the own pod, or `None` outside of a pod or without permission.

@@ -53,10 +53,11 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns true after the initial lists.
     fn is_ready(&self) -> bool;
 
-    /// Returns the pending parts of the start, one per line; called before the operator is ready.
+    /// Returns what the operator still waits for at its start, one item per line. Called only before the operator is
+    /// ready.
     fn awaited(&self) -> String;
 
-    /// Renders one of [`Operator::TEXTS`] as JSON; `None` keeps the cached response.
+    /// Renders one of [`Operator::TEXTS`] as JSON. With `None`, the previously cached response is served.
     fn text(&self, path: &str) -> Option<Vec<u8>>;
 
     /// Returns the reason why a response is not available now.
@@ -64,7 +65,7 @@ pub(super) trait Operator: Send + Sync + 'static {
         None
     }
 
-    /// Returns the reason for a missing response that is not an empty one.
+    /// Returns the reason why a response is missing, if the missing response must not be served as an empty response.
     fn missing(&self, _path: &str) -> Option<&'static str> {
         None
     }
@@ -91,7 +92,8 @@ pub(super) trait Operator: Send + Sync + 'static {
         String::new()
     }
 
-    /// Confirms the held deletions and returns their number; `None` for an operator that holds none.
+    /// Confirms the held deletions and returns the number of confirmed deletions, or `None` for an operator that never
+    /// holds deletions.
     fn confirm(&self) -> Option<usize> {
         None
     }
@@ -101,7 +103,7 @@ pub(super) trait Operator: Send + Sync + 'static {
         async move { until.cancelled().await }
     }
 
-    /// Starts no more work, and finishes the running work.
+    /// Stops the operator: starts no new work, and waits for the running work.
     fn stop(&self) -> impl Future<Output = ()> + Send;
 }
 
@@ -216,7 +218,7 @@ impl<O: Operator> Process<O> {
         self
     }
 
-    /// Stops the operator after its running work, and then releases its lease.
+    /// Stops the operator after its running work, and then releases its election lease.
     pub(super) async fn stop(&self) {
         self.operator.stop().await;
         if let Some(election) = &self.election {
@@ -224,7 +226,7 @@ impl<O: Operator> Process<O> {
         }
     }
 
-    /// Confirms the deletions that the operator holds; returns their number.
+    /// Confirms the deletions that the operator holds, and returns the number of confirmed deletions.
     ///
     /// # Errors
     /// Another instance leads, or this operator holds no deletions. The text contains the remedy.

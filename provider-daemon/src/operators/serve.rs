@@ -17,13 +17,14 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// Maximum number of connections; a further one replaces the oldest of the client with the most.
+/// Maximum number of connections. A further connection replaces the oldest connection of the client with the most
+/// connections.
 const CONNECTIONS_MAX: usize = 64;
 /// Maximum time to receive the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Maximum duration of a connection.
 const LIFE_TIME: Duration = Duration::from_secs(60);
-/// Maximum duration of running requests after the stop.
+/// Maximum time for running requests to end after the server was stopped.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// Delay after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -129,8 +130,8 @@ pub(super) struct CachedBody {
 }
 
 impl CachedBody {
-    /// Regenerates a body that is older than `every`, or from before the operator became ready. `None` keeps the
-    /// cached body.
+    /// Regenerates a body that is older than `every`, or that was generated before the operator became ready. If the
+    /// result is `None`, the cached body is retained.
     pub(super) fn renew(&self, every: Duration, is_ready: bool, make: impl FnOnce() -> Option<Vec<u8>>) {
         // Locked during the generation, so that concurrent requests get the new body.
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,7 +7,8 @@
 //! all
 //! owner akash1…
 //! ```
-//! A file with other content, or without content, is not a release: the breaker is then tripped for all owners.
+//! An empty file or a file with invalid content does not release the breaker: the breaker is then tripped for all
+//! owners.
 
 use crate::plain;
 use akash_provider_chain::regular_file;

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval of steps of the in-memory cluster: a started workload is healthy after the next step.
 const TICK: Duration = Duration::from_secs(1);
-/// Heartbeat limit of the in-memory cluster.
+/// Maximum time between two heartbeats of the in-memory cluster.
 const TICK_LIMIT: Duration = Duration::from_secs(30);
 /// Initial back-off of the connection to the cluster, doubled after each failure.
 const WAIT_MIN: Duration = Duration::from_secs(1);

@@ -93,7 +93,8 @@ impl GatewayOptions {
         })
     }
 
-    /// Reads the certificate in the home directory. Its decryption takes a good part of a second.
+    /// Reads the certificate in the home directory. The decryption of its private key takes several hundred
+    /// milliseconds.
     async fn certificate(&self) -> Result<OwnCertificate, String> {
         let (home, key) = (self.home.clone(), Arc::clone(&self.key));
         let reading = move || {
@@ -113,7 +114,7 @@ impl GatewayOptions {
     }
 }
 
-/// Condition that holds bids until the gateway serves requests.
+/// Condition that delays bids until the gateway serves requests.
 pub(super) const PENDING: &str = "the gateway to start, so that tenants can be served";
 
 /// Starts the gateway if enabled.
@@ -150,9 +151,9 @@ pub(super) fn start(
 /// Tokens for the two steps of a shutdown. Clones share the tokens.
 #[derive(Debug, Clone)]
 pub(super) struct ShutdownTokens {
-    /// The provider starts to stop: streams end, but requests are served.
+    /// Cancelled when the provider starts to stop: streams end, but requests are still served.
     pub(super) draining: CancellationToken,
-    /// The provider has stopped: requests fail, and connections end.
+    /// Cancelled when the provider has stopped: requests fail, and connections are closed.
     pub(super) stopped: CancellationToken,
 }
 

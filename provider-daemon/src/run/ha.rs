@@ -5,7 +5,7 @@
 //!                   └──► chain client and cluster write only while the gate is open
 //! ```
 //! The gate closes by the clock, before the provider is notified: an instance that was suspended for longer than its
-//! term writes nothing when it resumes.
+//! election lease writes nothing when it resumes.
 
 mod settings;
 
@@ -39,13 +39,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Interval at which the state for the next leader is updated.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
-/// Maximum time to release the lease. Without a release, standbys wait for one lease duration.
+/// Maximum time to release the election lease. Without a release, standbys take over only after one lease duration.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Namespace that exists as long as the cluster, so its UID identifies the cluster.
 const NEVER_DELETED: &str = "kube-system";
 /// Maximum time for an unresponsive cluster to delay the start.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Interval at which a standby checks the term.
+/// Interval at which a standby checks the election term.
 const TERM_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Leader election, if enabled. Clones share the election.
@@ -56,7 +56,7 @@ pub(super) struct Ha {
     following: Option<Arc<AbortOnDropHandle<()>>>,
     address: Option<String>,
     terms: Terms,
-    /// Highest term that was stored at the start.
+    /// Highest election term that this home directory stored before the start.
     known_term: u64,
     printer: Arc<Printer>,
 }
@@ -132,8 +132,8 @@ impl Ha {
         Ok(ha)
     }
 
-    /// Returns the initial role. Without an election the instance leads, in a term that is not lower than a previous
-    /// one.
+    /// Returns the initial role. Without an election the instance leads, in a term that is at least the highest stored
+    /// term.
     pub(super) const fn role(&self) -> Leadership {
         match self.election {
             Some(_) => Leadership::Standby,
@@ -153,7 +153,7 @@ impl Ha {
         Writers::new(self.gate(), lease)
     }
 
-    /// Returns the source of the election status for the gateway.
+    /// Returns the source from which the gateway reads the election status, or `None` without an election.
     pub(super) fn source(&self) -> Option<LeadershipSource> {
         let ha = self.clone();
         self.election.as_ref()?;
@@ -251,8 +251,8 @@ impl Ha {
         }));
     }
 
-    /// Releases the lease with the state for the next leader. If the provider did not stop in order, the lease expires
-    /// instead.
+    /// Releases the election lease and stores the state for the next leader. If the provider did not stop in order, the
+    /// election lease is not released and expires.
     pub(super) async fn end(&self, handle: &ProviderHandle, in_order: bool) {
         let Some(election) = self.election.as_ref().filter(|_| in_order) else {
             return;
@@ -261,13 +261,15 @@ impl Ha {
             keep(election, &RestartState::from_status(&status));
         }
         if timeout(RELEASE_TIMEOUT, election.release()).await.is_err() {
-            tracing::warn!("cannot release the lease in time; a standby takes over after the lease duration");
+            tracing::warn!(
+                "cannot release the election lease in time; a standby takes over after the duration of the election lease"
+            );
         }
     }
 }
 
-/// Returns the identity of the cluster; `None` without a cluster or a response. An unknown identity does not prevent
-/// leadership.
+/// Returns the identity of the Kubernetes cluster, or `None` without a cluster or without a response of the cluster. An
+/// instance with an unknown identity can still lead.
 async fn cluster(args: &RunArgs) -> Option<(String, String)> {
     if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
         return None;
@@ -305,7 +307,7 @@ async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(
     handle.restore_state(&kept).await
 }
 
-/// Updates the state for the next leader until the term is over.
+/// Updates the state for the next leader until this instance stops leading.
 async fn lead(election: &Election, handle: &ProviderHandle, term: u64, gate: &LeadershipGate) {
     let mut told = None;
     while gate.term() == Some(term) {

@@ -92,7 +92,7 @@ pub(super) fn run_and_look<E: Send + 'static>(
     tokio::spawn(running)
 }
 
-/// Runs the provider as long as all its parts run.
+/// Runs the provider until it stops or until one of its parts fails permanently.
 pub(super) async fn supervised<E>(
     mut running: JoinHandle<Result<(), E>>,
     parts: &mut Supervisor,

@@ -22,9 +22,10 @@ use tokio_util::sync::CancellationToken;
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of summaries.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
-/// Heartbeat limit of the loop: a slow provider blocks the loop for at most the duration of a request.
+/// Maximum time between two heartbeats of this loop. A slow provider delays the loop for at most the timeout of one
+/// status request.
 const LOOP_LIMIT: Duration = Duration::from_secs(180);
-/// Heartbeat limit of the provider, which normally responds within milliseconds.
+/// Maximum time between two responses of the provider, which normally responds within milliseconds.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
 /// Minimum duration of a disconnection that counts as an outage.
 const OUTAGE_MIN: Duration = Duration::from_secs(2);
@@ -87,7 +88,7 @@ pub(super) struct Watch {
     /// Components that must run besides this process, for the status.
     notes: Vec<String>,
     reported: Mutex<Option<Vec<String>>>,
-    /// Health of the flight recorder.
+    /// Status of the flight recorder.
     recording: Option<flight::Health>,
     /// Last reported failure of the recording.
     reported_recording: Mutex<Option<String>>,

@@ -1,8 +1,8 @@
 //! Write access of one instance. All ports with which `run` changes anything outside of its home directory are created
 //! here and reject writes while another instance leads.
 //!
-//! Two clients are created in other modules, because they decide who leads: that of the provider's election, and those
-//! of the embedded operators' elections.
+//! The clients of the elections are created in other modules, because elections decide which instance leads: the client
+//! of the provider's election, and the clients of the embedded operators' elections.
 
 use akash_provider_chain::AkashClient;
 use akash_provider_core::bus::{Bus, LeaderBus};
@@ -26,17 +26,18 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// With the gate of the election, or `None` for a single instance, which always writes.
+    /// Creates the factory with the gate of the election, or with `None` for a single instance, which always writes.
     pub(super) const fn new(gate: Option<LeadershipGate>, lease: Duration) -> Self {
         Self { gate, lease }
     }
 
-    /// Returns the access of a command that only reads.
+    /// Returns write access that rejects every write, for commands that only read.
     pub(crate) fn read_only() -> Self {
         Self::new(Some(LeadershipGate::new(false)), Duration::ZERO)
     }
 
-    /// Returns the chain client of this instance: it reads always and sends while the instance leads.
+    /// Returns the chain client of this instance. The client can always read, but sends transactions only while the
+    /// instance leads.
     pub(super) fn chain(&self, chain: AkashClient) -> AkashClient {
         match self.gate.clone() {
             Some(gate) => chain.fenced(move || gate.term().is_some()),
@@ -44,7 +45,8 @@ impl Writers {
         }
     }
 
-    /// Returns a bus that publishes while the instance leads. Two lease durations cover a fail-over.
+    /// Returns a bus that publishes only while the instance leads. `lease` is the duration of the election lease; a
+    /// fail-over takes less than twice this time.
     pub(super) fn bus(&self, bus: impl Bus) -> Arc<dyn Bus> {
         match self.gate.clone() {
             Some(gate) => Arc::new(LeaderBus::new(bus, gate, self.lease * 2)),
@@ -71,7 +73,7 @@ impl Writers {
         Client::new(guarded, namespace)
     }
 
-    /// Runs `work` while the instance leads, from its start again in each term.
+    /// Runs `work` while the instance leads. In each election term `work` starts from the beginning.
     pub(super) async fn while_leading<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
         let Some(gate) = &self.gate else {
             return work().await;

@@ -1,4 +1,4 @@
-//! Delayed writes of a value that changes more often than a disk should write.
+//! Delayed writes of a value that changes too often to be written to the disk each time.
 //!
 //! A separate thread writes the latest value, with a pause between writes. A crash loses at most one second; dropping
 //! the writer stores the last value.

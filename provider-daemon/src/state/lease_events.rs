@@ -1,7 +1,8 @@
 //! Events of leases, which the API server drops after an hour.
 //!
 //! A row is one event. Writes do not wait for the disk: the next write of a height makes them durable, and the API
-//! server still has the events that a crash loses. Number and size of the rows are bounded; the oldest events go first.
+//! server still has the events that a crash loses. Number and size of the rows are bounded; the oldest events are
+//! removed first.
 
 use super::{State, any};
 use akash_provider_core::cluster::LeaseEvent;
@@ -13,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Namespace and identity of an event to its version and the event as JSON.
 const EVENTS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("lease-events");
-/// Most stored events of all leases.
+/// Maximum number of stored events of all leases.
 const EVENTS_MAX: usize = 20_000;
-/// Most bytes of all stored events.
+/// Maximum total size of all stored events, in bytes.
 const BYTES_MAX: usize = 16 << 20;
-/// Longest stored event, in bytes. A longer one is only in memory.
+/// Maximum size of a stored event, in bytes. A larger event is in memory only.
 const EVENT_BYTES_MAX: usize = 8 << 10;
 
 /// Namespace and identity of an event.
@@ -172,7 +173,7 @@ impl LeaseEvents {
     }
 }
 
-/// Returns the oldest rows, as many as are over the limits.
+/// Returns the keys of the oldest rows that must be removed to stay within the limits.
 fn over(index: &Index, limits: Limits) -> Vec<Key> {
     let mut bytes: usize = index.values().map(|row| row.bytes).sum();
     let mut events = index.len();

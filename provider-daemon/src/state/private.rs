@@ -10,8 +10,8 @@ use std::path::Path;
 
 /// Permission bits of group and others, and the special bits.
 const TOO_WIDE: u32 = 0o7077;
-/// Maximum number of checked entries. A home directory has some dozens; one with many thousands belongs to something
-/// else.
+/// Maximum number of checked entries. A home directory has some dozens of entries. A directory with many thousands also
+/// contains files of other programs.
 const ENTRIES_MAX: usize = 10_000;
 /// Maximum depth of checked directories; a keyring has a depth of two.
 const DEPTH_MAX: usize = 8;

@@ -1,8 +1,8 @@
 //! Verified keys and certificates of tenants, so that tenants have access to logs and shells while the chain is
 //! unavailable, even after a restart.
 //!
-//! A record has some hundred bytes and is created by the first request of a tenant. Writes do not wait for the disk:
-//! the next write of a height makes them durable, and lost records are queried again on the chain.
+//! An entry has some hundred bytes and is created by the first request of a tenant. Writes do not wait for the disk:
+//! the next write of a height makes them durable, and lost entries are queried again on the chain.
 
 use super::{State, any};
 use akash_provider_core::types::Address;
@@ -19,10 +19,11 @@ const KEYS: TableDefinition<'_, &str, &[u8; 33]> = TableDefinition::new("tenant-
 /// Fingerprints of certificates that were valid at the last chain query.
 const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("tenant-certificates");
 
-/// Times at which keys were stored. A record without a time is older than all others.
+/// Times at which keys were stored. A key without a stored time counts as older than all other keys.
 const KEY_AGES: TableDefinition<'_, &str, u64> = TableDefinition::new("tenant-key-ages");
 const CERTIFICATE_AGES: TableDefinition<'_, &[u8; 32], u64> = TableDefinition::new("tenant-certificate-ages");
-/// Fraction of the records that is removed when the table is full, because finding the oldest needs a full scan.
+/// Divisor for evictions: when the table is full, one sixteenth of the entries is removed at once, because finding the
+/// oldest entries needs a full scan.
 const EVICTED_FRACTION: u64 = 16;
 
 /// Store of tenant keys and certificates.

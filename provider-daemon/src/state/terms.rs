@@ -1,5 +1,6 @@
-//! Highest term of the election that this home directory has stored. Lease records contain the term of their last
-//! write, and writes of an earlier term are rejected. A store without terms must therefore not restart at 1.
+//! Highest election term that this home directory has stored. Manifest records contain the term of their last write,
+//! and writes with an earlier term are rejected. After the election record is lost, terms must therefore not restart at
+//! 1.
 
 use super::{State, any};
 use akash_provider_core::election::TERM_MAX;

@@ -1,6 +1,7 @@
 //! Notifications to systemd, with `Type=notify` in the unit.
 //!
-//! A separate thread sends them: if the socket is not read, the watchdog and a drain must not wait.
+//! A separate thread sends notifications, so that the watchdog and a drain do not wait if systemd does not read the
+//! socket.
 
 use sd_notify::NotifyState;
 use std::sync::LazyLock;
@@ -32,7 +33,7 @@ static SOCKET_QUEUE: LazyLock<Option<SyncSender<Notification>>> = LazyLock::new(
     Some(queue)
 });
 
-/// Reports that every part runs. Bidding may still wait: the status contains that.
+/// Reports that every part runs. The provider may not bid yet; the status states the reason.
 pub(crate) fn ready() {
     queue(Notification::Ready);
 }

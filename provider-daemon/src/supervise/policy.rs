@@ -6,7 +6,7 @@
 //! | waiting | waiting | waiting | running |
 //! | over | over | over | over |
 //!
-//! A restart counts until the end of the window; the wait doubles with each that counts.
+//! A restart counts until the end of the window. The wait before a restart doubles with each counted restart.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Policy {
     pub restarts: u32,
     /// Time for which a restart counts.
     pub window: Duration,
-    /// First wait; later ones double.
+    /// Wait before the first counted restart. The wait doubles with each further counted restart.
     pub first: Duration,
     /// Maximum wait.
     pub longest: Duration,
@@ -104,7 +104,7 @@ impl Machine {
         u32::try_from(self.restarts.len()).unwrap_or(u32::MAX)
     }
 
-    /// Processes an event at a time, which never decreases.
+    /// Processes an event at the time `now`, which must not decrease between calls, and returns the action to take.
     pub fn step(&mut self, now: Duration, input: Input) -> Action {
         let (state, action) = match (self.state, input) {
             (State::Running, Input::Failed) => self.failed(now),

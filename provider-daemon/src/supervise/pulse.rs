@@ -1,7 +1,7 @@
 //! Detection of stalled parts: the duration of the task's current step, and the time of the loop's last heartbeat.
 //!
-//! A blocked step occupies a thread of the runtime: it waits for a lock, a disk, or a reader of the output. A loop that
-//! awaits forever occupies none, and only its missing heartbeat shows that.
+//! A blocked step waits for a lock, a disk or a reader of the output, and occupies a thread of the runtime. A loop that
+//! awaits forever occupies no thread, so only its missing heartbeats show the stall.
 
 use super::Part;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Maximum duration of a step. The longest intended one, decrypting a certificate, takes a second.
+/// Maximum duration of a step. The longest intended step, the decryption of a certificate, takes one second.
 pub(super) const STEP_MAX: Duration = Duration::from_secs(10);
 
 /// Pulse of one part; clones share it.
@@ -23,9 +23,9 @@ struct Inner {
     origin: Instant,
     /// Start of the step, in milliseconds after the origin plus one; 0 between steps.
     step: AtomicU64,
-    /// Time of the last heartbeat, likewise; 0 while none is expected.
+    /// Time of the last heartbeat, in milliseconds after the origin plus one; 0 while no heartbeat is expected.
     beat: AtomicU64,
-    /// Time until the next heartbeat, in milliseconds.
+    /// Maximum time until the next heartbeat, in milliseconds.
     within: AtomicU64,
 }
 
@@ -57,7 +57,7 @@ impl Pulse {
         self.0.beat.store(self.mark(), Ordering::Relaxed);
     }
 
-    /// Expects no heartbeat until the next one.
+    /// Stops the check for heartbeats until the next call of [`Pulse::beat`].
     pub fn rest(&self) {
         self.0.beat.store(0, Ordering::Relaxed);
     }
@@ -95,7 +95,7 @@ impl Pulse {
         None
     }
 
-    /// Restarts the times after a pause of the whole process, which is not a stall.
+    /// Restarts the measured times after a pause of the whole process, so that the pause does not count as a stall.
     pub(super) fn reset(&self) {
         let now = self.mark();
         for at in [&self.0.step, &self.0.beat] {

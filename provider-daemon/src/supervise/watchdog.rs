@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Interval of the checks, unless systemd requires a shorter one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Delay of a check that shows a pause of the whole process: it was stopped, or the machine was overloaded.
+/// Minimum delay of a check that counts as a pause of the whole process: the process was stopped, or the machine was
+/// overloaded.
 const OVERSLEPT: Duration = Duration::from_secs(3);
 
 /// Handle of the watchdog thread, which ends on drop.

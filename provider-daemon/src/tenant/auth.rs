@@ -20,7 +20,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Lifetime of a token, as in the Go provider.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Time by which a token's validity starts in the past. Providers tolerate no clock difference.
+/// Time by which the validity of a token starts before its creation, because providers tolerate no clock difference.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Remedy for a certificate that is no longer valid.

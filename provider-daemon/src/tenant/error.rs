@@ -193,7 +193,7 @@ pub(super) fn shortened(text: &str) -> String {
     short
 }
 
-/// Shortens each 32-byte hash in a text to 12 characters.
+/// Shortens each 32-byte hexadecimal hash in a text to 12 characters.
 pub(super) fn with_short_hashes(text: &str) -> String {
     const DIGITS: usize = 64;
     const PREFIX: usize = 12;

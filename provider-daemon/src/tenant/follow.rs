@@ -22,7 +22,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Maximum duration of an outage before reconnects stop.
 const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);
-/// Maximum duration of rejections before reconnects stop. A provider that starts has loaded all its leases after this.
+/// Maximum duration of rejections before reconnects stop. A provider that is starting has loaded all its leases within
+/// this time.
 const REJECTION_MAX: Duration = Duration::from_secs(60);
 /// Duration after which a stream counts as stable.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
@@ -338,7 +339,7 @@ async fn receive(reader: &mut StreamReader, due: Option<Instant>) -> Result<Next
     ))
 }
 
-/// Returns the query to resume a stream: for logs, as many past lines as the history holds.
+/// Returns the query that resumes a stream. For logs, the query requests as many past lines as the history can hold.
 fn resume_query(subscription: &Subscription<'_>) -> Vec<(String, String)> {
     let mut query = subscription.query.clone();
     // Only logs can be limited by lines. All events are sent again.

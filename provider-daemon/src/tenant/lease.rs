@@ -58,7 +58,7 @@ impl Tenant {
         })
     }
 
-    /// Returns the selected lease at a provider, or the only one.
+    /// Returns the selected lease at the given provider, or the only active lease of the deployment.
     ///
     /// # Errors
     /// Same as [`leases`](Self::leases).

@@ -57,7 +57,7 @@ struct Outcome {
     message: String,
 }
 
-/// End of a session.
+/// Reason why a session ended.
 #[derive(Debug)]
 enum SessionEnd {
     /// The command ended; this process exits with its exit code.

@@ -104,7 +104,8 @@ async fn missing_of(
     Ok((!late.is_empty()).then_some(summary))
 }
 
-/// Returns the reason if the status may be of an older manifest; `None` if the provider does not report versions.
+/// Returns a reason if the status may belong to an older manifest. Returns `None` if the status belongs to the current
+/// manifest, or if the provider does not report manifest versions.
 fn outdated(status: &Json, version: &str) -> Option<String> {
     let manifest = status.field("manifest")?;
     let short = |version: &str| shortened(version.get(..12).unwrap_or(version));

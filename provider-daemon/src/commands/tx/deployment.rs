@@ -211,8 +211,8 @@ async fn check_balance(node: &Reader, account: &TxAccount, wanted: &Coin) -> any
 
 /// Checks that the groups of an update do not change.
 fn check_groups(path: &Path, sdl: &Sdl, record: &DeploymentRecord) -> anyhow::Result<()> {
-    let mend = "an update can change images, commands and environments only; for other resources, prices or places close \
-                the deployment and create a new one";
+    let mend = "an update can change images, commands and environments only; for other resources, prices or placements \
+                close the deployment and create a new one";
     let mut wanted: Vec<&GroupSpec> = sdl.groups.iter().collect();
     // The groups on the chain are sorted by name.
     wanted.sort_by(|a, b| a.name.cmp(&b.name));

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 
 /// Order or lease of a replay.
 pub(super) struct Subject {
-    /// Common prefix of all ids that concern it.
+    /// Common prefix of all ids that belong to the order or lease.
     path: String,
-    /// Ids of its deployment and group, as JSON strings.
+    /// Ids of the deployment and of the group of this order or lease, as JSON strings.
     around: [String; 2],
-    /// Calls that concern it and have no result yet, and requests.
+    /// Pending calls and requests that concern the order or lease.
     calls: BTreeSet<EffectId>,
     requests: BTreeSet<RequestId>,
 }
@@ -39,7 +39,8 @@ impl Subject {
         }
     }
 
-    /// Returns a description of the effects of a turn that concern it, or `None` if the turn does not.
+    /// Returns a description of the effects of a turn that concern the order or lease, or `None` if the turn has no
+    /// such effect or input.
     pub(super) fn touched(&mut self, turn: &Turn<'_>) -> Option<Vec<String>> {
         let asked = match turn.input {
             // Both name everything. Only their effects show whether they concern it.
@@ -77,7 +78,8 @@ impl Subject {
         }
     }
 
-    /// Returns true if a value contains its id. Ids are strings, each with the id of its parent as a prefix.
+    /// Returns true if a value contains the id of the order or lease. Ids are strings; each id has the id of its parent
+    /// as a prefix.
     fn names(&self, what: &impl Serialize) -> bool {
         let Ok(text) = serde_json::to_string(what) else {
             return false;

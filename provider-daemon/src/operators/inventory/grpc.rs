@@ -1,8 +1,8 @@
 //! gRPC service `akash.inventory.v1.ClusterRPC` without TLS, for the provider in the same cluster, with server
 //! reflection.
 //!
-//! A subscriber receives the cluster at once, and then the changes. A slow subscriber receives the newest state only.
-//! The service is read-only.
+//! A subscriber first receives the whole cluster, and then the whole cluster again after each change. A slow subscriber
+//! misses intermediate states and receives the newest state. The service is read-only.
 
 use super::super::serve::take;
 use super::InventoryProcess;

@@ -22,7 +22,7 @@ const FILE_NAME: &str = "gpus.json";
 pub(super) enum Source {
     File(PathBuf),
     Network(Url),
-    /// No list: only the vendor's tools name models.
+    /// No list. GPU models are then known only from labels of the vendor's tools.
     Nowhere,
 }
 

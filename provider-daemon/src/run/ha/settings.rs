@@ -1,5 +1,5 @@
-//! Settings that all instances of a provider must share, as short hashes. The election record is readable by others: it
-//! shows which settings differ, but not their values.
+//! Settings that all instances of a provider must share, as short hashes. Other processes can read the election record.
+//! The record shows which settings differ between instances, but not their values.
 
 use crate::args::RunArgs;
 use crate::prices::{Stamp, stamp};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Settings that identify the election.
+/// Settings that determine which instances take part in the same election.
 pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
 /// Identity of the cluster, if known. An instance with another cluster would duplicate or lose the leases.
 pub(super) const CLUSTER: &str = "cluster";
@@ -24,8 +24,8 @@ const FILE_MAX: u64 = 8 << 20;
 /// Interval of file checks, shorter than the interval of heartbeats.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Default name of the Lease. A namespace of records belongs to one provider, and the Role in `deploy/rbac` contains
-/// this name.
+/// Default name of the election Lease. A namespace with Manifest records belongs to one provider, so the name is unique
+/// there. The Role in `deploy/rbac` contains this name.
 pub(super) const LEASE: &str = "akash-provider";
 
 /// Returns the default name of the election in Redis, which providers may share.
@@ -51,7 +51,7 @@ pub(super) struct Settings {
 struct WatchedFile {
     name: &'static str,
     path: PathBuf,
-    /// Stamp of the hashed content.
+    /// File metadata (stamp) of the content that was hashed.
     stamp: Option<Stamp>,
 }
 
