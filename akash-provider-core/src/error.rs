@@ -1,6 +1,7 @@
 //! The error type of the ports, and its serializable form for the engine.
 //!
-//! `Display` does not print the source. [`chain_text`] formats an error with all its sources for a log line.
+//! `Display` prints the error without its sources. [`chain_text`] formats an error with all its sources for a
+//! log line.
 
 use serde::{Deserialize, Serialize};
 use std::error::Error as StdError;
@@ -12,23 +13,23 @@ use std::io;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The object does not exist. Never a sufficient reason to destroy anything.
+    /// The object does not exist. This error alone is never a sufficient reason to destroy anything.
     NotFound,
     /// The request is invalid, so a retry cannot succeed.
     Invalid,
-    /// The provider lacks the permission.
+    /// The provider lacks the permission for the operation.
     Denied,
     /// The request conflicts with the current state.
     Conflict,
-    /// The other side is unreachable or overloaded.
+    /// The called system is unreachable or overloaded.
     Unavailable,
-    /// The other side did not respond in time. Whether the operation took effect is unknown.
+    /// The called system did not respond in time. It is unknown whether the operation took effect.
     Timeout,
     /// The cluster was not ready within the configured time.
     ClusterNotReady,
     /// The provider is not registered on the chain.
     NotRegistered,
-    /// Aborted by a second signal.
+    /// A second signal aborted the operation.
     Aborted,
     /// The provider is stopping or has stopped.
     Stopped,
@@ -47,8 +48,8 @@ pub struct Error {
 }
 
 impl Error {
-    /// Creates an error of `operation`. [`ErrorKind::Unavailable`] and [`ErrorKind::Timeout`] are transient
-    /// unless marked with [`Error::permanent`].
+    /// Creates an error of `operation`. A retry of [`ErrorKind::Unavailable`] and [`ErrorKind::Timeout`] can
+    /// succeed unless [`Error::permanent`] is called.
     #[must_use]
     pub fn new(kind: ErrorKind, operation: &'static str, message: impl Into<String>) -> Self {
         let transient = matches!(kind, ErrorKind::Unavailable | ErrorKind::Timeout);
@@ -68,14 +69,14 @@ impl Error {
         self
     }
 
-    /// Marks the error as worth a retry.
+    /// Marks the error as transient: a retry can succeed.
     #[must_use]
     pub const fn transient(mut self) -> Self {
         self.transient = true;
         self
     }
 
-    /// Marks the error as not worth a retry.
+    /// Marks the error as permanent: a retry cannot succeed.
     #[must_use]
     pub const fn permanent(mut self) -> Self {
         self.transient = false;
@@ -146,8 +147,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Formats an error with its sources, separated by `: `. A source with a text that the previous text already
-/// ends with is omitted, because errors are often created from the text of their source.
+/// Formats an error with its sources, separated by `: `. If the text already ends with the text of the next
+/// source, this source is left out, because errors are often created from the text of their source.
 #[must_use]
 pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
@@ -163,7 +164,8 @@ pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// Describes a failure to listen on an address, with the remedy. For servers that run beside a provider.
+/// Describes the failure to listen on an address, with the remedy. Used by servers that run in the same
+/// process as a provider.
 #[must_use]
 pub fn listen_text(error: &io::Error) -> String {
     let known = match error.kind() {

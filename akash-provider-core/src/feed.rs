@@ -1,5 +1,5 @@
-//! A bounded queue from a backend to one consumer. The backend can change queued items: when a consumer is
-//! too slow, the backend replaces the queued items by a notice.
+//! A bounded queue from a backend to one consumer. The backend can change queued items. If the consumer is
+//! too slow, the backend replaces the queued items with a notice.
 
 use futures::stream::{self, BoxStream, StreamExt};
 use std::collections::VecDeque;
@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 
-/// Locks a mutex with data that is consistent at every point where a holder can panic.
+/// Locks a mutex, even if another thread panicked while holding the lock. The data must be consistent at
+/// every point where a holder can panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
 //! Capacity: free amounts, reservations, and the reasons why a group does not fit.
 //!
-//! [`Inventory`] is a pure, synchronous ledger that adds and subtracts. [`InventorySource`] watches the
-//! cluster and sends new inventories. An inventory counts all running workloads *except* the pods of the
-//! provider's leases, which are counted by their reservations.
+//! [`Inventory`] is a pure, synchronous ledger of free amounts. [`InventorySource`] watches the cluster and
+//! sends new inventories. An inventory counts all running workloads *except* the pods of the provider's
+//! leases. The reservations of the leases count these pods.
 
 use crate::manifest::SchedulerParamsById;
 use crate::types::{LeaseId, ResourceUnit};
@@ -40,22 +40,22 @@ pub struct ReplicaGroup {
     pub replicas: u32,
 }
 
-/// Result of a successful fit, sufficient to release exactly the same amounts.
+/// Result of a successful placement. Contains everything that is needed to release exactly the same amounts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Allocation {
-    /// Requested units in the same order and with the same counts, with concrete GPU attributes.
+    /// Requested units in the same order and with the same counts. GPU attributes name a concrete model.
     pub units: Vec<ResourceUnit>,
-    /// Scheduling parameters by resource id; `None` for a unit without special needs.
+    /// Scheduling parameters by resource id; `None` for a unit that needs none.
     pub params: SchedulerParamsById,
-    /// Locations of the replicas. Replicas without a node, such as those of a lease adopted without free
-    /// capacity, are missing.
+    /// Nodes of the replicas. Replicas without a node are missing in the list, for example those of a lease
+    /// that was adopted without free capacity.
     pub places: Vec<ReplicaGroup>,
 }
 
 /// Options of [`Inventory::adjust`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct AdjustOptions {
-    /// Whether the inventory stays unchanged.
+    /// Whether the call only computes the result and does not change the inventory.
     pub dry_run: bool,
 }
 
@@ -76,10 +76,10 @@ pub struct Explanation {
     pub fits: bool,
     /// One entry for each unit and node.
     pub nodes: Vec<NodeVerdict>,
-    /// Obstacles in the cluster as a whole.
+    /// Reasons in the cluster as a whole why the group does not fit.
     pub cluster: Vec<String>,
-    /// Resources that exist but are not offered, such as an unlabeled storage class or an unhealthy device,
-    /// with the reason.
+    /// Resources that exist but are not offered, each with the reason, such as an unlabeled storage class or
+    /// an unhealthy device.
     pub ignored: Vec<String>,
     /// Units that a bid would offer and reserve, with concrete GPUs. Empty if the group does not fit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -95,7 +95,8 @@ pub struct NodeVerdict {
     pub unit: u32,
     /// Number of replicas of the unit that the node alone can take.
     pub replicas: u32,
-    /// Missing capacity for the next replica; empty only if `replicas` covers the whole count.
+    /// Resources that are missing for one more replica. Empty only if the node can take all replicas of the
+    /// unit.
     pub missing: Vec<String>,
 }
 
@@ -158,10 +159,10 @@ pub struct Metrics {
     pub nodes: Vec<NodeMetrics>,
     /// Bytes by storage class.
     pub storage: BTreeMap<String, Pair>,
-    /// Number of reserved replicas without capacity, after capacity shrank.
+    /// Number of reserved replicas for which no capacity is left, after the capacity of the cluster shrank.
     pub overcommitted_replicas: u32,
-    /// Resources that exist but are not offered, such as an unlabeled storage class or an invalid node, with
-    /// the reason.
+    /// Resources that exist but are not offered, each with the reason, such as an unlabeled storage class or
+    /// an invalid node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,
 }
@@ -170,38 +171,38 @@ pub struct Metrics {
 ///
 /// # Contract
 /// The ledger is deterministic: the same calls in the same order return the same results. A failed call
-/// changes nothing. `adjust` followed by `release` of its result restores the state, and so does `restore`
-/// followed by `release`, for any allocation and in any order. The inventory chooses among suitable nodes.
-/// Every call returns at once, for any amounts.
+/// changes nothing. `adjust` followed by `release` of its result restores the previous state. `restore`
+/// followed by `release` also restores the previous state, for any allocation and in any order. The inventory
+/// selects the nodes. Every call returns within milliseconds, for any amounts.
 ///
 /// # Implementing
-/// Run `inventory::conformance::suite` on it.
+/// Run `inventory::conformance::suite` with the implementation.
 pub trait Inventory: fmt::Debug + Send + Sync {
     /// Places every replica of every unit and reserves the capacity.
     ///
     /// # Behavior
-    /// - all replicas of a unit get the same GPU model; a node without this model does not restrict the
-    ///   choice of the model
-    /// - the returned units name the model (`vendor/nvidia/model/a100`, with more details if known)
-    /// - a closed node takes no replicas
-    /// - an empty list of units fits and reserves nothing
-    /// - `dry_run` returns the same result and reserves nothing
+    /// - All replicas of a unit get the same GPU model. A node without this model does not restrict the
+    ///   choice of the model.
+    /// - The returned units name the model (`vendor/nvidia/model/a100`, with more details if known).
+    /// - A closed node takes no replicas.
+    /// - An empty list of units fits and reserves nothing.
+    /// - `dry_run` returns the same result and reserves nothing.
     ///
     /// # Errors
-    /// [`InsufficientCapacity`] when a replica cannot be placed.
+    /// Returns [`InsufficientCapacity`] when a replica cannot be placed.
     fn adjust(
         &mut self,
         units: &[ResourceUnit],
         options: AdjustOptions,
     ) -> Result<Allocation, InsufficientCapacity>;
 
-    /// Reserves an existing allocation on its nodes, also without enough capacity. Missing capacity is
-    /// reported as overcommitted, free capacity as zero, and `release` restores exactly the same amounts.
-    /// Replicas without a node, or on an unknown node, are overcommitted and use no capacity of nodes. A
-    /// closed node accepts its existing replicas.
+    /// Reserves an existing allocation on its nodes, even if the capacity is not sufficient. Missing capacity
+    /// is then reported as overcommitted and free capacity as zero. `release` restores exactly the same
+    /// amounts. Replicas without a node, or on an unknown node, are overcommitted and use no capacity of
+    /// nodes. A closed node accepts replicas of an existing allocation.
     fn restore(&mut self, allocation: &Allocation);
 
-    /// Releases an allocation.
+    /// Releases the capacity of an allocation.
     fn release(&mut self, allocation: &Allocation);
 
     /// Returns for every node the reasons why each unit fits or not, and the result of a dry run of
@@ -214,8 +215,8 @@ pub trait Inventory: fmt::Debug + Send + Sync {
     /// Returns an independent copy.
     fn dup(&self) -> Box<dyn Inventory>;
 
-    /// Returns the node ledger, or `None` for other implementations. Only a node ledger can be serialized, so
-    /// a provider with another implementation has no [recording](crate::record).
+    /// Returns the node ledger, or `None` for other implementations. Only a node ledger can be serialized. A
+    /// provider with another implementation therefore has no [recording](crate::record).
     fn as_nodes(&self) -> Option<&NodeInventory> {
         None
     }
@@ -255,7 +256,7 @@ impl<T: Inventory + ?Sized> Inventory for Box<T> {
     }
 }
 
-/// Serialization of inventories. An implementation other than [`NodeInventory`] is an error.
+/// Serialization of inventories. Serializing an implementation other than [`NodeInventory`] is an error.
 pub(crate) mod written {
     use super::{Inventory, NodeInventory};
     use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
@@ -281,7 +282,7 @@ pub(crate) mod written {
     }
 }
 
-/// Actual locations of the pods of a lease.
+/// Nodes on which the pods of a lease run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Placement {
     /// Order and provider of the lease.
@@ -295,9 +296,9 @@ pub struct Placement {
 pub struct LeasedIpUsage {
     /// Addresses in the pool.
     pub total: u32,
-    /// Number of addresses in use, by leases of the provider or otherwise.
+    /// Number of addresses in use, by leases of the provider or by other workloads.
     pub in_use: u32,
-    /// Leases with all addresses assigned, which `in_use` therefore includes.
+    /// Leases for which all addresses are assigned. `in_use` includes the addresses of these leases.
     pub confirmed: Vec<LeaseId>,
 }
 
@@ -316,14 +317,14 @@ pub struct InventoryUpdate {
 /// Watches the capacity of a cluster.
 ///
 /// # Contract
-/// `watch` returns the first update as soon as the capacity is known, and an update after every change, to
-/// any number of watchers. One update can combine several changes. An error item means that the current
-/// capacity is unknown, and the last update stays valid. The stream ends only at shutdown.
+/// `watch` returns the first update as soon as the capacity is known, and an update after every change. Any
+/// number of watchers can exist. One update can combine several changes. An error item means that the current
+/// capacity is unknown. The last update then remains valid. The stream ends only at shutdown.
 ///
-/// An unreadable part is an error, never an update without nodes, because a missing node counts as deleted.
-/// An unavailable node is closed, not omitted. All workloads count, except those of the provider's leases,
-/// which are subtracted as reservations. `docs/writing-an-inventory.md` describes how to implement this
-/// trait.
+/// If a part of the cluster is unreadable, the item is an error, never an update without the nodes of this
+/// part, because a missing node counts as deleted. An unavailable node is closed, not omitted. All workloads
+/// count, except those of the provider's leases, which are subtracted as reservations.
+/// `docs/writing-an-inventory.md` describes how to implement this trait.
 #[cfg(feature = "runtime")]
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[auto_impl::auto_impl(Arc, Box)]

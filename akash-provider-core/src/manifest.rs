@@ -1,8 +1,9 @@
 //! The manifest: the tenant's workload, group by group.
 //!
-//! This file contains the model in the JSON of the network. The submodules contain the rules: `validate`
-//! checks the structure and the [`limits`], `version` parses and hashes a manifest, `cross` compares it with
-//! the groups on the chain, and [`hosts`] returns its hostnames and addresses.
+//! This file contains the types, which serialize to the JSON of the Akash network. The submodules contain the
+//! rules: `validate` checks the structure and the [`limits`], `version` parses and hashes a manifest, `cross`
+//! compares a manifest with the groups on the chain, and [`hosts`] returns the hostnames and addresses that a
+//! manifest requests.
 
 mod cross;
 mod fault;
@@ -58,17 +59,18 @@ pub struct Service {
     pub name: String,
     /// Container image, not empty in a valid manifest.
     pub image: String,
-    /// Entry point; `None` and empty hash differently.
+    /// Entry point of the container. `None` and an empty list result in different hashes.
     pub command: Option<Vec<String>>,
-    /// Arguments of the command; `None` and empty hash differently.
+    /// Arguments of the entry point. `None` and an empty list result in different hashes.
     pub args: Option<Vec<String>>,
-    /// Lines of `NAME=value`; a line without `=` is only a name.
+    /// Environment variables as lines of `NAME=value`. A line without `=` is only a name.
     pub env: Option<Vec<String>>,
     /// Resources of one replica.
     pub resources: Resources,
-    /// Number of replicas. The services of a resource unit must use its whole count.
+    /// Number of replicas. The replica counts of all services with the same resource unit must add up to the
+    /// count of the unit.
     pub count: u32,
-    /// Ports, sorted by service, port, protocol, global first.
+    /// Exposed ports, sorted by service, port and protocol, global ports first.
     #[serde(default, deserialize_with = "null_as_empty")]
     pub expose: Vec<ServiceExpose>,
     /// Mounts, permissions and confidential computing.
@@ -78,21 +80,21 @@ pub struct Service {
     pub credentials: Option<Credentials>,
 }
 
-/// A port of a service with its permitted clients.
+/// A port of a service, and the clients that may connect to the port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceExpose {
     /// Port in the container.
     pub port: u16,
-    /// Port outside; 0 means the same.
+    /// Port outside of the container; 0 means the same number as `port`.
     pub external_port: u16,
     /// Transport protocol; the ingress serves `TCP` only.
     pub proto: Proto,
-    /// Name of the only service that may connect; empty for all services.
+    /// Name of the only service that may connect to the port; empty if all services may connect.
     pub service: String,
     /// Whether the port is reachable from outside the deployment.
     pub global: bool,
-    /// Hostnames that the tenant requests. Each can occur once in a manifest.
+    /// Hostnames that the tenant requests for the port. Each hostname can occur only once in a manifest.
     pub hosts: Option<Vec<String>>,
     /// Proxy settings, used if the ingress serves the port.
     pub http_options: HttpOptions,
@@ -103,7 +105,7 @@ pub struct ServiceExpose {
 }
 
 impl ServiceExpose {
-    /// Returns the port outside: `external_port`, or `port` if `external_port` is 0.
+    /// Returns the port outside of the container: `external_port`, or `port` if `external_port` is 0.
     #[must_use]
     pub const fn effective_external_port(&self) -> u16 {
         if self.external_port == 0 {
@@ -144,9 +146,9 @@ pub struct HttpOptions {
     pub send_timeout: u32,
     /// Maximum number of replicas tried for one request.
     pub next_tries: u32,
-    /// Time limit for these tries in milliseconds; 0 for none.
+    /// Time limit for all tries of one request, in milliseconds; 0 means no limit.
     pub next_timeout: u32,
-    /// Conditions for trying the next replica; omitted when empty.
+    /// Conditions under which the proxy tries the next replica; omitted from the JSON when empty.
     #[serde(default, skip_serializing_if = "none_or_empty")]
     pub next_cases: Option<Vec<String>>,
     /// Size of the proxy buffer in bytes; omitted when 0.
@@ -176,7 +178,7 @@ pub struct ServiceParams {
     /// Registry login, in the location that some tools use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
-    /// Data of its own lease that the service may read.
+    /// Information about its own lease that the service may read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
     /// Confidential computing; omitted from the JSON when not requested.
@@ -196,7 +198,7 @@ pub struct StorageParams {
     pub read_only: bool,
 }
 
-/// Data of its own lease that a service may read.
+/// Information about its own lease that a service may read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Permissions {
     /// Any of `deployment`, `logs`, `events`; omitted when empty.

@@ -1,9 +1,9 @@
-//! The embedded market: the rules of the network for orders, bids, leases and escrow as a pure value.
+//! The embedded market: the rules of the Akash network for orders, bids, leases and escrow as a pure value.
 //!
 //! A [`Market`] executes messages of providers ([`Market::execute`]) and tenants ([`Market::tenant`]). The
-//! result contains the events of the transaction in the order of the network, or the refusal of the network.
-//! The market has no clock: [`Market::end_block`] completes a block with a given duration. Equal calls
-//! produce equal markets.
+//! result contains the events of the transaction, in the order of the Akash network, or the reason of the
+//! refusal. The market has no clock: [`Market::end_block`] completes a block with a given duration. The same
+//! calls always produce the same market.
 //!
 //! ```text
 //!   TenantMsg ─┐                        ┌─ ChainEvents of the transaction
@@ -11,9 +11,10 @@
 //!   end_block ─┘                        └─ Block { h + 1 }
 //! ```
 //!
-//! Transactions belong to the block after [`Market::height`]. They use the time set by
-//! [`Market::begin_block`], or the time of the newest complete block. Escrow is settled lazily, as on the
-//! network: the first transaction on an exhausted account detects that the funds are exhausted.
+//! A transaction belongs to the block after [`Market::height`]. Its time is the time set by
+//! [`Market::begin_block`], or the time of the newest complete block. As on the Akash network, escrow is
+//! settled only when a transaction uses it: the first transaction on an exhausted account detects that the
+//! funds are exhausted.
 //!
 //! Fees, gas, signatures and deposits from grants are not modeled. A server of the market handles fees and
 //! signatures with [`Market::account_mut`].
@@ -69,8 +70,8 @@ impl MarketConfig {
     }
 }
 
-/// Returns the default parameters of the network: deposits of 500000 uakt or uact, 20 bids, windows from 1 h
-/// to 720 h.
+/// Returns the default parameters of the Akash network: minimum deposits of 500000 uakt or uact, 20 bids per
+/// order, reclamation windows from 1 h to 720 h.
 #[must_use]
 pub fn network_params() -> MarketParams {
     const HOUR: Duration = Duration::from_secs(3600);
@@ -100,7 +101,7 @@ pub enum TenantMsg {
         hash: [u8; 32],
         /// Initial deposit, from the tenant's balance.
         deposit: Coin,
-        /// Minimum accepted reclamation window; `None` requests none.
+        /// Minimum reclamation window that the tenant accepts; `None` requests no reclamation terms.
         reclamation_min_window: Option<Duration>,
     },
     /// Replaces the hash of the manifest. The groups stay unchanged.
@@ -115,7 +116,7 @@ pub enum TenantMsg {
         /// Owner and dseq of the deployment.
         id: DeploymentId,
     },
-    /// Pauses a group, which can be started again.
+    /// Pauses a group. The tenant can start the group again.
     PauseGroup {
         /// Deployment and gseq of the group.
         id: GroupId,
@@ -130,12 +131,12 @@ pub enum TenantMsg {
         /// Deployment and gseq of the group.
         id: GroupId,
     },
-    /// Accepts a bid. The other bids are lost.
+    /// Accepts a bid. The other bids on the order are lost.
     CreateLease {
         /// The accepted bid, which must be open.
         bid: BidId,
     },
-    /// Closes a lease. The open group gets a new order at once.
+    /// Closes a lease. The group stays open and gets a new order at once.
     CloseLease {
         /// Order and provider of the lease.
         id: LeaseId,
@@ -147,7 +148,7 @@ pub enum TenantMsg {
         /// Amount, from the tenant's balance.
         coin: Coin,
     },
-    /// Signs attributes of a provider as an auditor, and replaces earlier signed attributes.
+    /// Signs attributes of a provider as an auditor. Replaces the attributes that the auditor signed before.
     SignProvider {
         /// Account of the auditor.
         auditor: Address,
@@ -171,7 +172,7 @@ pub enum TenantMsg {
 pub struct Rejection {
     /// Category of the error for a provider.
     pub error: TxError,
-    /// Codespace and code; only the codespace if the code is unknown.
+    /// Codespace and code. If the code is unknown, only the codespace.
     pub code: String,
     /// Error text of the chain.
     pub log: String,
@@ -276,11 +277,11 @@ impl Market {
         Ok(events)
     }
 
-    /// Executes several messages as one transaction: all of them, or none. With more than one message the
-    /// market is copied first, so the cost grows with the market.
+    /// Executes several messages as one transaction: all of them, or none. For more than one message, the
+    /// market is copied first, so the cost grows with the size of the market.
     ///
     /// # Errors
-    /// The refusal of the first refused message. The market is unchanged.
+    /// Returns the refusal of the first refused message. The market is unchanged.
     pub fn transaction(&mut self, msgs: &[Msg]) -> Result<Vec<ChainEvent>, Rejection> {
         // A single refused message has changed nothing, so it needs no copy.
         if let [msg] = msgs {
@@ -331,7 +332,8 @@ impl Market {
         }
     }
 
-    /// Sets the time of the block under construction. [`Market::end_block`] still sets its duration.
+    /// Sets the time of the block under construction, for its transactions. [`Market::end_block`] still sets
+    /// the final time.
     pub fn begin_block(&mut self, time: BlockTime) {
         self.building_at = Some(time);
     }
@@ -381,7 +383,7 @@ impl Market {
         self.height() + 1
     }
 
-    /// Returns a deployment with the other state that its rules change.
+    /// Returns a deployment, and the state outside of the deployment that the rules change.
     fn open(&mut self, id: &DeploymentId) -> Option<(&mut DeploymentBook, TxContext<'_>)> {
         let (height, time) = (self.building(), self.building_at.unwrap_or_else(|| self.time()));
         let book = self.deployments.get_mut(id)?;

@@ -1,7 +1,7 @@
-//! Types of a program that runs a provider: `use akash_provider_core::prelude::*;`.
+//! Types for a program that runs a provider: `use akash_provider_core::prelude::*;`.
 //!
 //! The prelude contains the builder and the handle, the ports with their in-memory backends, and the types in
-//! the example of the crate documentation. A custom backend imports further types from their modules.
+//! the example of the crate documentation. For a custom backend, import further types from their modules.
 
 pub use crate::bus::{Bus, Delivery, LocalBus};
 pub use crate::chain::{ChainClient, Inclusion, MemoryChain};

@@ -6,8 +6,8 @@
 //!                ──► random_range  a random number in the lower part of a range by memory; for tests; pure
 //!                ──► shell_script  output of a program of the operator (feature `shell-script`)
 //! ```
-//! Pure strategies can be called directly without the `runtime` feature, and through [`PricingStrategy`] with
-//! it.
+//! Without the `runtime` feature, the pure strategies can be called directly. With the `runtime` feature,
+//! they also implement [`PricingStrategy`].
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -33,7 +33,7 @@ pub use utilization::{ResourceUsage, Utilization};
 /// Number of decimal places passed to price scripts.
 pub const PRICE_PRECISION: u32 = 6;
 
-/// Maximum price in whole units, up to which the chain can sort decimals.
+/// Maximum price, in whole units. The chain cannot sort decimals above this value.
 const MAX_PRICE: i64 = 1_000_000_000_000_000_000;
 
 /// Input of a price calculation.
@@ -41,29 +41,29 @@ const MAX_PRICE: i64 = 1_000_000_000_000_000_000;
 pub struct PriceRequest {
     /// Account of the tenant.
     pub owner: Address,
-    /// Ordered group.
+    /// Group that the tenant ordered.
     pub group: Arc<GroupSpec>,
-    /// Reserved units with commit levels applied and concrete GPU models; `None` without a reservation.
+    /// Reserved units, with overcommit applied and concrete GPU models; `None` if nothing is reserved.
     pub allocated: Option<Arc<Vec<ResourceUnit>>>,
     /// Number of decimal places for a price script.
     pub precision: u32,
     /// Utilization of the cluster before and after this order, at the time of the request; `None` if unknown.
     pub utilization: Option<Box<Utilization>>,
-    /// Height of the order's block at the first price calculation; `None` for a later calculation or a
-    /// screening. Orders of one block use the same price list.
+    /// Height of the order's block, if this is the first price calculation for the order. `None` for a later
+    /// calculation or a screening. All orders of one block use the same price list.
     #[serde(default)]
     pub height: Option<Height>,
 }
 
 impl PriceRequest {
-    /// Returns the units to price: the reserved units if any, otherwise the ordered units.
+    /// Returns the units to price: the reserved units, or the ordered units if nothing is reserved.
     #[must_use]
     pub fn units(&self) -> &[ResourceUnit] {
         self.allocated.as_ref().map_or(&self.group.resources, |a| a)
     }
 
-    /// Returns pairs of the ordered and the reserved unit, in the order of the group. Without a reservation
-    /// both are the ordered unit.
+    /// Returns pairs of an ordered unit and its reserved unit, in the order of the group. If nothing is
+    /// reserved, both are the ordered unit.
     pub fn pairs(&self) -> impl Iterator<Item = (&ResourceUnit, &ResourceUnit)> {
         let reserved: &[ResourceUnit] = self.allocated.as_ref().map_or(&[], |a| a);
         self.group.resources.iter().enumerate().map(move |(at, ordered)| {
@@ -75,10 +75,10 @@ impl PriceRequest {
         })
     }
 
-    /// Returns the maximum price of the tenant, in the required denomination.
+    /// Returns the maximum price of the tenant, in the denomination of the order.
     ///
     /// # Errors
-    /// [`PriceError::NoMaximum`] if the group has none.
+    /// Returns [`PriceError::NoMaximum`] if the group has no maximum price.
     pub fn maximum(&self) -> Result<DecCoin, PriceError> {
         self.group.max_price().ok_or(PriceError::NoMaximum)
     }
@@ -93,7 +93,7 @@ pub enum PriceError {
         "the group has no single price: it has no units, mixes denominations or its maximum is too large"
     )]
     NoMaximum,
-    /// A volume has a class without a price.
+    /// A volume has a storage class for which no price is configured.
     #[error("no pricing configured for storage class `{class}`; set a storage price for it")]
     NoStorageClass {
         /// Storage class of the volume.
@@ -158,25 +158,25 @@ fn price_of(denom: &Denom, amount: Dec) -> Result<DecCoin, PriceError> {
 /// Calculates prices.
 ///
 /// # Contract
-/// The price is in the denomination of the group, above zero, for the whole group per block. A price may
-/// exceed the maximum of the tenant, because the caller compares them. A price is never reused for another
-/// order.
+/// The price is for the whole group per block, is above zero, and has the denomination of the group. A price
+/// may exceed the maximum of the tenant: the caller compares both. A price is never reused for another order.
 ///
 /// # Behavior
 /// - A group without units has no price: `Invalid`.
 /// - An order without a price, for example in an unsupported denomination, is `Invalid`.
 /// - Up to 32 calls run concurrently with independent results. The resources of a call, such as processes or
 ///   connections, are bounded.
-/// - A call that exceeds `pricing_timeout` is dropped. A dropped call stops its processes and does not affect
-///   later calls.
+/// - The caller drops a call that exceeds `pricing_timeout`. A dropped call stops its processes and does not
+///   affect later calls.
 /// - If the request has reserved units ([`PriceRequest::allocated`]), the price is that of the reserved
 ///   units.
 ///
 /// # Errors
-/// `Invalid` if the order has no price, `Timeout` or `Unavailable` if a data source did not respond.
+/// Returns `Invalid` if the order has no price, and `Timeout` or `Unavailable` if a data source did not
+/// respond.
 ///
 /// # Implementing
-/// Run `pricing::conformance::suite` (feature `conformance`) on it.
+/// Run `pricing::conformance::suite` (feature `conformance`) with the implementation.
 #[cfg(feature = "runtime")]
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait::async_trait]

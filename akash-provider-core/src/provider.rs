@@ -28,25 +28,28 @@ impl Provider {
         ProviderBuilder::default()
     }
 
-    /// Runs until `shutdown` is cancelled and pending work is finished, or the grace period is over.
+    /// Runs until `shutdown` is cancelled and pending work is finished, or until the grace period is over.
     ///
     /// # Behavior
-    /// - workloads and open bids stay; the next start takes them over
-    /// - the provider waits for an unavailable chain without a time limit, and reports it in its status
-    /// - a provider that is not registered on the chain runs and does not bid
+    /// - Workloads and open bids are not removed. The next start takes them over.
+    /// - If the chain is unavailable, the provider waits without a time limit, and reports this in its
+    ///   status.
+    /// - If the provider is not registered on the chain, it runs and does not bid.
     ///
     /// # Errors
-    /// [`ErrorKind::ClusterNotReady`](crate::error::ErrorKind::ClusterNotReady) when the cluster or its
-    /// capacity was not known within [`cluster_ready_timeout`](crate::config::Config::cluster_ready_timeout).
+    /// Returns [`ErrorKind::ClusterNotReady`](crate::error::ErrorKind::ClusterNotReady) when the cluster or
+    /// its capacity was not known within
+    /// [`cluster_ready_timeout`](crate::config::Config::cluster_ready_timeout).
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
         self.run_until(shutdown, CancellationToken::new()).await
     }
 
-    /// Runs like [`Provider::run`]. `abort` is the second signal and stops the provider at once.
+    /// Runs like [`Provider::run`]. When `abort` is cancelled, for example by a second signal, the provider
+    /// stops at once.
     ///
     /// # Errors
-    /// The errors of [`Provider::run`], and [`ErrorKind::Aborted`](crate::error::ErrorKind::Aborted) after an
-    /// abort. In every case pending requests of handles get a response, and later requests get
+    /// Returns the errors of [`Provider::run`], and [`ErrorKind::Aborted`](crate::error::ErrorKind::Aborted)
+    /// after an abort. In every case, pending requests of handles get a response, and later requests get
     /// [`ErrorKind::Stopped`](crate::error::ErrorKind::Stopped).
     pub async fn run_until(self, shutdown: CancellationToken, abort: CancellationToken) -> Result<(), Error> {
         runtime::run(self.parts, shutdown, abort).await

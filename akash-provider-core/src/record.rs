@@ -1,7 +1,7 @@
 //! Content of a flight recording of an engine, without the secrets of manifests.
 //!
 //! The engine is pure, so its initial state and all later inputs reproduce every decision. A [`Recorder`]
-//! receives both and stores them. The provider does not wait for the recorder.
+//! receives the state and the inputs, and stores them. The provider does not wait for the recorder.
 //!
 //! ```
 //! use akash_provider_core::engine::{Effect, Engine, Input, Leadership};
@@ -28,15 +28,16 @@ use std::sync::Arc;
 ///
 /// Both methods are called within a step and must not block. Slow work belongs in another thread.
 pub trait Recorder: fmt::Debug + Send {
-    /// Called before the engine processes an input; `None` means that only deadlines expire.
+    /// Called before the engine processes an input. With `None`, the engine has no input and processes
+    /// expired deadlines.
     fn record_input(&mut self, engine: &Engine, now: Now, input: Option<&Input>);
 
     /// Called with the resulting effects before they are executed.
     fn record_effects(&mut self, effects: &[Effect]);
 }
 
-/// Replaces a secret by another text: equal secrets by equal texts, different secrets by different texts. The
-/// engine only compares secrets, so its decisions stay the same.
+/// Function that replaces a secret with another text. Equal secrets must become equal texts, and different
+/// secrets different texts. The engine only compares secrets, so its decisions do not change.
 pub type Cover<'a> = dyn Fn(&str) -> String + 'a;
 
 /// Replaces the secrets of manifests in an input: values of environment variables, commands and their
@@ -62,14 +63,14 @@ pub fn hide_in_input(input: &mut Input, cover: &Cover<'_>) {
     }
 }
 
-/// Replaces all secrets in the state of an engine. The engine then decides like an engine with covered inputs
-/// from the start.
+/// Replaces all secrets in the state of an engine. Afterwards, the engine decides in the same way as an
+/// engine for which the secrets were replaced in all inputs.
 pub fn hide_in_engine(engine: &mut Engine, cover: &Cover<'_>) {
     engine.hide(cover);
 }
 
-/// Returns a digest of the effects of a step, equal for equal effects in builds of the same version. With
-/// `cover` the digest is that of the effects without secrets.
+/// Returns a digest of the effects of a step. In builds of the same version, equal effects have equal
+/// digests. With `cover`, secrets are replaced before the digest is computed.
 #[must_use]
 pub fn digest(effects: &[Effect], cover: Option<&Cover<'_>>) -> u64 {
     // Always with the same keys, because digests of different processes are compared.
@@ -83,7 +84,7 @@ pub fn digest(effects: &[Effect], cover: Option<&Cover<'_>>) -> u64 {
     hasher.finish()
 }
 
-/// Returns an effect without its secrets, or `None` if the effect has none.
+/// Returns a copy of an effect with replaced secrets. Returns `None` if the effect contains no secrets.
 fn covered(effect: &Effect, cover: &Cover<'_>) -> Option<Effect> {
     match effect {
         // Only these two effects contain a manifest, so all others are not copied.
@@ -162,7 +163,7 @@ fn hide_in_login(login: &mut Credentials, cover: &Cover<'_>) {
     }
 }
 
-/// Empty texts are not secret and stay empty.
+/// Replaces one secret. An empty text is not a secret and is not replaced.
 fn hide(text: &mut String, cover: &Cover<'_>) {
     if !text.is_empty() {
         *text = cover(text);

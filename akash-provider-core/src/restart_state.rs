@@ -1,4 +1,4 @@
-//! Provider state that must survive a restart, and that the chain and the cluster do not store.
+//! Provider state that must survive a restart. The chain and the cluster do not store this state.
 
 use crate::config::Config;
 use crate::engine::Status;
@@ -29,9 +29,9 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RestartState {
-    /// Whether the circuit breaker has tripped for all leases.
+    /// Whether the circuit breaker has tripped for all owners.
     pub breaker_tripped: bool,
-    /// Owners for which the circuit breaker has tripped.
+    /// Owners for which the circuit breaker has tripped separately.
     pub breaker_held_owners: BTreeSet<Address>,
 }
 
@@ -65,7 +65,7 @@ impl RestartState {
         }
     }
 
-    /// Returns whether the circuit breaker has not tripped.
+    /// Returns whether the circuit breaker has not tripped for any owner.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

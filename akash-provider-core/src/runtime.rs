@@ -87,7 +87,7 @@ pub(crate) async fn run<B: StateMachine>(
 enum Wake {
     Abort,
     Shutdown,
-    /// Held effects are released.
+    /// Effects that were held during a write are released.
     Kept(Vec<Effect>),
     Input(Input),
     HandleRequest(HandleRequest),
@@ -109,14 +109,16 @@ struct Driver<B> {
     shown: StatusCache,
     started: Instant,
     block_time: BlockTime,
-    /// Whether the newest snapshot was of the configured chain. Blocks of another chain do not set the time.
+    /// Whether the newest snapshot was of the configured chain. The time of blocks of another chain is
+    /// ignored.
     chain_is_ours: bool,
     cluster_seen: bool,
     capacity_seen: bool,
     ignored: IgnoredResources,
-    /// Deadline of the drain; `None` before the first signal.
+    /// Time at which pending work is dropped; `None` before the first signal.
     drain_until: Option<Mono>,
-    /// Time of the last expired deadlines, so that a deadline that stays in the past cannot spin the loop.
+    /// Time at which deadlines were last processed. It prevents an endless loop if a deadline remains in the
+    /// past.
     timed_out_at: Option<Mono>,
 }
 
@@ -362,7 +364,7 @@ impl<B: StateMachine> Driver<B> {
         }
     }
 
-    /// The phase `Init` ends when the cluster and its capacity are known, or fails after the timeout.
+    /// Ends the phase `Init` when the cluster and its capacity are known. Returns an error after the timeout.
     fn check_ready(&mut self) -> Result<(), Error> {
         if self.stage.lifecycle() != Lifecycle::Init {
             return Ok(());
@@ -388,7 +390,7 @@ impl<B: StateMachine> Driver<B> {
         ))
     }
 
-    /// Starts the drain after the first signal: no new work from now on.
+    /// Starts the shutdown after the first signal: pending work is finished, and no new work starts.
     fn drain(&mut self) {
         self.drain_until = Some(self.mono().plus(self.config.shutdown_grace));
         self.stage.enter(Lifecycle::Shutdown);
@@ -427,8 +429,8 @@ impl<B: StateMachine> Driver<B> {
         self.stage.enter(Lifecycle::Done);
     }
 
-    /// Waits until pending state is stored, and publishes the events that depend on it. No calls are started
-    /// any more.
+    /// Waits until pending state is stored, then publishes the events that were held until then. Starts no
+    /// more calls.
     async fn finish_keeping(&mut self, abort: &CancellationToken) {
         self.keeping.try_again();
         if self.keeping.is_idle() {

@@ -1,4 +1,4 @@
-//! Explanation as text for every node why a group fits or not.
+//! Explains in text for every node why a group fits or not.
 
 use super::gpu::GpuRequest;
 use super::need::Need;
@@ -8,7 +8,7 @@ use super::{Explanation, NodeVerdict};
 use crate::types::ResourceUnit;
 use crate::types::quantity::{cores, rounded_bytes};
 
-/// Returns the missing capacity for every unit and node.
+/// Returns for every unit and node the resources that are missing.
 pub(super) fn explain(inventory: &NodeInventory, units: &[ResourceUnit]) -> Explanation {
     // On a copy, so that the explanation reserves nothing.
     let fits = pack::fit(&mut inventory.clone(), units, true);
@@ -75,7 +75,7 @@ fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mu
     }
 }
 
-/// Returns the maximum number of replicas on a node, and the GPU for them.
+/// Returns the number of replicas that fit on a node, and the GPU with which this number is highest.
 fn best<'a>(
     inventory: &NodeInventory,
     need: &Need,
@@ -95,7 +95,7 @@ fn best<'a>(
     best
 }
 
-/// Returns the missing capacity of a node for one more replica.
+/// Returns the resources that a node lacks for one more replica.
 fn lacks(
     inventory: &NodeInventory,
     need: &Need,
@@ -204,7 +204,7 @@ fn wanted_gpus(unit: &ResourceUnit) -> String {
     format!("{}{more}", shown.join(" or "))
 }
 
-/// Formats an amount of bytes, which is negative if more is used than exists.
+/// Formats an amount of bytes. The amount is negative if more is used than exists.
 fn bytes(bytes: i64) -> String {
     rounded_bytes(u128::try_from(bytes).unwrap_or_default())
 }

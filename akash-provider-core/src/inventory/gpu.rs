@@ -1,5 +1,5 @@
-//! GPU attributes: the accepted GPUs of an order, the kind of a device, and the reserved attribute that
-//! matches both.
+//! GPU attributes: the GPUs that an order accepts, the kind of a device, and the attribute of a reservation
+//! that matches both.
 
 use super::spec::GpuSpec;
 use crate::manifest::{SchedulerGpu, SchedulerParams, SchedulerResources};
@@ -14,7 +14,7 @@ const INTERFACES: [&str; 2] = ["pcie", "sxm"];
 const VENDORS: [&str; 2] = ["nvidia", "amd"];
 const GIB: u128 = 1 << 30;
 
-/// Kind of a device, normalized for comparison.
+/// Kind of a GPU device, normalized for comparison.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Kind {
     pub(crate) vendor: Arc<str>,
@@ -61,8 +61,9 @@ impl Kind {
 }
 
 impl GpuRequest {
-    /// Parses an attribute key as the inventory of the network does: `vendor/<v>/model/<m>`, then pairs, of
-    /// which `ram` and `interface` are used. Returns `None` if the key can match no device.
+    /// Parses an attribute key like the inventory of the Akash network: `vendor/<v>/model/<m>`, followed by
+    /// pairs of name and value. The pairs `ram` and `interface` are used. Returns `None` if no device can
+    /// match the key.
     pub(crate) fn parse(key: &str) -> Option<Self> {
         let mut parts = key.split('/');
         let (Some("vendor"), Some(vendor), Some("model"), Some(model)) =

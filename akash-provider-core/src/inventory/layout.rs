@@ -1,4 +1,4 @@
-//! The constant part of a cluster, which all copies of an inventory share.
+//! The constant part of a cluster. All copies of an inventory share this part.
 
 use super::gpu::{GpuRequest, Kind};
 use super::spec::{ClusterSpec, Hardware, NodeSpec, Quantity};
@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Free amount of an unlimited quantity, above every valid amount and without overflow in sums.
+/// Free amount of a quantity without a limit. The value is above every valid amount, and sums of it do not
+/// overflow.
 pub(super) const UNLIMITED: i64 = 1 << 61;
 /// Maximum number of GPU kinds per node, because every subset of kinds is evaluated.
 const KINDS_PER_NODE: usize = 8;
@@ -27,7 +28,7 @@ pub(super) struct Free {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Layout {
-    /// Shared, so that a copy with one changed node is cheap.
+    /// Nodes. Shared between copies, so that a copy in which one node changes is cheap.
     pub(super) nodes: Vec<Arc<Node>>,
     pub(super) slots: Vec<Slot>,
     pub(super) kinds: Vec<Kind>,
@@ -48,7 +49,7 @@ pub(super) struct Node {
     pub(super) memory: Quantity,
     pub(super) ephemeral: Quantity,
     pub(super) gpu_allocatable: i64,
-    /// Number of missing or used devices of unknown kind.
+    /// Number of devices that are missing or used, although their kind is unknown.
     pub(super) gpu_unknown: i64,
     /// Storage classes that the node can mount; bit n represents entry n of [`Layout::classes`].
     pub(super) classes: u64,
@@ -143,8 +144,9 @@ impl Layout {
         layout
     }
 
-    /// Returns the layout after a change of some nodes and amounts, equal to [`Self::new`] of the whole
-    /// cluster. Returns `None` if more than amounts changed; the caller then builds a new layout.
+    /// Returns the layout after a change of some nodes and amounts. The result equals [`Self::new`] for the
+    /// whole cluster. Returns `None` if anything other than amounts changed. The caller then builds a new
+    /// layout.
     pub(super) fn revised(
         &self,
         nodes: &[NodeSpec],
@@ -197,7 +199,7 @@ impl Layout {
         self.classes.binary_search_by(|c| c.name.as_str().cmp(name)).ok()
     }
 
-    /// Returns the slots of a node with devices that any of `wants` accepts, as bits.
+    /// Returns the slots of a node with devices that match any of `wants`, as a bit mask.
     pub(super) fn mask(&self, node: usize, wants: &[GpuRequest]) -> u16 {
         let accepted = |slot: &Slot| wants.iter().any(|w| w.accepts(&self.kinds[slot.kind]));
         let slots = self.slots[self.nodes[node].slots.clone()].iter().enumerate();

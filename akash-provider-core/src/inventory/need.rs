@@ -1,11 +1,12 @@
-//! Resources of one replica, as numbers that compare and multiply without overflow.
+//! Resources of one replica, as numbers that can be compared and multiplied without overflow.
 
 use super::gpu::{GpuRequest, wants};
 use super::layout::{Free, Layout};
 use super::node_inventory::NodeInventory;
 use crate::types::{ResourceUnit, Storage};
 
-/// Maximum amount of a resource in a replica. No node has this amount, and sums of it do not overflow.
+/// Maximum amount of a resource in one replica. No node has this amount, and sums of such amounts do not
+/// overflow.
 const AMOUNT_LIMIT: i64 = 1 << 56;
 
 /// Resources that one replica of a unit takes.
@@ -14,7 +15,7 @@ pub(super) struct Need {
     pub(super) cpu: i64,
     /// Memory, including volumes in memory.
     pub(super) memory: i64,
-    /// Ephemeral storage, with the default for a replica without an ephemeral volume.
+    /// Ephemeral storage. If the replica has no ephemeral volume, the default size.
     pub(super) ephemeral: i64,
     pub(super) gpu: i64,
     pub(super) wants: Vec<GpuRequest>,
@@ -94,7 +95,7 @@ impl Need {
         }
     }
 
-    /// Fast check that excludes most nodes.
+    /// Returns whether one replica can fit. A fast check that excludes most nodes.
     pub(super) fn fits(&self, free: &Free) -> bool {
         // A node with an overcommitted resource still accepts a replica that does not need the resource.
         free.cpu.max(0) >= self.cpu

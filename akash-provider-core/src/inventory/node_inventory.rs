@@ -1,12 +1,12 @@
 //! The ledger of all backends: a list of nodes with first-fit placement.
 //!
-//! Internal amounts are signed, so that reserving missing capacity and releasing it are exact inverses in any
-//! order. Reported amounts are never negative. The amount that a lease reserves on a node depends only on its
-//! units, not on other reservations.
+//! Internal amounts are signed. Reserving more than exists and releasing it again therefore restores the
+//! previous state, in any order. Reported amounts are never negative. The amount that a lease reserves on a
+//! node depends only on its units, not on other reservations.
 //!
-//! GPUs are counted by kind. A reservation that several kinds of a node can satisfy is a claim on the set of
-//! these kinds. The free devices of a kind are bounded by every set that contains the kind (Hall's
-//! condition), so that no device is sold twice.
+//! GPUs are counted by kind. If several kinds of devices on a node satisfy a reservation, the reservation is
+//! a claim on the set of these kinds. The number of free devices of a kind is limited by every set that
+//! contains the kind (Hall's condition), so that no device is sold twice.
 
 use super::layout::{Free, Layout, pair};
 use super::need::Need;
@@ -39,7 +39,7 @@ pub struct NodeInventory {
     /// Number of the provider's replicas by node, and by storage class.
     replicas: Vec<i64>,
     class_replicas: Vec<i64>,
-    /// Number of replicas without a known node.
+    /// Number of reserved replicas that have no known node.
     nowhere: i64,
 }
 
@@ -52,9 +52,10 @@ impl NodeInventory {
     }
 
     /// Returns the free capacity of the same cluster after a change of nodes, storage amounts or ignored
-    /// resources. The result equals [`Self::new`] of the whole cluster, at the cost of a copy, and contains
-    /// no reservations of `self`. Returns `None` if more than amounts changed, such as a new node, other
-    /// kinds of GPU, other storage classes or an invalid entry. The caller then uses [`Self::new`].
+    /// resources. The result equals [`Self::new`] of the whole cluster, but costs only a copy. The result
+    /// contains no reservations of `self`. Returns `None` if anything other than amounts changed, such as a
+    /// new node, other kinds of GPU, other storage classes or an invalid entry. The caller then uses
+    /// [`Self::new`].
     #[must_use]
     pub fn revised(
         &self,
@@ -78,8 +79,8 @@ impl NodeInventory {
         }
     }
 
-    /// Reserves `replicas` of a unit on a node, or releases them if negative. Arithmetic wraps, so that the
-    /// operation is its own inverse for any amount.
+    /// Reserves `replicas` of a unit on a node. A negative number releases them. The arithmetic wraps, so
+    /// that a release undoes a reservation for any amount.
     pub(super) fn take(&mut self, node: usize, need: &Need, mask: u16, replicas: i64) {
         let free = &mut self.free[node];
         free.cpu = free.cpu.wrapping_sub(need.cpu.wrapping_mul(replicas));
@@ -102,7 +103,7 @@ impl NodeInventory {
         }
     }
 
-    /// Returns the number of devices of the kinds in `mask` that can still be promised on a node.
+    /// Returns the number of devices on a node that are still free for a claim on the kinds in `mask`.
     pub(super) fn gpus_free(&self, node: usize, mask: u16) -> i64 {
         // Without an acceptable device no set limits the number.
         if mask == 0 {
@@ -124,7 +125,7 @@ impl NodeInventory {
         least.min(self.free[node].gpu).max(0)
     }
 
-    /// Reserves an allocation on its nodes, or releases it.
+    /// Reserves an allocation on its nodes. With a negative `sign`, releases the allocation.
     fn move_allocation(&mut self, allocation: &Allocation, sign: i64) {
         for unit in &allocation.units {
             let need = Need::new(&self.layout, unit);
@@ -146,8 +147,9 @@ impl NodeInventory {
         }
     }
 
-    /// Returns the number of replicas without capacity: replicas without a node, and for each overcommitted
-    /// node or pool the share of replicas that corresponds to the missing amount, rounded up.
+    /// Returns the number of reserved replicas for which capacity is missing. Replicas without a node count.
+    /// On an overcommitted node or pool, the share of replicas that corresponds to the missing amount counts,
+    /// rounded up.
     fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {

@@ -1,9 +1,9 @@
-//! Packing: pure first-fit placement of units on nodes. All units are placed, or none.
+//! Packing: pure first-fit placement of units on nodes. Either all units are placed or none.
 //!
 //! As in the Go provider, units are placed from the last to the first, and nodes are tried in their order. A
-//! unit that accepts several GPU models is tried with each model, starting with the model that fits on the
-//! earliest node. If a later unit does not fit, the search backtracks to another model. A log of reservations
-//! undoes failed attempts without copies.
+//! unit that accepts several GPU models is tried with each model. The first model is the one that fits on the
+//! earliest node. If a later unit does not fit, the search returns to an earlier unit and tries another
+//! model. A log of reservations undoes failed attempts without copies.
 
 use super::gpu::GpuRequest;
 use super::need::Need;
@@ -26,7 +26,8 @@ struct Reservation {
     replicas: i64,
 }
 
-/// A unit with GPUs: the remaining choices, and the length of the log before the unit.
+/// A unit with GPUs: the choices that were not tried yet, and the length of the log before the unit was
+/// placed.
 #[derive(Debug)]
 struct Decision {
     unit: usize,
@@ -113,7 +114,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Backtracks to the latest unit with a remaining choice, and places it. Returns the index of the unit.
+    /// Returns to the latest unit for which a choice is left, and places it with this choice. Returns the
+    /// index of the unit.
     fn choose_again(
         &mut self,
         decisions: &mut Vec<Decision>,
@@ -139,7 +141,8 @@ impl Search<'_> {
         None
     }
 
-    /// Returns the choices for a unit that fit on at least one node, the earliest node last.
+    /// Returns the GPU choices for which a unit fits on at least one node. The choice with the earliest node
+    /// is the last.
     fn order_choices(&self, unit: usize) -> Vec<GpuRequest> {
         let need = &self.needs[unit];
         let nodes = 0..self.inventory.free.len();
@@ -184,7 +187,7 @@ impl Search<'_> {
         u32::try_from(count - left).unwrap_or(u32::MAX)
     }
 
-    /// Releases the reservations after the first `length` entries of the log.
+    /// Releases all reservations that were logged after the first `length` entries.
     fn undo(&mut self, length: usize) {
         while self.log.len() > length {
             if let Some(taken) = self.log.pop() {

@@ -40,7 +40,7 @@ pub struct MemoryInventorySource {
     state: watch::Sender<State>,
 }
 
-/// Latest state. A slow watcher receives the last update and the last failure, never an older one.
+/// Latest state. A slow watcher receives the last update and the last failure, but no older ones.
 #[derive(Debug, Clone, Default)]
 struct State {
     update: (u64, Option<InventoryUpdate>),
@@ -64,7 +64,7 @@ impl MemoryInventorySource {
         });
     }
 
-    /// Reports a failure to current watchers. Later watchers do not receive the failure.
+    /// Reports a failure to the current watchers. Watchers that start later do not receive the failure.
     pub fn fail(&self, failure: Failure) {
         self.state.send_modify(|state| {
             state.failure = (state.failure.0 + 1, Some(failure));

@@ -15,7 +15,7 @@ pub struct ClusterSpec {
     pub ignored: Vec<String>,
 }
 
-/// Quantity of a resource and the used part.
+/// Quantity of a resource, and the part of it that is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Quantity {
@@ -29,7 +29,8 @@ pub struct Quantity {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Unique name in the cluster. Of nodes with the same name the first counts.
+    /// Name of the node, unique in the cluster. If several nodes have the same name, only the first node
+    /// counts.
     pub name: String,
     /// CPU in millicores.
     pub cpu: Quantity,
@@ -39,17 +40,17 @@ pub struct NodeSpec {
     pub ephemeral: Quantity,
     /// GPUs by kind. At most 8 kinds per node are counted.
     pub gpus: Vec<GpuSpec>,
-    /// Number of usable devices, if it differs from the sum of the counts, for example because an unknown
-    /// device is unhealthy.
+    /// Number of usable devices. Set only if this number differs from the sum of the counts, for example
+    /// because a device of unknown kind is unhealthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_allocatable: Option<u32>,
-    /// Number of devices of unknown kind used by workloads other than the provider's leases. On a node with
-    /// several kinds these devices count against every kind, so that no device is sold twice.
+    /// Number of devices of unknown kind that workloads other than the provider's leases use. On a node with
+    /// several kinds, these devices count against every kind, so that no device is sold twice.
     pub gpu_allocated: u32,
     /// Classes of persistent storage that the node can mount.
     pub storage_classes: Vec<String>,
-    /// Reason why the node accepts no new replicas, such as not ready or cordoned. Existing reservations
-    /// stay, so that a short outage of a node does not affect them.
+    /// Reason why the node accepts no new replicas, such as not ready or cordoned. Existing reservations on
+    /// the node remain, so that a short outage of a node does not affect them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,
     /// Description of the machine.
@@ -57,8 +58,8 @@ pub struct NodeSpec {
     pub hardware: Hardware,
 }
 
-/// Total resources of a machine, including the part reserved for the system. For display only; the inventory
-/// does not count them.
+/// Total resources of a machine, including the part that is reserved for the system. The values are only
+/// displayed; the inventory does not count them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hardware {
@@ -115,7 +116,7 @@ impl Quantity {
         }
     }
 
-    /// Creates a quantity with a part used by workloads other than the provider's leases.
+    /// Creates a quantity of which workloads other than the provider's leases use the part `allocated`.
     #[must_use]
     pub const fn used(allocatable: i64, allocated: i64) -> Self {
         Self {
@@ -151,7 +152,7 @@ impl NodeSpec {
         self
     }
 
-    /// Closes the node for new replicas.
+    /// Closes the node for new replicas, for a reason that is shown to operators.
     #[must_use]
     pub fn closed_because(mut self, reason: impl Into<String>) -> Self {
         self.closed = Some(reason.into());

@@ -1,15 +1,15 @@
-//! Comparison of a manifest with the groups on the chain: the same groups, the same resources, every endpoint
-//! and replica used.
+//! Comparison of a manifest with the groups on the chain. Both must have the same groups and resources, and
+//! the manifest must use every endpoint and replica.
 
 use super::fault::{CrossFault, EndpointNeed, ManifestError, ResourceKind, shown};
 use super::{Group, Manifest, Service};
 use crate::types::{EndpointKind, GroupSpec, ResourceUnit};
 
-/// Compares a valid manifest with all groups of its deployment, as the network does.
+/// Compares a valid manifest with all groups of its deployment, by the rules of the Akash network.
 ///
 /// # Errors
-/// [`ManifestError::Cross`] for the first difference in the order of the manifest. Unused parts of the
-/// chain's groups are reported last.
+/// Returns [`ManifestError::Cross`] for the first difference, in the order of the manifest. Parts of the
+/// chain's groups that the manifest does not use are reported last.
 pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), ManifestError> {
     // With equal counts, and unique names in the manifest, every group of the chain is compared.
     if manifest.groups.len() != groups.len() {
@@ -28,7 +28,7 @@ pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), 
     Ok(())
 }
 
-/// Unused part of a resource unit.
+/// Part of a resource unit that no service has used yet.
 struct RemainingUnit<'a> {
     unit: &'a ResourceUnit,
     replicas: u32,

@@ -20,12 +20,12 @@ pub enum ManifestError {
         /// Maximum length.
         limit: usize,
     },
-    /// The bytes are not JSON, nest too deeply, or name a key twice.
+    /// The bytes are not JSON, the JSON is nested too deeply, or an object contains a key twice.
     #[error("invalid manifest: line {line}, column {column}: {reason}; send one JSON array of groups")]
     NotJson {
-        /// Line, from 1; 0 for the whole text.
+        /// Line, counted from 1; 0 if the error concerns the whole text.
         line: usize,
-        /// Column, from 1; 0 for the whole text.
+        /// Column, counted from 1; 0 if the error concerns the whole text.
         column: usize,
         /// Message of the JSON parser.
         reason: String,
@@ -41,7 +41,7 @@ pub enum ManifestError {
     /// The manifest violates a structural rule.
     #[error("invalid manifest: {at}: {fault}")]
     Structure {
-        /// Location by names: `akash.web.expose[0]`.
+        /// Location in the manifest by names: `akash.web.expose[0]`.
         at: String,
         /// Violated rule.
         fault: StructureFault,
@@ -49,7 +49,7 @@ pub enum ManifestError {
     /// The manifest is valid but differs from the groups on the chain.
     #[error("manifest cross-validation error: {at}: {fault}")]
     Cross {
-        /// Location by names: `akash.web`.
+        /// Location in the manifest by names: `akash.web`.
         at: String,
         /// Difference.
         fault: CrossFault,
@@ -83,12 +83,12 @@ pub enum StructureFault {
     /// A group has no services.
     #[error("the group has no services; add one or leave the group out")]
     NoServices,
-    /// Services are out of order.
+    /// The services of a group are not sorted by name.
     #[error("service `{name}` follows `{before}`; sort services by name")]
     ServicesUnsorted {
-        /// Service out of order.
+        /// Name of the service that is out of order.
         name: String,
-        /// Service before it.
+        /// Name of the service before it in the manifest.
         before: String,
     },
     /// Two services of a group have the same name.
@@ -108,7 +108,7 @@ pub enum StructureFault {
     /// The image is not a reference to a container image.
     #[error("`{image}` is not a container image: {problem}; write `[REGISTRY/]PATH[:TAG][@DIGEST]`")]
     Image {
-        /// The reference, shortened.
+        /// Reference as received, shortened to 80 characters.
         image: String,
         /// Invalid part of the reference.
         problem: String,
@@ -124,7 +124,7 @@ pub enum StructureFault {
         /// Received name, shortened to 80 characters.
         name: String,
     },
-    /// Exposes are out of order.
+    /// The exposes of a service are not sorted.
     #[error("the expose is out of order; sort by service, port, protocol, global first")]
     ExposesUnsorted,
     /// An exposed port is 0.
@@ -138,7 +138,7 @@ pub enum StructureFault {
         /// Received entry, shortened to 80 characters.
         case: String,
     },
-    /// `nextCases` has duplicate entries, or `off` beside others.
+    /// `nextCases` contains duplicate entries, or `off` together with other entries.
     #[error("nextCases has a duplicate case, or `off` with others; list each case once, or only off")]
     NextCases,
     /// An HTTP option exceeds the limit of the network.
@@ -154,7 +154,7 @@ pub enum StructureFault {
     /// A list or a text exceeds its limit.
     #[error("{field}: {length} {unit}, at most {limit} are accepted; shorten it")]
     Limit {
-        /// Field and its owner, as [`limits`](super::limits) names them.
+        /// Name of the field and of the object that contains it, as in [`limits`](super::limits).
         field: String,
         /// Number of received entries or bytes.
         length: usize,
@@ -187,7 +187,7 @@ pub enum StructureFault {
 #[serde(tag = "fault", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CrossFault {
-    /// The numbers of groups differ.
+    /// The manifest and the deployment have different numbers of groups.
     #[error(
         "the manifest has {manifest} groups and the deployment {deployment}; send all of them and no others"
     )]
@@ -206,7 +206,7 @@ pub enum CrossFault {
         /// Resource id of the service.
         id: u32,
     },
-    /// The services have more replicas than the group.
+    /// The services use more replicas of a unit than the chain has.
     #[error(
         "the service has {wanted} replicas and resource unit {id} has {left} left; update the deployment first"
     )]
@@ -215,20 +215,20 @@ pub enum CrossFault {
         id: u32,
         /// Number of replicas of the service.
         wanted: u32,
-        /// Number of replicas of the unit that previous services left.
+        /// Number of replicas of the unit that no previous service uses.
         left: u32,
     },
-    /// Service and unit have different resources.
+    /// A service and its resource unit have different resources.
     #[error(
         "its {what} differs from resource unit {id}; update the deployment or the manifest, so that both are equal"
     )]
     Mismatch {
         /// Resource id of the unit.
         id: u32,
-        /// First different quantity.
+        /// First resource that differs.
         what: ResourceKind,
     },
-    /// The unit lacks an endpoint.
+    /// The services expose more endpoints of one kind than the unit has.
     #[error("resource unit {id} has no {endpoint} endpoint left for it; update the deployment first")]
     TooManyEndpoints {
         /// Resource id of the unit.
@@ -236,7 +236,7 @@ pub enum CrossFault {
         /// Kind of endpoint: shared HTTP, a port, or a leased address.
         endpoint: EndpointNeed,
     },
-    /// Endpoints of the unit are unused.
+    /// The manifest does not use all endpoints of the unit.
     #[error(
         "{left} {endpoint} endpoints of resource unit {id} are unused; expose them or update the deployment"
     )]
@@ -248,7 +248,7 @@ pub enum CrossFault {
         /// Number of unused endpoints of this kind.
         left: u32,
     },
-    /// Replicas of the unit are unused.
+    /// The manifest does not use all replicas of the unit.
     #[error("{left} replicas of resource unit {id} are unused; use them or update the deployment")]
     UnusedReplicas {
         /// Resource id of the unit.
@@ -258,7 +258,7 @@ pub enum CrossFault {
     },
 }
 
-/// A quantity that must be equal in a service and its unit.
+/// A resource that must be equal in a service and in its resource unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -8,7 +8,8 @@ use unicode_security::skeleton;
 /// Domain of Services inside a Kubernetes cluster, the default of Kubernetes.
 const CLUSTER_DOMAIN: &str = "cluster.local";
 
-/// Reason why a tenant cannot use a hostname. `Display` completes "`NAME` …".
+/// Reason why a tenant cannot use a hostname. The text of `Display` follows the hostname in messages: "`NAME`
+/// …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -16,14 +17,14 @@ pub enum HostnameFault {
     /// The name is not a DNS name, with or without a wildcard.
     #[error("is not a hostname")]
     Malformed,
-    /// The name is an IPv4 address in any notation. URL parsers read every name with a numeric last label as
-    /// an address.
+    /// The name is an IPv4 address in any notation. URL parsers interpret every name with a numeric last
+    /// label as an address.
     #[error("is an IP address")]
     Address,
     /// The name is `localhost`.
     #[error("has no domain")]
     SingleLabel,
-    /// The name is the name of a Service in a cluster.
+    /// The name is the DNS name of a Service inside a Kubernetes cluster.
     #[error("is a name inside the cluster")]
     Cluster,
     /// A label starts with `xn--` and is not valid Punycode.
@@ -47,10 +48,10 @@ impl HostnameFault {
     }
 }
 
-/// Checks whether a tenant can use a hostname at any provider.
+/// Checks whether a tenant can use a hostname. The rules do not depend on the provider.
 ///
 /// # Errors
-/// The first violated rule.
+/// Returns the first violated rule.
 pub fn check_hostname(host: &str) -> Result<(), HostnameFault> {
     if !is_hostname(host) && !is_wildcard(host) {
         return Err(HostnameFault::Malformed);
@@ -89,7 +90,7 @@ pub fn is_within(host: &str, domain: &str) -> bool {
     stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('.'))
 }
 
-/// Returns whether a name with a Punycode label looks like `domain` or one of its subdomains.
+/// Returns whether a name that contains a Punycode label looks like `domain` or one of its subdomains.
 #[must_use]
 pub fn looks_like(host: &str, domain: &str) -> bool {
     let mut is_encoded = false;
@@ -104,7 +105,7 @@ pub fn looks_like(host: &str, domain: &str) -> bool {
     is_encoded && !is_within(host, domain) && is_within(&folded(&decoded), &folded(domain))
 }
 
-/// Maps characters that look alike to one character.
+/// Replaces characters that look alike with one of them.
 fn folded(name: &str) -> String {
     let folded: String = skeleton(&name.to_lowercase()).collect();
     folded.to_lowercase()

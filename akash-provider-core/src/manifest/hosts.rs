@@ -6,9 +6,9 @@ use crate::types::LeaseId;
 use crate::types::id::ip_sharing_key;
 use std::collections::BTreeSet;
 
-/// Returns the hostnames to declare for a lease: for each ingress expose the automatic hostname below
-/// `static_domain`, if the provider has one, then the listed hostnames. Names are lower case and unique; the
-/// first expose has precedence.
+/// Returns the hostnames to declare for a lease. Each ingress expose gets the automatic hostname below
+/// `static_domain`, if the provider has this domain, followed by the hostnames in the manifest. Hostnames are
+/// in lower case. If a hostname occurs twice, it belongs to the first expose.
 #[must_use]
 pub fn hostnames_wanted(
     group: &Group,
@@ -67,8 +67,8 @@ pub fn ips_wanted(group: &Group, lease: &LeaseId) -> Vec<IpDeclaration> {
         .collect()
 }
 
-/// Returns the name of an ingress expose without a hostname. A provider without automatic hostnames needs at
-/// least one listed hostname per ingress expose.
+/// Returns the name of an ingress expose for which the manifest lists no hostname. On a provider without
+/// automatic hostnames, every ingress expose needs at least one listed hostname.
 #[must_use]
 pub fn missing_hostname(group: &Group, static_hosts: bool) -> Option<String> {
     if static_hosts {
@@ -84,7 +84,7 @@ pub fn missing_hostname(group: &Group, static_hosts: bool) -> Option<String> {
     ))
 }
 
-/// Returns whether both groups have services with the same names, which an update must not change.
+/// Returns whether both groups have services with the same names. An update must not change the names.
 #[must_use]
 pub fn same_services(old: &Group, new: &Group) -> bool {
     let names = |group: &Group| -> BTreeSet<String> {

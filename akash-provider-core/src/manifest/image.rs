@@ -1,16 +1,16 @@
 //! Checks of container image references, by the grammar of the distribution project.
 
-/// Maximum length of a repository with its registry.
+/// Maximum length of a repository name including its registry.
 const MAX_NAME: usize = 255;
 /// Maximum length of a tag.
 const MAX_TAG: usize = 128;
 /// Minimum length of a digest, in hexadecimal digits.
 const MIN_DIGEST: usize = 32;
 
-/// Checks `[REGISTRY[:PORT]/]PATH[:TAG][@ALGORITHM:DIGEST]`.
+/// Checks an image reference: `[REGISTRY[:PORT]/]PATH[:TAG][@ALGORITHM:DIGEST]`.
 ///
 /// # Errors
-/// The invalid part of the reference.
+/// Returns the invalid part of the reference.
 pub(crate) fn check(reference: &str) -> Result<(), &'static str> {
     let (rest, digest) = match reference.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),

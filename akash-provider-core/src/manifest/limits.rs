@@ -1,8 +1,8 @@
 //! Limits on the lists and texts of a manifest.
 //!
-//! The chain and the Go provider do not limit these lists. Most numbers are defined by this project: several
-//! times the values in public SDL files, and small enough that one manifest cannot exhaust hostnames, objects
-//! or memory.
+//! The chain and the Go provider do not limit these lists. This project defines most of the numbers. They are
+//! several times the values in public SDL files, and small enough that one manifest cannot exhaust hostnames,
+//! objects or memory.
 
 use super::fault::{ManifestError, StructureFault};
 use super::validate::broken;
@@ -12,13 +12,13 @@ use crate::types::{Attribute, Resources};
 /// Limit of one list or text of a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// Field and its owner, for example `hosts of an expose`.
+    /// Name of the field and of the object that contains it, for example `hosts of an expose`.
     pub field: &'static str,
     /// Maximum number of entries of a list, or of bytes of a text.
     pub max: usize,
     /// Unit of `max`: `entries` or `bytes`.
     pub unit: &'static str,
-    /// Source of the number.
+    /// Origin of the number, such as Kubernetes or this project.
     pub source: &'static str,
 }
 

@@ -1,6 +1,7 @@
-//! Parser of JSON without duplicate keys.
+//! Parser of JSON that refuses duplicate keys.
 //!
-//! Parsers disagree about duplicate keys, and the hash of a manifest must not depend on the parser.
+//! Parsers disagree about the meaning of duplicate keys, and the hash of a manifest must not depend on the
+//! parser.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};

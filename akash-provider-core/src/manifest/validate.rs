@@ -34,12 +34,12 @@ pub const MAX_HOSTNAME: usize = 253;
 /// Maximum length of a label of a hostname in DNS.
 const MAX_HOST_LABEL: usize = 63;
 
-/// Checks everything that does not depend on the chain: groups and services exist, are named and sorted;
-/// images, variables, ports, proxy options and hostnames are valid; all lists and texts are within
-/// [`limits`]; and at least one service is reachable from outside.
+/// Checks all rules that do not depend on the chain. Groups and services exist, have names and are sorted.
+/// Images, variables, ports, proxy options and hostnames are valid. All lists and texts are within
+/// [`limits`]. At least one service is reachable from outside.
 ///
 /// # Errors
-/// [`ManifestError::Structure`] for the first violated rule, in the order of the manifest.
+/// Returns [`ManifestError::Structure`] for the first violated rule, in the order of the manifest.
 pub fn validate(manifest: &Manifest) -> Result<(), ManifestError> {
     faults(manifest, 1).pop().map_or(Ok(()), Err)
 }
@@ -180,8 +180,8 @@ fn check_expose<'a>(
     Ok(())
 }
 
-/// Allows only values that an SDL can contain, because the values are written into the configuration of the
-/// proxy.
+/// Checks that the proxy options are values that an SDL can contain, because the values are written into the
+/// configuration of the proxy.
 fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), ManifestError> {
     let at = || format!("{}.httpOptions", at());
     let cases = options.next_cases.as_deref().unwrap_or_default();

@@ -13,8 +13,8 @@ use std::io::Write as _;
 /// Maximum length of a manifest, in bytes. Real manifests have at most tens of kilobytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
 
-/// Keys that the network omits when their value is empty, so that an omitted key and an empty value have the
-/// same hash.
+/// Keys that the Akash network omits from the JSON if their value is empty. A missing key and an empty value
+/// then have the same hash.
 const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
     "attributes",
     "credentials",
@@ -29,10 +29,10 @@ const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
     "value",
 ];
 
-/// Hashes of a received manifest, one of which the chain may contain.
+/// Hashes of a received manifest. The chain may contain either of them.
 ///
-/// The tool that computed the hash either included unknown fields or dropped them. Without unknown fields
-/// both hashes are equal.
+/// The tool that computed the hash on the chain either included unknown fields or dropped them. If the
+/// manifest has no unknown fields, both hashes are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hashes {
     received: [u8; 32],
@@ -46,7 +46,7 @@ impl Hashes {
         &self.received
     }
 
-    /// Returns the hash over the fields that this version supports, like the Go provider.
+    /// Returns the hash over the fields that this version supports. The Go provider computes the same hash.
     #[must_use]
     pub const fn known(&self) -> &[u8; 32] {
         &self.known
@@ -71,12 +71,13 @@ impl From<[u8; 32]> for Hashes {
 
 /// Parses, validates and hashes a received manifest.
 ///
-/// Unknown fields are ignored in the manifest. [`Hashes`] describes their effect on the hash. The hash
-/// follows the rules of the network for missing fields: a missing `env` hashes like `null`, an empty
-/// `attributes` list like a missing one.
+/// Unknown fields do not appear in the returned manifest. [`Hashes`] describes how they affect the hash. For
+/// missing fields, the hash follows the rules of the Akash network: a missing `env` has the same hash as
+/// `null`, and an empty `attributes` list has the same hash as a missing list.
 ///
 /// # Errors
-/// [`ManifestError`]: too large, not JSON, not a manifest, or a violated rule of [`validate()`].
+/// Returns a [`ManifestError`] if the text is too large, is not JSON, is not a manifest, or violates a rule
+/// of [`validate()`].
 pub fn parse(bytes: &[u8]) -> Result<(Manifest, Hashes), ManifestError> {
     // Checked before parsing, because the cost grows with the length.
     if bytes.len() > MAX_BYTES {
@@ -134,7 +135,7 @@ fn hashes(received: Value, manifest: &Manifest) -> Hashes {
     Hashes { received, known }
 }
 
-/// Sets lists to null that were received as null.
+/// Sets lists to null if the received manifest contains null for them.
 fn keep_nulls(received: &Value, known: &mut Value) {
     match (received, known) {
         (Value::Object(received), Value::Object(known)) => {
@@ -154,7 +155,7 @@ fn keep_nulls(received: &Value, known: &mut Value) {
     }
 }
 
-/// Adds unknown fields of the received manifest. Returns whether there was any.
+/// Adds the unknown fields of the received manifest to `known`. Returns whether there were any.
 fn add_unknown(received: Value, known: &mut Value) -> bool {
     let mut any = false;
     match (received, known) {

@@ -1,13 +1,14 @@
-//! Hostnames with a wildcard: `*.example.com`, one `*` as the whole first label.
+//! Hostnames with a wildcard: `*.example.com`, where one `*` is the whole first label.
 //!
-//! A wildcard *covers* names with one label in its place (`a.example.com`), but not `a.b.example.com` or
-//! `example.com`. Proxies of the Gateway API, and nginx, let a wildcard also *reach* names with more labels,
-//! if no more specific name exists. Checks that protect names of other parties use the second, wider meaning.
+//! A wildcard *covers* the names that have exactly one label in place of the `*` (`a.example.com`), but not
+//! `a.b.example.com` or `example.com`. With proxies of the Gateway API and with nginx, a wildcard also
+//! *reaches* names with more labels, if no more specific name exists. Checks that protect the names of other
+//! tenants use "reaches".
 
 use super::{MAX_HOSTNAME, check_hostname, is_hostname};
 
-/// Label that represents `*` where the character is not allowed, such as in object names. No hostname starts
-/// with this label: registries reserve names with `--` in this position, except `xn--`.
+/// Label that replaces `*` where the character is not allowed, such as in object names. No real hostname
+/// starts with this label: registries reserve names with `--` in this position, except `xn--`.
 pub const WILDCARD_LABEL: &str = "wc--any";
 
 /// Returns whether `host` is `*.` before a hostname of at least two labels. With [`WILDCARD_LABEL`] instead
@@ -26,7 +27,8 @@ pub fn is_hostname_or_wildcard(host: &str) -> bool {
     check_hostname(host).is_ok()
 }
 
-/// Returns the wildcard that covers a hostname, or `None` for a name of one label or a wildcard.
+/// Returns the wildcard that covers a hostname. Returns `None` if the name has only one label or is a
+/// wildcard.
 #[must_use]
 pub fn covering(host: &str) -> Option<String> {
     let (first, rest) = host.split_once('.')?;
@@ -53,7 +55,7 @@ pub fn without_star(host: &str) -> String {
     }
 }
 
-/// Reverses [`without_star`].
+/// Reverses [`without_star`]: replaces [`WILDCARD_LABEL`] with `*`.
 #[must_use]
 pub fn with_star(name: &str) -> String {
     match name.strip_prefix(WILDCARD_LABEL) {

@@ -16,8 +16,8 @@ fn counted_bids(order: &OrderBook) -> usize {
     states.filter(|s| *s != BidState::Lost).count()
 }
 
-/// Creates a refusal of a deposit. The network wraps these errors twice, so all have the same code, that of
-/// no error.
+/// Creates a refusal of a deposit. The Akash network wraps these errors twice, so all of them have code 1,
+/// the code of an unregistered error.
 fn deposit_invalid(log: &str) -> Rejection {
     Rejection {
         error: TxError::InsufficientFunds,
@@ -69,8 +69,8 @@ fn check_price(spec: &GroupSpec, price: &DecCoin) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Checks an offer: it is empty, or contains known units once each, with their counts. Amounts are not
-/// compared.
+/// Checks the offer of a bid. An offer is empty, or contains units of the group, each once and with its
+/// count. The amounts are not compared.
 fn check_offer(spec: &GroupSpec, offer: &[ResourceUnit]) -> Result<(), Rejection> {
     let mut seen = BTreeSet::new();
     for unit in offer {

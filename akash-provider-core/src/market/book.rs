@@ -48,7 +48,7 @@ pub(super) struct BidBook {
 pub(super) struct LeaseBook {
     pub(super) lease: Lease,
     pub(super) payment: Payment,
-    /// Earned but unpaid amount, because the funds did not suffice.
+    /// Earnings that are not paid, because the funds were insufficient.
     #[serde(default)]
     pub(super) unsettled: Dec,
     /// Height and reason of the start of a reclamation.
@@ -150,7 +150,7 @@ impl DeploymentBook {
     }
 }
 
-/// Reason of a close: the tenant's request, or exhausted funds.
+/// Reason of a close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     /// The tenant requested the close.

@@ -24,7 +24,7 @@ fn pem_bytes(pem: &[u8]) -> Option<Vec<u8>> {
     BASE64.decode(body.as_bytes()).ok()
 }
 
-/// Returns the tag, the content and the rest after the first DER element.
+/// Returns the tag and the content of the first DER element, and the bytes after the element.
 fn der(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, mut rest) = rest.split_first()?;

@@ -108,7 +108,7 @@ impl Escrow {
 }
 
 impl LeaseBook {
-    /// Pays the earned whole units to the provider. The fraction stays.
+    /// Pays the earned whole units to the provider. The fraction of a unit remains unpaid.
     pub(super) fn pay_out(&mut self, ledger: &mut Ledger) {
         let (whole, rest) = split_whole(self.payment.balance.amount);
         if whole > 0 {

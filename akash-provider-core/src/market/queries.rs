@@ -21,7 +21,7 @@ pub struct BidDeposit {
 /// Details of a lease that a node reports in addition to the record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseDetails {
-    /// Earned but unpaid amount.
+    /// Earnings that are not paid.
     pub unsettled: Dec,
     /// Height and reason of the start of a reclamation.
     pub reclaim: Option<(Height, CloseReason)>,
@@ -221,8 +221,8 @@ impl Market {
 
     /// Returns the current state of all records of `provider`.
     ///
-    /// The height is that of the newest complete block. The snapshot also contains transactions of the block
-    /// under construction.
+    /// The height of the snapshot is the height of the newest complete block. The snapshot also contains the
+    /// transactions of the block under construction.
     #[must_use]
     pub fn snapshot(&self, provider: &Address) -> Snapshot {
         let index = &self.index;

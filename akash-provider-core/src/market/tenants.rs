@@ -348,7 +348,7 @@ impl Market {
         Ok(vec![ChainEvent::AuditChanged { auditor, owner }])
     }
 
-    /// Signs attributes as an auditor of any name, because groups may name auditors that are not addresses.
+    /// Signs attributes as an auditor with any name. Groups may name auditors that are not addresses.
     pub fn sign_as(&mut self, auditor: &str, owner: &Address, attributes: Vec<Attribute>) {
         self.audits
             .insert((owner.clone(), auditor.to_owned()), attributes);

@@ -7,8 +7,8 @@
 //!                          ▼
 //!               Σ resource × price ──► × rule ──► × scarcity ──► at least the minimum ──► price and its lines
 //! ```
-//! The calculation is pure: the same order and the same utilization have the same price. Prices are exact to
-//! 18 fractional digits, in the base unit of the denomination.
+//! The calculation is pure: the same order at the same utilization always gets the same price. Prices are
+//! exact to 18 fractional digits, in the base unit of the denomination.
 
 mod file;
 mod when;
@@ -90,7 +90,7 @@ pub struct Policy {
     rules: Vec<Decision>,
 }
 
-/// Equal prices in each denomination.
+/// Price list with the same prices in each denomination.
 #[derive(Debug, Clone)]
 struct PriceList(BTreeMap<Denom, Scale>);
 

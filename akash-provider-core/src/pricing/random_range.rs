@@ -15,7 +15,7 @@ const BYTES_PER_UNIT_BITS: u32 = 10;
 const STEPS_PER_UNIT: i128 = 10_000;
 const STEP_SCALED: i128 = 1_000_000_000_000;
 
-/// Random prices, reproducible by the seed.
+/// Random prices. The same seed produces the same prices.
 #[derive(Debug)]
 pub struct RandomRange {
     state: AtomicU64,
@@ -68,8 +68,8 @@ impl RandomRange {
         price_of(&maximum.denom, low.checked_add(step).ok_or(PriceError::TooLarge)?)
     }
 
-    /// Returns a number from 0 to `limit - 1`: a counter in steps of the golden ratio with mixed bits, scaled
-    /// to the range by multiplication.
+    /// Returns a number from 0 to `limit - 1`. The number is a counter in steps of the golden ratio with
+    /// mixed bits, scaled to the range.
     fn below(&self, limit: u64) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         // Relaxed ordering is sufficient: each caller gets a different number, and no other data depends on

@@ -44,8 +44,8 @@ pub struct ScaleConfig {
     pub endpoint: BigDecimal,
     /// Price of a leased IP (`bid-price-ip-scale`).
     pub ip: BigDecimal,
-    /// Price of a GPU, by model (see [`parse_gpu_prices`]). If empty, GPUs are not priced, as in the Go
-    /// provider. Otherwise a GPU without a matching entry gets no bid.
+    /// Price of a GPU, by model (see [`parse_gpu_prices`]). If the list is empty, GPUs cost nothing, as in
+    /// the Go provider. Otherwise the provider does not bid on an order with a GPU that no entry matches.
     pub gpu: BTreeMap<String, BigDecimal>,
 }
 

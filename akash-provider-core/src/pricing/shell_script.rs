@@ -1,17 +1,18 @@
 //! Prices from the output of a program of the operator.
 //!
-//! The protocol equals that of the Go provider, so existing programs work unchanged: one process per price,
-//! no arguments, an environment with `AKASH_OWNER` (the tenant) and `AKASH_DENOM` (the required
-//! denomination), and one line of JSON on standard input (module `input`). The program prints one decimal
-//! number and exits with 0.
+//! The protocol is the same as in the Go provider, so existing programs work unchanged. Each price
+//! calculation starts one process, without arguments. The environment contains `AKASH_OWNER` (the tenant) and
+//! `AKASH_DENOM` (the required denomination). The standard input is one line of JSON (module `input`). The
+//! program prints one decimal number and exits with 0.
 //!
-//! The environment of the program contains the variables of the provider on an allow list (module `process`),
-//! because others contain keys and passphrases. Variables that start with `PRICE_` are allowed.
+//! Of the provider's environment variables, the program receives only those on an allow list (module
+//! `process`), because other variables contain keys and passphrases. Variables that start with `PRICE_` are
+//! on the list.
 //!
-//! A program cannot block the provider. The number of concurrent processes is limited. A process that does
-//! not exit and close its output in time is killed with its process group, and under a
-//! [supervisor](supervise) with all its descendants. The size of the output is limited. A dropped call kills
-//! the processes too. No state is stored between orders.
+//! A program cannot block the provider. The number of concurrent processes is limited. If a process does not
+//! exit and close its output in time, it is killed with its process group, and under a
+//! [supervisor](supervise) with all its descendants. The size of the output is limited. When a call is
+//! dropped, its processes are killed too. No state is stored between orders.
 
 mod input;
 mod process;
@@ -120,10 +121,11 @@ pub struct ShellScript {
 }
 
 impl ShellScript {
-    /// Creates the strategy. The script is checked only when it runs, so that the operator can replace it.
+    /// Creates the strategy. The script file is not checked until it runs, so that the operator can replace
+    /// it.
     ///
     /// # Errors
-    /// When the path is empty or a limit is zero.
+    /// Returns an error when the path is empty or a limit is zero.
     pub fn new(config: ShellScriptConfig) -> Result<Self, InvalidScript> {
         let ShellScriptConfig {
             path,

@@ -11,7 +11,7 @@ pub struct ResourceUsage {
     /// Total amount of all nodes; [`Pair::UNLIMITED`] if a node has no limit.
     pub total: u64,
     /// Amount in use without the order: used by other workloads, and reserved for bids and leases. The amount
-    /// can exceed `total` after capacity shrank.
+    /// can exceed `total` if the capacity of the cluster shrank.
     pub before: u64,
     /// Amount in use with the order.
     pub after: u64,
@@ -25,7 +25,7 @@ impl ResourceUsage {
         self.share(self.before)
     }
 
-    /// Returns the used share with the order.
+    /// Returns the used share including the order, in the form of [`share_before`](Self::share_before).
     #[must_use]
     pub fn share_after(self) -> Option<Dec> {
         self.share(self.after)
@@ -64,8 +64,8 @@ impl ResourceUsage {
     }
 }
 
-/// Utilization of the whole cluster by resource, before and after an order, as the provider's ledger counts
-/// it with commit levels applied.
+/// Utilization of the whole cluster by resource, before and after an order. The amounts are those of the
+/// provider's ledger, with overcommit applied.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Utilization {
     /// CPU in millicores.
@@ -97,8 +97,8 @@ impl Utilization {
         all
     }
 
-    /// Returns the requested resource with the largest used share with the order, and the share. Returns
-    /// `None` if no requested resource has a share.
+    /// Returns the requested resource with the largest used share including the order, and this share.
+    /// Returns `None` if no requested resource has a share.
     #[must_use]
     pub fn scarcest(&self, units: &[ResourceUnit]) -> Option<(String, Dec)> {
         let asks = |of: fn(&ResourceUnit) -> u64| units.iter().any(|unit| of(unit) > 0);

@@ -36,8 +36,8 @@ pub enum BuildError {
 
 /// Builder of a provider from its settings and the five ports.
 ///
-/// A port is passed by value, or as an `Arc` or `Box`, also of a `dyn` port, because these types implement
-/// the port. Keep a clone of the `Arc` to continue to use the port.
+/// A port can be passed by value, as an `Arc` or as a `Box`, and can be a `dyn` port. To use the port after
+/// it was passed, keep a clone of the `Arc`.
 #[derive(Debug, Default)]
 pub struct ProviderBuilder {
     config: Option<Config>,
@@ -53,7 +53,8 @@ pub struct ProviderBuilder {
 }
 
 impl ProviderBuilder {
-    /// Sets the settings. The cluster determines whether IPs can be leased, regardless of the settings.
+    /// Sets the settings. The cluster determines whether IPs can be leased: [`Config::leased_ips`] is
+    /// ignored.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
@@ -103,8 +104,8 @@ impl ProviderBuilder {
         self
     }
 
-    /// Holds bids back until [`ProviderHandle::hold_bids`] releases them. For programs that must finish a
-    /// setup before they can serve tenants.
+    /// Sends no bids until [`ProviderHandle::hold_bids`] is called with `None`. For programs that must finish
+    /// a setup before they can serve tenants. `why` is shown in the status.
     #[must_use]
     pub fn hold_bids(mut self, why: &str) -> Self {
         self.bids_held = Some(why.into());
@@ -118,7 +119,7 @@ impl ProviderBuilder {
         self
     }
 
-    /// Sets the store of the state for the next start, which is called before the state takes effect. Without
+    /// Sets the store of the state for the next start. Each change is stored before it takes effect. Without
     /// a store, a consumer of the facts has to store the state.
     #[must_use]
     pub fn state_store(mut self, store: impl StateStore + 'static) -> Self {

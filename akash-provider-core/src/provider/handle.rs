@@ -17,18 +17,18 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-/// A handle to a provider; cheap to clone.
+/// A handle to a provider. A clone is cheap.
 ///
 /// # Behavior
-/// - every request gets exactly one response within
-///   [`manifest_request_timeout`](crate::config::Config::manifest_request_timeout)
-/// - while the provider is stopping, requests are refused with [`RefusalKind::Stopping`]
-/// - after the provider has stopped, or was dropped without running, no request hangs
+/// - Every request gets exactly one response within
+///   [`manifest_request_timeout`](crate::config::Config::manifest_request_timeout).
+/// - While the provider is stopping, requests are refused with [`RefusalKind::Stopping`].
+/// - After the provider has stopped, or was dropped without running, every request gets a response at once.
 #[derive(Debug, Clone)]
 pub struct ProviderHandle {
     asks: mpsc::Sender<HandleRequest>,
     progress: watch::Receiver<Progress>,
-    /// Status at build time.
+    /// Status when the provider was built.
     first_status: Arc<Status>,
     last_status: Arc<OnceLock<Arc<Status>>>,
     limit: Duration,
@@ -52,10 +52,10 @@ impl ProviderHandle {
     }
 
     /// Submits a validated manifest of a tenant with its hash, or with the hashes of
-    /// [`crate::manifest::parse`]. The manifest is stored durably when the result is `Ok`.
+    /// [`crate::manifest::parse`]. If the result is `Ok`, the manifest is stored durably.
     ///
     /// # Errors
-    /// See [`RefusalKind`]. After `Unavailable` the manifest can be submitted again.
+    /// Returns the refusals of [`RefusalKind`]. After `Unavailable`, the manifest can be submitted again.
     pub async fn submit_manifest(
         &self,
         deployment: &DeploymentId,
@@ -79,20 +79,20 @@ impl ProviderHandle {
         self.done(Request::TransferHostnames { lease, hostnames }).await
     }
 
-    /// Closes a lease with a reason of the provider.
+    /// Closes a lease with a reason that a provider can state.
     ///
     /// # Errors
-    /// `NoLease`, `NotLeader`, and the errors of every request.
+    /// Returns `NoLease`, `NotLeader`, and the errors of every request.
     pub async fn end_lease(&self, lease: &LeaseId, reason: CloseReason) -> Result<(), Refusal> {
         let lease = lease.clone();
         self.done(Request::EndLease { lease, reason }).await
     }
 
-    /// Compares chain, cluster and ledger now, and returns the differences, one line each. Repairs them
-    /// unless `dry_run` is set.
+    /// Compares chain, cluster and ledger now, and returns the differences, one line each. Repairs the
+    /// differences unless `dry_run` is true.
     ///
     /// # Errors
-    /// `Unavailable` if the chain or the cluster cannot be queried, and the errors of every request.
+    /// Returns `Unavailable` if the chain or the cluster cannot be queried, and the errors of every request.
     pub async fn scan(&self, dry_run: bool) -> Result<Vec<String>, Refusal> {
         match self.request(Request::Scan { dry_run }).await? {
             Reply::Scan(findings) => Ok(findings),
@@ -100,10 +100,10 @@ impl ProviderHandle {
         }
     }
 
-    /// Releases the circuit breaker.
+    /// Releases the circuit breaker for all owners.
     ///
     /// # Errors
-    /// The errors of every request.
+    /// Returns the errors of every request.
     pub async fn release_breaker(&self) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreaker).await
     }
@@ -117,10 +117,10 @@ impl ProviderHandle {
         self.done(Request::ReleaseBreakerFor { owner }).await
     }
 
-    /// Sets whether this instance leads. Takes effect before the method returns.
+    /// Sets whether this instance leads. The change takes effect before the method returns.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped.
     pub async fn set_leadership(&self, leadership: Leadership) -> Result<(), Error> {
         self.ask("set leadership", |reply| {
             HandleRequest::Leadership(leadership, reply)
@@ -128,43 +128,44 @@ impl ProviderHandle {
         .await
     }
 
-    /// Restores state that this provider stored before its start, or that the previous leader stored. Takes
-    /// effect before the method returns. Call this method before [`ProviderHandle::set_leadership`] at a
-    /// take-over.
+    /// Restores state that this provider stored before its start, or that the previous leader stored. The
+    /// state takes effect before the method returns. At a take-over, call this method before
+    /// [`ProviderHandle::set_leadership`].
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped.
     pub async fn restore_state(&self, kept: &RestartState) -> Result<(), Error> {
         let kept = kept.clone();
         self.ask("remind", |reply| HandleRequest::Kept(kept, reply)).await
     }
 
-    /// Holds bids back with a reason that the status shows; `None` releases them, and the orders are
-    /// evaluated again. Existing bids and leases are not affected. Takes effect before the method returns.
+    /// Sends no more bids, for a reason that the status shows. With `None`, bids are sent again, and the open
+    /// orders are evaluated again. Existing bids and leases are not affected. The change takes effect before
+    /// the method returns.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped.
     pub async fn hold_bids(&self, why: Option<&str>) -> Result<(), Error> {
         let why = why.map(Into::into);
         self.ask("hold bids", |reply| HandleRequest::HoldBids(why, reply))
             .await
     }
 
-    /// Evaluates orders again that were declined because of their price. Call this method after the prices of
-    /// the strategy changed.
+    /// Evaluates the orders again that were declined because of their price. Call this method after the
+    /// prices of the strategy have changed.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped.
     pub async fn prices_changed(&self) -> Result<(), Error> {
         self.ask("judge prices again", HandleRequest::PricesChanged).await
     }
 
-    /// Returns the current status. Before the provider runs, the status is that of its build, with the
-    /// lifecycle `init`. After the provider has stopped, the status is the last one. Both are returned at
-    /// once.
+    /// Returns the current status. Before the provider runs, returns the status from when it was built, with
+    /// the lifecycle `init`. After the provider has stopped, returns the last status. Both are returned
+    /// without waiting.
     ///
-    /// While only blocks and balance checks happen, all callers share one cached status. The unhealthy time
-    /// of leases is then exact to one second.
+    /// If nothing but blocks and balance checks has happened, all callers share one cached status. The
+    /// unhealthy time of leases is then at most one second old.
     pub async fn status(&self) -> Arc<Status> {
         let unknown = || Status {
             lifecycle: self.lifecycle(),
@@ -173,7 +174,7 @@ impl ProviderHandle {
         self.try_status().await.unwrap_or_else(|| Arc::new(unknown()))
     }
 
-    /// Returns the current status, or `None` if the provider does not respond and has not stopped, so that
+    /// Returns the current status. Returns `None` if the provider is running but does not respond, so that
     /// the status is unknown.
     pub async fn try_status(&self) -> Option<Arc<Status>> {
         let progress = *self.progress.borrow();
@@ -187,14 +188,15 @@ impl ProviderHandle {
         }
     }
 
-    /// Returns a copy of the free capacity for trial fits, or `None` while the capacity is unknown.
+    /// Returns a copy of the free capacity, in which callers can test whether a group fits. Returns `None`
+    /// while the capacity is unknown.
     ///
     /// The provider creates the copy in microseconds. [`crate::bidding::screen()`] evaluates an order with
     /// the copy, and [`explain`](Capacity::explain) returns the capacity of each node. The duration of both
-    /// grows with the size of the group.
+    /// functions grows with the size of the group.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] after the provider has stopped.
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped.
     pub async fn capacity(&self) -> Result<Option<Capacity>, Error> {
         let capacity = self.ask("capacity", HandleRequest::Capacity).await?;
         Ok(capacity.map(|copy| *copy))
@@ -235,11 +237,11 @@ impl ProviderHandle {
             .await
     }
 
-    /// Waits until the provider is ready: cluster, capacity and chain are known. The provider can still be a
-    /// standby or not registered, as its status shows.
+    /// Waits until the provider is ready: the cluster, its capacity and the chain are known. A ready provider
+    /// can still be a standby or not registered, as its status shows.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] if the provider stops first.
+    /// Returns [`ErrorKind::Stopped`] if the provider stops first.
     pub async fn wait_ready(&self) -> Result<(), Error> {
         let over = |p: &Progress| p.lifecycle >= Lifecycle::Shutdown;
         let ready = |p: &Progress| p.lifecycle == Lifecycle::Running && p.chain_known;
@@ -256,8 +258,8 @@ impl ProviderHandle {
         self.progress.borrow().lifecycle
     }
 
-    /// Returns a stream of the current and all later lifecycle phases, which ends after [`Lifecycle::Done`].
-    /// A slow reader may miss phases except for the last.
+    /// Returns a stream of the current and all later lifecycle phases. The stream ends after
+    /// [`Lifecycle::Done`]. A slow reader may miss some phases, but not the last.
     #[must_use]
     pub fn lifecycle_changes(&self) -> BoxStream<'static, Lifecycle> {
         let mut progress = self.progress.clone();

@@ -36,13 +36,13 @@ const QUERIES: usize = 32;
 /// Maximum number of concurrent deploys, teardowns and listings. Each needs tens of requests to the API
 /// server of the backend.
 const CLUSTER_CALLS: usize = 16;
-/// Maximum number of concurrent records. They are small and a tenant waits for each, so they do not wait
-/// behind slow deploys.
+/// Maximum number of concurrent calls that store a record. The records are small, and a tenant waits for
+/// each, so they do not wait for slow deploys.
 const RECORDS: usize = 16;
-/// Maximum number of concurrent price calculations. A strategy limits its own processes; this value limits
-/// the calls that wait for them, so that the wait stays below the timeout of a calculation.
+/// Maximum number of concurrent price calculations. A strategy limits its own processes. This value limits
+/// the calls that wait for a process, so that their wait is shorter than the timeout of a calculation.
 const PRICES: usize = 32;
-/// Maximum number of counted bids of an order. The limit of the chain is at most 500.
+/// Maximum number of bids of an order that are counted. The limit of the chain is at most 500.
 const BIDS_COUNTED: u32 = 1000;
 /// Maximum timeout of a transaction in block time, the same as in the transaction sender of the chain client.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
@@ -322,8 +322,8 @@ fn failure(error: Error) -> Failure {
     error.to_failure()
 }
 
-/// Broadcasts a message. A timeout reported by the port counts as a call without a response, because the port
-/// cannot know that the transaction was not sent.
+/// Broadcasts a message. If the port reports a timeout, the call counts as a call without a response, because
+/// the port cannot know that the transaction was not sent.
 async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Failure> {
     match chain.broadcast_msgs(vec![msg.clone()]).await {
         Err(error) if error.kind() == ErrorKind::Timeout => Err(error.to_failure()),

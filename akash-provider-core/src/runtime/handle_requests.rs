@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// Length of the queue to the loop. The loop takes requests within milliseconds, so a full queue is a burst.
+/// Length of the queue from handles to the loop. The loop takes requests within milliseconds, so the queue is
+/// full only in a burst of requests.
 const QUEUE: usize = 256;
 /// Maximum number of requests that wait for a reply of the engine. Each holds a manifest of up to some
 /// megabytes.
@@ -123,7 +124,7 @@ pub(crate) fn busy() -> Refusal {
     }
 }
 
-/// Returns the refusal for a reply of another kind than its request.
+/// Returns the refusal for a reply that does not match its request.
 pub(crate) fn misplaced(reply: &Reply) -> Refusal {
     Refusal {
         kind: RefusalKind::Unavailable,

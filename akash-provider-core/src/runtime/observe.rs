@@ -21,7 +21,7 @@ const STATUS_SHARE: u32 = 50;
 #[derive(Debug)]
 pub(crate) struct Observer {
     outlet: PublishQueue,
-    /// Last published body of each status.
+    /// Status of each topic, as published last.
     published: BTreeMap<Topic, Value>,
     status_due: Option<Mono>,
     status_not_before: Mono,

@@ -1,8 +1,8 @@
-//! A queue and a publishing task before a bus, for callers that must not wait for the bus.
+//! A queue and a task that publishes on a bus, for callers that must not wait for the bus.
 //!
 //! One bounded queue and one task publish facts and statuses in order. Events that do not fit in the queue,
-//! and facts that the bus refuses, are dropped, counted and logged. A status is retried until the bus accepts
-//! it or a later status.
+//! and facts that the bus refuses, are dropped, counted and logged. If the bus refuses a status, the status
+//! is published again until the bus accepts it or a later status of the same topic.
 
 use super::execute::panic_text;
 use crate::bus::Bus;

@@ -1,11 +1,11 @@
-//! Stores state for the next start before the effects that depend on it are executed.
+//! Stores state for the next start before the effects that depend on the state are executed.
 //!
 //! ```text
 //! effects ─► changes the stored state? ─ no ─────────────────────────────► executed
 //!       └─ yes ─► held ─► store ──┬─ stored ───────────────► executed in order
 //!            └─ failed, or timeout ──► executed, logged, retried
 //! ```
-//! During a write later effects are held too, so that their order stays.
+//! While state is being written, later effects are held too, so that the order of effects does not change.
 
 use super::execute::panic_text;
 use crate::RestartState;
@@ -28,22 +28,22 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Stores the state that a provider needs at its next start.
 ///
 /// # Behavior
-/// - the state is durable when [`StateStore::save`] returns `Ok`; the provider holds dependent effects until
-///   then, at most ten seconds
-/// - calls are sequential, each with the complete state
-/// - a failed call is repeated until it succeeds, while the provider continues
+/// - When [`StateStore::save`] returns `Ok`, the state is durable. Until then, but for at most ten seconds,
+///   the provider holds the effects that depend on the state.
+/// - Calls are sequential. Each call contains the complete state.
+/// - A failed call is repeated until it succeeds. The provider continues in the meantime.
 #[async_trait]
 pub trait StateStore: fmt::Debug + Send + Sync {
     /// Replaces the stored state.
     ///
     /// # Errors
-    /// When the state may not be durable.
+    /// Returns an error when the state may not be durable.
     async fn save(&self, kept: &RestartState) -> Result<(), Error>;
 }
 
 type Written = Result<Result<Result<(), Error>, Elapsed>, JoinError>;
 
-/// Holds effects during a write of the state they depend on.
+/// Holds effects while the state that they depend on is being written.
 #[derive(Debug)]
 pub(crate) struct StateWriter {
     store: Option<Arc<dyn StateStore>>,
@@ -94,8 +94,8 @@ impl StateWriter {
         self.writing.is_empty()
     }
 
-    /// Waits for the end of a write and returns the released effects. Without a write the future stays
-    /// pending. The future can be dropped at any time.
+    /// Waits for the end of a write and returns the effects that were held. If no write is in progress, the
+    /// future does not complete. The future can be dropped at any time.
     pub(crate) async fn turn(&mut self) -> Vec<Effect> {
         loop {
             if let Some(written) = self.writing.join_next().await {

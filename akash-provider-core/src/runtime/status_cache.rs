@@ -1,8 +1,8 @@
 //! Cached status, rebuilt on request after a change.
 //!
 //! The status of a thousand leases has a megabyte, and usually only the height has changed since the last
-//! request. All callers therefore share one status, in which the frequently changing values are updated in
-//! place.
+//! request. All callers therefore share one status. The values that change often are replaced in the shared
+//! status.
 
 use super::state_machine::StateMachine;
 use crate::engine::{Lifecycle, Status};

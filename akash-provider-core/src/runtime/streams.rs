@@ -21,17 +21,18 @@ use tokio::task::JoinSet;
 const CHAIN_QUEUE: usize = 256;
 /// Length of the cluster queue: a rollout changes tens of workloads at once.
 const CLUSTER_QUEUE: usize = 128;
-/// Length of the capacity queue. An update contains the whole capacity, so one is sufficient.
+/// Length of the capacity queue. An update contains the whole capacity, so one update is sufficient.
 const INVENTORY_QUEUE: usize = 1;
-/// First delay after a failure. Short, because most failures are closed connections.
+/// First delay after a failure. The delay is short, because most failures are closed connections.
 const RETRY_MIN: Duration = Duration::from_millis(200);
-/// Maximum delay without jitter, which can double it, so that a recovered port is noticed within a minute.
+/// Maximum delay after a failure, before up to the same amount of jitter is added. A port that works again is
+/// used within a minute.
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Time without an event from the chain after which a warning is logged. A chain creates a block every few
 /// seconds.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// Receiving ends of the streams. Dropping it ends the tasks.
+/// Receiving ends of the streams. Dropping this value ends the tasks of the streams.
 #[derive(Debug)]
 pub(crate) struct Feeds {
     pub(crate) chain: mpsc::Receiver<ChainEvent>,
@@ -72,7 +73,7 @@ impl Feeds {
     }
 }
 
-/// Follows one port until the loop ends. `lost` is sent once for every gap.
+/// Follows one port until the loop ends. If `lost` is set, it is sent once for every gap in the stream.
 async fn follow<T: Clone + Send>(
     port: &'static str,
     subscribe: impl Fn() -> BoxStream<'static, Result<T, Error>>,
@@ -154,7 +155,7 @@ impl<T: Clone> StreamGap<T> {
         self.waits = None;
     }
 
-    /// Handles a failure: sends `lost` once, then waits.
+    /// Handles a failure: sends `lost` at the first failure of a gap, then waits.
     async fn open(&mut self, queue: &mpsc::Sender<T>) -> Result<(), LoopGone> {
         if std::mem::take(&mut self.known)
             && let Some(lost) = &self.lost

@@ -1,5 +1,5 @@
-//! Builds groups and manifest from a document, numbered and ordered like the tools of the network, because
-//! the hash and the cross-check on the chain depend on every id, order and sequence number.
+//! Builds groups and manifest from a document. Ids, order and sequence numbers are those of the Akash tools,
+//! because the hash and the comparison with the chain depend on them.
 
 use super::document::{Compute, Document, Expose, Params, Placement, Service, Version};
 use super::fault::{ErrorKind, Location, SdlError};
@@ -144,7 +144,7 @@ fn start(name: &str, infra: &Placement) -> Building {
     }
 }
 
-/// A service with confidential computing adds the requirement to its whole placement.
+/// Adds the requirement of a service with confidential computing to its whole placement.
 fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError> {
     let Some((spot, kind)) = service.params.as_ref().and_then(|params| params.tee.as_ref()) else {
         return Ok(());
@@ -165,8 +165,8 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
     }
 }
 
-/// Returns the sequence numbers of the leased IPs: the IP names of all targets other than plain global ones,
-/// sorted with duplicates and numbered from 1. A name has the number of its last occurrence.
+/// Returns the sequence numbers of the leased IPs. The IP names of all targets, except targets that are only
+/// global, are sorted with duplicates and numbered from 1. A name gets the number of its last occurrence.
 fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
     let services = document
         .deployment
@@ -221,8 +221,8 @@ fn exposes(exposes: &[Expose], sequence: &BTreeMap<&str, u32>) -> Vec<ServiceExp
     all
 }
 
-/// Returns the endpoints of one expose: none unless global, otherwise the endpoint of its port and its leased
-/// IP.
+/// Returns the endpoints of one expose. A global expose has the endpoint of its port and that of its leased
+/// IP. Other exposes have no endpoints.
 fn endpoints(expose: &ServiceExpose) -> Vec<Endpoint> {
     if !expose.global {
         return Vec::new();
@@ -281,7 +281,8 @@ fn params(params: &Params) -> ServiceParams {
     }
 }
 
-/// Version 2.0 has no mail address and keeps white space.
+/// Returns the registry login of a service. In version 2.0, the result has no mail address, and white space
+/// is not removed.
 fn credentials(version: Version, credentials: &Credentials) -> Credentials {
     match version {
         Version::V2_0 => Credentials {

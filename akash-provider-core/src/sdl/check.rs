@@ -7,8 +7,8 @@ use crate::manifest::Proto;
 use crate::types::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks that every deployed service, profile, price, endpoint and volume exists and fits. References to an
-/// invalid part cause no further error.
+/// Checks that every service, profile, price, endpoint and volume that the document refers to exists and
+/// fits. A reference to a part with an error causes no further error.
 pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     let mut ips = Ips::default();
     for (name, deployed) in document.deployment.iter() {

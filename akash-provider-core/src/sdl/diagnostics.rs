@@ -21,7 +21,7 @@ impl Diagnostics {
         self.warnings.push(warning);
     }
 
-    /// Adds an error and continues. An error found in several ways is added once.
+    /// Adds an error and continues. The same error is added only once.
     pub(super) fn wrong(&mut self, error: SdlError) {
         if self.errors.contains(&error) {
             return;
@@ -38,7 +38,7 @@ impl Diagnostics {
         read.map_err(|error| self.wrong(error)).ok()
     }
 
-    /// Returns the value of `read` if no error was added in it.
+    /// Runs `read` and returns its value. Returns `None` if `read` added an error.
     pub(super) fn whole<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, SdlError>) -> Option<T> {
         let before = self.count();
         let read = read(self);
@@ -53,12 +53,13 @@ impl Diagnostics {
         self.errors.len() + self.more
     }
 
-    /// Returns the first error, if any, because nothing can be built from an invalid text.
+    /// Returns the first error as `Err`, because nothing can be built from a text with errors. Returns `Ok`
+    /// if there are none.
     pub(super) fn so_far(&self) -> Result<(), SdlError> {
         self.errors.first().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Returns the warnings of a valid text, or all errors.
+    /// Ends the collection. Returns the warnings if the text has no error, otherwise all errors.
     pub(super) fn end(mut self) -> Result<Vec<Warning>, Box<SdlErrors>> {
         self.warnings.sort_by_key(|warning| warning.line);
         self.warnings.truncate(MAX_WARNINGS);
@@ -68,7 +69,7 @@ impl Diagnostics {
         }
     }
 
-    /// Returns all errors of a text with a final error that stopped the parser.
+    /// Ends the collection with an error that stopped the parser, and returns all errors.
     pub(super) fn end_with(mut self, error: SdlError) -> SdlErrors {
         if !self.errors.contains(&error) {
             self.errors.push(error.clone());

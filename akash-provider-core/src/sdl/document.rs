@@ -1,4 +1,4 @@
-//! A parsed SDL with unresolved references.
+//! A parsed SDL document. References between its parts are not resolved yet.
 
 use super::fault::Location;
 use crate::manifest::{Credentials, HttpOptions, Permissions, Proto};
@@ -16,7 +16,8 @@ pub(super) enum Version {
     V2_1,
 }
 
-/// Parts by name, and the names of invalid parts, to which references are not an error.
+/// Parts by name. The names of invalid parts are stored too, because a reference to an invalid part is not a
+/// further error.
 #[derive(Debug)]
 pub(super) struct NamedParts<T> {
     pub(super) read: BTreeMap<String, T>,
@@ -26,7 +27,7 @@ pub(super) struct NamedParts<T> {
 }
 
 impl<T> NamedParts<T> {
-    /// Returns whether no part has this name, valid or not.
+    /// Returns whether the document has no part with this name, not even an invalid one.
     pub(super) fn lacks(&self, name: &str) -> bool {
         !self.is_unread && !self.unread.contains(name) && !self.read.contains_key(name)
     }
@@ -100,7 +101,7 @@ pub(super) struct Service {
 pub(super) struct Expose {
     pub(super) spot: Location,
     pub(super) port: u16,
-    /// 0 if it equals `port`.
+    /// External port; 0 if it equals `port`.
     pub(super) external: u16,
     pub(super) proto: Proto,
     pub(super) to: Vec<To>,
@@ -142,9 +143,9 @@ pub(super) struct Compute {
     pub(super) spot: Location,
     pub(super) cpu: (Location, Sourced<Cpu>),
     pub(super) memory: (Location, Sourced<Memory>),
-    /// Zero units at the location of the profile if `gpu` is missing.
+    /// GPUs. If `gpu` is missing, zero units with the location of the profile.
     pub(super) gpu: (Location, Gpu),
-    /// In the order of the network.
+    /// Volumes, in the order of the Akash tools.
     pub(super) storage: Vec<(Location, Sourced<Storage>)>,
 }
 

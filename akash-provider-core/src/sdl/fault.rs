@@ -22,7 +22,7 @@ pub enum ErrorKind {
     WrongType,
     /// A value is not allowed.
     Invalid,
-    /// A reference to a missing part, or an unused part.
+    /// A reference names a part that does not exist, or a part is not used.
     Reference,
     /// A value is outside the limits of the network.
     Limit,

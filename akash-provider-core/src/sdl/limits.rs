@@ -19,7 +19,7 @@ const MEMORY: (u64, u64) = (MI, 2 * TI);
 const VOLUME: (u64, u64) = (5 * MI, 32 * TI);
 /// Maximum price per replica and block, in the smallest unit of the token.
 const PRICE: i64 = 10_000_000;
-/// Maximum of a group, as a multiple of the largest replica.
+/// Maximum amount of a group, as a multiple of the maximum amount of a replica.
 const GROUP: u128 = 50;
 
 /// Formats a quantity in a unit.
@@ -97,8 +97,8 @@ fn check_compute(compute: &Compute, notes: &mut Diagnostics) {
     }
 }
 
-/// Checks a quantity against its range. The error contains the quantity as `written`, and the range in
-/// `unit`.
+/// Checks that a quantity is within its range. The error contains the quantity as it is `written` in the SDL,
+/// and the range in the given unit.
 fn within(
     spot: &Location,
     what: &str,

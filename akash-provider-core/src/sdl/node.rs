@@ -16,7 +16,7 @@ pub const MAX_BYTES: usize = 1024 * 1024;
 /// Maximum nesting depth. An SDL needs ten levels.
 pub const MAX_DEPTH: usize = 32;
 
-/// Maximum number of nodes with expanded aliases.
+/// Maximum number of nodes, counting the nodes of each alias.
 pub const MAX_NODES: usize = 50_000;
 
 /// Maximum length of a key, in bytes. Attribute keys of the network have at most 128.
@@ -27,7 +27,7 @@ pub const MAX_KEY: usize = 256;
 pub(super) struct Node {
     pub(super) line: u32,
     pub(super) content: Content,
-    /// Number of contained nodes, including the node and expanded aliases.
+    /// Number of nodes in this tree, counting the node itself and the nodes of each alias.
     size: usize,
     /// Number of levels, including the node.
     height: usize,
@@ -91,11 +91,11 @@ pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlE
     }
 }
 
-/// Maximum number of accepted quoted texts with shallow continuation lines.
+/// Maximum number of quoted texts with a continuation line that is not indented enough.
 const MAX_SHALLOW: usize = 32;
-/// Maximum number of lines of such a text up to a quote.
+/// Maximum number of lines of such a quoted text that are indented by the parser.
 const MAX_LINES: usize = 200;
-/// Indentation of such lines, deeper than any SDL.
+/// Indentation that the parser adds to such lines. It is deeper than in any SDL.
 const DEEP: &str =
     "                                                                                                ";
 
@@ -113,8 +113,8 @@ impl From<SdlError> for ReadError {
     }
 }
 
-/// Indents a line within a quoted text, and the following lines up to the next quote, which does not change
-/// the quoted text. Returns `None` if this was already done, or for too many lines.
+/// Indents a line within a quoted text and the following lines up to the next quote. The indentation does not
+/// change the quoted text. Returns `None` if the line was already indented, or if too many lines follow.
 fn deepened(text: &str, line: usize) -> Option<String> {
     let start: usize = text
         .split_inclusive('\n')
@@ -284,7 +284,7 @@ impl Tree {
         self.place(node, line)
     }
 
-    /// Adds a complete node to the open list or map, or sets the root.
+    /// Adds a complete node to the list or map that is being read, or makes it the root.
     fn place(&mut self, node: Rc<Node>, line: u32) -> Result<(), SdlError> {
         self.nodes += 1;
         if node.size > MAX_NODES || self.nodes > MAX_NODES {
@@ -338,7 +338,7 @@ impl Tree {
         })
     }
 
-    /// Adds merged entries, and refuses duplicate keys.
+    /// Adds the entries of merge keys to a map. Returns an error for duplicate keys.
     fn merge(&self, entries: Vec<(Key, Rc<Node>)>) -> Result<Vec<(Key, Rc<Node>)>, SdlError> {
         // Before the merge, because only a key written twice in this map is an error.
         let mut own = BTreeSet::new();
@@ -380,7 +380,7 @@ impl Tree {
             .error(ErrorKind::DuplicateKey, problem, "keep one of them")
     }
 
-    /// Returns whether a scalar may have another meaning than its text.
+    /// Returns whether a scalar can be a number, a boolean or null. A quoted scalar is always a text.
     fn is_plain(&self, style: ScalarStyle, tag: Option<&Tag>, line: u32) -> Result<bool, SdlError> {
         let plain = style == ScalarStyle::Plain;
         let Some(tag) = tag else { return Ok(plain) };

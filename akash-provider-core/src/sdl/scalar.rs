@@ -1,4 +1,4 @@
-//! Parsing of scalars: numbers and booleans as YAML 1.2 parsers in Go do, quantities, durations.
+//! Parsing of scalars: numbers and booleans like YAML 1.2 parsers in Go, quantities, and durations.
 
 use crate::types::quantity::BINARY;
 use std::time::Duration;
@@ -14,8 +14,8 @@ pub(super) enum QuantityError {
     TooLarge,
 }
 
-/// Parses a boolean: unquoted `true` and `false`, and the old forms `yes`, `no`, `on`, `off`, `y`, `n`,
-/// quoted or not, in lower case, upper case or capitalized.
+/// Parses a boolean. Unquoted `true` and `false` are accepted. The old forms `yes`, `no`, `on`, `off`, `y`,
+/// `n` are accepted quoted or not. All forms can be in lower case, upper case or capitalized.
 pub(super) fn flag(text: &str, plain: bool) -> Option<bool> {
     match text {
         "true" | "True" | "TRUE" if plain => Some(true),
@@ -26,8 +26,8 @@ pub(super) fn flag(text: &str, plain: bool) -> Option<bool> {
     }
 }
 
-/// Parses an unquoted integer: decimal, `0x`, `0o`, `0b`, with `_` between digits, a leading zero for octal,
-/// and also `80.0`.
+/// Parses an unquoted integer. Accepts decimal, `0x`, `0o` and `0b` numbers with `_` between digits, octal
+/// numbers with a leading zero, and numbers such as `80.0`.
 pub(super) fn whole(text: &str) -> Result<u64, QuantityError> {
     let digits = text.replace('_', "");
     let (negative, digits) = match digits.strip_prefix('-') {

@@ -28,11 +28,11 @@ pub enum OrderState {
 pub enum BidState {
     /// Waits for the decision of the tenant.
     Open,
-    /// Won. The lease has the same id.
+    /// The bid won. The lease has the same id as the bid.
     Active,
     /// Another provider won; the chain has returned the deposit.
     Lost,
-    /// Closed. The record stays and prevents another bid of the provider on the order.
+    /// Closed. The record remains and prevents a second bid of the provider on the order.
     Closed,
 }
 
@@ -73,7 +73,7 @@ pub enum GroupState {
     Closed,
 }
 
-/// Reason of a closed lease, with the numbers of the chain.
+/// Reason of a closed lease. Each reason has a number on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -110,7 +110,7 @@ impl CloseReason {
         }
     }
 
-    /// Returns whether a provider can state this reason (10000 to 19999).
+    /// Returns whether a provider can state this reason (numbers 10000 to 19999).
     #[must_use]
     pub const fn is_providers(self) -> bool {
         let code = self.code();
@@ -138,13 +138,13 @@ pub struct Order {
 pub struct Bid {
     /// Order and provider. The lease of a winning bid has the same id.
     pub id: BidId,
-    /// State of the bid. The record of a closed bid stays.
+    /// State of the bid. The record of a closed bid is not removed.
     pub state: BidState,
     /// Price per block for the whole group.
     pub price: DecCoin,
     /// Height of the creation.
     pub created_at: Height,
-    /// Offered units as reserved, with concrete GPU models; may be empty.
+    /// Units that the provider reserved and offers, with concrete GPU models; may be empty.
     pub resources_offer: Vec<ResourceUnit>,
     /// Offered reclamation window; `None` for a bid without reclamation terms.
     pub reclamation_window: Option<Duration>,
@@ -153,9 +153,9 @@ pub struct Bid {
 /// Reclamation terms of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reclamation {
-    /// Time between the start of the reclamation and the earliest close.
+    /// Minimum time between the start of the reclamation and the close of the lease.
     pub window: Duration,
-    /// Earliest close by the provider; set after the start of the reclamation.
+    /// Earliest time at which the provider can close the lease. Set when the reclamation starts.
     pub deadline: Option<BlockTime>,
     /// Reason of the reclamation; `None` before its start, or if the record contains none.
     #[serde(default)]
@@ -184,9 +184,9 @@ pub struct Lease {
 /// Earnings of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Payment {
-    /// Amount per block.
+    /// Amount that the lease earns per block.
     pub rate: DecCoin,
-    /// Settled amount that is not yet withdrawn.
+    /// Earnings up to the last settlement that are not withdrawn yet.
     pub balance: DecCoin,
     /// Total amount withdrawn by the provider, in whole units.
     pub withdrawn: Coin,
@@ -230,7 +230,7 @@ pub struct Group {
 /// Escrow account of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EscrowAccount {
-    /// Remaining funds at `settled_at`, by denomination; negative if overdrawn.
+    /// Remaining funds at the height `settled_at`, by denomination; negative if the account is overdrawn.
     pub funds: BTreeMap<Denom, Dec>,
     /// Height up to which payments are settled.
     pub settled_at: Height,
@@ -349,8 +349,8 @@ pub struct MarketParams {
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ChainEvent {
-    /// The current state, because past events may be missing. First item of every subscription, and after
-    /// every gap.
+    /// The current state, because past events may be missing. This is the first item of every subscription,
+    /// and the first item after every gap.
     Resync(Arc<Snapshot>),
     /// A block is complete: all its events have been sent.
     Block {
@@ -433,7 +433,7 @@ pub enum ChainEvent {
         id: LeaseId,
         /// Reason recorded on the chain.
         reason: CloseReason,
-        /// Earliest close.
+        /// Earliest time at which the provider can close the lease.
         deadline: BlockTime,
     },
     /// The record of a provider was created or changed.
@@ -451,8 +451,8 @@ pub enum ChainEvent {
 }
 
 impl ChainEvent {
-    /// Returns whether the event is relevant to `provider`. Events about other providers alone are not,
-    /// except that a bid of another provider won an order.
+    /// Returns whether the event is relevant to `provider`. An event that concerns only another provider is
+    /// not relevant. The exception is a lease of another provider, because it ends the order for `provider`.
     #[must_use]
     pub fn concerns(&self, provider: &Address) -> bool {
         match self {
@@ -483,7 +483,7 @@ pub struct Snapshot {
     pub chain_id: String,
     /// Height of the snapshot. The snapshot contains all changes up to this height.
     pub height: Height,
-    /// Time of the block.
+    /// Time of the block at this height.
     pub time: BlockTime,
     /// Record of the provider; `None` if the provider is not registered.
     pub provider: Option<ProviderRecord>,
@@ -497,13 +497,14 @@ pub struct Snapshot {
     pub leases: Vec<LeaseRecord>,
     /// Deployments of these leases.
     pub deployments: Vec<DeploymentRecord>,
-    /// Times of the heights at which the records were created. A missing time counts as `time`.
+    /// Times of the blocks in which the records were created, by height. If a time is missing, `time` is
+    /// used.
     pub block_times: BTreeMap<Height, BlockTime>,
 }
 
 impl Snapshot {
-    /// Returns the time of a block that a record refers to. If the time is missing, the time of the snapshot
-    /// is returned, which extends deadlines and never shortens them.
+    /// Returns the time of a block that a record refers to. If the time is missing, returns the time of the
+    /// snapshot. Deadlines that start at this time are then later, and never earlier.
     #[must_use]
     pub fn block_time(&self, height: Height) -> BlockTime {
         self.block_times.get(&height).copied().unwrap_or(self.time)
@@ -518,21 +519,21 @@ pub enum Agreement {
     Single,
     /// A second endpoint returned the same record.
     Confirmed,
-    /// A second endpoint returned another record, or the client has an incomplete record.
+    /// A second endpoint returned a different record, or the record of the client is incomplete.
     Disputed,
     /// The second endpoint could not be queried.
     Unreachable,
 }
 
-/// A record with its value as evidence.
+/// A record, with the data that determines its value as evidence.
 ///
-/// The record was read from a node with the configured chain id that was not catching up.
+/// The record was read from a node that has the configured chain id and is not catching up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Observed<T> {
-    /// The record; `None` means "not found", which alone is never evidence.
+    /// The record. `None` means "not found", which alone is never evidence.
     pub value: Option<T>,
-    /// Height of the query.
+    /// Height at which the record was read.
     pub height: Height,
-    /// Agreement of the other endpoints.
+    /// Agreement of the endpoints about the record.
     pub agreement: Agreement,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Reason of a [`Decline`](crate::bidding::Decline) without its details. Statuses, events and logs contain
-/// the code in `snake_case`, which is stable between versions.
+/// the code in `snake_case`. A code does not change between versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -74,7 +74,7 @@ impl Topic {
     }
 }
 
-/// Outcome of a bid without a lease.
+/// Outcome of a bid that won no lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -157,7 +157,7 @@ pub enum Event {
         /// Price per block of the whole group, as on the chain.
         price: DecCoin,
     },
-    /// A bid of the provider ended without a lease.
+    /// A bid of the provider ended and won no lease.
     BidEnded {
         /// Order and provider of the bid.
         bid: BidId,
@@ -309,11 +309,13 @@ pub enum Event {
 }
 
 impl Event {
-    /// Returns the id of a fact, or `None` for a status and for an observation or act of one instance.
+    /// Returns the id of a fact. Returns `None` for a status, and for an observation or action of a single
+    /// instance.
     ///
-    /// The id depends on the fact alone: every instance, before and after a restart or a fail-over, gives a fact the
-    /// same id. A consumer that drops ids it has seen processes each fact once. Facts without an id are published by
-    /// the instance that made them, while it leads, and by no other.
+    /// The id depends only on the fact: every instance, before and after a restart or a fail-over, gives a
+    /// fact the same id. A consumer that drops events with an id that it has already received processes each
+    /// fact once. A fact without an id is published only by the instance that created it, while this instance
+    /// leads.
     #[must_use]
     pub fn id(&self) -> Option<String> {
         Some(match self {

@@ -5,7 +5,7 @@ use super::resources::{EndpointKind, ResourceUnit, null_as_empty};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A key and a value. Keys of requirements can end with a wildcard.
+/// An attribute: a key and a value. The keys of requirements can end with a wildcard.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attribute {
     /// Key, a path with `/` between its parts; omitted from the JSON when empty.
@@ -30,10 +30,10 @@ impl Attribute {
 /// Auditors that must have signed the attributes of the provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SignedBy {
-    /// Auditors that must all have signed.
+    /// Auditors that must all have signed the attributes.
     #[serde(default, deserialize_with = "null_as_empty", serialize_with = "empty_as_null")]
     pub all_of: Vec<String>,
-    /// Auditors of which at least one must have signed.
+    /// Auditors of which at least one must have signed the attributes.
     #[serde(default, deserialize_with = "null_as_empty", serialize_with = "empty_as_null")]
     pub any_of: Vec<String>,
 }
@@ -59,7 +59,7 @@ pub struct PlacementRequirements {
 /// A group as the tenant created it on the chain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GroupSpec {
-    /// Name, equal to the name of the manifest's group.
+    /// Name of the group, equal to the name of the group in the manifest.
     pub name: String,
     /// Placement requirements.
     pub requirements: PlacementRequirements,
@@ -69,7 +69,7 @@ pub struct GroupSpec {
 
 impl GroupSpec {
     /// Returns the maximum price of the whole group per block: Σ unit price × count. Returns `None` if the
-    /// group has no units, mixes denominations, or the sum overflows.
+    /// group has no units, if its units have different denominations, or if the sum overflows.
     #[must_use]
     pub fn max_price(&self) -> Option<DecCoin> {
         let denom = &self.resources.first()?.price.denom;
@@ -89,8 +89,8 @@ impl GroupSpec {
         distinct_leased_ips(&self.resources)
     }
 
-    /// Returns the number of external ports of the group: random-port endpoints, counted once per unit
-    /// regardless of its count.
+    /// Returns the number of external ports of the group: the number of its random-port endpoints. The
+    /// endpoints of a unit are counted once, regardless of the number of its replicas.
     #[must_use]
     pub fn external_ports(&self) -> u32 {
         let of_unit = |u: &ResourceUnit| {

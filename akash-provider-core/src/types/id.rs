@@ -1,5 +1,5 @@
-//! Ids and their paths. Hashes and object names are derived from the paths, so the form is that of the
-//! network (`owner/dseq/gseq/oseq/provider`; bseq is always 0 and is not part of the path).
+//! Ids and their text form, the path. Hashes and object names are derived from the paths, so the form is that
+//! of the Akash network (`owner/dseq/gseq/oseq/provider`; bseq is always 0 and is not part of the path).
 
 use bech32::{Bech32, Hrp};
 use data_encoding::{BASE32HEX_NOPAD, Encoding};
@@ -50,7 +50,7 @@ impl Address {
         Ok(Self(text.into()))
     }
 
-    /// Returns a placeholder for a missing account. The value is not a valid address, so it matches no
+    /// Returns a placeholder for a missing account. The placeholder is not a valid address, so it equals no
     /// account.
     pub(crate) fn nobody() -> Self {
         Self("".into())

@@ -1,4 +1,4 @@
-//! Amounts of money. Decimals are those of the chain: integers scaled by 10^18, never floats.
+//! Amounts of money. Like on the chain, decimals are integers scaled by 10^18, never floats.
 
 use bigdecimal::num_bigint::{BigInt, Sign};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -51,7 +51,8 @@ impl Dec {
     /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// Creates a decimal from an integer; saturates.
+    /// Creates a decimal from an integer. If the integer is too large or too small, returns the nearest
+    /// decimal.
     #[must_use]
     pub fn from_int(value: i64) -> Self {
         Self(i128::from(value) * ONE)
@@ -93,7 +94,8 @@ impl Dec {
         rounded(BigInt::from(self.0) * other.0, BigInt::from(ONE))
     }
 
-    /// Returns the quotient, rounded in the same way, or `None` on overflow and for a division by zero.
+    /// Returns the quotient, rounded to 18 digits, half to even. Returns `None` on overflow and for a
+    /// division by zero.
     #[must_use]
     pub fn checked_div(self, other: Self) -> Option<Self> {
         if other.is_zero() {
@@ -206,17 +208,17 @@ impl<'de> Deserialize<'de> for Dec {
     }
 }
 
-/// An amount of a token in whole units.
+/// An amount of a token, in whole base units.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Coin {
     /// Base denomination, for example `uact`.
     pub denom: Denom,
-    /// Whole units; a string in JSON.
+    /// Number of base units; a string in JSON.
     #[serde(with = "u128_text")]
     pub amount: u128,
 }
 
-/// A decimal amount of a token. Prices are per block.
+/// A decimal amount of a token. All prices are amounts per block.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DecCoin {

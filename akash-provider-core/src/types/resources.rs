@@ -40,7 +40,7 @@ pub struct Gpu {
     /// Number of devices per replica. With 0 the attributes have no effect.
     #[serde(with = "val")]
     pub units: u64,
-    /// Acceptable models, as alternatives.
+    /// GPU models that the tenant accepts. Any one of them satisfies the request.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
@@ -57,7 +57,7 @@ pub struct Storage {
     /// Size in bytes per replica; `size` in the JSON of the network.
     #[serde(rename = "size", with = "val")]
     pub bytes: u64,
-    /// `class`, `persistent` and others, sorted by key.
+    /// Attributes `class`, `persistent` and others, sorted by key.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
@@ -179,7 +179,7 @@ pub struct Resources {
     pub endpoints: Vec<Endpoint>,
 }
 
-/// A number of equal replicas, with the maximum price of one.
+/// A number of equal replicas, with the maximum price of one replica.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ResourceUnit {
     /// Resources of one replica.

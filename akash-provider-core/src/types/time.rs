@@ -22,18 +22,18 @@ pub struct BlockTime(pub i64);
 pub struct Now {
     /// Monotonic clock of the process.
     pub mono: Mono,
-    /// Time of the newest processed block, which stands still while the chain is halted.
+    /// Time of the newest processed block. While the chain is halted, this time does not change.
     pub block_time: BlockTime,
 }
 
 impl Mono {
-    /// Returns the time `after` later; saturates.
+    /// Returns the time `after` later than this time, at most the maximum time.
     #[must_use]
     pub fn plus(self, after: Duration) -> Self {
         Self(self.0.saturating_add(millis(after)))
     }
 
-    /// Returns the time since `earlier`, or zero if `earlier` is later.
+    /// Returns the time since `earlier`, or zero if `earlier` is later than this time.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
@@ -41,19 +41,19 @@ impl Mono {
 }
 
 impl BlockTime {
-    /// Returns the time `after` later; saturates.
+    /// Returns the time `after` later than this time, at most the maximum time.
     #[must_use]
     pub fn plus(self, after: Duration) -> Self {
         Self(self.0.saturating_add_unsigned(millis(after)))
     }
 
-    /// Returns the time `before` earlier; saturates.
+    /// Returns the time `before` earlier than this time, at least the minimum time.
     #[must_use]
     pub fn minus(self, before: Duration) -> Self {
         Self(self.0.saturating_sub_unsigned(millis(before)))
     }
 
-    /// Returns the time since `earlier`, or zero if `earlier` is later.
+    /// Returns the time since `earlier`, or zero if `earlier` is later than this time.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

@@ -29,14 +29,14 @@ pub enum Msg {
     CloseBid {
         /// Order and provider of the bid.
         id: BidId,
-        /// Reason, one of those of a provider.
+        /// Close reason, one that a provider can state.
         reason: CloseReason,
     },
     /// Starts the reclamation of a lease with reclamation terms.
     StartReclaim {
         /// Order and provider of the lease.
         id: LeaseId,
-        /// Reason, one of those of a provider.
+        /// Reclamation reason, one that a provider can state.
         reason: CloseReason,
     },
     /// Settles a lease and withdraws its earnings.
@@ -57,7 +57,8 @@ pub enum Msg {
         /// Public key in PEM.
         pubkey: Vec<u8>,
     },
-    /// Revokes a published certificate. The record stays and is no longer valid.
+    /// Revokes a published certificate. The record of the certificate remains on the chain, but is no longer
+    /// valid.
     RevokeCertificate {
         /// Account of the certificate.
         owner: Address,
@@ -80,7 +81,8 @@ impl Msg {
         }
     }
 
-    /// Returns the priority of a pending message; the lowest is sent first (close, bid, withdraw, rest).
+    /// Returns the priority of a pending message. The message with the lowest number is sent first (close,
+    /// bid, withdraw, other messages).
     #[must_use]
     pub const fn priority(&self) -> u8 {
         match self {
@@ -95,7 +97,7 @@ impl Msg {
     }
 }
 
-/// Refusals of the chain that the provider handles; all others are `Other`.
+/// Refusals of the chain that the provider handles. All other refusals are `Other`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -136,7 +138,7 @@ pub enum TxError {
     Other,
 }
 
-/// Outcome of a message. `Unknown` never means "not included".
+/// Outcome of a message. `Unknown` does not mean "not included in a block".
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum TxOutcome {
@@ -154,7 +156,7 @@ pub enum TxOutcome {
         /// Error text of the chain, shortened.
         log: String,
     },
-    /// The message was sent, or possibly sent. It can be included until `expires`, not later.
+    /// The message was sent, or may have been sent. A block can include it until `expires`, and not later.
     Unknown {
         /// Timeout of the transaction in block time.
         expires: BlockTime,

@@ -71,7 +71,7 @@ impl Retries {
     }
 
     /// Returns the current sequence number. A reservation that is made now can only be the reason of declines
-    /// with this number or a higher one.
+    /// with a higher number.
     pub(in crate::engine) const fn sequence(&self) -> Sequence {
         self.sequence
     }

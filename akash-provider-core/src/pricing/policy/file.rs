@@ -9,8 +9,8 @@ use std::fmt;
 /// The only supported version of the format.
 pub const VERSION: u32 = 1;
 
-/// A policy file in YAML, JSON or TOML. An unknown key is an error, so that a typing error cannot change
-/// prices silently.
+/// A policy file in YAML, JSON or TOML. An unknown key is an error, so that a typing error does not change
+/// prices unnoticed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -20,14 +20,14 @@ pub struct PolicyFile {
     /// Period of all prices.
     #[serde(default)]
     pub per: Period,
-    /// Average block time in seconds, to convert prices to prices per block; the long-term mean of the
-    /// network is 6.117.
+    /// Average block time in seconds, which converts prices per month or hour to prices per block. The
+    /// long-term mean of the Akash network is 6.117.
     #[serde(default = "mean_block_time")]
     pub block_seconds: Amount,
-    /// Value of one base unit of each denomination, in the currency of the prices: `uact: 0.000001` for
-    /// prices in ACT. Orders in other denominations have no price.
+    /// Value of one base unit of each denomination, in the currency of the prices. For prices in ACT: `uact:
+    /// 0.000001`. Orders in other denominations have no price.
     pub denominations: BTreeMap<String, Amount>,
-    /// Prices of resources, unless a rule has its own prices.
+    /// Prices of resources. A rule can replace these prices.
     pub prices: Prices,
     /// Minimum price of an order.
     #[serde(default)]
@@ -63,38 +63,39 @@ pub struct Prices {
     pub cpu: Amount,
     /// Price of a GiB of memory.
     pub memory: Amount,
-    /// Price of a GiB of storage, by storage class; `ephemeral` for ephemeral volumes. A class without a
-    /// price gets no bid.
+    /// Price of a GiB of storage, by storage class; `ephemeral` for ephemeral volumes. The provider does not
+    /// bid on an order with a class that has no price.
     pub storage: BTreeMap<String, Amount>,
     /// Price of an endpoint of a unit.
     pub endpoint: Amount,
     /// Price of a leased IP.
     pub ip: Amount,
-    /// Price of a GPU, by `*`, `vendor/*` or `vendor/model`, the last optionally with `/ram/<size>` or
-    /// `/interface/<kind>`. If empty, GPUs are not priced. Otherwise a GPU without a matching entry gets no
-    /// bid.
+    /// Price of a GPU, by `*`, `vendor/*` or `vendor/model`. The form `vendor/model` can be followed by
+    /// `/ram/<size>` or `/interface/<kind>`. If the list is empty, GPUs cost nothing. Otherwise the provider
+    /// does not bid on an order with a GPU that no entry matches.
     pub gpu: BTreeMap<String, Amount>,
 }
 
-/// Surcharge above a share of utilization.
+/// Surcharge that applies above a share of utilization.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Scarcity {
-    /// Utilization of the cluster with the order, from 0 to 1, of the scarcest requested resource.
+    /// Share of utilization, from 0 to 1, above which the surcharge applies. The share is that of the
+    /// scarcest requested resource, including the order.
     pub above: Amount,
-    /// Factor of the price.
+    /// Factor by which the price is multiplied.
     pub multiply: Amount,
 }
 
-/// Prices for certain orders, or a rule to decline them.
+/// Prices for certain orders, or the instruction to decline these orders.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Rule {
     /// Name, shown in the reason of a bid or decline.
     pub name: String,
-    /// Conditions, which must all be met. Without conditions the rule matches every order.
+    /// Conditions of the rule. All of them must be met. A rule without conditions matches every order.
     #[serde(default)]
     pub when: When,
     /// Whether matching orders are declined.
@@ -118,7 +119,7 @@ pub struct Rule {
 pub struct When {
     /// Accounts of tenants.
     pub tenants: Vec<String>,
-    /// Attributes that the order requires of the provider, all of them.
+    /// Attributes that the order requires of the provider. The order must require all of them.
     pub attributes: BTreeMap<String, String>,
     /// GPUs of the order: `*`, `vendor/*` or `vendor/model`.
     pub gpu: Vec<String>,

@@ -25,7 +25,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns whether the GPU states every property of the entry.
+    /// Returns whether the GPU has every property that the entry names.
     fn covers(&self, gpu: &GpuModel<'_>) -> bool {
         let says = |wanted: &Option<String>, said: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| Some(wanted) == said)
@@ -33,7 +33,7 @@ impl Entry {
         says(&self.ram, gpu.ram) && says(&self.interface, gpu.interface)
     }
 
-    /// Returns whether no property of the GPU contradicts the entry.
+    /// Returns whether the GPU can match the entry: no known property of the GPU contradicts it.
     fn may_be(&self, gpu: &GpuModel<'_>) -> bool {
         let agrees = |wanted: &Option<String>, said: Option<&str>| match (wanted.as_deref(), said) {
             (Some(wanted), Some(said)) => wanted == said,
@@ -100,11 +100,12 @@ impl GpuPrices {
         name
     }
 
-    /// Returns the index of the price of one GPU of a unit, by its attributes: the highest price among the
-    /// possible models.
+    /// Returns the index of the price of one GPU of a unit, by its attributes. If several models are
+    /// possible, returns the highest price.
     ///
-    /// A reserved unit names one model. With several acceptable models or a wildcard the most expensive price
-    /// applies, so that no order is priced below its later allocation. Malformed attributes are skipped.
+    /// A reserved unit names one model. For several acceptable models or a wildcard, the highest price
+    /// applies, so that no order is priced below the model that is allocated later. Malformed attributes are
+    /// skipped.
     pub(super) fn find(&self, attributes: &[Attribute]) -> Result<usize, PriceError> {
         let mut models = attributes
             .iter()
@@ -123,8 +124,9 @@ impl GpuPrices {
         dearest.ok_or_else(|| no_price(ANY, ANY))
     }
 
-    /// Returns the price of the model (the most specific matching price, otherwise the highest possible one),
-    /// then the price of the vendor, then the general price.
+    /// Returns the price of the model. If the model has none, returns the price of its vendor, and then the
+    /// general price. The price of a model is the most specific price that matches, or else the highest price
+    /// that may match.
     fn price_of(&self, gpu: &GpuModel<'_>) -> Option<usize> {
         if gpu.model.contains(ANY) {
             let of_vendor = self.highest(|e| e.vendor == gpu.vendor && e.may_be(gpu));

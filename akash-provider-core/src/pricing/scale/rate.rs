@@ -63,8 +63,10 @@ pub(super) struct Rate {
 }
 
 impl Rate {
+    /// Creates the price of the resource that `what` names.
+    ///
     /// # Errors
-    /// When the price is negative or has too many digits; `what` names the price.
+    /// Returns an error when the price is negative or has too many digits.
     pub(super) fn new(price: BigDecimal, what: impl Fn() -> String) -> Result<Self, ScaleError> {
         if price.is_zero() {
             return Ok(Self {
@@ -98,7 +100,7 @@ impl Rate {
         self.exact.is_zero()
     }
 
-    /// Returns whether this price is higher.
+    /// Returns whether this price is higher than `other`.
     pub(super) fn exceeds(&self, other: &Self) -> bool {
         self.exact > other.exact
     }
@@ -131,7 +133,7 @@ pub(super) fn exact_sum<'a>(terms: impl Iterator<Item = (&'a Rate, Quantity)>) -
     i128::try_from(scaled).ok().map(Dec::from_scaled)
 }
 
-/// `mantissa / 10^digits`.
+/// Decimal number: `mantissa / 10^digits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fixed {
     mantissa: u128,

@@ -1,4 +1,4 @@
-//! A process in its own group with bounded output, which does not outlive its call.
+//! A process in its own process group with bounded output. The process ends when its call ends.
 
 use nix::sys::signal::Signal;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 /// Maximum size of standard output, in bytes. A price has about forty digits; the rest allows for white
 /// space.
 pub(super) const STDOUT_LIMIT: usize = 64 * 1024;
-/// Maximum size of stored standard error, in bytes. Of a longer text the end is stored.
+/// Maximum size of the stored standard error, in bytes. If the text is longer, only its end is stored.
 const STDERR_KEPT: usize = 4 * 1024;
 
 /// Result of a process.
@@ -74,11 +74,11 @@ pub(super) fn is_passed(name: &str) -> bool {
 }
 
 /// Runs a program: writes `input`, reads the output, and waits until the program closes its output and exits.
-/// Dropping the future, or an error, kills the whole process group. A supervisor before the program kills all
-/// descendants of the program.
+/// If the future is dropped or an error occurs, the whole process group is killed. With a supervisor, all
+/// descendants of the program are killed.
 ///
-/// The process is reaped only after its outputs are closed. Until then its id stays reserved, so that the
-/// killed group is never an unrelated group with the same id.
+/// The process is reaped only after its outputs are closed. Until then, the operating system does not use its
+/// id again, so an unrelated process group is never killed.
 pub(super) async fn run(
     program: &Path,
     supervisor: &[OsString],
@@ -152,7 +152,7 @@ fn is_executable(program: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A process group that is killed if it is dropped before its end.
+/// A process group. If the value is dropped before the group has ended, the group is killed.
 struct Group {
     child: Box<dyn ChildWrapper>,
     is_supervised: bool,

@@ -1,8 +1,7 @@
-//! A supervisor process between a provider and one run of a price script, which ends all descendants of the
-//! script.
+//! A supervisor process between the provider and a price script. It kills all descendants of the script.
 //!
-//! Orphaned descendants of the script become children of the supervisor, regardless of their session, group
-//! or environment. SIGTERM kills them all.
+//! If the parent of a descendant exits, the descendant becomes a child of the supervisor, regardless of its
+//! session, process group or environment. On SIGTERM, the supervisor kills all of them.
 
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill, raise};
@@ -16,14 +15,15 @@ use std::process::{Command, ExitCode};
 /// Exit code of a supervisor after SIGTERM, as in a shell.
 const ENDED: u8 = 143;
 
-/// Runs a program as price scripts run under
+/// Runs a program in the way that price scripts run under
 /// [`ShellScriptConfig::supervisor`](super::ShellScriptConfig::supervisor), with the standard streams of this
-/// process. Returns the exit code of the program. A signal that ends the program ends this process too.
+/// process. Returns the exit code of the program. If a signal ends the program, the same signal ends this
+/// process.
 ///
 /// Must be called before this process starts a thread or another process.
 ///
 /// # Errors
-/// When the program cannot be started.
+/// Returns an error when the program cannot be started.
 pub fn supervise(program: &OsStr) -> io::Result<ExitCode> {
     #[cfg(target_os = "linux")]
     nix::sys::prctl::set_child_subreaper(true)?;

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 /// Maximum number of concurrent queries for the leased IPs of leases.
 const IP_QUERIES: usize = 8;
 
-/// Deploys the workload, declares its hostnames and leased IPs, then removes outdated ones. All steps are
-/// idempotent, so a failure is handled by a repetition of the whole call.
+/// Deploys a workload, declares its hostnames and leased IPs, then removes hostnames and leased IPs that it
+/// no longer uses. All steps are idempotent, so after a failure the whole call is repeated.
 pub(super) async fn deploy(
     cluster: &dyn Cluster,
     deployment: &WorkloadSpec,
@@ -57,7 +57,8 @@ pub(super) async fn deploy(
     Ok(())
 }
 
-/// Runs all three steps, so that a failed step does not prevent the others. Done only if all steps are done.
+/// Removes hostnames, leased IPs and the workload of a lease. Runs all three steps even if one of them fails.
+/// Returns `Done` only if all steps are done.
 pub(super) async fn teardown(cluster: &dyn Cluster, lease: &LeaseId) -> Result<Teardown, Error> {
     let state = cluster.teardown_lease(lease).await;
     let hostnames = match cluster.hostnames() {
@@ -95,7 +96,7 @@ pub(super) async fn list_workloads(cluster: &dyn Cluster) -> Result<Workloads, E
     })
 }
 
-/// Returns the leased IPs of every lease that has some or was deployed with some.
+/// Returns the leased IPs of every lease that has declared IPs or was deployed with IPs.
 async fn declared_ips(
     ips: &dyn LeasedIps,
     listing: &Listing,

@@ -54,8 +54,8 @@ impl LeaseEntry {
         self.deadline.filter(|_| self.has_started && self.waits())
     }
 
-    /// Returns true if the deadline was already started. It may be earlier than the recorded creation time of
-    /// the lease requires.
+    /// Returns true if the deadline was already started. It can be earlier than a deadline computed from the
+    /// recorded creation time.
     pub(super) fn has_clock(&self) -> bool {
         self.evidence == Evidence::Missing || self.deadline.is_some()
     }
