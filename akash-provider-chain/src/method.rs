@@ -1,4 +1,4 @@
-//! Queries of the network: request type, response type and path.
+//! Queries of the Akash network: request type, response type and path.
 
 use prost::Message;
 

@@ -108,7 +108,7 @@ pub enum Decline {
         /// Maximum value for one order.
         limit: u64,
     },
-    /// The group violates a limit of the network.
+    /// The group violates a limit of the Akash network.
     #[error("the group is invalid: {problem}")]
     InvalidGroup {
         /// Limit that is violated, and where in the group, as text.
@@ -427,7 +427,7 @@ pub fn deposits<'a>(config: &'a Config, params: Option<&MarketParams>) -> impl I
 /// Checks that the chain accepts at least one of the configured deposits.
 ///
 /// # Errors
-/// [`Decline::Deposit`].
+/// Returns [`Decline::Deposit`].
 pub fn check_deposit(params: &MarketParams, config: &Config) -> Result<(), Decline> {
     if deposits(config, Some(params)).next().is_some() {
         return Ok(());

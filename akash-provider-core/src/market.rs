@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Minimum deposit of a deployment in either denomination, as the default of the network.
+/// Minimum deposit of a deployment in either denomination, as the default of the Akash network.
 pub const MIN_DEPLOYMENT_DEPOSIT: u128 = 500_000;
 
 /// Initial state of a market.
@@ -59,7 +59,7 @@ pub struct MarketConfig {
 }
 
 impl MarketConfig {
-    /// Creates a configuration with the default parameters of the network.
+    /// Creates a configuration with the default parameters of the Akash network.
     #[must_use]
     pub fn new(chain_id: impl Into<String>, genesis_time: BlockTime) -> Self {
         Self {
@@ -255,7 +255,7 @@ impl Market {
     /// Executes one message of a provider in its own transaction.
     ///
     /// # Errors
-    /// The refusal of the network. The market is unchanged.
+    /// Returns the refusal of the Akash network. The market is unchanged.
     pub fn execute(&mut self, msg: &Msg) -> Result<Vec<ChainEvent>, Rejection> {
         let events = match msg {
             Msg::CreateBid {
@@ -305,7 +305,7 @@ impl Market {
     /// Executes one message of a tenant or an auditor in its own transaction.
     ///
     /// # Errors
-    /// The refusal of the network. The market is unchanged.
+    /// Returns the refusal of the Akash network. The market is unchanged.
     pub fn tenant(&mut self, msg: TenantMsg) -> Result<Vec<ChainEvent>, Rejection> {
         match msg {
             TenantMsg::CreateDeployment {

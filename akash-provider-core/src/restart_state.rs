@@ -106,7 +106,7 @@ impl RestartState {
     /// default.
     ///
     /// # Errors
-    /// When the text is not valid, for example an empty file after a crash during a write.
+    /// Returns an error when the text is not valid, for example an empty file after a crash during a write.
     pub fn from_json(text: &str) -> Result<Self, InvalidRestartState> {
         serde_json::from_str(text).map_err(|error| InvalidRestartState {
             problem: error.to_string(),

@@ -3,8 +3,8 @@
 //! ```text
 //! text ─ node (YAML with lines) ─ read (fields, types) ─ check (references) ─ build ─ groups, manifest, hash
 //! ```
-//! Versions 2.0 and 2.1 are parsed as the tools of the network do. Every error and warning names its line,
-//! its path and the remedy. A field that those tools ignore is ignored with a warning.
+//! Versions 2.0 and 2.1 are parsed as the Akash tools do. Every error and warning names its line, its path
+//! and the remedy. A field that those tools ignore is ignored with a warning.
 
 mod build;
 mod check;
@@ -43,8 +43,8 @@ pub struct Sdl {
 /// Parses an SDL document of version 2.0 or 2.1. A later version is parsed as 2.1, with a warning.
 ///
 /// # Errors
-/// [`SdlError`] for the first invalid line, with its line, path and remedy. [`parse_all`] returns all errors.
-/// The time is bounded for texts of any size and form.
+/// Returns [`SdlError`] for the first invalid line, with its line, path and remedy. [`parse_all`] returns all
+/// errors. The time is bounded for texts of any size and form.
 pub fn parse(text: &str) -> Result<Sdl, SdlError> {
     parse_all(text).map_err(|errors| errors.first)
 }
@@ -54,7 +54,7 @@ pub fn parse(text: &str) -> Result<Sdl, SdlError> {
 /// A text that is not YAML has one error.
 ///
 /// # Errors
-/// [`SdlErrors`], with at most [`MAX_ERRORS`] errors and the number of further errors.
+/// Returns [`SdlErrors`], with at most [`MAX_ERRORS`] errors and the number of further errors.
 pub fn parse_all(text: &str) -> Result<Sdl, Box<SdlErrors>> {
     let mut notes = Diagnostics::default();
     match read_whole(text, &mut notes) {

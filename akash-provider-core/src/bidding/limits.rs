@@ -29,7 +29,7 @@ pub const MAX_VOLUME: u64 = 32 * TI;
 /// Maximum price of one replica per block, in the smallest unit of the denomination.
 pub const MAX_UNIT_PRICE: i64 = 10_000_000;
 
-/// Limit of the network that a group violates.
+/// Limit of the Akash network that a group violates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidGroup {
@@ -59,9 +59,9 @@ pub enum InvalidGroup {
         measure: Measure,
         /// Requested amount.
         value: u64,
-        /// Minimum that the network allows.
+        /// Minimum that the Akash network allows.
         min: u64,
-        /// Maximum that the network allows.
+        /// Maximum that the Akash network allows.
         max: u64,
     },
     /// A unit has GPU attributes without a GPU.
@@ -108,7 +108,7 @@ pub enum InvalidGroup {
         value: u128,
         /// Lower bound of the total amount, exclusive: -1 allows zero.
         above: i8,
-        /// Maximum that the network allows.
+        /// Maximum that the Akash network allows.
         max: u128,
     },
     /// The sum of the prices overflows the price type.
@@ -120,10 +120,10 @@ fn format<N: Copy + Into<u128>>(measure: &Measure, number: &N) -> String {
     measure.format((*number).into())
 }
 
-/// Checks a group against the limits of the network.
+/// Checks a group against the limits of the Akash network.
 ///
 /// # Errors
-/// The first violated limit.
+/// Returns the first violated limit.
 pub fn check_group(group: &GroupSpec) -> Result<(), InvalidGroup> {
     if group.name.is_empty() {
         return Err(InvalidGroup::NoName);

@@ -31,7 +31,7 @@ impl Offer {
     /// Creates the offer for a price request from the response of a pricing strategy.
     ///
     /// # Errors
-    /// The errors of [`judge_price`].
+    /// Returns the errors of [`judge_price`].
     pub fn from_price(request: &PriceRequest, answer: Result<DecCoin, Failure>) -> Result<Self, Decline> {
         let price = judge_price(&request.group, answer).map_err(Decline::shortened)?;
         let units = request.allocated.clone().unwrap_or_default();

@@ -20,7 +20,7 @@ const TEXT_MAX: usize = 400;
 /// Checks the limits that depend on the group alone.
 ///
 /// # Errors
-/// [`Decline::TooLarge`] or [`Decline::TooManyAuditors`].
+/// Returns [`Decline::TooLarge`] or [`Decline::TooManyAuditors`].
 pub fn check_size(group: &GroupSpec) -> Result<(), Decline> {
     limit("units", group.resources.len(), UNITS_MAX)?;
     signed_by::check_count(&group.requirements.signed_by)

@@ -217,7 +217,7 @@ impl MemoryChain {
     /// Executes a message of a tenant or an auditor.
     ///
     /// # Errors
-    /// The refusal of the network.
+    /// Returns the refusal of the Akash network.
     pub fn tenant(&self, msg: TenantMsg) -> Result<Vec<ChainEvent>, Rejection> {
         let mut state = lock(&self.state);
         let events = state.market.tenant(msg)?;

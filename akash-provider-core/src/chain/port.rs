@@ -93,7 +93,7 @@ pub struct Page<T> {
     pub next: Option<Vec<u8>>,
 }
 
-/// Default number of records per page, as on the network.
+/// Default number of records per page, as on the Akash network.
 const PAGE_DEFAULT: usize = 100;
 /// Maximum number of records per page.
 const PAGE_MAX: usize = 1000;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Interfaces that orders can request.
 const INTERFACES: [&str; 2] = ["pcie", "sxm"];
-/// Vendors that the network supports.
+/// Vendors that the Akash network supports.
 const VENDORS: [&str; 2] = ["nvidia", "amd"];
 const GIB: u128 = 1 << 30;
 

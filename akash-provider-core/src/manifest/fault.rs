@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Reason for a refused manifest. `Display` describes the problem, its location and the remedy.
 ///
-/// The texts start as the tools of the network expect: `invalid manifest` or `manifest cross-validation
-/// error`.
+/// The texts start as the Akash tools expect: `invalid manifest` or `manifest cross-validation error`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "error", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -141,7 +140,7 @@ pub enum StructureFault {
     /// `nextCases` contains duplicate entries, or `off` together with other entries.
     #[error("nextCases has a duplicate case, or `off` with others; list each case once, or only off")]
     NextCases,
-    /// An HTTP option exceeds the limit of the network.
+    /// An HTTP option exceeds the limit of the Akash network.
     #[error("{option} is {value}; use at most {limit}")]
     HttpOption {
         /// Name of the option in the manifest.

@@ -1,4 +1,4 @@
-//! Structural rules of a manifest, as in the tools and providers of the network.
+//! Structural rules of a manifest, as in the tools and providers of the Akash network.
 
 use super::fault::{ManifestError, StructureFault, shown};
 use super::hostname::check_hostname;

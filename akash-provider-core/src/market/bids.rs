@@ -104,7 +104,7 @@ fn check_window(
     }
 }
 
-/// Checks in the order of the network: attributes, signatures, capabilities.
+/// Checks in the order of the Akash network: attributes, signatures, capabilities.
 fn check_placement(
     spec: &GroupSpec,
     provider: &ProviderRecord,

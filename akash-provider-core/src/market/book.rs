@@ -274,7 +274,7 @@ impl BidBook {
         cx.events.push(ChainEvent::BidClosed { id });
     }
 
-    /// Marks an open bid as lost and returns its deposit. The network has no event for this change.
+    /// Marks an open bid as lost and returns its deposit. The Akash network has no event for this change.
     pub(super) fn lose(&mut self, cx: &mut TxContext<'_>) {
         if self.bid.state == BidState::Open {
             self.end(cx, BidState::Lost);

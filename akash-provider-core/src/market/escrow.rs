@@ -12,8 +12,8 @@ const ONE: i128 = 1_000_000_000_000_000_000;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Escrow {
     pub(super) account: EscrowAccount,
-    /// Height of the newest withdrawal. The network refuses a second withdrawal of the deployment in the same
-    /// block.
+    /// Height of the newest withdrawal. The Akash network refuses a second withdrawal of the deployment in
+    /// the same block.
     pub(super) withdrawn_at: Height,
     #[serde(default)]
     pub(super) details: EscrowDetails,
@@ -191,8 +191,8 @@ impl DeploymentBook {
         overdrawn
     }
 
-    /// Closes the deployment for insufficient funds, as the network does in the transaction that detects
-    /// them.
+    /// Closes the deployment for insufficient funds, as the Akash network does in the transaction that
+    /// detects them.
     pub(super) fn close_overdrawn(&mut self, cx: &mut TxContext<'_>) {
         if self.record.active {
             self.end(cx, Ending::InsufficientFunds);

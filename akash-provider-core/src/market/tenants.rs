@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of groups of a deployment on the network.
+/// Maximum number of groups of a deployment on the Akash network.
 const GROUPS_MAX: usize = 20;
 
 fn no_deployment() -> Rejection {
     refuse(4, "Deployment not found")
 }
 
-/// Creates a refusal with a code of the network's module `deployment`.
+/// Creates a refusal with a code of the Akash network's module `deployment`.
 fn refuse(code: u32, log: impl Into<String>) -> Rejection {
     Rejection::other(&format!("deployment/{code}"), log)
 }

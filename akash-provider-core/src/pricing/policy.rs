@@ -117,8 +117,8 @@ impl Policy {
     /// Creates a policy from a parsed file.
     ///
     /// # Errors
-    /// [`PolicyError`] for an unknown version, a negative price or a price with too many digits, a policy
-    /// without any price, a rule that can never match or has a duplicate name, and an exceeded limit.
+    /// Returns [`PolicyError`] for an unknown version, a negative price or a price with too many digits, a
+    /// policy without any price, a rule that can never match or has a duplicate name, and an exceeded limit.
     pub fn new(file: PolicyFile) -> Result<Self, PolicyError> {
         if file.version != VERSION {
             let problem = format!("unknown version {}; it must be {VERSION}", file.version);
@@ -151,7 +151,7 @@ impl Policy {
     /// Calculates the price of one order.
     ///
     /// # Errors
-    /// The errors of [`Self::quote`].
+    /// Returns the errors of [`Self::quote`].
     pub fn price(&self, request: &PriceRequest) -> Result<DecCoin, PriceError> {
         let denom = request.maximum()?.denom;
         let rule = self.rule(request)?;
@@ -166,8 +166,8 @@ impl Policy {
     /// Calculates the price of one order with its components.
     ///
     /// # Errors
-    /// [`PriceError`] if a rule denies the order, if a denomination, storage class or GPU has no price, if
-    /// the price is zero or too high, or if the group has no single denomination.
+    /// Returns [`PriceError`] if a rule denies the order, if a denomination, storage class or GPU has no
+    /// price, if the price is zero or too high, or if the group has no single denomination.
     pub fn quote(&self, request: &PriceRequest) -> Result<Quote, PriceError> {
         let denom = request.maximum()?.denom;
         let rule = self.rule(request)?;

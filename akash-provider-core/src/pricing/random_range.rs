@@ -34,8 +34,8 @@ impl RandomRange {
     /// Returns the price of one order, which may exceed the maximum of the tenant.
     ///
     /// # Errors
-    /// [`PriceError`] when the group has no single price, or requests so much memory that the price exceeds
-    /// 10^18.
+    /// Returns [`PriceError`] when the group has no single price, or requests so much memory that the price
+    /// exceeds 10^18.
     pub fn price(&self, request: &PriceRequest) -> Result<DecCoin, PriceError> {
         let maximum = request.maximum()?;
         let memory: u128 = request

@@ -110,8 +110,8 @@ impl Scale {
     /// Creates the strategy from prices.
     ///
     /// # Errors
-    /// [`ScaleError::AllZero`] if no resource has a price. Other errors name the price that is negative or
-    /// out of range, or the invalid GPU name.
+    /// Returns [`ScaleError::AllZero`] if no resource has a price. Other errors name the price that is
+    /// negative or out of range, or the invalid GPU name.
     pub fn new(config: ScaleConfig) -> Result<Self, ScaleError> {
         let ScaleConfig {
             cpu,
@@ -143,8 +143,8 @@ impl Scale {
     /// Returns the price of one order.
     ///
     /// # Errors
-    /// [`PriceError`] if a storage class or a GPU has no price, if the sum is zero or exceeds 10^18, or if
-    /// the group has no single denomination.
+    /// Returns [`PriceError`] if a storage class or a GPU has no price, if the sum is zero or exceeds 10^18,
+    /// or if the group has no single denomination.
     pub fn price(&self, request: &PriceRequest) -> Result<DecCoin, PriceError> {
         let denom = request.maximum()?.denom;
         price_of(&denom, self.sum(request)?)
@@ -287,7 +287,7 @@ pub(super) fn class_of(volume: &Storage) -> &str {
 /// Parses `class=price,…`. An entry without a name is for `ephemeral`. An empty text contains no prices.
 ///
 /// # Errors
-/// The error names the invalid entry or the duplicate class.
+/// Returns an error that names the invalid entry or the duplicate class.
 pub fn parse_storage_scales(text: &str) -> Result<BTreeMap<String, BigDecimal>, ScaleError> {
     parse_prices(text, Some(EPHEMERAL), "beta3=0.0002")
 }
@@ -296,7 +296,7 @@ pub fn parse_storage_scales(text: &str) -> Result<BTreeMap<String, BigDecimal>, 
 /// `/interface/<kind>` or both. An empty text contains no prices.
 ///
 /// # Errors
-/// The error names the invalid entry, or the duplicate or invalid GPU.
+/// Returns an error that names the invalid entry, or the duplicate or invalid GPU.
 pub fn parse_gpu_prices(text: &str) -> Result<BTreeMap<String, BigDecimal>, ScaleError> {
     let prices = parse_prices(text, None, "nvidia/a100=120")?;
     GpuPrices::new(prices.clone())?;

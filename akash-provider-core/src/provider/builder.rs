@@ -130,7 +130,7 @@ impl ProviderBuilder {
     /// Returns the provider and a first handle, which can be cloned.
     ///
     /// # Errors
-    /// The error names the missing port or invalid setting, and the remedy.
+    /// Returns an error that names the missing port or invalid setting, and the remedy.
     pub fn build(self) -> Result<(Provider, ProviderHandle), BuildError> {
         let mut config = given(self.config, "the settings", "config")?;
         let cluster = given(self.cluster, "the cluster", "cluster")?;

@@ -73,7 +73,7 @@ impl ProviderHandle {
     /// Moves hostnames to a lease from other leases of the same tenant.
     ///
     /// # Errors
-    /// `NoLease`, `Hostname` if a name belongs to another tenant, and the errors of every request.
+    /// Returns `NoLease`, `Hostname` if a name belongs to another tenant, and the errors of every request.
     pub async fn transfer_hostnames(&self, lease: &LeaseId, hostnames: Vec<String>) -> Result<(), Refusal> {
         let lease = lease.clone();
         self.done(Request::TransferHostnames { lease, hostnames }).await
@@ -111,8 +111,8 @@ impl ProviderHandle {
     /// Releases the circuit breaker for an owner for which it has tripped.
     ///
     /// # Errors
-    /// The errors of every request, and [`RefusalKind::Rejected`] if the breaker has not tripped for this
-    /// owner.
+    /// Returns the errors of every request, and [`RefusalKind::Rejected`] if the breaker has not tripped for
+    /// this owner.
     pub async fn release_breaker_for(&self, owner: Address) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreakerFor { owner }).await
     }
@@ -206,7 +206,7 @@ impl ProviderHandle {
     /// unknown. The evaluation runs in its own thread.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] after the provider has stopped.
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped.
     pub async fn explain(&self, group: &GroupSpec) -> Result<Option<Explanation>, Error> {
         let Some(capacity) = self.capacity().await? else {
             return Ok(None);
@@ -220,7 +220,7 @@ impl ProviderHandle {
     /// Returns whether the chain lists this lease as active and owned by this provider.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] after the provider has stopped. The state of the lease is then unknown.
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped. The state of the lease is then unknown.
     pub async fn has_lease(&self, lease: &LeaseId) -> Result<bool, Error> {
         let lease = lease.clone();
         self.ask("has lease", |reply| HandleRequest::HasLease(lease, reply))
@@ -230,7 +230,7 @@ impl ProviderHandle {
     /// Returns the active lease of this provider for a group, or `None` if the chain lists none.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] after the provider has stopped. The state of the lease is then unknown.
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped. The state of the lease is then unknown.
     pub async fn lease_of(&self, group: &GroupId) -> Result<Option<LeaseId>, Error> {
         let group = group.clone();
         self.ask("lease of a group", |reply| HandleRequest::LeaseOf(group, reply))

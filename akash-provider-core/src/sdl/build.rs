@@ -33,7 +33,8 @@ struct Building {
 /// Builds the groups and the manifest of a document with valid references.
 ///
 /// # Errors
-/// When services of a placement request different types of confidential computing, or when a sum overflows.
+/// Returns an error when services of a placement request different types of confidential computing, or when a
+/// sum overflows.
 pub(super) fn build(document: &Document) -> Result<BuildOutput, SdlError> {
     let sequence = sequence_numbers(document);
     // By name, because the chain numbers groups in this order.

@@ -184,8 +184,8 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
     }
 }
 
-/// Checks for unmounted persistent volumes. The tools of the network refuse them only in version 2.0, and
-/// only if the service has no mounts.
+/// Checks for unmounted persistent volumes. The tools of the Akash network refuse them only in version 2.0,
+/// and only if the service has no mounts.
 fn unmounted(
     version: Version,
     spot: &Location,

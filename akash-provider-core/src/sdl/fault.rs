@@ -24,7 +24,7 @@ pub enum ErrorKind {
     Invalid,
     /// A reference names a part that does not exist, or a part is not used.
     Reference,
-    /// A value is outside the limits of the network.
+    /// A value is outside the limits of the Akash network.
     Limit,
     /// The version is not supported.
     Version,

@@ -1,4 +1,4 @@
-//! Limits of the network per unit and per group.
+//! Limits of the Akash network per unit and per group.
 
 use super::build::BuildOutput;
 use super::diagnostics::Diagnostics;

@@ -1,7 +1,7 @@
 //! YAML as a tree with line numbers and limits on size and depth.
 //!
 //! Aliases share the anchored node. The expanded size is only counted, so that an alias bomb is refused
-//! without expansion. Merge keys (`<<`) are supported below the top level, as in the tools of the network.
+//! without expansion. Merge keys (`<<`) are supported below the top level, as in the Akash tools.
 
 use super::diagnostics::Diagnostics;
 use super::fault::{ErrorKind, Location, SdlError, shown};
@@ -19,7 +19,7 @@ pub const MAX_DEPTH: usize = 32;
 /// Maximum number of nodes, counting the nodes of each alias.
 pub const MAX_NODES: usize = 50_000;
 
-/// Maximum length of a key, in bytes. Attribute keys of the network have at most 128.
+/// Maximum length of a key, in bytes. Attribute keys of the Akash network have at most 128.
 pub const MAX_KEY: usize = 256;
 
 /// A value with the line of its start.
@@ -68,7 +68,7 @@ impl Node {
 /// Parses the first document of a text.
 ///
 /// # Errors
-/// A too large text, invalid YAML, a duplicate key, an invalid alias, or an unsupported tag.
+/// Returns a too large text, invalid YAML, a duplicate key, an invalid alias, or an unsupported tag.
 pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlError> {
     if text.len() > MAX_BYTES {
         let problem = format!(
@@ -103,7 +103,7 @@ const DEEP: &str =
 enum ReadError {
     Wrong(SdlError),
     /// A quoted text continues on this line with an indentation that is not deeper than its block. The tools
-    /// of the network accept such texts, YAML does not.
+    /// of the Akash network accept such texts, YAML does not.
     Shallow(usize, SdlError),
 }
 

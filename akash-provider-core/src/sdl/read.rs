@@ -15,7 +15,7 @@ use value::{Fields, ValueRef};
 /// Reads the whole document. Errors in one part do not hide errors in others.
 ///
 /// # Errors
-/// When the root is not a map.
+/// Returns an error when the root is not a map.
 pub(super) fn document(root: &Node, notes: &mut Diagnostics) -> Result<Document, SdlError> {
     let top = ValueRef::top(root).map()?;
     let version = version(&top, notes);

@@ -40,7 +40,7 @@ impl Address {
     /// Creates the address from the raw bytes of an account (20 for keys, 32 for module accounts).
     ///
     /// # Errors
-    /// When `bytes` is empty or longer than 255 bytes.
+    /// Returns an error when `bytes` is empty or longer than 255 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ParseIdError> {
         if bytes.is_empty() || bytes.len() > 255 {
             return Err(ParseIdError::new("address", "", "must have 1 to 255 bytes"));

@@ -1,4 +1,4 @@
-//! Requested resources of a group, in the form and the JSON of the network.
+//! Requested resources of a group, in the form and the JSON of the Akash network.
 
 use super::group::Attribute;
 use super::price::DecCoin;
@@ -22,7 +22,7 @@ pub struct Cpu {
 /// Memory of one replica, without volumes of class `ram`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Memory {
-    /// Size in bytes; `size` in the JSON of the network.
+    /// Size in bytes; `size` in the JSON of the Akash network.
     #[serde(rename = "size", with = "val")]
     pub bytes: u64,
     /// Free-form attributes; usually none.
@@ -54,7 +54,7 @@ pub struct Gpu {
 pub struct Storage {
     /// Unique name in the unit; `default` if the tenant set none.
     pub name: String,
-    /// Size in bytes per replica; `size` in the JSON of the network.
+    /// Size in bytes per replica; `size` in the JSON of the Akash network.
     #[serde(rename = "size", with = "val")]
     pub bytes: u64,
     /// Attributes `class`, `persistent` and others, sorted by key.
@@ -91,7 +91,7 @@ impl Storage {
             .map(|a| a.value.as_str())
     }
 
-    /// Returns whether `persistent` is true, parsed as by the network's tools.
+    /// Returns whether `persistent` is true, parsed as by the Akash tools.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
         self.attribute("persistent")
@@ -194,7 +194,7 @@ pub struct ResourceUnit {
 /// Deserializes a JSON `null` as an empty list.
 ///
 /// # Errors
-/// The errors of the elements.
+/// Returns the errors of the elements.
 pub(crate) fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -203,7 +203,7 @@ where
     Ok(Option::<Vec<T>>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Quantities in the JSON of the network: `{"val": "<integer as text>"}`.
+/// Quantities in the JSON of the Akash network: `{"val": "<integer as text>"}`.
 mod val {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SIZE: &str = "write a number and a unit, for example `512Mi`";
 
-/// Storage classes of the network.
+/// Storage classes of the Akash network.
 const CLASSES: [&str; 5] = ["default", "beta1", "beta2", "beta3", "ram"];
 
 /// Reads a compute profile.
@@ -166,8 +166,8 @@ fn gpu_model(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<String, SdlEr
     Ok(key)
 }
 
-/// Returns whether the network accepts the key: a letter, then 1 to 127 of letters, digits, `_`, `/`, `.`,
-/// `-`; `*` only at the end.
+/// Returns whether the Akash network accepts the key: a letter, then 1 to 127 of letters, digits, `_`, `/`,
+/// `.`, `-`; `*` only at the end.
 fn is_attribute_key(key: &str) -> bool {
     let body = key.strip_suffix('*').unwrap_or(key);
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_/.-".contains(&b);
@@ -239,7 +239,7 @@ fn volume(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<(Location, Sourc
     Ok((at.spot.clone(), Sourced { value, text }))
 }
 
-/// Returns `class` and `persistent`, with the defaults of the network's tools.
+/// Returns `class` and `persistent`, with the defaults of the Akash tools.
 fn volume_attributes(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<Attribute>, SdlError> {
     let fields = at.map()?;
     fields.only(&["class", "persistent"], notes);
@@ -286,7 +286,7 @@ fn volume_attributes(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<A
     Ok(attributes)
 }
 
-/// Sorts volumes exactly like the network's tools, because the order affects the hash: insertion sort with a
+/// Sorts volumes exactly like the Akash tools, because the order affects the hash: insertion sort with a
 /// comparison in which two ephemeral volumes of equal size are each less than the other.
 fn sort(volumes: &mut [(Location, Sourced<Storage>)]) {
     for end in 1..volumes.len() {

@@ -40,7 +40,7 @@ impl<'a> ValueRef<'a> {
         Ok(Fields { entries, spot })
     }
 
-    /// Returns the items of a list. Empty items are skipped with a warning, as in the tools of the network.
+    /// Returns the items of a list. Empty items are skipped with a warning, as in the Akash tools.
     pub(super) fn list(&self, notes: &mut Diagnostics) -> Result<Vec<Self>, SdlError> {
         let Content::List(items) = &self.node.content else {
             return Err(self.wrong_type("a list", "write `- item` lines below it"));
@@ -158,8 +158,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Adds a warning for each field that is not among `known`, for maps in which the tools of the network
-    /// ignore such fields.
+    /// Adds a warning for each field that is not among `known`, for maps in which the Akash tools ignore such
+    /// fields.
     pub(super) fn warn_others(&self, known: &[&str], notes: &mut Diagnostics) {
         for (spot, problem, help) in self.others(known) {
             notes.warn(spot.warning(format!("{problem} and ignored"), help));
