@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Real time between two blocks.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Maximum number of blocks of a step, similar to the chain's own limits (five minutes for a bid or a manifest).
+/// Maximum number of blocks until a step must succeed. The limits of the chain are similar: five minutes for
+/// a bid or a manifest.
 const BLOCKS_MAX: u32 = 1000;
 
 /// Chain with a client for the provider and a tenant.
@@ -29,7 +30,7 @@ const BLOCKS_MAX: u32 = 1000;
 pub trait Network: fmt::Debug + Send + Sync {
     /// Returns the provider's client.
     fn client(&self) -> Arc<dyn ChainClient>;
-    /// Executes a message of the tenant; returns once it is accepted.
+    /// Executes a message of the tenant; returns when the message is accepted.
     ///
     /// # Errors
     /// The network refuses the message.
@@ -130,7 +131,7 @@ impl Play {
         })
     }
 
-    /// Returns the provider's handle.
+    /// Returns the handle of the provider.
     #[must_use]
     pub const fn handle(&self) -> &ProviderHandle {
         &self.handle
@@ -144,7 +145,7 @@ impl Play {
         self.tenant.lease()
     }
 
-    /// Creates the tenant's order; returns the price of the provider's bid.
+    /// Creates the order of the tenant. Returns the price of the bid that the provider places.
     ///
     /// # Errors
     /// The provider declines, with the reason.
@@ -214,7 +215,8 @@ impl Play {
         Ok(self.handle.status().await)
     }
 
-    /// Completes blocks until the status, or another state that the closure checks, is as expected.
+    /// Completes blocks until `seen` returns a value. `seen` gets the status of the provider and may also
+    /// check other state.
     async fn until<T>(&self, what: &str, seen: impl AsyncFn(Arc<Status>) -> Option<T>) -> Result<T, Failed> {
         for _ in 0..BLOCKS_MAX {
             self.network.block();

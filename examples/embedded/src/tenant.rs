@@ -17,14 +17,14 @@ use std::time::Duration;
 pub const CHAIN_ID: &str = "embedded";
 /// Account of the provider.
 pub const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-/// Account of the tenant: that of the private key with all bytes 7.
+/// Account of the tenant. Its private key has 32 bytes with the value 7.
 pub const TENANT: &str = "akash150rtrmj2f8vl9tem8qpfw36ylw5jg9j27c8wqr";
 /// Denomination of all payments.
 pub const DENOM: &str = "uact";
-/// Time between two blocks on the chain; in real time they follow faster.
+/// Time between two blocks on the chain. The example creates blocks faster than this.
 pub const BLOCK: Duration = Duration::from_secs(6);
 
-/// SDL of a web server with half a core, for at most 50 per block.
+/// SDL of a web server with half a core. The tenant pays at most 50 per block.
 pub const SDL: &str = r#"
 version: "2.0"
 services:
@@ -132,7 +132,7 @@ impl Tenant {
         &self.id
     }
 
-    /// Returns the lease, which has the same id as the provider's bid.
+    /// Returns the id of the lease, which equals the id of the provider's bid.
     ///
     /// # Errors
     /// None with the constants of this file.
@@ -151,7 +151,7 @@ impl Tenant {
         Arc::new(self.sdl.manifest.clone())
     }
 
-    /// Returns the hash of the manifest, which is on the chain too.
+    /// Returns the hash of the manifest. The deployment on the chain contains the same hash.
     #[must_use]
     pub const fn hash(&self) -> [u8; 32] {
         self.sdl.hash

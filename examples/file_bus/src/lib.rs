@@ -30,7 +30,8 @@ pub struct FileBus {
 }
 
 impl FileBus {
-    /// Opens the bus of a folder, creates a missing one, and continues after its last event.
+    /// Opens the bus of a folder and continues after the last event in it. Creates the folder if it does not
+    /// exist.
     ///
     /// # Errors
     /// The folder cannot be read or written.

@@ -8,9 +8,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Lines of a file.
+/// Maximum number of lines in a file.
 const LINES: u64 = 1024;
-/// Number of stored files: with some hundred bytes per line, about two megabytes.
+/// Maximum number of files. With some hundred bytes per line, they take about two megabytes.
 const FILES: usize = 4;
 
 /// Line of a file.
@@ -24,7 +24,7 @@ pub(crate) struct Line {
     pub(crate) event: Arc<Event>,
 }
 
-/// Writing end of the log.
+/// Log that writes the events.
 #[derive(Debug)]
 pub(crate) struct Log {
     folder: PathBuf,
@@ -34,7 +34,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Continues after the last complete line, in a new file: the old one may end in an incomplete line.
+    /// Continues after the last complete line of the log. Starts a new file, because the last file may end
+    /// with an incomplete line.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let next = match files(folder)?.last_key_value() {
@@ -58,7 +59,8 @@ impl Log {
         self.next
     }
 
-    /// Writes an event. A retained one is stored first, so that no subscriber sees it before [`retained`] returns it.
+    /// Writes an event. If the topic is retained, first stores the event, so that [`retained`] returns an
+    /// event before a subscriber receives it.
     pub(crate) fn append(&mut self, topic: Topic, event: &Arc<Event>) -> io::Result<()> {
         if topic.is_retained() {
             let path = retained_path(&self.folder, topic);

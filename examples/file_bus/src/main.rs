@@ -1,4 +1,4 @@
-//! Embedded example with a bus of files; the events are read back from them.
+//! The embedded example with a bus of files. At its end, the example reads the events from the files.
 
 use akash_provider_core::bus::Bus;
 use akash_provider_core::types::Topic;

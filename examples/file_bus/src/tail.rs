@@ -1,4 +1,4 @@
-//! Subscriber: reads after the writer.
+//! Subscriber: reads the lines that the writer appends.
 
 use crate::log::{self, Line};
 use akash_provider_core::bus::Delivery;
@@ -9,12 +9,12 @@ use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Interval of looking for new lines.
+/// Interval at which a subscriber looks for new lines.
 const POLL: Duration = Duration::from_millis(10);
 /// Maximum number of lines read at once.
 const BATCH: usize = 256;
 
-/// Position of a subscriber.
+/// Position of a subscriber in the log.
 #[derive(Debug)]
 pub(crate) struct Tail {
     place: Option<Place>,
@@ -27,13 +27,13 @@ struct Place {
     topics: Vec<Topic>,
     /// Number of the next line.
     next: u64,
-    /// File of the next line, and the read part of an incomplete line.
+    /// File that contains the next line, with the part of an incomplete line that was already read.
     file: Option<(u64, BufReader<File>)>,
     half: Vec<u8>,
 }
 
 impl Tail {
-    /// Subscribes to these topics from the event with this number on.
+    /// Creates a subscriber to these topics, from the event with the number `next`.
     pub(crate) fn new(folder: PathBuf, topics: Vec<Topic>, next: u64) -> Self {
         let place = Place {
             folder,
@@ -48,7 +48,7 @@ impl Tail {
         }
     }
 
-    /// Returns the next delivery. An unreadable folder is retried.
+    /// Returns the next delivery. If the folder cannot be read, tries again.
     pub(crate) async fn deliver(mut self) -> Option<(Delivery, Self)> {
         loop {
             if let Some(delivery) = self.ready.pop_front() {
@@ -72,7 +72,7 @@ impl Tail {
 }
 
 impl Place {
-    /// Reads the lines after the last one, at most one batch.
+    /// Reads the next lines, at most one batch.
     fn read(&mut self, found: &mut Vec<Delivery>) -> io::Result<()> {
         for _ in 0..BATCH {
             match self.line()? {
@@ -107,7 +107,8 @@ impl Place {
         Ok(Some(line?))
     }
 
-    /// Opens the file with the next line, or the first later one; returns false while no such file exists.
+    /// Opens the file that contains the next line. If that line was removed, opens the first later file.
+    /// Returns false while no such file exists.
     fn turn_over(&mut self, found: &mut Vec<Delivery>) -> io::Result<bool> {
         let files = log::files(&self.folder)?;
         let holder = files.range(..=self.next).next_back();

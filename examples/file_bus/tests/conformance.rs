@@ -1,4 +1,4 @@
-//! Conformance suite on the bus of files, and tests of its own property: files outlive the program.
+//! Conformance suite on the bus of files, and tests that the files remain when the program ends.
 
 #![expect(clippy::unwrap_used, reason = "a failing test panics")]
 

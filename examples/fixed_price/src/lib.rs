@@ -12,7 +12,8 @@ pub struct FixedPrice {
 }
 
 impl FixedPrice {
-    /// Creates a price of this amount in the denomination of each order; `None` unless it is above zero.
+    /// Creates a strategy with this price in the denomination of each order. Returns `None` if the price is
+    /// not above zero.
     #[must_use]
     pub fn new(amount: Dec) -> Option<Self> {
         (amount > Dec::ZERO).then_some(Self { amount })

@@ -1,4 +1,5 @@
-//! Blocks: transactions wait in a pool until a block takes them, is written, and is published.
+//! Blocks. Transactions wait in a pool until a block takes them. The block is then written to the file and
+//! published.
 
 use crate::ledger::{Block, Tx};
 use crate::{Inner, OwnChain, State, lock};
@@ -11,9 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Maximum size of a transaction's line, in bytes. Together with the next limit, a block's line stays readable.
+/// Maximum size of a transaction as JSON, in bytes. With [`BLOCK_MAX`], this limits the line of a block to a
+/// length that the reader accepts.
 const TX_MAX: usize = 64 << 10;
-/// Maximum number of transactions in a block; the rest waits for the next.
+/// Maximum number of transactions in a block. Further transactions wait for the next block.
 const BLOCK_MAX: usize = 100;
 /// Maximum number of pending transactions.
 const POOL_MAX: usize = 1000;
@@ -23,14 +25,14 @@ const LIFETIME: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Pending {
     tx: Tx,
-    /// Last block time at which it may be included.
+    /// Last block time at which the transaction may be included in a block.
     expires: BlockTime,
     reply: oneshot::Sender<TxOutcome>,
 }
 
 impl State {
-    /// Executes a block; returns its events and the outcome of each transaction. The result is the same when the file
-    /// is read again.
+    /// Executes a block. Returns its events and the outcome of each transaction. The result is the same each
+    /// time the file is read.
     pub(crate) fn execute(&mut self, block: &Block) -> Vec<TxOutcome> {
         let height = block.height;
         self.market.begin_block(block.time);
@@ -55,7 +57,7 @@ impl State {
         outcomes
     }
 
-    /// Returns the next block and its pending transactions; expired ones get their outcome.
+    /// Returns the next block and its pending transactions. Transactions that have expired get their outcome.
     fn propose(&mut self, elapsed: Duration) -> (Block, Vec<Pending>) {
         let (height, time) = (self.market.height() + 1, self.market.time().plus(elapsed));
         let mut taken = Vec::new();
@@ -108,19 +110,20 @@ impl Inner {
 }
 
 impl OwnChain {
-    /// Completes a block `elapsed` after the previous one, with the pending transactions; returns its height. A started
-    /// block is completed also if the caller is dropped.
+    /// Completes a block with the pending transactions. Its block time is `elapsed` after that of the
+    /// previous block. Returns its height. Once started, the block is completed even if the caller is
+    /// dropped.
     ///
     /// # Errors
-    /// `Unavailable` if it could not be written. Its transactions wait for the next block.
+    /// `Unavailable` if the block could not be written. Its transactions wait for the next block.
     pub async fn block(&self, elapsed: Duration) -> Result<Height, Error> {
         let inner = Arc::clone(&self.0);
         let closed = tokio::task::spawn_blocking(move || inner.close_block(elapsed)).await;
         closed.map_err(|e| Error::new(ErrorKind::Internal, "make a block", "it failed").with_source(e))?
     }
 
-    /// Creates a block at each interval, each `elapsed` after the previous one, until dropped. `failed` gets the write
-    /// errors; the next block is attempted anyway.
+    /// Creates a block at each interval `every`, until the future is dropped. The block time advances by
+    /// `elapsed` per block. After a write error, calls `failed` and tries again at the next interval.
     pub async fn tick(self, every: Duration, elapsed: Duration, failed: impl Fn(&Error)) {
         loop {
             tokio::time::sleep(every).await;
@@ -130,10 +133,10 @@ impl OwnChain {
         }
     }
 
-    /// Executes a message of the tenant; returns the height of its block.
+    /// Executes a message of the tenant; returns the height of the block that contains the message.
     ///
     /// # Errors
-    /// `Conflict` if the network refuses it, and the errors of [`ChainTx::broadcast_msgs`].
+    /// `Conflict` if the chain refuses the message, and the errors of [`ChainTx::broadcast_msgs`].
     pub async fn tenant(&self, msg: TenantMsg) -> Result<Height, Error> {
         match self.send(Tx::Tenant(msg)).await? {
             TxOutcome::Committed { height } => Ok(height),

@@ -1,4 +1,4 @@
-//! Event stream of the chain: first a snapshot, then block by block.
+//! Event stream of the chain: first a snapshot, then the events of each block.
 
 use crate::{Inner, OwnChain, lock};
 use akash_provider_core::Error;
@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// Blocks buffered for a listener before a snapshot replaces them.
+/// Maximum number of blocks that are buffered for a subscriber. If the subscriber falls behind further, it
+/// gets a snapshot instead.
 pub(crate) const WAITING_MAX: usize = 256;
 
 /// Events of a block, in their order.
@@ -24,7 +25,8 @@ struct Listener {
 }
 
 impl Inner {
-    /// Returns a snapshot and the blocks after it. Blocks are published under the same lock, so none falls between.
+    /// Returns a snapshot and the stream of the blocks after it. Blocks are published under the same lock, so
+    /// no block is missing between the two.
     fn listen(&self, provider: &Address) -> (ChainEvent, broadcast::Receiver<Facts>) {
         let state = lock(&self.state);
         let present = ChainEvent::Resync(Arc::new(state.market.snapshot(provider)));

@@ -10,21 +10,21 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of reported damages.
+/// Maximum number of unusable lines that are reported.
 const DAMAGES_MAX: usize = 100;
 const REMEDY: &str = "restore it from a backup and start again; until then this ledger ends no lease";
 const NO_REMEDY: &str = "no action needed: this block was never published, and the next one replaces it";
 
-/// Initial state of a ledger; its first line.
+/// Initial state of the chain, stored in the first line of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Genesis {
     /// Name of the chain.
     pub chain_id: String,
-    /// Time of block 1, which is this line.
+    /// Time of block 1, which is the genesis.
     pub time: BlockTime,
     /// Parameters of the market.
     pub params: MarketParams,
-    /// Initial balances.
+    /// Initial balances of the accounts.
     pub money: Vec<(Address, Coin)>,
 }
 
@@ -36,7 +36,8 @@ pub(crate) enum Tx {
     Tenant(TenantMsg),
 }
 
-/// Block. The outcomes of its transactions are not stored; the rules of the market determine them at each read.
+/// Block. The outcomes of its transactions are not stored, because the rules of the market determine them
+/// each time the file is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Block {
     pub(crate) height: Height,
@@ -77,25 +78,26 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Receiver of the lines of a file.
+/// Receiver of the lines that are read from a ledger.
 pub(crate) trait Reader {
-    /// Processes the next block; returns the number of missing blocks before it that `lost` did not count, or the
-    /// reason why it does not follow.
+    /// Processes the next block. Returns how many blocks before it are missing and were not reported by
+    /// `lost`. Fails with a reason if the block does not follow the previous one.
     fn block(&mut self, block: &Block) -> Result<u64, String>;
-    /// Counts an unusable line that may have been a block.
+    /// Reports an unusable line that may have been a block.
     fn lost(&mut self);
 }
 
-/// Writing end of the file; no other program writes it.
+/// Writer of the ledger file. No other program may write the file.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     file: File,
-    /// Offset after the last complete line.
+    /// Offset of the end of the last complete line, in bytes.
     end: u64,
 }
 
 impl Ledger {
-    /// Opens the ledger, creates a missing one, and reads it. Damages are returned and are not fatal.
+    /// Opens the ledger and reads it. Creates the file if it does not exist. Unusable lines are returned and
+    /// do not fail the call.
     pub(crate) fn open(
         path: &Path,
         genesis: &Genesis,
@@ -158,7 +160,8 @@ impl Ledger {
         Ok(damages)
     }
 
-    /// Continues after a line without a line break, as an editor may leave it.
+    /// Accepts a line and moves the write offset to its end. If the line has no line break, as an editor may
+    /// leave it, appends one.
     fn pass(&mut self, line: &Text, end: u64) -> io::Result<()> {
         self.end = end;
         if !line.is_ended {
@@ -169,7 +172,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Writes a block; it is on the disk when this returns.
+    /// Appends a block to the file. Returns when the block is on the disk.
     pub(crate) fn write(&mut self, block: &Block) -> io::Result<()> {
         self.append(&Line::Block(block.clone()))
     }
@@ -223,7 +226,7 @@ fn parse(line: &Text) -> Result<Line, String> {
     serde_json::from_slice(&line.bytes).map_err(|e| e.to_string())
 }
 
-/// Syncs the folder: a new file survives a power failure only then.
+/// Syncs the folder to the disk. Without this, a new file may be lost in a power failure.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()

@@ -4,15 +4,15 @@
 //!   provider ─ Msg ──────┐                                        ┌─► queries (ChainQuery)
 //!   tenant ─── TenantMsg ┴► pool ─ block ─► ledger.jsonl ─► Market ┴─► events  (ChainEvents)
 //! ```
-//! The first line of the file is the genesis; each other line is a block with its transactions. A block is on the disk
-//! before it is published. The state results from the network's own rules, the core's [`Market`], so opening the file
-//! again gives the same chain, and a refused transaction is refused again.
+//! The first line of the file is the genesis. Each other line is a block with its transactions. A block is on the disk
+//! before it is published. The state is computed by the core's [`Market`], which has the rules of the Akash chain.
+//! Opening the file again therefore gives the same state, and a transaction that was refused is refused again.
 //!
 //! `cargo run -p example-own-chain` runs one order on a new ledger, from the bid to the lease and its end, and prints
 //! the blocks. `docs/writing-a-chain.md` has the requirements of a chain.
 //!
-//! Limits: there are no signatures, so a program with write access may do everything; only one program writes at a
-//! time; and the file grows without bound.
+//! Limits: there are no signatures, so a program with write access may do everything; only one program writes
+//! at a time; and the file grows without bound.
 
 mod blocks;
 mod events;
@@ -33,22 +33,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
-/// Maximum number of missing blocks before an existing one. More is not a gap, but a wrong number.
+/// Maximum number of missing blocks before a block. If more are missing, the height of the block is treated
+/// as wrong.
 const GAP_MAX: Height = 1000;
 
-/// Chain in a file. Clones share it; the file is released with the last one.
+/// Chain that is stored in a file. Clones share the file, and it is closed when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct OwnChain(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Held during the write of a block. Queries only take the other lock and do not wait for the disk.
+    /// Ledger file. Its lock is held while a block is written. Queries take only the other lock, so they do
+    /// not wait for the disk.
     ledger: Mutex<Ledger>,
     state: Mutex<State>,
     damages: Vec<Damage>,
 }
 
-/// State that results from the file.
+/// State of the chain, computed from the file.
 #[derive(Debug)]
 struct State {
     market: Market,
@@ -56,19 +58,20 @@ struct State {
     told: broadcast::Sender<Facts>,
     /// Heights of lost blocks.
     lost: BTreeSet<Height>,
-    /// Lines since the last block that may have been blocks.
+    /// Number of unusable lines since the last block. Each of them may have been a block.
     unread: u64,
-    /// Whether the file has unusable or missing lines.
+    /// Whether lines of the file are unusable or missing.
     has_gap: bool,
 }
 
 impl OwnChain {
-    /// Opens the chain of a file, and creates a missing one. Reads the whole file on the calling thread.
+    /// Opens the chain of a file, and creates the file if it does not exist. Reads the whole file on the
+    /// calling thread.
     ///
     /// # Errors
-    /// `Unavailable` if the file cannot be read or written, `Conflict` if another program writes it or its genesis
-    /// differs, `Invalid` if its first line cannot be parsed. Other unusable lines are skipped and returned by
-    /// [`OwnChain::damages`].
+    /// `Unavailable` if the file cannot be read or written, `Conflict` if another program writes it
+    /// or the genesis in the file differs, `Invalid` if the first line cannot be parsed. Other unusable lines
+    /// are skipped and returned by [`OwnChain::damages`].
     pub fn open(path: &Path, genesis: &Genesis) -> Result<Self, Error> {
         let mut state = State::new(genesis);
         let (ledger, damages) = Ledger::open(path, genesis, &mut state)?;
@@ -82,7 +85,7 @@ impl OwnChain {
         })))
     }
 
-    /// Returns the unusable lines, at most the first hundred.
+    /// Returns at most 100 unusable lines of the file.
     #[must_use]
     pub fn damages(&self) -> &[Damage] {
         &self.0.damages
@@ -109,7 +112,7 @@ impl State {
         }
     }
 
-    /// Counts lost blocks, with unknown contents.
+    /// Counts blocks that are missing or unreadable.
     fn lose(&mut self, blocks: u64) {
         for _ in 0..blocks {
             self.market.end_block(Duration::ZERO);
@@ -140,7 +143,8 @@ impl Reader for State {
     }
 }
 
-/// Locks data that is consistent at every point where a holder could panic.
+/// Locks a mutex even if another thread panicked while holding it. The data is consistent at every point
+/// where that can happen.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

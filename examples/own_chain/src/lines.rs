@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Maximum length of a line, in bytes: a block with the maximum number of the largest transactions, and its envelope.
+/// Maximum length of a line, in bytes. A block with the maximum number of transactions of the maximum size
+/// fits.
 pub(crate) const LINE_MAX: u64 = 8 << 20;
 
 /// Line of a file, up to the maximum length.
@@ -18,7 +19,7 @@ pub(crate) struct Text {
 pub(crate) struct Lines {
     reader: BufReader<File>,
     number: u64,
-    /// Number of read bytes: the end of the last line.
+    /// Number of bytes read, which is the offset of the end of the last line.
     pub(crate) end: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Embedded example on a custom chain; the events are read back from the ledger.
+//! The embedded example on a custom chain. At its end, the example reads the events from the ledger.
 
 use akash_provider_core::Error;
 use akash_provider_core::chain::{ChainClient, ChainTx};
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Real time between two blocks; the block time of the chain is longer.
+/// Real time between two blocks. The block time of the chain advances by more than this.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Chain with automatic blocks, for the scenario.

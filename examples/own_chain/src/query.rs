@@ -1,4 +1,4 @@
-//! Queries, based on the market that results from the file.
+//! Queries, based on the market that is computed from the file.
 
 use crate::{OwnChain, State, lock};
 use akash_provider_core::Error;
@@ -18,7 +18,8 @@ impl OwnChain {
         answer(&lock(&self.0.state).market)
     }
 
-    /// Returns a record with its reliability: with a gap in the file, no lease may be ended based on it.
+    /// Returns a record and how reliable it is. If lines of the file are missing, a missing record is no
+    /// reason to end a lease.
     fn observe<T>(&self, answer: impl FnOnce(&Market) -> Option<T>) -> Observed<T> {
         let state: &State = &lock(&self.0.state);
         Observed {

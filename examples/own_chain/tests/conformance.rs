@@ -1,5 +1,5 @@
-//! Conformance suite on the chain of a file, and tests of its own properties: the file outlives the program, also with
-//! damages.
+//! Conformance suite on the chain in a file, and tests that the file remains when the program ends and is
+//! usable although it has damaged lines.
 
 #![expect(clippy::unwrap_used, reason = "a failing test panics")]
 

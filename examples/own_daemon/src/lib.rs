@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 /// Error that ends the daemon.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Custom ports: the cluster and its capacity.
+/// Ports that this daemon supplies itself: the cluster and its capacity.
 #[derive(Debug, Clone)]
 pub struct Backend {
     /// Cluster of the workloads.
@@ -33,7 +33,8 @@ pub struct Backend {
     pub inventory: Arc<dyn InventorySource>,
 }
 
-/// Runs a provider until `stop` is cancelled. `started` gets its handle before it runs.
+/// Runs a provider until `stop` is cancelled. Calls `started` with the handle of the provider before the
+/// provider runs.
 ///
 /// # Errors
 /// Invalid settings, an unreadable file, and failures of the provider.

@@ -1,7 +1,7 @@
 //! `example-own-daemon daemon.toml`: custom provider, until Ctrl-C.
 //!
-//! Its workloads are in memory: replace the cluster and the capacity. For Kubernetes, use `KubeCluster` and the
-//! inventory of `akash-provider-k8s`.
+//! The cluster of this example is in memory. Replace it and its capacity with your own. For Kubernetes, use
+//! `KubeCluster` and the inventory of `akash-provider-k8s`.
 
 use akash_provider_core::cluster::MemoryCluster;
 use akash_provider_core::inventory::node_inventory::{NodeInventory, StaticInventorySource};

@@ -9,7 +9,7 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// Contents of the file.
+/// Settings in the file.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// URLs of chain nodes.
@@ -20,11 +20,11 @@ pub struct Settings {
     pub state: PathBuf,
     /// Prices.
     pub prices: Prices,
-    /// Settings of the provider: durations as text, defaults for missing ones.
+    /// Settings of the provider. Durations are text, and a missing setting has its default.
     pub provider: Config,
 }
 
-/// Price of a unit per block, in the denomination of the order, as decimal text.
+/// Price of one unit of each resource per block, in the denomination of the order, as decimal text.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -32,7 +32,7 @@ pub struct Prices {
     pub cpu: String,
     /// Price of a MiB of memory.
     pub memory: String,
-    /// Price of a MiB of storage; by class where they differ: `0.001,beta2=0.002`.
+    /// Price of a MiB of storage. Classes may have different prices: `0.001,beta2=0.002`.
     pub storage: String,
 }
 
@@ -47,7 +47,7 @@ struct File {
 }
 
 impl Settings {
-    /// Reads a file; paths in it are relative to its folder.
+    /// Reads a file; a relative path in the file starts at the folder of the file.
     ///
     /// # Errors
     /// Names the file, the setting, and its expected value.

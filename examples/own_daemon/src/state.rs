@@ -7,8 +7,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Reads the stored state; the default at the first start. Unreadable contents count as doubtful, and the circuit
-/// breaker then waits for a release.
+/// Reads the stored state. At the first start, returns the default. If the contents cannot be parsed, the
+/// circuit breaker counts as tripped and waits for a release.
 ///
 /// # Errors
 /// The file exists but cannot be read.
@@ -23,7 +23,7 @@ pub fn read(file: &Path) -> io::Result<RestartState> {
     }
 }
 
-/// File of the state, written while the provider runs.
+/// File with the state that survives restarts. The provider writes it while it runs.
 #[derive(Debug)]
 pub struct StateFile(pub PathBuf);
 
@@ -39,7 +39,7 @@ impl StateStore for StateFile {
     }
 }
 
-/// Writes the file atomically: to a temporary file, synced and renamed.
+/// Writes the state atomically: writes a temporary file, syncs it to the disk and renames it.
 fn write(file: &Path, kept: &RestartState) -> io::Result<()> {
     let draft = file.with_extension("draft");
     let mut written = File::create(&draft)?;

@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Private key of the provider.
+/// Private key of the provider, as 64 hexadecimal digits.
 const KEY: &str = "0202020202020202020202020202020202020202020202020202020202020202";
 
 fn provider() -> Address {

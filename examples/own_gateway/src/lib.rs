@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 pub struct GatewayServer {
     /// Address of the gateway.
     pub gateway: SocketAddr,
-    /// Address of the page.
+    /// Address of the page for the operator.
     pub page: SocketAddr,
     stop: CancellationToken,
     serving: [JoinHandle<()>; 2],

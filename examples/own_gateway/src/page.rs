@@ -1,4 +1,4 @@
-//! Page for the operator: data of this program besides that of every provider.
+//! Page for the operator. It shows data of this program in addition to the status that every provider has.
 
 use akash_provider_core::provider::ProviderHandle;
 use http_body_util::Full;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum time of a request: the operator uses this machine.
+/// Maximum duration of a request. It is short because the operator uses this machine.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves the page until it is stopped, one request after the other.

@@ -41,7 +41,8 @@ pub struct Caller {
 pub type Reply = (u16, String);
 
 impl Caller {
-    /// Creates the tenant of the scenario. Its key is on the chain afterwards, as after a first transaction.
+    /// Creates the tenant of the scenario and stores its public key on the chain, as its first transaction
+    /// would.
     ///
     /// # Errors
     /// The provider has no certificate on the chain.
@@ -137,7 +138,8 @@ where
     Ok((status, String::from_utf8(body.to_bytes().to_vec())?))
 }
 
-/// Verifier for the one certificate that is on the chain, without an authority.
+/// Verifies that the server has the certificate that is published on the chain. No certificate authority is
+/// needed.
 #[derive(Debug)]
 struct PublishedCertVerifier {
     der: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The started program checks what it prints.
+//! Runs the example program and checks its output.
 
 use std::process::Command;
 

@@ -55,7 +55,7 @@ async fn play(folder: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the first two lines of the workload.
+/// Returns the first two lines that the workload logs.
 async fn lines(cluster: &ProcessCluster, lease: &LeaseId) -> Result<Vec<String>, Failed> {
     let follow = LogOptions {
         follow: true,

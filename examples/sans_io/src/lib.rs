@@ -3,8 +3,8 @@
 //! ```text
 //!   inputs ──► Engine::step ──► effects ──► results from the market and a map ──► inputs …
 //! ```
-//! This is a complete shell: all decisions are in the engine, the same one that the provider runs. It also builds for a
-//! browser.
+//! This example is a complete environment for the engine. All decisions are in the engine, which is the one that
+//! the provider runs. The example also builds for a browser.
 
 use akash_provider_core::cluster::{ClusterChange, Health, Teardown, WorkloadSpec};
 use akash_provider_core::engine::{
@@ -104,7 +104,7 @@ impl ManualProvider {
         Ok(())
     }
 
-    /// Sends a request to the engine; returns the response, if there is one.
+    /// Sends a request to the engine. Returns the response, or `None` if the engine does not respond at once.
     pub fn request(&mut self, request: Request) -> Option<Response> {
         let id = RequestId(self.requests);
         self.requests += 1;
@@ -113,7 +113,7 @@ impl ManualProvider {
         self.replies.remove(&id)
     }
 
-    /// Completes a block, advances every clock, and lets due deadlines pass.
+    /// Completes a block, advances all clocks, and sends the deadlines that have passed to the engine.
     pub fn block(&mut self) {
         let block = self.market.end_block(BLOCK);
         self.inputs.push_back(Input::Chain(block));
@@ -136,7 +136,7 @@ impl ManualProvider {
         }
     }
 
-    /// Feeds the engine until it has no more effects.
+    /// Executes effects and feeds the results to the engine until there are no more effects.
     fn settle(&mut self) {
         while let Some(input) = self.inputs.pop_front() {
             let effects = self.engine.step(self.now(), input);
@@ -154,7 +154,7 @@ impl ManualProvider {
         }
     }
 
-    /// Completes a call; here at once.
+    /// Executes a call at once and feeds its result to the engine.
     fn complete(&mut self, id: EffectId, call: Call) {
         let market = &self.market;
         let completion = match call {

@@ -1,4 +1,5 @@
-//! Embedded example without a loop: the same order, with a manually driven engine.
+//! The embedded example without an event loop: the same order, with an engine that the program drives step by
+//! step.
 
 use akash_provider_core::engine::Request;
 use akash_provider_core::types::Event;

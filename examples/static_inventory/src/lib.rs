@@ -1,7 +1,7 @@
-//! Custom inventory source: the capacity is the contents of a file.
+//! Custom inventory source: the file contains the capacity.
 //!
-//! The file lists fixed machines in the JSON of [`ClusterSpec`]. Editing it changes the capacity while the provider
-//! runs. The provider subtracts its own reservations, so the file does not contain them.
+//! The file lists fixed machines in the JSON format of [`ClusterSpec`]. Editing the file changes the capacity
+//! while the provider runs. The provider subtracts its own reservations, so the file must not subtract them.
 
 use akash_provider_core::inventory::{ClusterSpec, InventorySource, InventoryUpdate, NodeInventory};
 use akash_provider_core::{Error, ErrorKind};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Interval of the checks of the file.
 const POLL: Duration = Duration::from_millis(100);
-/// Maximum size of the file, in bytes; a node takes some hundred.
+/// Maximum size of the file, in bytes. A node takes some hundred bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Capacity from a file.
@@ -67,7 +67,8 @@ fn update(text: &str) -> Result<InventoryUpdate, Error> {
     })
 }
 
-/// Returns the error "unknown at present": the provider continues with the previous capacity.
+/// Returns the error for a capacity that is unknown at present. The provider continues with the previous
+/// capacity.
 fn unknown(why: String) -> Error {
     Error::new(ErrorKind::Unavailable, "read the list of nodes", why)
 }

@@ -1,4 +1,5 @@
-//! Prints the won leases that a provider publishes: `cargo run -p example-watch_bus -- redis://10.0.0.5`.
+//! Prints each lease that a provider wins, from the events on its bus: `cargo run -p example-watch_bus --
+//! redis://10.0.0.5`.
 
 use akash_provider_core::bus::{Bus, Delivery};
 use akash_provider_core::types::{Event, Topic};

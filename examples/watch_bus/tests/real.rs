@@ -1,4 +1,4 @@
-//! The program with a real Redis server and a publisher: it prints won leases.
+//! Runs the program with a real Redis server and a publisher. The program must print the won leases.
 
 use akash_provider_core::bus::Bus;
 use akash_provider_core::types::{Dec, DecCoin, Event, LeaseId, Topic};

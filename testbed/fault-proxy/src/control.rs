@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_util::sync::DropGuard;
 
-/// Maximum size of a request body. The faults need some hundred bytes.
+/// Maximum size of a request body, in bytes. The faults need some hundred bytes.
 const BYTES_MAX: usize = 64 << 10;
 
 /// Control endpoint of proxies and pipes. Each command applies to all of them. Dropping the value stops the

@@ -17,7 +17,7 @@ pub struct Faults {
     pub down: bool,
     /// Connections are accepted, and no data passes until this fault ends.
     pub frozen: bool,
-    /// Every request gets an HTML page with an HTTP error.
+    /// Every request gets an HTML page with an HTTP error status, as from a load balancer.
     pub refused: bool,
     /// Number of blocks by which the node lags.
     pub lag: u64,
@@ -25,21 +25,21 @@ pub struct Faults {
     pub catching_up: bool,
     /// The node offers only an unsupported API version.
     pub other_versions: bool,
-    /// Each request goes to another node, which lags by up to this number of blocks.
+    /// Each request goes to a node that lags by a random number of blocks up to this one.
     pub scatter: u64,
     /// Maximum additional delay of responses and pushed blocks, in milliseconds.
     pub delay_ms: u64,
     /// Pushed blocks that are lost, in percent.
     pub lose_events: u64,
-    /// Pushed blocks that are repeated after the next one, in percent.
+    /// Pushed blocks that are pushed again after the next block, in percent.
     pub repeat_events: u64,
-    /// Number of blocks that the node retains; 0 for all.
+    /// Number of blocks that the node retains. 0 means all blocks.
     pub keep_blocks: u64,
     /// Responses that are truncated, in percent.
     pub truncate: u64,
-    /// Responses that are dropped after the node received the request, in percent.
+    /// Responses that are lost, although the node has received the request, in percent.
     pub swallow: u64,
-    /// False response over JSON-RPC.
+    /// Kind of false response. JSON-RPC only.
     pub lie: Option<Lie>,
 }
 
@@ -50,7 +50,8 @@ pub struct Stats {
     pub questions: u64,
     /// Number of transactions passed to the node.
     pub broadcasts: u64,
-    /// Number of requests for blocks and heights: `status`, `block`, `block_results`, `header`.
+    /// Number of requests for blocks and heights, that is, the methods `status`, `block`, `block_results` and
+    /// `header`.
     pub polls: u64,
     /// Number of opened websockets.
     pub subscriptions: u64,
@@ -151,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// Number of blocks by which the node of the next request lags.
+    /// Returns by how many blocks the node of the next request lags.
     pub(crate) fn behind(&self) -> u64 {
         let faults = self.faults();
         let scatter = if faults.scatter > 0 {

@@ -22,7 +22,8 @@ use tokio::net::TcpStream;
 const HEIGHT: HeaderName = HeaderName::from_static("x-cosmos-block-height");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// A request with an empty message, used to read the newest height from the response header.
+/// Path of a request with an empty message. The proxy sends it to read the newest height from the response
+/// header.
 const SMALL: &str = "/cosmos.base.node.v1beta1.Service/Config";
 const BROADCAST: &str = "/cosmos.tx.v1beta1.Service/BroadcastTx";
 const NODE: &str = "/cosmos.base.tendermint.";
@@ -30,7 +31,7 @@ const KIND: HeaderValue = HeaderValue::from_static("application/grpc");
 
 type Http = Client<HttpConnector, Body>;
 
-/// Serves a connection until the client or a fault closes it.
+/// Serves a connection until the client closes it or a fault does.
 pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     let http: Http = Client::builder(TokioExecutor::new())
         .http2_only(true)
@@ -42,8 +43,7 @@ pub(crate) async fn connection(shared: Arc<Shared>, stream: TcpStream) {
     drop(serving.await);
 }
 
-/// Responds like the node that gets the request. An error ends only the stream of the request, as an error of
-/// a node would.
+/// Responds to a request as the selected node would. An error ends only the stream of this request.
 async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> io::Result<Response<Body>> {
     shared.thaw().await;
     if shared.faults().refused {
@@ -77,7 +77,7 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
 }
 
 /// Changes a request so that the response is that of the selected node. Returns a response if the proxy
-/// responds itself.
+/// responds without the node.
 async fn apply_view(
     shared: &Shared,
     http: &Http,
@@ -115,7 +115,7 @@ impl View {
     }
 }
 
-/// Returns the newest height of the node, which is the height of responses to requests without a height.
+/// Returns the newest height of the node. Responses to requests without a height have this height.
 async fn newest(shared: &Shared, http: &Http) -> io::Result<u64> {
     // Flag without compression, and a message of length 0.
     let mut empty = BytesMut::new();

@@ -30,7 +30,7 @@ pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed()
 }
 
-/// Response of a load balancer in front of an unavailable node.
+/// Serves a connection until the client closes it or a fault does.
 pub(crate) fn refusal() -> Response<Body> {
     let page = "<html><body><h1>502 Bad Gateway</h1></body></html>";
     let mut response = Response::new(whole(page));
@@ -82,7 +82,7 @@ async fn answer(shared: Arc<Shared>, http: Http, request: Request<Incoming>) -> 
     Ok(Response::from_parts(head, whole(body)))
 }
 
-/// Returns a body that breaks off after these bytes.
+/// Returns a body that sends these bytes and then fails, so that the connection breaks.
 pub(crate) fn cut(beginning: Bytes) -> Body {
     let frame = stream::iter([Ok(Frame::data(beginning))]);
     let end = stream::once(async {

@@ -131,7 +131,7 @@ impl Proxy {
     }
 }
 
-/// Listens and serves connections until the guard is dropped.
+/// Listens and serves connections until the returned guard is dropped.
 async fn serve<F>(
     listen: SocketAddr,
     shared: &Arc<Shared>,
@@ -149,7 +149,7 @@ where
     Ok((address, stop.drop_guard()))
 }
 
-/// Accepts connections until stopped. All connections end with the task.
+/// Accepts connections until the task is aborted, which also ends all connections.
 async fn accept<F>(
     listener: TcpListener,
     shared: Arc<Shared>,

@@ -1,4 +1,4 @@
-//! False responses of a node. Its other responses are true.
+//! False responses of a node. All other responses are true.
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
@@ -6,32 +6,33 @@ use serde_json::Value;
 
 /// A time a century in the future.
 const FUTURE: &str = "2126-01-01T00:00:00Z";
-/// `order_max_bids: 0` as a second value of the field `params`. The later value applies.
+/// Encoded field `order_max_bids: 0` in a second value of the field `params`. Decoders use the later value.
 const NO_BIDS: [u8; 4] = [0x0a, 2, 0x10, 0];
-/// Account number and sequence 99, as later values of these fields.
+/// Encoded account number and sequence with the value 99. Decoders use the later value of a field.
 const OTHER_ACCOUNT: [u8; 4] = [0x18, 99, 0x20, 99];
 
 /// A false response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lie {
-    /// Status and queries name this height.
+    /// The status and queries report this height.
     Height(u64),
-    /// The whole chain is this much higher: status, headers, blocks and queries are consistent.
+    /// The whole chain is higher by this number of blocks: status, headers, blocks and queries are
+    /// consistent.
     Chain(u64),
-    /// Status, headers and blocks name a time that is a century ahead.
+    /// The status, headers and blocks have a time that is one century ahead.
     Time,
-    /// The market takes no bids.
+    /// The market parameters allow no bids.
     Params,
-    /// Every account has another number and sequence.
+    /// Every account has a wrong number and sequence.
     Account,
     /// No account has a certificate.
     Certificates,
-    /// Pushed blocks name heights that are this much higher.
+    /// Pushed blocks have heights that are higher by this number.
     Pushes(u64),
 }
 
-/// An account as wrapped in a response.
+/// An account in the wrapper that responses use.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Wrapped {
     #[prost(message, optional, tag = "1")]
@@ -39,7 +40,7 @@ struct Wrapped {
 }
 
 impl Lie {
-    /// Changes a request so that a node with the true chain can respond to it.
+    /// Changes a request so that a node of the true chain can respond to it.
     pub(crate) fn change_request(self, method: &str, params: &mut Value) {
         let asked = crate::rpc::number(&params["height"]);
         let Self::Chain(higher) = self else { return };
@@ -48,7 +49,7 @@ impl Lie {
         }
     }
 
-    /// Changes the result of a request for a height. 0 is the newest height.
+    /// Changes the result of a request for the height `asked`. 0 means the newest height.
     pub(crate) fn change_result(self, method: &str, path: &str, asked: u64, result: &mut Value) {
         let named = |true_height: &Value, higher: u64| {
             let height = match asked {
@@ -107,7 +108,7 @@ impl Lie {
         *value = BASE64.encode(&bytes).into();
     }
 
-    /// Returns the text of a pushed block with a false height, or `None` if it is unchanged.
+    /// Returns a pushed block with a false height as text, or `None` if the block is not changed.
     pub(crate) fn change_push(self, text: &str) -> Option<String> {
         let Self::Pushes(higher) = self else { return None };
         let mut frame: Value = serde_json::from_str(text).ok()?;

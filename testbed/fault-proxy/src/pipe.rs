@@ -10,9 +10,9 @@ use tokio_util::sync::DropGuard;
 
 const CHUNK: usize = 16 << 10;
 
-/// A proxy in front of a TLS endpoint. It cannot read requests, so only these [`Faults`] apply: `down`,
-/// `frozen`, `delay_ms` per chunk, and `swallow` and `truncate` as the percentage of chunks after which the
-/// connection is closed. Dropping the value stops the proxy.
+/// A proxy in front of a TLS endpoint. The proxy cannot decrypt requests, so only these [`Faults`] apply:
+/// `down`, `frozen`, `delay_ms` per chunk, and `swallow` and `truncate` as the percentage of chunks after
+/// which the connection is closed. Dropping the value stops the proxy.
 #[derive(Debug)]
 pub struct Pipe {
     pub(crate) shared: Arc<Shared>,

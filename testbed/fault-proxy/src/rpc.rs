@@ -105,7 +105,7 @@ async fn apply_view(
     }
 }
 
-/// Changes a response about the node itself, if a fault requires it.
+/// Changes a response about the node itself if one of the faults requires it.
 fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<Bytes> {
     let faults = shared.faults();
     let is_changed = match method {

@@ -1,4 +1,4 @@
-//! State of the node that gets a request: the node may lag, and may have pruned old states.
+//! State of the node that gets a request. The node may lag, and may have removed old states.
 
 use crate::faults::Shared;
 
@@ -10,7 +10,7 @@ pub(crate) fn has_height(path: &str) -> bool {
     !WITHOUT_HEIGHT.iter().any(|service| path.starts_with(service))
 }
 
-/// A node, described by its lag.
+/// Lag of a node.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Distance {
     behind: u64,
@@ -18,13 +18,13 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    /// Returns the lag of the node for the next request, or `None` without a fault.
+    /// Returns the lag of the node that gets the next request, or `None` if no fault changes it.
     pub(crate) fn of(shared: &Shared) -> Option<Self> {
         let (behind, keep) = (shared.behind(), shared.faults().keep_blocks);
         (behind > 0 || keep > 0).then_some(Self { behind, keep })
     }
 
-    /// Returns the state of the node if the newest block is `newest`.
+    /// Returns the blocks of the node if the newest block of the chain is `newest`.
     pub(crate) fn at(self, newest: u64) -> View {
         View {
             shown: newest.saturating_sub(self.behind).max(1),
@@ -37,7 +37,7 @@ impl Distance {
     }
 }
 
-/// Range of blocks of a node.
+/// Range of blocks that a node has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View {
     /// Newest block.
@@ -47,7 +47,8 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Returns the error for a query at a missing height: code, meaning of the code, and text.
+    /// Returns the error for a query at a height that the node does not have: code, meaning of the code, and
+    /// text.
     pub(crate) fn refusal(&self, asked: u64) -> Option<(u32, &'static str, String)> {
         if asked > self.shown {
             let text = "cannot query with height in the future; please provide a valid height";

@@ -42,7 +42,7 @@ pub(crate) fn upgrade(shared: Arc<Shared>, mut request: Request<Incoming>) -> io
     Ok(response)
 }
 
-/// Forwards messages in both directions until one side or a fault closes the connection.
+/// Forwards messages in both directions until one side closes the connection or a fault does.
 async fn pass<S>(shared: &Shared, client: WebSocketStream<S>, path: &str)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -96,7 +96,8 @@ where
     }
 }
 
-/// Pushes a block unless it is lost, and then the block to be repeated.
+/// Pushes a block to the client unless the block is lost. Afterwards repeats the previous block, if it is to
+/// be repeated.
 async fn push<S>(
     shared: &Shared,
     to_client: &mut S,

@@ -1,4 +1,4 @@
-//! The IP operator with a thousand leased addresses in the desired state.
+//! Benchmark of the IP operator with a thousand leased addresses that are already in the desired state.
 
 use crate::hostnames::{LEASES, lease, make_leases};
 use crate::lease::settings;

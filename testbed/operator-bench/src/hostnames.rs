@@ -1,4 +1,5 @@
-//! The hostname operator with ten thousand hostnames in the desired state, and changes of single hostnames.
+//! Benchmark of the hostname operator with ten thousand hostnames that are already in the desired state, and
+//! of changes of single hostnames.
 
 use crate::lease::{deployment, settings};
 use crate::load::each;
@@ -21,12 +22,12 @@ use tokio::time::{Instant, timeout};
 /// Number of leases, and number of hostnames per lease.
 pub(crate) const LEASES: usize = pick(3, 1_000);
 const NAMES: usize = pick(2, 10);
-/// Number of sequential changes.
+/// Number of hostname records that are changed one after the other.
 const CHANGES: usize = pick(3, 300);
-/// The other port of the service.
+/// Container port to which the benchmark changes a hostname.
 const OTHER: i32 = 9_000;
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
-/// Status endpoint, limited to one hostname.
+/// Path of the status endpoint, limited to one hostname.
 const STATUS: &str = "/status?limit=1";
 
 pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Failed> {
@@ -56,7 +57,8 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(Operator<'_>, Program), Fa
     Ok((operator, program))
 }
 
-/// Measures the time from the change of a record to the route as observed by another client's watch.
+/// Measures the time from the change of a record until the watch of another client observes the changed
+/// route.
 async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> {
     let mut seen = watch(admin.clone());
     let records: Api<DynamicObject> = Api::namespaced_with(
@@ -95,7 +97,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Returns the hostnames of routes that changed to the other port.
+/// Returns the hostnames of routes with the port [`OTHER`], as a watch observes them.
 fn watch(client: Client) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(64);
     tokio::spawn(async move {

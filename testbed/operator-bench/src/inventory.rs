@@ -1,4 +1,4 @@
-//! The inventory operator with five thousand nodes and fifty thousand pods.
+//! Benchmark of the inventory operator with five thousand nodes and fifty thousand pods.
 
 use crate::load::{Load, each, node_name};
 use crate::program::Program;
@@ -21,10 +21,10 @@ const LOAD: Load = Load {
 };
 /// Number of pod changes for the CPU measurement.
 const EVENTS: usize = pick(40, 10_000);
-/// Number of sequential changes of nodes.
+/// Number of nodes that are changed one after the other.
 const CHANGES: usize = pick(3, 60);
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
-/// Time after which all events have been processed.
+/// Wait until the operator has processed all events.
 const SETTLE: Duration = Duration::from_secs(2);
 const LIST: &str = r#"{
     "10de": {"name": "nvidia", "devices": {
@@ -134,7 +134,7 @@ async fn next(stream: &mut Streaming<Cluster>) -> Result<Cluster, Failed> {
     Ok(cluster.ok_or("the stream ended")?)
 }
 
-/// Measures the time from the change of a node to the streamed message.
+/// Measures the time from the change of a node until the gRPC stream has a message with it.
 async fn changes(admin: &Client, stream: &mut Streaming<Cluster>) -> Result<(), Failed> {
     let nodes: Api<Node> = Api::all(admin.clone());
     let mut took = Vec::new();
@@ -170,8 +170,8 @@ fn cpus(node: &Shown) -> Option<&str> {
     quantity.string.as_deref()
 }
 
-/// Measures the CPU time of the operator per pod change, as fast as the API server accepts them. One of four
-/// pods ends, and the others change a field without effect.
+/// Measures the CPU time of the operator per pod change. The pods change as fast as the API server accepts
+/// writes. One of four pods ends, and the others change a field that does not affect the capacity.
 async fn events(admin: &Client, program: &Program, first: usize) -> Result<f64, Failed> {
     sleep(SETTLE).await;
     let (before, began) = (program.cpu()?, Instant::now());

@@ -1,9 +1,9 @@
 //! Benchmark of the operators on a large cluster. Prints one JSON object per line: `{"name", "value",
 //! "unit"}`.
 //!
-//! Each operator is the release build in its own process, with the account and the rights of
-//! `deploy/operators`. The API server counts the requests of the account. The cluster is deleted afterwards.
-//! Its controllers are paused, so that nodes without a kubelet are not treated as lost.
+//! Each operator is the release build in its own process, with the ServiceAccount and the rights of
+//! `deploy/operators`. The API server counts the requests of the ServiceAccount. The cluster is deleted
+//! afterwards. Its controllers are paused, so that nodes without a kubelet are not treated as lost.
 //!
 //! The benchmark is a binary and not a Cargo bench, because benches are built with the dependencies of tests,
 //! which would build everything twice.
@@ -43,7 +43,7 @@ const RIGHTS: [&str; 3] = [
 ];
 /// Namespace of the records.
 const RECORDS: &str = "lease";
-/// Duration of the idle phase.
+/// Duration for which idle operators are measured.
 const REST: Duration = Duration::from_secs(pick(1, 120));
 
 /// Returns `small` in the unoptimized test build, and `large` in the benchmark.
@@ -74,7 +74,7 @@ struct Bench {
     server: Server,
 }
 
-/// An operator that is not started yet.
+/// An operator to start, with its ServiceAccount and flags.
 struct Operator<'a> {
     bench: &'a Bench,
     name: &'static str,
@@ -118,7 +118,7 @@ async fn measure(args: Args) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Counts the requests of each idle operator, without those for its Lease and without restarted watches.
+/// Counts the requests of each idle operator. Requests for its Lease and restarts of watches are left out.
 async fn rest(running: &[(Operator<'_>, Program)]) -> Result<(), Failed> {
     // Wait until the work of the last part is done.
     sleep(Duration::from_secs(pick(1, 10))).await;

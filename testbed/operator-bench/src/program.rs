@@ -31,7 +31,7 @@ pub(crate) struct Program {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     pub(crate) now: f64,
-    /// Peak.
+    /// Peak value.
     pub(crate) peak: f64,
 }
 
@@ -120,7 +120,7 @@ impl Program {
         })
     }
 
-    /// CPU time used since the start.
+    /// Returns the CPU time since the start of the program.
     pub(crate) fn cpu(&self) -> Result<Duration, Failed> {
         // Clock tick of the kernel on all common platforms.
         const TICK: Duration = Duration::from_millis(10);
@@ -147,7 +147,7 @@ impl Program {
     }
 }
 
-/// Returns `true` for the status of a leading operator without pending work.
+/// Returns `true` if the status is that of a leader that has no pending work.
 pub(crate) fn is_in_step(status: &Value) -> bool {
     status["is_ready"] == true && status["busy"] == 0 && status["election"]["is_leader"] == true
 }

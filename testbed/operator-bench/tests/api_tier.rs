@@ -1,4 +1,4 @@
-//! The small form of the figures of the operators.
+//! The small form of the operator benchmarks.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use testbed::{Cluster, Component, Tier};
 
 const PARTS: [&str; 3] = ["hostname", "ip", "inventory"];
 
-/// Everything that the program left on the cluster.
+/// Objects that the benchmark may leave on the cluster. The test deletes them.
 const LEFT: [&[&str]; 5] = [
     &["nodes", "--selector=akash.network=true"],
     &["providerhosts.akash.network", "--namespace=lease", "--all"],
@@ -15,7 +15,8 @@ const LEFT: [&[&str]; 5] = [
     &["namespaces", "--selector=akash.network=true"],
 ];
 
-/// A cluster with paused controllers: they would create some of the objects first.
+/// A cluster with paused controllers, because the controllers would create some of the objects before the
+/// benchmark does.
 struct Paused<'a>(&'a Cluster);
 
 impl Drop for Paused<'_> {

@@ -82,7 +82,7 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Registers both providers on a new chain. Deployments are numbered from `dseq`.
+    /// Registers both providers on a new chain. The first deployment has the number `dseq`.
     pub(crate) async fn new(chain: OwnChain, dseq: u64) -> Self {
         let dseq = AtomicU64::new(dseq);
         let accounts = Self { chain, dseq };

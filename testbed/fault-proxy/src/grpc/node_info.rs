@@ -24,7 +24,7 @@ const BYTES_MAX: usize = 1024;
 const PREFIX: usize = 5;
 const OK: HeaderValue = HeaderValue::from_static("0");
 const INVALID: HeaderValue = HeaderValue::from_static("3");
-/// gRPC status of errors that do not concern the form of the request.
+/// gRPC status of all errors, except those about the format of a request.
 pub(super) const UNKNOWN: HeaderValue = HeaderValue::from_static("2");
 
 /// Request for a block.
@@ -50,7 +50,7 @@ struct Info {
 
 #[derive(Clone, PartialEq, Eq, Message)]
 struct Akash {
-    /// The version in use, with its name only.
+    /// The API version in use. Only its name is read.
     #[prost(message, optional, tag = "1")]
     client: Option<Version>,
     #[prost(message, repeated, tag = "2")]
@@ -100,7 +100,7 @@ fn unsupported() -> Info {
     Info { akash: Some(akash) }
 }
 
-/// Returns a changed response about the node itself, if a fault requires one.
+/// Returns a changed response about the node itself if one of the faults requires it, else `None`.
 pub(super) fn changed(path: &str, faults: Faults) -> Option<Bytes> {
     match path {
         SYNCING if faults.catching_up => Some(framed(&Syncing { syncing: true })),
@@ -170,7 +170,7 @@ impl View {
     }
 }
 
-/// Returns the URI with another path.
+/// Returns the URI with its path replaced.
 fn moved(uri: &Uri, path: &'static str) -> io::Result<Uri> {
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(PathAndQuery::from_static(path));
