@@ -1,4 +1,4 @@
-//! `dev` on a cluster with leases of another provider: the command fails without a write.
+//! `dev` on a cluster with leases of another provider: the command fails and writes nothing.
 //!
 //! `AKASH_TESTBED_DIR` is the state folder of a cluster of the API tier. Without it each test prints that it
 //! was skipped.
@@ -36,8 +36,8 @@ use testbed::{Cluster, Tier};
 
 /// Field manager of the Go provider.
 const THEIR_MANAGER: &str = "--field-manager=provider-services";
-/// Files of a lease's objects written by the Go provider, in its order. Controllers created the other objects
-/// of a recording.
+/// Files with the objects of a lease that the Go provider wrote, in the order of its writes. The other files
+/// of a recording have objects that controllers created.
 const FILES: [&str; 11] = [
     "namespace",
     "manifest-cr",
@@ -94,7 +94,8 @@ fn lease(folder: &Path) -> Vec<Value> {
     found
 }
 
-/// Kind, namespace, name and version of all objects, except those that components write continuously.
+/// Returns kind, namespace, name and version of all objects, except those that Kubernetes components write
+/// continuously.
 fn everything(cluster: &Cluster) -> Vec<String> {
     let kinds = cluster
         .kubectl(&["api-resources", "--verbs=list", "--output=name"])
@@ -115,7 +116,7 @@ fn everything(cluster: &Cluster) -> Vec<String> {
     all
 }
 
-/// Returns all objects once they no longer change.
+/// Returns all objects of the cluster when they no longer change.
 fn settled(cluster: &Cluster) -> Vec<String> {
     let began = Instant::now();
     let mut last = everything(cluster);
@@ -151,7 +152,7 @@ fn namespaces(objects: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// Created objects. Dropping the value deletes them.
+/// Objects that the test created. Dropping the value deletes them.
 struct CreatedObjects<'a>(&'a Cluster, String);
 
 impl Drop for CreatedObjects<'_> {
@@ -169,7 +170,7 @@ fn make<'a>(cluster: &'a Cluster, objects: &[Value], manager: &str) -> CreatedOb
     made
 }
 
-/// Waits until no other leases exist.
+/// Waits until the cluster has no leases.
 fn empty(cluster: &Cluster) {
     let began = Instant::now();
     let args = [

@@ -32,7 +32,7 @@ use std::future::Future;
 
 /// Argument that starts this program as the daemon.
 const SERVE: &str = "serve";
-/// Tenants, each with a lease of one deployment with this number.
+/// Number of tenants. Each has one lease, and their deployments have this number.
 const TENANTS: u8 = 68;
 const DSEQ: u64 = 1;
 
@@ -72,7 +72,7 @@ fn figure(name: &str, value: f64, unit: &str) {
     println!(r#"{{"name":"{name}","value":{value},"unit":"{unit}"}}"#);
 }
 
-/// Raises the limit of open files: ten thousand websockets are a file each.
+/// Raises the limit of open files, because each of ten thousand websockets needs one.
 fn more_files() -> anyhow::Result<()> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;

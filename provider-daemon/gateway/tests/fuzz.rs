@@ -1,10 +1,8 @@
-//! Random mutation of untrusted input: a panic is a failure, and its input is saved. Without coverage guidance, the
-//! corpus must have something of everything.
+//! Random mutation of untrusted input: a panic is a failure, and its input is saved. The mutations are not
+//! guided by coverage, so the corpus must contain an example of each kind of input.
 //!
-//! | variable | meaning | without it |
-//! |---|---|---|
-//! | `FUZZ_SECONDS` | duration of each target, in seconds | 8 |
-//! | `FUZZ_SEED` | seed of the mutations | 1 |
+//! | variable | meaning | without it | |---|---|---| | `FUZZ_SECONDS` | duration of each target, in seconds |
+//! 8 | | `FUZZ_SEED` | seed of the mutations | 1 |
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a failing test panics")]
 
@@ -16,13 +14,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus");
-/// Maximum length of an input: limits refuse larger ones before parsing.
+/// Maximum length of an input, in bytes. Larger inputs are refused before they are parsed.
 const BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of inputs of a corpus.
 const INPUTS_MAX: usize = 64;
 /// Maximum number of changes of one input.
 const CHANGES_MAX: u64 = 6;
-/// Bytes with a meaning in some format.
+/// Byte sequences that have a meaning in one of the formats.
 const TELLING: [&[u8]; 24] = [
     b"",
     b"\0",
@@ -80,7 +78,7 @@ impl Changes {
         usize::try_from(self.0.next_u64() % u64::try_from(limit.max(1)).unwrap()).unwrap()
     }
 
-    /// Returns the bounds of a piece of an input.
+    /// Returns the start and end of a random part of an input.
     fn piece(&mut self, length: usize) -> (usize, usize) {
         let from = self.below(length + 1);
         (from, from + self.below(length - from + 1))
@@ -164,8 +162,8 @@ fn tried(name: &str) {
     );
 }
 
-/// The coverage-guided programs are not compiled here, because that takes minutes. They have one line each, so the
-/// only likely mistake is a missing one.
+/// The coverage-guided programs are not compiled here, because that takes minutes. Each program has one line,
+/// so the only likely mistake is that a program is missing.
 #[test]
 fn every_target_has_a_program_and_a_corpus() {
     println!("skipped: compiling gateway/fuzz takes minutes: run `cargo xtask campaign fuzz`");

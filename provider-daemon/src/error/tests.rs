@@ -24,7 +24,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the literal at the start of `code`, with the line continuations of Rust removed.
+/// Returns the string literal at the start of `code`, with Rust line continuations removed.
 fn literal(code: &str) -> Option<String> {
     let mut text = String::new();
     let mut chars = code.trim_start().strip_prefix('"')?.chars().peekable();

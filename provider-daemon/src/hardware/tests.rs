@@ -1,4 +1,4 @@
-//! Tests with artificial machines, including invalid ones.
+//! Tests with simulated machines. Some of them have invalid data.
 
 use super::*;
 use serde_json::json;
@@ -71,7 +71,7 @@ impl Made {
         self.machine().part(part).unwrap()
     }
 
-    /// Returns index, address, and vendor and product of each card.
+    /// Returns index, address, and vendor and product of each GPU.
     fn cards(&self) -> Vec<(i64, String, String)> {
         let found = self.part(Part::Gpu);
         let cards = found["cards"].as_array().unwrap().iter();
@@ -310,7 +310,7 @@ fn limits_the_size_of_the_name_database() {
     assert_eq!(names.name('v', &["10de", "493df"]), "unknown", "beyond the limit");
 }
 
-/// Reads the machine of the tests.
+/// Reads the hardware of the machine that runs the tests.
 #[test]
 fn reads_the_local_machine() {
     let machine = Machine::new(Path::new("/"));

@@ -1,4 +1,4 @@
-//! Panics, failures, ends and stalls of each part.
+//! Parts that panic, fail, end or stall.
 
 use super::*;
 use futures::FutureExt;

@@ -25,7 +25,7 @@ impl<'a> Node<'a> {
         node
     }
 
-    /// Marks the node as ready, as its kubelet would. A cluster treats a node without heartbeats as lost.
+    /// Marks the node as ready, as its kubelet would. Kubernetes treats a node without heartbeats as lost.
     fn ready(&self) {
         let room = json!({"cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "50"});
         let now = "2026-01-01T00:00:00Z";
@@ -55,7 +55,7 @@ impl Drop for Node<'_> {
     }
 }
 
-/// Output of `explain` for the order, with the nodes of this cluster.
+/// Returns the output of `explain` for the order, with the nodes of this cluster.
 fn explained(stage: &Stage, kubeconfig: &str) -> Value {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let prices = PRICES.iter().copied();
@@ -97,7 +97,7 @@ impl<'a> StoredEvent<'a> {
         Self(cluster)
     }
 
-    /// Returns whether the event is in the home folder of a stopped provider.
+    /// Returns whether the home folder of a stopped provider contains the event.
     fn is_stored(stage: &Stage) -> bool {
         let state = State::open(&stage.path("")).unwrap().state;
         let stored = state.lease_events().load().unwrap();
@@ -185,7 +185,7 @@ fn provider_waits_for_cluster_and_bids_with_its_capacity() {
     assert!(StoredEvent::is_stored(&stage), "{}", again.told());
 }
 
-/// Status of one of the operators in the provider's process.
+/// Returns the status of an operator that runs in the process of the provider.
 fn operator(stage: &Stage, name: &str) -> Value {
     let (code, out, err) = stage.ran(&["operator", "status", "--output=json"]);
     assert_eq!(code, 0, "{out}{err}");
@@ -197,7 +197,7 @@ fn hostname_operator(stage: &Stage) -> Value {
     operator(stage, "hostname")
 }
 
-/// Holder of the Lease of the hostname operators.
+/// Returns the holder of the Lease of the hostname operators.
 fn holder(cluster: &Cluster) -> String {
     let path = "jsonpath={.spec.holderIdentity}";
     let lease = [

@@ -56,7 +56,7 @@ impl OperatorProcess {
         Self(child, address.to_owned())
     }
 
-    /// The served cluster, or `Null` before the first count.
+    /// Returns the cluster that the operator serves, or `Null` before its first count.
     fn cluster(&self) -> Value {
         let mut stream = TcpStream::connect(&self.1).unwrap();
         let asked = "GET /v1/inventory HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -71,7 +71,7 @@ impl OperatorProcess {
     }
 }
 
-/// A served quantity, in millicores or bytes.
+/// Returns the allocatable and the allocated amount of a served quantity, in millicores or bytes.
 fn served(quantity: &Value, whole: u64) -> Pair {
     let number = |key: &str| {
         let text = quantity[key].as_str().unwrap();
@@ -86,7 +86,7 @@ fn served(quantity: &Value, whole: u64) -> Pair {
     }
 }
 
-/// The served node, if present.
+/// Returns the node in the served cluster, if present.
 fn node(cluster: &Value) -> Option<&Value> {
     cluster["nodes"]
         .as_array()?
@@ -94,7 +94,8 @@ fn node(cluster: &Value) -> Option<&Value> {
         .find(|node| node["name"] == NODE)
 }
 
-/// Returns whether both report the same node, except for CPU, memory and disk of the provider's own leases.
+/// Returns whether the operator and the provider report the same node. The provider does not count CPU,
+/// memory and disk of its own leases, so these amounts are subtracted.
 fn agree(cluster: &Value, counted: &NodeMetrics, [cpu, memory, disk]: [u64; 3]) -> bool {
     let Some(node) = node(cluster) else {
         return false;
@@ -167,7 +168,7 @@ fn ready(cluster: &Cluster) {
     cluster.kubectl(&args).unwrap();
 }
 
-/// The record that the provider stores for a lease.
+/// Returns the Manifest record that the provider stores for a lease.
 fn record(lease: &LeaseId, settings: &Settings) -> Value {
     let parts = json!({
         "owner": lease.owner().to_string(), "dseq": "77", "gseq": 1, "oseq": 1, "provider": lease.provider.to_string(),
@@ -187,7 +188,7 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Creates pods, once the namespace has its service account.
+/// Creates pods when the namespace has its default ServiceAccount.
 fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> CreatedObjects<'a> {
     for pod in pods {
         let space = format!("--namespace={}", pod["metadata"]["namespace"].as_str().unwrap());
@@ -203,7 +204,8 @@ fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> CreatedObjects<'a> {
     make(cluster, pods, "--field-manager=api-tier")
 }
 
-/// Waits until the served cluster and the provider's count satisfy the condition.
+/// Waits until the cluster that the operator serves and the cluster that the provider counts satisfy the
+/// condition.
 async fn until(
     what: &str,
     cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! Gateway requests of a tenant without the tenant commands.
+//! Gateway requests of a tenant, sent by curl instead of the tenant commands.
 
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_gateway::auth::token::{Algorithm, encode};
@@ -12,8 +12,8 @@ pub(crate) fn curl(words: &[&str]) -> Option<(u16, String)> {
     curl_after(&[], words)
 }
 
-/// Same as [`curl`], with a command prefix, for example to enter a network namespace. The status is 0 without
-/// a response.
+/// Same as [`curl`], with a command prefix, for example to enter a network namespace. If no response arrives,
+/// the returned status is 0.
 pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String)> {
     let own = [
         "curl",
@@ -37,8 +37,8 @@ pub(crate) fn curl_after(before: &[&str], words: &[&str]) -> Option<(u16, String
     Some((status.parse().unwrap(), body.to_owned()))
 }
 
-/// A token with full access to this tenant's leases, also valid for clocks that are a quarter of an hour
-/// behind.
+/// Returns a token with full access to the leases of this tenant. It is also valid for clocks that are up to
+/// 15 minutes behind.
 pub(crate) fn token(key: &PrivateKey) -> String {
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
     let begins = now - 900;

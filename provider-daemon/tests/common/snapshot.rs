@@ -1,4 +1,4 @@
-//! Comparison of a text with a file in `tests/snapshots`.
+//! Comparison of a text with a snapshot file in `tests/snapshots`.
 
 use std::path::Path;
 

@@ -48,18 +48,18 @@ pub(crate) fn until(what: &str, told: impl Fn() -> String, mut done: impl FnMut(
     }
 }
 
-/// A chain with the address of its node, and a home folder.
+/// A chain with the address of its node, and a home folder for the programs.
 pub(crate) struct Stage {
     pub(crate) chain: MemoryChain,
     runtime: Runtime,
     devnet: Option<Devnet>,
     at: SocketAddr,
     folder: PathBuf,
-    /// Command prefix of each program, which limits its resources.
+    /// Command prefix for each program. It limits the resources of the program.
     before: Vec<String>,
 }
 
-/// Sets the soft limit of open files, then executes the program.
+/// Script that sets the soft limit of open files and then executes the program.
 const LIMITED: &str = r#"ulimit -n "$1" && shift && exec "$@""#;
 
 impl Stage {
@@ -118,12 +118,12 @@ impl Stage {
         self
     }
 
-    /// Starts the node. With `None`, blocks are produced on request only.
+    /// Starts the node. Without a block time, blocks are created only when the test requests them.
     pub(crate) fn start_node(&mut self, block_time: Option<Duration>) {
         self.start_node_with(block_time, |_| {});
     }
 
-    /// Same as [`Self::start_node`], with other options.
+    /// Same as [`Self::start_node`], with other options of the node.
     pub(crate) fn start_node_with(
         &mut self,
         block_time: Option<Duration>,
@@ -150,7 +150,7 @@ impl Stage {
         format!("http://{}", self.at)
     }
 
-    /// Starts a proxy in front of the node, which may start later.
+    /// Starts a proxy in front of the node. The node may be started later.
     pub(crate) fn proxy(&self) -> Proxy {
         let upstream = self.at.to_string();
         self.runtime.block_on(Proxy::start(&upstream, 1)).unwrap()
@@ -184,8 +184,8 @@ impl Stage {
         url
     }
 
-    /// Starts a Redis server on this port of loopback with additional settings. Returns `None` and prints the
-    /// reason if none is installed.
+    /// Starts a Redis server on this port of loopback with additional settings. If no Redis server is
+    /// installed, prints the reason and returns `None`.
     pub(crate) fn redis(&self, port: u16, more: &[&str]) -> Option<Redis> {
         let (at, dir) = (port.to_string(), self.folder.display().to_string());
         let words = ["--bind", "127.0.0.1", "--save", "", "--port", &at, "--dir", &dir];
@@ -248,7 +248,7 @@ impl Stage {
         self.running_with(name, words, |_| {})
     }
 
-    /// Same as [`Self::running`], with a change of the command.
+    /// Same as [`Self::running`], with a change of the command before it starts.
     pub(crate) fn running_with(
         &self,
         name: &str,
@@ -323,7 +323,7 @@ impl Stage {
         bids[0].clone()
     }
 
-    /// Number of active leases.
+    /// Returns the number of active leases of the provider.
     pub(crate) fn live_leases(&self) -> usize {
         self.chain.market(|market| {
             let lives = |state| matches!(state, LeaseState::Active | LeaseState::Reclaiming);
@@ -351,7 +351,7 @@ impl Running {
         std::fs::read_to_string(&self.output).unwrap()
     }
 
-    /// Complete output, for messages.
+    /// Returns the complete output, for use in a message.
     pub(crate) fn told(&self) -> String {
         format!(
             "{}\n{}",
@@ -370,7 +370,7 @@ impl Running {
         );
     }
 
-    /// Path of a file in `/proc` for the process.
+    /// Returns the path of a file in `/proc` about the process.
     pub(crate) fn about(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
     }

@@ -286,8 +286,8 @@ fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
 }
 
-/// One process of the script is its child. The parent of the other process has ended. Both have another
-/// session and an empty environment.
+/// Script that starts two processes. The first is its child. The parent of the second has ended. Both have a
+/// session of their own and an empty environment.
 const LEAVING: &str = "
 left() { env -i setsid /bin/bash -c \"echo \\$\\$ > '$1'; exec sleep 300\" >/dev/null 2>&1 </dev/null & }
 left DIR/child
@@ -402,7 +402,7 @@ fn sdl_files_of_the_core_run_to_their_end() {
     }
 }
 
-/// Shorter than the minimum window that the chain accepts in a bid.
+/// Covers a reclamation window that is shorter than the minimum that the chain accepts in a bid.
 #[test]
 fn sdl_with_short_reclamation_window_gets_a_bid() {
     let folder = tempfile::tempdir().unwrap();
@@ -731,7 +731,8 @@ fn recorded_sdl_files_are_served() {
     assert!(output.status.success(), "{}", text(&output.stdout));
 }
 
-/// `kill -9` at random times: the next start continues, and nothing is left over at the end.
+/// Kills `dev` with `kill -9` at random times. The next start continues, and no process or file remains at
+/// the end.
 #[test]
 fn dev_continues_after_every_kill() {
     let folder = std::env::temp_dir().join(format!("dev-state-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! `devnet` on the command line: the network in one process, a tenant in others.
+//! `devnet` on the command line. The network runs in one process, and each command of the tenant in another.
 
 use akash_provider_chain::convert::to_any;
 use akash_provider_chain::endpoints::Endpoints;
@@ -40,7 +40,7 @@ fn address_in_use_is_reported_with_its_flag() {
     }
 }
 
-/// A running network. Dropping the value stops it.
+/// A running network. Dropping the value stops the network.
 struct Served {
     child: Child,
     about: Value,
@@ -158,7 +158,7 @@ impl Served {
         (output.status.success(), String::from_utf8(stream).unwrap())
     }
 
-    /// Stops the network like an operator.
+    /// Stops the network with a signal, as an operator would.
     fn end(mut self) {
         kill(
             Pid::from_raw(i32::try_from(self.child.id()).unwrap()),
@@ -180,7 +180,7 @@ async fn register(provider: &Wallet) {
     provider.send(vec![any]).await.unwrap();
 }
 
-/// Bids with the maximum price of the order.
+/// Places a bid with the maximum price of the order.
 async fn bid_on(provider: &Wallet, reader: &Reader, order: &OrderId) -> BidId {
     let found = reader.order(order).await.unwrap().unwrap();
     let id = BidId {

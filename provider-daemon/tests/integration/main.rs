@@ -1,4 +1,4 @@
-//! The program from a user's point of view, on a development network if it needs a chain.
+//! The program as its users run it. If a test needs a chain, it uses a development network.
 
 #![expect(
     clippy::panic,

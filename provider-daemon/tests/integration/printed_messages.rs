@@ -49,8 +49,8 @@ fn transactions_are_printed_like_the_go_tool() {
     assert!(compared >= 40, "{compared}");
 }
 
-/// Every recorded query response is printed completely. The recorder does not mark decimals and bytes, and
-/// omits empty values.
+/// Every recorded query response is printed completely. The recordings do not mark which values are decimals
+/// or bytes, and they omit empty values.
 #[test]
 fn query_responses_are_printed_completely() {
     let folder = recordings::folder("chain/grpc/active-lease");

@@ -1,4 +1,4 @@
-//! Tenant commands with real providers: this program, and recorded responses of the Go provider.
+//! Tenant commands with real providers and with recorded responses of the Go provider.
 
 mod commands;
 mod credentials;

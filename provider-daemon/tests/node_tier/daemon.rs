@@ -20,7 +20,7 @@ const OUTAGE_CORES: f64 = 0.05;
 /// Maximum number of log lines of an outage of any length: one or two per watched kind.
 const OUTAGE_LINES: usize = 40;
 
-/// A temporary folder, deleted when dropped.
+/// Maximum number of log lines of an outage of any length: one or two for each watched kind.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -92,7 +92,7 @@ impl Daemon {
         }
     }
 
-    /// The first printed event of this kind.
+    /// Returns the first printed event of this kind.
     pub(crate) fn said(&self, event: &str) -> Option<Value> {
         let output = self.output();
         let mut objects = output.lines().filter_map(|line| serde_json::from_str(line).ok());
@@ -114,7 +114,7 @@ impl Daemon {
         }
     }
 
-    /// Same as [`Self::says`], for the output after a position.
+    /// Same as [`Self::says`], for the output after the byte offset `before`.
     pub(crate) fn says_after(&self, before: usize, text: &str) {
         let began = Instant::now();
         while !self.output()[before..].contains(text) {

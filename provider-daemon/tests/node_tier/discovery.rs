@@ -1,8 +1,8 @@
 //! Hardware discovery of the inventory operator on a real machine: this program runs in a pod, and its API is
 //! reached through the API server.
 //!
-//! The image is built here from the tested program and its shared libraries. The machine may have no GPUs,
-//! but always has CPUs.
+//! The image is built here from the tested program and its shared libraries. The machine may have no GPUs, so
+//! the test checks the CPUs.
 
 use crate::fixture::{Stage, until};
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ fn devices(testbed: &Cluster, node: &str, count: &Value) {
     testbed.kubectl(&words).unwrap();
 }
 
-/// Loads an image with this program into the node, in the format of `docker save`.
+/// Loads an image with this program into the node. The image has the format of `docker save`.
 fn load(testbed: &Cluster, folder: &Path) {
     let (root, save) = (folder.join("root"), folder.join("save"));
     std::fs::create_dir_all(root.join("usr/bin")).unwrap();

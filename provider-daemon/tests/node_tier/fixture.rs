@@ -19,7 +19,7 @@ use testbed::{Cluster, Hold, Tier};
 use tokio::task::block_in_place;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum wait for a condition, including the recovery from an outage.
+/// Returns the maximum wait for a condition. It includes the recovery from an outage.
 pub(crate) fn wait_limit() -> Duration {
     Duration::from_secs(90) + outage() * 2
 }
@@ -47,7 +47,7 @@ pub(crate) struct MarketFixture {
     _alone: Hold,
 }
 
-/// Returns a number from the environment, or the default of the short form.
+/// Returns the number in an environment variable, or `small` for the short form.
 pub(crate) fn number(name: &str, small: u64) -> u64 {
     std::env::var(name).map_or(small, |text| {
         text.parse()
@@ -55,13 +55,13 @@ pub(crate) fn number(name: &str, small: u64) -> u64 {
     })
 }
 
-/// Duration of outages.
+/// Returns the duration of outages.
 pub(crate) fn outage() -> Duration {
     Duration::from_secs(number("K8S_OUTAGE_S", 10))
 }
 
 impl Stage {
-    /// Takes the cluster without any lease, or returns `None` if none runs.
+    /// Takes exclusive access to a cluster and deletes all leases in it. Returns `None` if no cluster runs.
     pub(crate) fn take() -> Option<Self> {
         let (testbed, alone) = Cluster::exclusive_from_env(Tier::Node).unwrap()?;
         let stage = Self {
@@ -77,13 +77,13 @@ impl Stage {
         Some(stage)
     }
 
-    /// Namespaces with the label of the network.
+    /// Returns the namespaces that have the Akash label.
     pub(crate) fn labelled(&self) -> String {
         let names = ["--output", "jsonpath={.items[*].metadata.name}"];
         self.testbed.kubectl(&[&LABELLED[..], &names].concat()).unwrap()
     }
 
-    /// Deletes objects of failed tests, and waits for the deletion by others.
+    /// Deletes objects of failed tests, and waits until all lease namespaces are deleted.
     fn clear(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -108,7 +108,7 @@ impl Stage {
         });
     }
 
-    /// Chain ids of the leases in the cluster.
+    /// Returns the chain ids of the leases in the cluster.
     fn chains(&self) -> BTreeSet<String> {
         let path = "jsonpath={range .items[*]}{.metadata.annotations.provider\\.akash\\.network/chain-id}{\"\\n\"}{end}";
         let chains = self
@@ -117,7 +117,7 @@ impl Stage {
         chains.unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// Deletes the objects of a test chain. The cluster belongs to the testbed and is used exclusively.
+    /// Deletes the objects of the leases of a test chain.
     fn clear_chain(&self, chain: &str) {
         let path = format!(
             "jsonpath={{.items[?(@.metadata.annotations.provider\\.akash\\.network/chain-id==\"{chain}\")].metadata.name}}"
@@ -140,7 +140,7 @@ impl Stage {
         }
     }
 
-    /// Settings of `dev` on this cluster.
+    /// Returns the settings of `dev` on this cluster.
     pub(crate) fn args(&self, more: &[&str]) -> DevArgs {
         let kubeconfig = self.testbed.kubeconfig();
         let fixed = [
@@ -159,8 +159,8 @@ impl Stage {
     }
 }
 
-/// Runs a test in the market of a provider that offers the resources of the SDLs. Asserts that nothing is
-/// left afterwards, and that only tenants closed leases.
+/// Runs a test in the market of a provider that offers the resources of the SDLs. Afterwards asserts that no
+/// object of a lease remains, and that no lease was closed by the provider.
 pub(crate) fn run(sdls: &[&str], test: impl for<'a> FnOnce(&'a MarketFixture) -> BoxFuture<'a, ()>) {
     run_with(&[], sdls, test);
 }
@@ -222,7 +222,7 @@ impl MarketFixture {
         world.stop().await.unwrap();
     }
 
-    /// Available capacity and placements as text, for exact comparison.
+    /// Returns the available capacity and the placements as text, for an exact comparison.
     pub(crate) async fn capacity(&self) -> String {
         let first = self.world.inventory().watch().next().await;
         let update = first.unwrap().unwrap();
@@ -272,7 +272,7 @@ pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
     println!("{leases} lease(s), closed by the provider: 0, closed bids: 0");
 }
 
-/// Waits for a condition on a thread that may block.
+/// Waits for a condition that blocks its thread.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {

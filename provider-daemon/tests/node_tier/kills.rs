@@ -1,4 +1,4 @@
-//! The program is killed at random times and restarted until its work is done.
+//! The program is killed at random times and restarted, until all leases are deployed or closed.
 
 use crate::daemon::{Daemon, Scratch};
 use crate::fixture::{Stage, closed_by_tenants, eventually, number};
@@ -60,7 +60,7 @@ fn kills_at_any_time_do_not_change_the_result() {
     println!("killed {killed} times in {lives} leases, seed {seed}: nothing left over");
 }
 
-/// Kills the program as soon as it reports the manifest. The manifest is deployed nevertheless.
+/// Kills the program as soon as it reports the manifest. Asserts that the next start deploys the manifest.
 fn kill_after_manifest(stage: &Stage, scratch: &Scratch) -> u64 {
     let state = scratch.path("state");
     let mut daemon = Daemon::start(stage, scratch, &state, &["--once", "--block-time=500ms"]);

@@ -8,7 +8,8 @@ use futures::FutureExt;
 use std::net::UdpSocket;
 use tokio::task::block_in_place;
 
-/// The web server and a second service with equal resources and ports, so that the two can be exchanged.
+/// Returns an SDL with the web server and a second service. Both have equal resources and ports, so that a
+/// test can exchange them.
 fn pair() -> String {
     let neighbour = "
   side:
@@ -25,7 +26,7 @@ profiles:";
     text + "  side:\n    anywhere: { profile: small, count: 2 }\n"
 }
 
-/// A service that runs as root with its own port 80, one port for both protocols, and a service with a
+/// A service that runs as root and listens on port 80, with one port for two protocols, and a service with a
 /// volume.
 const ROOT: &str = r#"
 version: "2.0"
@@ -163,7 +164,7 @@ fn images(leased: &TenantLease<'_>, service: &str) -> Vec<String> {
     found.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Asserts the response at the Service's address and at the node port.
+/// Asserts the response of the web server at the address of its Service and at the node port.
 async fn assert_response(web: &TenantLease<'_>, greeting: &str) {
     let (address, node) = (
         web.cluster_ip("web"),
@@ -186,7 +187,7 @@ async fn root_tenant(fixture: &MarketFixture) {
     tenant.gone().await;
 }
 
-/// Asserts that common actions of root work, and that actions of an attacker fail.
+/// Asserts that the usual actions of a root user work, and that the actions of an attacker fail.
 async fn roots_rights(tenant: &TenantLease<'_>) {
     let allowed = [
         ("is root", "test $(id -u) = 0"),
@@ -228,7 +229,7 @@ async fn roots_rights(tenant: &TenantLease<'_>) {
     }
 }
 
-/// One port number with two protocols, each with its own node port.
+/// Asserts that one port number with two protocols has a node port for each protocol.
 async fn both_protocols(tenant: &TenantLease<'_>) {
     let node = tenant.fixture.testbed.addresses().node.to_string();
     let tcp = tenant.node_port("root", 7000, Proto::Tcp).await;

@@ -64,7 +64,7 @@ const VERSIONS: &str =
 const PODS: &str =
     "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
 
-/// A lease, its tenant and the other parties.
+/// A lease, its tenant, and the chain accounts of other parties.
 struct Fixture<'a> {
     stage: &'a Stage,
     network: &'a Network,
@@ -113,7 +113,7 @@ fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
 }
 
 impl<'a> Fixture<'a> {
-    /// Creates a deployment with a running lease, and another one with an open bid.
+    /// Creates a deployment with a running lease, and a second deployment with an open bid.
     fn rent(stage: &'a Stage, network: &'a Network) -> Self {
         let (tenant, unknown_account) = (network.who("tenant"), network.who("auditor"));
         let sdl = network.file("first.yaml", &SDL.replace("GREETING", "first"));
@@ -174,7 +174,7 @@ impl<'a> Fixture<'a> {
         code == 0 && full("web") && full("side")
     }
 
-    /// Deployments and states of the provider's bids.
+    /// Returns the deployments and states of the provider's bids.
     fn bids(&self) -> Vec<(Value, Value)> {
         let asked = ["query", "bids", "--provider", &self.network.account, "-o", "json"];
         let bids: Value = serde_json::from_str(&self.tenant.good(&asked)).unwrap();
@@ -188,7 +188,7 @@ impl<'a> Fixture<'a> {
         self.stage.testbed.kubectl(&args).unwrap()
     }
 
-    /// State that a restart of the provider must not change: pods, objects and bids.
+    /// Returns the state that a restart of the provider must not change: pods, objects and bids.
     fn persistent_state(&self) -> (String, String, String, Vec<(Value, Value)>) {
         let ns = &self.namespace;
         let kinds = "deployments,services,networkpolicies,serviceaccounts,secrets";
@@ -207,7 +207,7 @@ impl<'a> Fixture<'a> {
         )
     }
 
-    /// Same as `persistent_state`, once Kubernetes has finished its work after an update.
+    /// Same as `persistent_state`, when the controllers have finished their work after an update.
     fn settled(&self) -> (String, String, String, Vec<(Value, Value)>) {
         let mut persistent_state = self.persistent_state();
         until("nothing changes any more", || {

@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 /// Id of the test chain. `Stage::take` deletes its leftovers.
 pub(crate) const CHAIN: &str = "node-tier";
 
-/// The chain's node, and the proxy between provider and node, which can be cut.
+/// The node of the chain, and a proxy between provider and node. The proxy can cut the connection.
 pub(crate) struct Network {
     scratch: Scratch,
     pub(crate) runtime: Runtime,
@@ -125,7 +125,7 @@ impl Network {
         Account { network: self, name }
     }
 
-    /// Free capacity of the provider, and reservations of bids and leases.
+    /// Returns the free capacity of the provider, and the reservations of bids and leases.
     pub(crate) fn capacity(&self) -> Value {
         let status = self.runtime.block_on(Client::new(self.gateway).get("/status"));
         status.json()["cluster"].clone()
@@ -181,7 +181,7 @@ impl Account<'_> {
         told(&command.output().unwrap())
     }
 
-    /// Repeats [`Self::acts`] until the chain accepts it.
+    /// Runs a command as [`Self::acts`] does, repeatedly until the chain accepts it.
     pub(crate) fn does(&self, args: &[&str]) {
         let mut last = Default::default();
         until(&format!("{args:?}"), || {
@@ -219,7 +219,7 @@ impl Account<'_> {
         Client::new(self.network.gateway).certificate(&own)
     }
 
-    /// Both clients with their names.
+    /// Returns the clients with token and with certificate, and their names.
     pub(crate) fn clients(&self) -> [(&'static str, Client); 2] {
         [("jwt", self.by_token()), ("mtls", self.by_certificate())]
     }

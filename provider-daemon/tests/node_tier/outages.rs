@@ -12,10 +12,10 @@ use testbed::{Cluster, Component};
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-/// Maximum response time for a tenant during any outage: the limit of one call (4 s), plus reserve for a busy
-/// machine.
+/// Maximum response time for a tenant during any outage: the limit of one call (4 s), with a margin for a
+/// busy machine.
 const ANSWER: Duration = Duration::from_secs(15);
-/// A time within which the node still counts as ready.
+/// Maximum duration of an outage in which Kubernetes still reports the node as ready.
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
@@ -43,7 +43,7 @@ fn failing() -> String {
     web("failing").replace("mkdir -p /www;", "exit 1;")
 }
 
-/// In the campaign the kubelet is paused for ten times the limit.
+/// In the campaign, the kubelet is paused for ten times as long as a lease may be unhealthy.
 #[test]
 fn paused_kubelet_ends_no_lease() {
     run_with(&["--unhealthy-limit=60s"], &[&web("all")], |fixture| {
@@ -67,7 +67,7 @@ fn paused_kubelet_ends_no_lease() {
     });
 }
 
-/// Returns the unhealthy time at which the clock of the failing lease stopped.
+/// Pauses the kubelet. Returns the unhealthy time of the failing lease when it stopped increasing.
 async fn while_paused(
     fixture: &MarketFixture,
     watched: &TenantLease<'_>,
@@ -103,7 +103,7 @@ struct StoppedComponent<'a> {
 }
 
 impl<'a> StoppedComponent<'a> {
-    /// Stops a component: etcd and the kubelet are paused, all others are killed.
+    /// Stops a component. etcd and the kubelet are suspended, and all other components are killed.
     fn begin(fixture: &'a MarketFixture, part: Component) -> Self {
         let testbed = &fixture.testbed;
         block_in_place(|| match part {
@@ -146,8 +146,8 @@ impl Drop for StoppedComponent<'_> {
     }
 }
 
-/// At the time of the outage one lease runs, one is being deployed, one updated and one closed. Another
-/// tenant orders during the outage.
+/// Outage of the control plane. When it starts, one lease runs, one is being deployed, one updated and one
+/// closed. Another tenant orders during the outage.
 async fn control_plane<'a>(
     fixture: &'a MarketFixture,
     part: Component,
@@ -188,7 +188,8 @@ async fn control_plane<'a>(
     vec![updated, deployed, late]
 }
 
-/// At the time of the outage one lease runs. Another one is deployed during the outage.
+/// Outage of a component of the node. When it starts, one lease runs. Another lease is deployed during the
+/// outage.
 async fn node<'a>(
     fixture: &'a MarketFixture,
     part: Component,
@@ -217,7 +218,7 @@ async fn node<'a>(
     meanwhile
 }
 
-/// While the cluster cannot store a manifest, a submission fails soon with a temporary error.
+/// Asserts that a manifest that the cluster cannot store is refused soon, with a temporary error.
 async fn refused(late: &TenantLease<'_>, began: Instant) {
     let refusal = late.send().await.unwrap_err();
     let took = began.elapsed();
@@ -233,7 +234,7 @@ fn second(manifest: &mut Manifest) {
     }
 }
 
-/// Asserts that the pods serve requests also without the control plane.
+/// Asserts that the pods serve requests during an outage of the control plane.
 fn assert_served(watched: &TenantLease<'_>) {
     let began = Instant::now();
     let address = &watched.address;

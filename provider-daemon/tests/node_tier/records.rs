@@ -164,7 +164,7 @@ impl<'a> Fixture<'a> {
         self.namespaces.iter().map(pods).collect()
     }
 
-    /// Returns the record of a lease.
+    /// Returns the Manifest record of a lease.
     fn record(&self, lease: usize) -> Value {
         let name = &self.namespaces[lease];
         let args = [
@@ -193,7 +193,7 @@ impl<'a> Fixture<'a> {
         replaced.unwrap();
     }
 
-    /// Asserts for a while that every lease runs and that none ends.
+    /// Waits for `WATCHED`, then asserts that every lease runs and that none has ended.
     fn nothing_ends(&self, provider: &Daemon) {
         sleep(WATCHED);
         let told = provider.output();

@@ -1,4 +1,4 @@
-//! The cluster does not delete or accept an object.
+//! Tests in which the cluster refuses to delete or to accept an object.
 
 use crate::fixture::{MarketFixture, eventually, wait_limit};
 use crate::tenant::{Tenant, TenantLease, web};
@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-/// A namespace that stays terminating retains lease, record and capacity.
+/// Asserts that the provider keeps lease, record and capacity while the namespace of the lease stays in the
+/// terminating state.
 pub(crate) async fn stuck(fixture: &MarketFixture) {
     let tenant = Tenant::new(fixture, 3, &web("stuck")).run().await;
     let ns = tenant.lease.namespace();
@@ -44,7 +45,8 @@ fn is_held(tenant: &TenantLease<'_>) -> bool {
     held.into_iter().any(|r| r.order == tenant.lease.order)
 }
 
-/// An accepted manifest refused by admission is retried until it is admitted.
+/// Asserts that the provider retries the deploy of an accepted manifest that admission refuses, until
+/// admission accepts it.
 pub(crate) async fn refused(fixture: &MarketFixture) {
     let tenant = Tenant::new(fixture, 4, &web("refused")).lease().await;
     let ns = tenant.lease.namespace();

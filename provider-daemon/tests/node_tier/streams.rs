@@ -13,11 +13,11 @@ const SHELL: &str = "/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0";
 const STDIN: u8 = 104;
 const STDOUT: u8 = 100;
 
-/// Open streams, each of which has delivered data.
+/// Open streams. Each of them has delivered data.
 pub(crate) struct Streams<'a> {
     network: &'a Network,
     open: Vec<(String, Channel)>,
-    /// Last received number of the service.
+    /// Last number of the service that a stream received.
     pub(crate) tick: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A tenant with blocking operations.
+//! A tenant. Each of its operations blocks until it is done.
 
 use crate::fixture::{MarketFixture, eventually, wait_limit};
 use akash_provider_core::cluster::{ExecIo, ExecRequest, Health, LogOptions};
@@ -59,13 +59,13 @@ pub(crate) struct Tenant<'a> {
     sdl: Sdl,
 }
 
-/// A lease and the data of its tenant.
+/// A lease, and the manifest of its tenant.
 pub(crate) struct TenantLease<'a> {
     pub(crate) fixture: &'a MarketFixture,
     pub(crate) id: DeploymentId,
     pub(crate) lease: LeaseId,
     pub(crate) manifest: Manifest,
-    /// Address of the Service of the first service, once it runs.
+    /// Address of the Service of the first service. Empty until the service runs.
     pub(crate) address: String,
 }
 
@@ -165,7 +165,7 @@ impl TenantLease<'_> {
         self.runs().await;
     }
 
-    /// Waits until provider and Kubernetes report the newest manifest as running.
+    /// Waits until the provider and Kubernetes report that the newest manifest runs.
     pub(crate) async fn runs(&self) {
         eventually("all pods run", || self.is_running()).await;
         let ns = self.lease.namespace();
@@ -204,14 +204,14 @@ impl TenantLease<'_> {
         })
     }
 
-    /// Health reported by the provider.
+    /// Returns the health of the lease that the provider reports.
     pub(crate) fn health(&self) -> Option<Health> {
         let status = self.fixture.world.status();
         let lease = status.leases.iter().find(|l| l.lease == self.lease);
         lease.map(|l| l.health)
     }
 
-    /// Accumulated unhealthy time.
+    /// Returns the accumulated unhealthy time of the lease that the provider reports.
     pub(crate) fn unhealthy(&self) -> Duration {
         let status = self.fixture.world.status();
         let lease = status.leases.iter().find(|l| l.lease == self.lease);
@@ -235,12 +235,12 @@ impl TenantLease<'_> {
         assert_eq!(self.records(), "", "the record is left");
     }
 
-    /// Namespace of the lease, if it exists.
+    /// Returns the namespace of the lease, or an empty text if it does not exist.
     pub(crate) fn namespaces(&self) -> String {
         self.named("namespaces", "default")
     }
 
-    /// Record of the lease, if it exists.
+    /// Returns the Manifest record of the lease, or an empty text if it does not exist.
     pub(crate) fn records(&self) -> String {
         self.named("manifests.akash.network", "lease")
     }

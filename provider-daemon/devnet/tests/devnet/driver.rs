@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) const CHAIN_ID: &str = "devnet";
-/// Block time: fast, and slow enough for a busy machine.
+/// Block interval of the network: short, and long enough for a busy machine.
 const BLOCK_TIME: Duration = Duration::from_millis(150);
 
 /// Returns a constant key.

@@ -59,7 +59,7 @@ impl Frames {
     }
 }
 
-/// Removes the gas from a transaction's result, which is a model here.
+/// Removes the gas from the result of a transaction, because the development network only estimates it.
 pub(crate) fn without_gas(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -83,7 +83,7 @@ fn take(value: &mut Value, path: &str) -> Value {
     value.pointer_mut(path).map(Value::take).unwrap_or_default()
 }
 
-/// Compares the frames of a transaction's block with the recorded ones; returns the differences.
+/// Compares the frames of the block of a transaction with the recorded frames. Returns the differences.
 pub(crate) fn compare_frames(folder: &Path, name: &str, ours: &BTreeMap<String, Vec<Value>>) -> Vec<String> {
     let mut differences = Vec::new();
     for kind in KINDS {
@@ -204,7 +204,7 @@ pub(crate) async fn compare_block(folder: &Path, rpc: &str, name: &str, height: 
     differences
 }
 
-/// Compares the other recorded JSON-RPC responses, at the end of the chain; returns the differences.
+/// Compares the other recorded JSON-RPC responses with those after the last block. Returns the differences.
 pub(crate) async fn compare_rest(folder: &Path, rpc: &str) -> Vec<String> {
     let mut differences = Vec::new();
     for (name, path) in [

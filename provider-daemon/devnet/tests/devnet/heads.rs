@@ -1,5 +1,5 @@
-//! Metadata of gRPC responses: the names in the head and in the trailers, as in the network's own node. These tests
-//! show where one that a client needs is missing.
+//! Metadata of gRPC responses: the names in the head and in the trailers must be those of the Akash node. The
+//! tests show which name is missing if a client needs one.
 
 use super::driver::devnet;
 use super::recordings::read;
@@ -60,7 +60,7 @@ const NOT_PLAYED: [&str; 2] = [
     "/akash.oracle.v2.Query/AggregatedPrice",
 ];
 
-/// Names in the head and in the trailers, and the height.
+/// Names in the head and in the trailers of a response, and its height.
 #[derive(Debug, PartialEq)]
 struct ResponseMetadata {
     head: BTreeSet<String>,
@@ -91,7 +91,7 @@ impl ResponseMetadata {
     }
 }
 
-/// Sends an empty request.
+/// Sends a request with an empty message.
 async fn ask(devnet: &Devnet, path: &str, height: Option<&str>) -> ResponseMetadata {
     let address = devnet.grpc_url().trim_start_matches("grpc://").to_owned();
     let stream = TcpStream::connect(&address).await.unwrap();

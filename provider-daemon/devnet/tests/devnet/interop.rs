@@ -1,6 +1,7 @@
-//! Interoperability with the network's TypeScript SDK as a tenant: its transactions, and its queries of ours.
+//! Interoperability with the TypeScript SDK of Akash as a tenant: its transactions and queries on the
+//! development network.
 //!
-//! It is installed once into the user's cache, in the versions of `testbed/interop/package-lock.json`.
+//! The SDK is installed once into the user's cache, in the versions of `testbed/interop/package-lock.json`.
 
 use super::driver::{CHAIN_ID, bid, chain, key};
 use akash_provider_chain::convert::to_any;
@@ -31,7 +32,8 @@ const DSEQ: u64 = 77;
 /// Maximum wait for an event.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns the folder with the SDK and the script, or prints why it is missing.
+/// Returns the folder with the SDK and the script. If they cannot be installed, prints the reason and returns
+/// `None`.
 fn installed() -> Option<PathBuf> {
     let found = testbed::clients::node();
     found
@@ -39,7 +41,7 @@ fn installed() -> Option<PathBuf> {
         .ok()
 }
 
-/// Script of the tenant with its account, and a client of this project on the same network.
+/// The script of the tenant with its chain account, and a client of this project, both on the same network.
 struct Sides {
     folder: PathBuf,
     mnemonic: SecretString,

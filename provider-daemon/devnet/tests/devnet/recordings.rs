@@ -126,7 +126,8 @@ pub(crate) fn signed(bytes: &[u8]) -> Option<(Address, u64)> {
     Some((key.address().clone(), info.sequence))
 }
 
-/// Splits a page of orders into the response, with a placeholder for the key of the next page, and the key.
+/// Splits a response with a page of orders. Returns the response with a placeholder instead of the key of the
+/// next page, and the key.
 pub(crate) fn split_page(response: &Value) -> (Value, Vec<u8>) {
     let mut response = response.clone();
     let bytes = BASE64
@@ -149,7 +150,7 @@ fn deployment(dseq: u64) -> DeploymentId {
     }
 }
 
-/// Returns the deployment of a recorded transaction with another number.
+/// Returns the message that created a recorded deployment, with another deployment number.
 fn same_as(name: &str, dseq: u64) -> TenantMsg {
     let folder = testbed::recordings::folder("chain");
     let recorded = read(&folder.join(format!("tx/{name}.rpc-tx.json")));
@@ -165,7 +166,8 @@ fn same_as(name: &str, dseq: u64) -> TenantMsg {
     msg
 }
 
-/// Repeats what happened on the chain between the recorded transactions, if a recording shows it.
+/// Repeats actions on the recorded chain that happened between the recorded transactions and are visible in a
+/// recording.
 pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
     let of_tenant = match height {
         613 => Some(same_as("deployment-create-two-groups", 1004)),
@@ -210,7 +212,7 @@ pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
     });
 }
 
-/// Returns the state and query of a recording.
+/// Returns the name of a recording without its folder: the chain state and the query.
 pub(crate) fn name_of(path: &Path) -> String {
     let names: Vec<String> = path.iter().map(|p| p.to_string_lossy().into_owned()).collect();
     names[names.len() - 2..]
@@ -219,11 +221,12 @@ pub(crate) fn name_of(path: &Path) -> String {
         .to_owned()
 }
 
-/// Comparable part of a recorded query.
+/// Part of a recorded query response that is compared.
 pub(crate) enum Comparison {
-    /// Every byte.
+    /// Every byte of the response.
     Whole,
-    /// Keys, kinds of values and the code: its values depend on what was not recorded, or are a node's own.
+    /// Keys, kinds of values and the code. The values depend on actions that were not recorded, or are
+    /// properties of the node.
     Shape,
 }
 

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const GAS: u64 = 300_000;
 const MINUTE_NANOS: i64 = 60_000_000_000;
 
-/// Variable parts of a transaction of the provider (2).
+/// Parts of a transaction of the provider (2) that a test varies.
 struct Draft {
     chain_id: &'static str,
     number: u64,
@@ -26,7 +26,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// Returns a valid draft: the first ordered transaction of the account.
+    /// Returns the draft of a valid transaction, which is the first ordered one of its account.
     fn new(msgs: Vec<Any>) -> Self {
         Self {
             chain_id: CHAIN_ID,
@@ -85,7 +85,7 @@ fn unordered(devnet: &Devnet, after_nanos: i64) -> Ordering {
     }
 }
 
-/// Starts a network with an open order (dseq 1).
+/// Starts a network with an open order with deployment number 1.
 async fn with_order() -> Devnet {
     let devnet = devnet(None).await;
     devnet.chain().tenant(create(&deployment(1), 1)).unwrap();

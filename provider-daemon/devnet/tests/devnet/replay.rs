@@ -38,11 +38,11 @@ struct Replay {
     devnet: Devnet,
     frames: Frames,
     rpc: String,
-    /// Differences, one line each.
+    /// Differences between recorded and returned data, one line each.
     differences: Vec<String>,
     compared: BTreeMap<&'static str, usize>,
     recorded_queries: BTreeMap<u64, Vec<PathBuf>>,
-    /// Key of the next page, from the development network.
+    /// Key of the next page, as the development network returned it.
     next_page: Vec<u8>,
 }
 
@@ -98,14 +98,15 @@ impl Replay {
         }
     }
 
-    /// Returns the websocket frames of the newest block.
+    /// Receives the websocket frames of the newest block, by kind.
     async fn hear(&mut self) -> BTreeMap<String, Vec<Value>> {
         let block = call(&self.rpc, "block", json!({})).await;
         let txs = block["result"]["block"]["data"]["txs"].as_array().unwrap().len();
         self.frames.block(txs).await
     }
 
-    /// Returns a recorded request. The key of a page depends on the node and is replaced.
+    /// Returns the bytes of a recorded request. Replaces the key of a page, because each node has its own
+    /// keys.
     fn request(&self, recorded: &Value) -> Vec<u8> {
         let text = recorded["request_b64"].as_str().unwrap();
         let data = BASE64.decode(text.as_bytes()).unwrap();
@@ -119,14 +120,14 @@ impl Replay {
         request.encode_to_vec()
     }
 
-    /// Removes the key of the next page from a response, and stores it.
+    /// Removes the key of the next page from a response and stores the key for the next request.
     fn without_key(&mut self, response: &Value) -> Value {
         let (value, key) = split_page(response);
         self.next_page = key;
         value
     }
 
-    /// Creates the block of a transaction, at its time.
+    /// Creates the block of a transaction, with the recorded time.
     fn block(&self, time: Option<BlockTime>) {
         let now = self.devnet.chain().market(|m| m.time());
         let wanted = time.map_or(1000, |t| t.0 - now.0).max(1);
@@ -142,7 +143,7 @@ impl Replay {
         }
     }
 
-    /// Sends a transaction, and creates its block.
+    /// Sends a recorded transaction and creates its block.
     async fn transaction(&mut self, tx: &Recorded, coming: &[Recorded]) {
         self.go_before(tx.height).await;
         let name = &tx.name;

@@ -1,4 +1,5 @@
-//! In-memory cluster with as many log lines as requested; the plain one stores a thousand.
+//! In-memory cluster that returns as many log lines as requested. The ordinary in-memory cluster stores a
+//! thousand.
 
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus, LeasedIps,
@@ -12,10 +13,10 @@ use futures::stream::{self, BoxStream, StreamExt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Length of a line, as in the figures of the Go provider.
+/// Length of a log line, in bytes, as in the measurement of the Go provider.
 const LINE: usize = 105;
 
-/// In-memory cluster with other logs.
+/// In-memory cluster with generated logs.
 #[derive(Debug)]
 pub(crate) struct Talkative(pub(crate) MemoryCluster);
 
@@ -52,7 +53,8 @@ impl Cluster for Talkative {
         self.0.forwarded_port_status(lease).await
     }
 
-    /// Returns the requested number of lines; without one, those of the in-memory cluster.
+    /// Returns the requested number of generated lines. Without a number, returns the lines of the in-memory
+    /// cluster.
     async fn lease_logs(
         &self,
         lease: &LeaseId,

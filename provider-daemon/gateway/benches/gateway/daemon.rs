@@ -1,4 +1,4 @@
-//! Measured daemon from outside: its address, CPU and memory.
+//! The measured daemon in a separate process: its address, CPU time and memory.
 
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader};
@@ -37,7 +37,7 @@ impl Daemon {
         Ok(kib.with_context(|| format!("{path}: no VmRSS"))? * 1024)
     }
 
-    /// Returns its CPU time.
+    /// Returns the CPU time of the daemon.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         cpu_of(&self.child.id().to_string())
     }
@@ -57,7 +57,7 @@ pub(crate) fn own_cpu() -> anyhow::Result<Duration> {
 }
 
 fn cpu_of(process: &str) -> anyhow::Result<Duration> {
-    /// Unit of the kernel, on all present platforms of Linux.
+    /// Clock tick of the kernel on all current Linux platforms.
     const TICK: Duration = Duration::from_millis(10);
     let path = format!("/proc/{process}/stat");
     let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;

@@ -1,4 +1,4 @@
-//! Idle websockets, with only pings.
+//! Idle websockets that only receive pings.
 
 use super::daemon::Daemon;
 use super::load::{authorization, frame, lease_path, tls, websocket};
@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
 const WEBSOCKETS: usize = if cfg!(debug_assertions) { 100 } else { 10_000 };
-/// Open files reserved by the daemon.
+/// Number of open files that the daemon reserves for other purposes.
 const RESERVE: usize = 300;
 /// Number of websockets opened concurrently.
 const TOGETHER: usize = 50;
-/// Duration in which all have been pinged twice.
+/// Time within which each websocket has received two pings.
 const SETTLED: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(1)
 } else {

@@ -1,5 +1,5 @@
-//! Load: persistent connections with requests. It uses as little CPU as possible, because it shares the two cores with
-//! the daemon.
+//! Load: persistent connections with requests. The load generator uses as little CPU as possible, because it
+//! shares the two cores with the daemon.
 
 use super::DSEQ;
 use super::any_certificate::AnyCertificate;
@@ -23,7 +23,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a response.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Returns a TLS 1.3 configuration, with a client certificate if there is one.
+/// Returns a TLS 1.3 configuration, with the client certificate `shown` if it is set.
 pub(crate) fn tls(shown: Option<rustls::sign::CertifiedKey>) -> anyhow::Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -67,12 +67,12 @@ pub(crate) fn authorization(number: u8) -> anyhow::Result<String> {
     Ok(format!("Authorization: Bearer {token}\r\n"))
 }
 
-/// Returns a path below a tenant's lease.
+/// Returns a request. `more` contains further complete header lines.
 pub(crate) fn lease_path(rest: &str) -> String {
     format!("/lease/{DSEQ}/1/1/{rest}")
 }
 
-/// Returns a request; `more` are complete header lines.
+/// Connection that is used for many requests.
 pub(crate) fn request(path: &str, more: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n").into_bytes()
 }
@@ -111,7 +111,7 @@ impl Kept {
     }
 }
 
-/// Returns the status, and the start and length of the body, or `None` while the head is incomplete.
+/// Returns the status, and the offset and length of the body. Returns `None` while the head is incomplete.
 fn head(bytes: &[u8]) -> anyhow::Result<Option<(u16, usize, usize)>> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);

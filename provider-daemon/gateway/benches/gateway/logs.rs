@@ -1,4 +1,4 @@
-//! Log lines on one websocket.
+//! Log lines over one websocket.
 
 use super::daemon::{Daemon, own_cpu};
 use super::figure;
@@ -7,9 +7,9 @@ use anyhow::ensure;
 use std::time::Instant;
 use tokio::io::AsyncReadExt;
 
-/// Number of lines: some seconds.
+/// Number of log lines, which take some seconds.
 const LINES: u32 = if cfg!(debug_assertions) { 20_000 } else { 2_000_000 };
-/// Read size. A larger one would save work that real clients have.
+/// Size of a read, in bytes. With a larger one, the benchmark would do less work than real clients.
 const PIECE: usize = 64 * 1024;
 
 pub(crate) async fn one_stream() -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! Sequential requests on persistent connections.
+//! Requests that each connection sends one after the other.
 
 use super::daemon::{Daemon, own_cpu};
 use super::load::{Kept, authorization, connect, lease_path, request, tls};
@@ -8,9 +8,9 @@ use futures::future::try_join_all;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Concurrent connections, as in the figures of the Go provider.
+/// Number of concurrent connections, as in the measurement of the Go provider.
 const CONNECTIONS: u8 = 10;
-/// Warm-up time.
+/// Duration of the load before the measurement.
 const WARM_UP: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(200)
 } else {
@@ -21,16 +21,17 @@ const MEASURED: Duration = if cfg!(debug_assertions) {
 } else {
     Duration::from_secs(8)
 };
-/// Requests with measured memory, and those before, after which memory is stable.
+/// Number of requests between two memory measurements. The same number is sent before the first measurement,
+/// so that the memory is stable.
 const MANY: u32 = if cfg!(debug_assertions) { 1_000 } else { 1_000_000 };
 const MANY_BEFORE: u32 = if cfg!(debug_assertions) { 100 } else { 100_000 };
 
-/// Measures the anonymous status at full speed.
+/// Measures the rate of status requests without credentials.
 pub(crate) async fn status() -> anyhow::Result<()> {
     rate("status", |_| Ok(request("/status", ""))).await
 }
 
-/// Measures the status of each tenant's lease, with its token.
+/// Measures the rate of requests for the lease status, each with the token of the tenant.
 pub(crate) async fn lease_status() -> anyhow::Result<()> {
     rate("lease_status", |number| {
         Ok(request(&lease_path("status"), &authorization(number)?))
@@ -38,7 +39,7 @@ pub(crate) async fn lease_status() -> anyhow::Result<()> {
     .await
 }
 
-/// Measures the growth of memory with requests.
+/// Measures by how much the memory grows with the number of requests.
 pub(crate) async fn memory() -> anyhow::Result<()> {
     let daemon = Daemon::start()?;
     let mut callers = callers(&daemon, |number| {
@@ -67,7 +68,7 @@ struct Caller {
     took: Vec<u32>,
 }
 
-/// End of a run.
+/// Condition that ends a run.
 #[derive(Clone, Copy)]
 enum Until {
     Count(u32),
@@ -90,7 +91,7 @@ async fn callers(
     Ok(callers)
 }
 
-/// Runs all callers, each sequentially.
+/// Runs all callers concurrently. Each of them sends its requests one after the other.
 async fn run(callers: &mut [Caller], until: Until) -> anyhow::Result<u32> {
     let (done, began) = (Cell::new(0), Instant::now());
     let (done, asking) = (&done, callers.iter_mut());

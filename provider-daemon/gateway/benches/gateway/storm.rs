@@ -1,4 +1,4 @@
-//! Requests of a tenant while thousands of clients connect with unknown certificates.
+//! Requests of a tenant while thousands of clients with unknown certificates connect.
 
 use super::daemon::Daemon;
 use super::figure;
@@ -17,10 +17,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
 const STRANGERS: u16 = if cfg!(debug_assertions) { 100 } else { 2_000 };
-/// Concurrent clients.
+/// Number of clients that connect concurrently.
 const TOGETHER: usize = 50;
 
-/// Runs on two threads, so that the kernel shares the cores between the storm and the tenant.
+/// Measures the response times of the tenant. The load runs on two threads, so that the kernel shares the
+/// cores between the clients and the tenant.
 pub(crate) fn strangers() -> anyhow::Result<()> {
     let daemon = Daemon::start()?;
     let address = daemon.address;
@@ -63,7 +64,7 @@ fn stranger(number: u16) -> anyhow::Result<Arc<ClientConfig>> {
     tls(Some(rustls::sign::CertifiedKey::new(chain, key)))
 }
 
-/// Sends requests of the tenant until the storm ends; returns the duration of each response in microseconds.
+/// Sends requests of the tenant until `over` is set. Returns the duration of each response in microseconds.
 async fn tenant(address: SocketAddr, over: &AtomicBool) -> anyhow::Result<Vec<u32>> {
     let mut connection = Kept::new(connect(address, &tls(None)?).await?);
     let request = request(&lease_path("status"), &authorization(1)?);
@@ -79,7 +80,7 @@ async fn tenant(address: SocketAddr, over: &AtomicBool) -> anyhow::Result<Vec<u3
     Ok(took)
 }
 
-/// Connects all clients, each with a request that is refused or disconnected.
+/// Connects all clients. The request of each client is refused, or its connection is closed.
 async fn storm(address: SocketAddr, shown: Vec<Arc<ClientConfig>>) -> anyhow::Result<()> {
     let mut coming = JoinSet::new();
     let mut refused = 0_u32;

@@ -8,14 +8,14 @@ use akash_provider_core::sdl;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Route with the expected response for a permitted caller.
+/// Route, and the response that a permitted caller gets.
 pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) scope: Option<Scope>,
     pub(super) body: String,
     allowed: (u16, &'static str),
-    /// The request upgrades to a websocket.
+    /// Whether the request upgrades to a websocket.
     pub(super) is_stream: bool,
 }
 
@@ -27,7 +27,7 @@ impl Route {
         }
     }
 
-    /// Sends the request with a client's credentials; a stream is opened and closed.
+    /// Sends the request with the credentials of `client`. Closes a stream after it is opened.
     pub(super) async fn ask(&self, client: &Client) -> std::io::Result<Reply> {
         if !self.is_stream {
             return client.try_send(self.method, self.path, &self.body).await;
@@ -129,7 +129,7 @@ const INVALID: Verdict = Verdict::Denied(401, "JWT is invalid");
 const CLAIMS: Verdict = Verdict::Denied(400, "JWT has invalid claims");
 const HEADER: Verdict = Verdict::Denied(400, "invalid authorization header");
 
-/// Credentials, with the expected verdict on public routes and by scope on the others.
+/// Credentials, with the expected result on public routes, and on other routes by scope.
 struct Credential {
     name: String,
     client: Client,
@@ -144,7 +144,7 @@ struct Cases<'w> {
 }
 
 impl Cases<'_> {
-    /// Adds credentials with the same verdict on every route.
+    /// Adds credentials that get the same result on every route.
     fn refused(&mut self, name: &str, client: Client, verdict: Verdict) {
         self.push(name, client, verdict, move |_| verdict);
     }
@@ -166,7 +166,7 @@ impl Cases<'_> {
         });
     }
 
-    /// Adds a valid token that permits some scopes.
+    /// Adds a valid token that permits the scopes for which `allows` returns true.
     fn token(&mut self, name: &str, leases: &Value, allows: impl Fn(Scope) -> bool + 'static) {
         let allows = std::rc::Rc::new(allows);
         let all = claims(self.key.address(), leases);

@@ -1,4 +1,5 @@
-//! Many unauthenticated clients: they displace each other, and tenants are served.
+//! Many unauthenticated clients. New connections replace old ones of such clients, and tenants are still
+//! served.
 
 use super::clients::{Client, Connection};
 use super::grpc::{self, SERVICE};

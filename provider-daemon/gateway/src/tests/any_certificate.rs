@@ -1,4 +1,4 @@
-//! Client without verification of the server certificate, also for the benchmark and the tests of `run`.
+//! Client that does not verify the server certificate. The benchmark and the tests of `run` use it too.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring;

@@ -1,4 +1,4 @@
-//! Clients with full control over what they send.
+//! Clients that let a test choose every byte that they send.
 
 use super::any_certificate::AnyCertificate;
 use akash_provider_chain::cert::OwnCertificate;
@@ -98,7 +98,7 @@ impl Client {
         self
     }
 
-    /// Sets the local address.
+    /// Sets the local address from which the client connects.
     pub(crate) fn from(mut self, address: &str) -> Self {
         self.from = Some(address.parse().unwrap());
         self
@@ -120,7 +120,7 @@ impl Client {
         self
     }
 
-    /// Sets the requested server name.
+    /// Sets the server name that the client requests.
     pub(crate) fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
@@ -168,7 +168,7 @@ impl Client {
         head + "\r\n"
     }
 
-    /// Sends one request on a new connection.
+    /// Sends one request on a new connection. Fails if the connection closes without a response.
     pub(crate) async fn try_send(&self, method: &str, path: &str, body: &str) -> io::Result<Reply> {
         let more = format!("Connection: close\r\nContent-Length: {}\r\n", body.len());
         let request = self.head(method, path, &more) + body;
@@ -258,7 +258,8 @@ impl Channel {
         }
     }
 
-    /// Returns the messages up to the end, and the code and reason of the close frame if there is one.
+    /// Returns the messages until the end of the connection, and the code and reason of the close frame, if
+    /// any.
     pub(crate) async fn rest(&mut self) -> (Vec<Message>, Option<(u16, String)>) {
         let mut all = Vec::new();
         while let Some(message) = self.data().await {

@@ -1,4 +1,5 @@
-//! gRPC with the client of another library: HTTP/2 over the same TLS, messages encoded by this crate's types.
+//! gRPC requests with another library as the client: HTTP/2 over the same TLS, with messages that the types
+//! of this crate encode.
 
 use super::clients::Client;
 use super::world::{SDL, World, until};
@@ -32,7 +33,7 @@ pub(super) async fn connect_as(client: Client) -> Sender {
     sender
 }
 
-/// Sends one message and returns the response with its body unread.
+/// Sends one message and returns the response. The body of the response is not read yet.
 pub(super) async fn call(
     sender: &mut Sender,
     path: &str,
@@ -54,7 +55,7 @@ pub(super) async fn call(
     timeout(TIMEOUT, sent).await.expect("a response").unwrap()
 }
 
-/// Returns the messages of a response and its `grpc-status`.
+/// Reads the body of a response. Returns its messages and its `grpc-status`.
 pub(super) async fn whole(response: http::Response<Incoming>) -> (Vec<Vec<u8>>, String) {
     let of_headers = response.headers().get("grpc-status").cloned();
     let body = response.into_body().collect().await.unwrap();

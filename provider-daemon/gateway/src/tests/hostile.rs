@@ -1,4 +1,5 @@
-//! Malformed and malicious input: a clear response or a closed connection, while other clients are served.
+//! Malformed and malicious input. The client gets a clear error or a closed connection, and other clients are
+//! served.
 
 use super::world::{SDL, World, claims, signed, tenant, token_for, until};
 use akash_provider_chain::cert::{OwnCertificate, Usage};

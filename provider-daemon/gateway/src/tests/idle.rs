@@ -1,4 +1,4 @@
-//! HTTP/2 connections without open calls, or with a dead client.
+//! HTTP/2 connections without open calls, or with a client that no longer responds.
 
 use super::clients::{Client, Connection};
 use super::grpc::{self, SERVICE};
@@ -50,7 +50,7 @@ impl SilentClient {
         self.0.flush().await.unwrap();
     }
 
-    /// Starts a call, with or without the end of its request.
+    /// Starts a call. If `is_whole` is false, the request has no end.
     async fn call(&mut self, method: &str, is_whole: bool) {
         // Literal headers: POST, https, a path, an authority and a content type.
         let mut head = vec![0x83, 0x87];
@@ -83,7 +83,7 @@ impl SilentClient {
         timeout(TIMEOUT, reading).await.expect("a frame, or the end")
     }
 
-    /// Returns the frames until the end.
+    /// Returns the frames until the end of the connection.
     async fn rest(&mut self) -> Vec<(u8, Vec<u8>)> {
         let mut all = Vec::new();
         while let Some(frame) = self.next().await {

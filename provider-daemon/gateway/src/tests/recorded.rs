@@ -28,7 +28,7 @@ const DEPLOYMENTS: [(u64, &str); 6] = [
 /// Deployments with a manifest sent during an outage.
 const LATE: [(u64, &str); 2] = [(3_846_000, "tiny"), (4_020_000, "tiny")];
 
-/// World that matches the recorded one.
+/// World with the tenants and deployments of the recordings.
 struct Stage {
     world: World,
     tenant: Address,
@@ -83,7 +83,7 @@ impl Stage {
         lease
     }
 
-    /// Sets the clock to the time of a recording.
+    /// Sets the clock back to the time of a recording.
     fn turn_back_clock(&self, recording: &Value) {
         // An expired or future token does not contain the time of the recording; all were made within minutes.
         let name = recording["name"].as_str().unwrap_or_default();

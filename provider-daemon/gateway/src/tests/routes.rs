@@ -1,4 +1,4 @@
-//! Every route, with success and with errors.
+//! Every route, with successful requests and with errors.
 
 use super::world::{SDL, WITH_IP, World, token_for, until};
 use crate::Program;

@@ -1,4 +1,5 @@
-//! Bid screening without authentication: bounded responses and queries, without delays for other clients.
+//! Bid screening without authentication. Responses and queries are bounded, and other clients are not
+//! delayed.
 
 use super::clients::{Client, Reply};
 use super::grpc;
@@ -67,9 +68,9 @@ fn thousand_nodes() -> InventoryUpdate {
 struct Gate {
     is_open: Mutex<bool>,
     opened: Condvar,
-    /// Number of arrivals.
+    /// Number of callers that reached the gate.
     came: AtomicUsize,
-    /// Number of passages.
+    /// Number of callers that passed the gate.
     went: AtomicUsize,
 }
 
@@ -91,7 +92,7 @@ impl Gate {
     }
 }
 
-/// Inventory with an `explain` that waits for its gate.
+/// Inventory in which `explain` waits at a gate.
 #[derive(Debug)]
 struct GatedInventory {
     inner: Box<dyn Inventory>,
@@ -132,8 +133,8 @@ impl Inventory for GatedInventory {
     }
 }
 
-/// All permits are held by screenings of the largest group on a thousand nodes, which do not end. Other requests to the
-/// provider still get a response, from its loop and not from a cache.
+/// Screenings of the largest group on a thousand nodes hold all permits and do not end. Other requests to the
+/// provider still get a response. The response comes from the loop of the provider and not from a cache.
 #[tokio::test]
 async fn status_does_not_wait_for_screenings() {
     const AT_ONCE: usize = 64;
@@ -310,7 +311,7 @@ async fn concurrent_screening_prices_are_limited() {
     world.stop().await;
 }
 
-/// Price strategy by GPU model of the reservation; a group without a model has another price.
+/// Price strategy that prices a group by its GPU model. A group without a model has a different price.
 #[derive(Debug)]
 struct ByModel;
 
@@ -360,7 +361,7 @@ async fn a_screening_is_priced_by_what_a_bid_would_reserve() {
     world.stop().await;
 }
 
-/// Price strategy with an error that contains its path and standard error.
+/// Price strategy with an error that contains the path of its script and its standard error.
 #[derive(Debug)]
 struct FailingPrices;
 

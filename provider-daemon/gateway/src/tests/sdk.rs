@@ -1,5 +1,6 @@
-//! Log lines read by a websocket client of another project. Other clients test the whole program
-//! (`tests/integration/run/outside.rs`), which has no log lines in its in-memory cluster.
+//! Log lines read by a websocket client of another project. The tests of the whole program in
+//! `tests/integration/run/outside.rs` use other clients. They cannot test log lines, because the in-memory
+//! cluster of the program has none.
 
 use super::world::{SDL, World};
 use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key};
@@ -14,14 +15,14 @@ use testbed::clients;
 const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
 
-/// Returns a client, or prints why it is missing.
+/// Returns a client. If it cannot be installed, prints the reason and returns `None`.
 fn had<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
     found
         .inspect_err(|why| println!("skipped: {what} is not available: {why}"))
         .ok()
 }
 
-/// Runs a program to its end while the gateway serves.
+/// Runs a program and waits for its end while the gateway serves requests.
 async fn run(mut command: Command) -> Output {
     let running = move || command.stdin(Stdio::null()).output().unwrap();
     tokio::task::spawn_blocking(running).await.unwrap()
@@ -37,7 +38,8 @@ fn program(path: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Starts a world at the present time plus a minute, so that tokens by the system clock are valid.
+/// Starts a world with a clock one minute ahead of the system clock, so that tokens made with the system
+/// clock are valid.
 async fn world_of_today() -> World {
     let world = World::start().await;
     world.set_time(SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() + 60);

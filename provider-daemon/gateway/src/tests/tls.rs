@@ -52,7 +52,8 @@ async fn plain_http_gets_a_readable_error() {
     world.stop().await;
 }
 
-/// Writes a certificate and key to files. The network's own kind of certificate is enough for a test.
+/// Writes a certificate and its key to files. The certificate has the format that Akash uses, which suffices
+/// for this test.
 fn files(owner: &Address, name: &str, made: u64) -> (tempfile::TempDir, OwnCertificate) {
     let usage = Usage::Server {
         domains: vec![name.to_owned()],

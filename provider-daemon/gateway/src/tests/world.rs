@@ -32,9 +32,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(super) const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-/// Present time.
+/// Time of the gateway's clock at the start, in seconds of Unix time.
 pub(super) const NOW: u64 = 1_795_257_230;
-/// Timeout that only a failure reaches.
+/// Limit of a wait. Only a failure reaches it.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// SDL with one public service on port 80 with a hostname, and one internal service.
@@ -84,7 +84,7 @@ pub(super) struct World {
     pub(super) tls: Arc<crate::tls::Tls>,
     pub(super) grpc: SocketAddr,
     pub(super) own: OwnCertificate,
-    /// Memory of the gateway.
+    /// In-memory store of the gateway.
     pub(super) memory: Arc<InMemory>,
     clock: Arc<AtomicU64>,
     stop: CancellationToken,
@@ -122,7 +122,7 @@ pub(super) fn hardware() -> InventoryUpdate {
     }
 }
 
-/// Returns prices below those of the tenants.
+/// Returns prices below the maximum prices of the tenants.
 fn prices() -> Scale {
     let storage = [
         ("ephemeral".to_owned(), "0.001".parse().unwrap()),
@@ -151,7 +151,7 @@ fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>)
     });
 }
 
-/// Returns a certificate of the provider, a minute old.
+/// Returns a certificate of the provider that is valid since a minute ago.
 fn certificate_of(provider: &Address) -> OwnCertificate {
     let usage = Usage::Server {
         domains: vec!["localhost".to_owned()],
@@ -265,7 +265,7 @@ impl World {
         self.clock.store(seconds, Ordering::SeqCst);
     }
 
-    /// Creates an account with money and a public key on the chain.
+    /// Creates a chain account with money and with its public key.
     pub(super) fn known(&self, seed: u8) -> PrivateKey {
         let key = tenant(seed);
         self.make_known(key.address(), key.public().as_bytes());
@@ -378,7 +378,7 @@ impl World {
         self.client().bearer(&token).send(method, path, body).await
     }
 
-    /// Stops everything and waits for it.
+    /// Stops the gateway and the provider, and waits for their end.
     pub(super) async fn stop(self) {
         self.stop.cancel();
         self.serving.await.unwrap();

@@ -3,7 +3,7 @@ use crate::args::environment::read_in;
 use crate::args::{Cli, run};
 use clap::CommandFactory;
 
-/// Returns a value for the flag other than its default.
+/// Returns a value for the flag that differs from its default.
 fn sample(flag: &GoFlag) -> &'static str {
     match (flag.name(), flag.kind()) {
         ("bid-price-strategy", _) => "randomRange",
@@ -110,7 +110,7 @@ fn reports_flags_with_the_same_reason_in_one_line() {
     );
 }
 
-/// Returns the default of a flag of `run`, or `None` if it has none.
+/// Returns the default of a flag of `run`, or `None` if the flag has no default.
 fn default_here(name: &str) -> Option<String> {
     let command = command();
     let run = command.find_subcommand("run").unwrap();
@@ -123,7 +123,7 @@ fn default_here(name: &str) -> Option<String> {
     (!defaults.is_empty()).then(|| defaults.join(","))
 }
 
-/// Returns the lines of the guide's table with this header.
+/// Returns the rows of the table in the guide that has this header.
 fn table(head: &str) -> Vec<&'static str> {
     let guide = include_str!("../../../../docs/configuration.md");
     let (_, rows) = guide.split_once(head).unwrap();

@@ -3,7 +3,7 @@ use crate::args::{environment, help, run};
 use clap::CommandFactory;
 use std::fs;
 
-/// Parses a command line with these variables set.
+/// Parses a command line while these environment variables are set.
 fn parsed(words: &[&str], set: &[(&str, &str)]) -> Result<Cli, String> {
     let look = |name: &str| {
         let found = set.iter().find(|(known, _)| *known == name);
@@ -191,7 +191,7 @@ fn suggests_a_similar_flag_or_value() {
     );
 }
 
-/// Each suggestion compares a key with every setting, and a file may have a hundred thousand keys.
+/// Covers a file with a hundred thousand unknown keys. Each suggestion compares a key with every setting.
 #[test]
 fn limits_suggestions_for_unknown_keys() {
     let keys: String = (0..2000)

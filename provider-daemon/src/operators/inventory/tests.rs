@@ -1,4 +1,4 @@
-//! Tests of the ports, with a cluster that never responds and with a fake cluster.
+//! Tests of the ports, with a cluster that never responds and with a scripted cluster.
 
 use super::*;
 use crate::operators::process::{Process, router};
@@ -17,7 +17,7 @@ pub(super) fn silent() -> Client {
     Client::new(silent, "default")
 }
 
-/// Client of a cluster with these nodes only, and without watch events.
+/// Client of a cluster that has only these nodes and sends no watch events.
 pub(super) fn of_nodes(nodes: Vec<Value>) -> Client {
     of_objects(nodes, Vec::new())
 }

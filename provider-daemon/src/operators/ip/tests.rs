@@ -1,4 +1,4 @@
-//! Tests of the HTTP port, with a cluster that never responds and with a fake cluster.
+//! Tests of the HTTP port, with a cluster that never responds and with a scripted cluster.
 
 use super::*;
 use crate::operators::process::{Process, router};
@@ -25,7 +25,7 @@ fn silent() -> Client {
     Client::new(silent, "default")
 }
 
-/// Client of a cluster with these lists, without watch events, which accepts no write.
+/// Client of a cluster that returns these lists, sends no watch events, and refuses every write.
 fn fixed(services: Value, pools: Option<Value>) -> Client {
     let cluster = tower::service_fn(move |request: Request<kube::client::Body>| {
         let (path, query) = (
@@ -66,7 +66,7 @@ fn lease_id() -> LeaseId {
     format!("{OWNER}/7/1/1/{PROVIDER}").parse().unwrap()
 }
 
-/// Returns the Service of the Go operator, with addresses that MetalLB assigned.
+/// Returns a Service as the Go operator writes it, with addresses that MetalLB assigned.
 fn service(given: &[&str]) -> Value {
     let ingress: Vec<_> = given.iter().map(|ip| json!({"ip": ip})).collect();
     json!({

@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 const LEASE: Duration = Duration::from_secs(12);
 
-/// API server without objects, which records requests.
+/// Client of an API server without objects. The server records the method of each request.
 fn server(seen: &Arc<Mutex<Vec<Method>>>) -> Client {
     let seen = Arc::clone(seen);
     let answer = tower::service_fn(move |request: Request<Body>| {
@@ -30,7 +30,7 @@ fn server(seen: &Arc<Mutex<Vec<Method>>>) -> Client {
     Client::new(answer, "default")
 }
 
-/// All HTTP methods and a fictitious one, which must count as a write.
+/// All HTTP methods and an unknown method. The unknown one must count as a write.
 const METHODS: [&str; 10] = [
     "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "FUTURE",
 ];

@@ -12,7 +12,7 @@ fn words(new_messages: &NewMessages) -> Vec<&str> {
         .collect()
 }
 
-/// Adds lines of one pod and returns the lines to print.
+/// Adds received log lines of one pod. Returns the lines to print.
 fn come(printed: &mut History, now: Instant, lines: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     for text in lines {
@@ -22,7 +22,8 @@ fn come(printed: &mut History, now: Instant, lines: &[&str]) -> Vec<String> {
     all
 }
 
-/// Returns the printed lines of `replay` after `before` was printed.
+/// Adds the lines `before` and then the repeated lines `replay`. Returns the lines of `replay` that are
+/// printed.
 fn after(before: &[&str], replay: &[&str], from_start: bool) -> Vec<String> {
     let now = Instant::now();
     let mut printed = History::lines(from_start);

@@ -1,4 +1,4 @@
-//! A node with recorded responses: status, discovery, and queries at one height.
+//! A node that returns recorded responses to status, discovery, and queries at one height.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use testbed::recordings::{files, json as json_of};
 
-/// The recorded node, which runs until the end of the test process.
+/// The recorded node. It runs until the test process ends.
 pub(super) struct Recorded {
     pub(super) url: String,
 }

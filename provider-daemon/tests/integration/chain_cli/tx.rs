@@ -1,4 +1,4 @@
-//! Transactions up to the point at which a chain is needed.
+//! Transactions, tested without a chain: they fail at the first step that needs one.
 
 use super::Home;
 use serde_json::{Value, json};

@@ -19,10 +19,10 @@ pub(crate) struct Call {
 /// All received events and all calls.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// Blocks in the order of their events. A `Resync` starts a new run.
+    /// Blocks in the order of their events. A `Resync` event starts a new run of blocks.
     pub(crate) runs: Vec<Run>,
     pub(crate) calls: Vec<Call>,
-    /// Orders with a bid, finished or in progress.
+    /// Orders on which the provider has bid or is about to bid.
     pub(crate) known: BTreeSet<OrderId>,
     pub(crate) under_way: usize,
     pub(crate) errors: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Record {
 pub(crate) struct Run {
     pub(crate) from: Height,
     pub(crate) blocks: Vec<(Height, Vec<ChainEvent>)>,
-    /// Events of a block that is not complete yet.
+    /// Events that belong to the block that is not complete yet.
     pub(crate) open: Vec<ChainEvent>,
 }
 
@@ -161,7 +161,7 @@ impl Bidder {
         outcome
     }
 
-    /// Number of calls per outcome.
+    /// Returns the number of calls with each outcome.
     pub(crate) fn tally(&self) -> BTreeMap<&'static str, usize> {
         let mut tally = BTreeMap::new();
         for call in &self.record().calls {

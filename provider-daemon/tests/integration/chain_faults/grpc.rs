@@ -1,4 +1,4 @@
-//! The same faults for a node's gRPC endpoint.
+//! The same tests for the gRPC endpoint of a node.
 
 use crate::chain_faults::world::{CHAIN, authority, chain, devnet, height};
 use akash_provider_chain::endpoints::Endpoints;

@@ -1,4 +1,4 @@
-//! Final checks against the market and against every block of the network.
+//! Final checks: the received events and the outcomes must match the market and every block of the chain.
 
 use crate::chain_faults::bidder::Bidder;
 use crate::chain_faults::world::us;

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const BLOCK: Duration = Duration::from_millis(200);
-/// Duration of a seed's faults.
+/// Duration of the faults of a seed.
 const STORM: Duration = Duration::from_secs(12);
-/// Maximum time until everything settles after the faults. It is shorter than the time that a call may wait,
-/// so that an abandoned call is noticed.
+/// Maximum time after the last fault until all calls have an outcome. The limit is shorter than the maximum
+/// wait of a call, so that the test notices a call that is never completed.
 const SETTLING: Duration = Duration::from_secs(45);
 
 /// Random numbers from a seed (splitmix64).
@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// Returns a random fault and its name.
+/// Endpoints of the nodes. Each endpoint has its own faults.
 fn fault(random: &mut Random) -> (&'static str, Faults) {
     let some = random.draw(3) + 1;
     match random.draw(13) {
@@ -126,7 +126,7 @@ fn fault_of_answers(kind: u64, some: u64) -> (&'static str, Faults) {
     }
 }
 
-/// Endpoints of the nodes, each with its own faults.
+/// The proxies, each with the fault that it has all the time.
 struct Endpoints {
     /// The proxies, and the fault that each keeps permanently.
     proxies: Vec<(Proxy, Faults)>,
@@ -134,8 +134,8 @@ struct Endpoints {
 }
 
 impl Endpoints {
-    /// Creates one or two nodes with JSON-RPC. Every second seed uses gRPC for queries, and every third has
-    /// another node behind a proxy that forwards bytes only.
+    /// Creates one or two nodes with JSON-RPC. Every second seed uses gRPC for queries. Every third seed adds
+    /// a node behind a proxy that only forwards bytes.
     async fn of(seed: u64, net: &Devnet) -> Self {
         let (rpc, grpc) = (authority(&net.rpc_url()), authority(&net.grpc_url()));
         let asks_grpc = !seed.is_multiple_of(2);
@@ -171,7 +171,7 @@ impl Endpoints {
             .collect()
     }
 
-    /// Number of gRPC requests.
+    /// Returns the number of gRPC requests.
     fn grpc_requests(&self) -> u64 {
         let grpc = self
             .proxies
@@ -185,7 +185,7 @@ impl Endpoints {
         self.pipe.iter().for_each(|pipe| pipe.set(Faults::default()));
     }
 
-    /// Switches faults and cuts connections until the time is over. At the end no fault is active.
+    /// Changes the faults and cuts connections until the time is over. Afterwards, no fault is active.
     async fn storm(&self, seed: u64) -> Vec<&'static str> {
         let mut random = Random(seed);
         let mut names = Vec::new();
@@ -213,7 +213,7 @@ impl Endpoints {
     }
 }
 
-/// Creates and closes deployments, takes bids, and sometimes closes or withdraws as the provider.
+/// Creates and closes deployments and accepts bids as tenants. Sometimes closes or withdraws as the provider.
 async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
     let mut random = Random(seed ^ 0xabcd);
     let began = Instant::now();
@@ -261,7 +261,8 @@ async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
     }
 }
 
-/// Asserts that the client reads the market state of the provider. Returns the number of bids.
+/// Asserts that the client reads the same market state of the provider as the chain has. Returns the number
+/// of bids.
 async fn same_market(name: &str, bidder: &Bidder, chain: &MemoryChain) -> usize {
     // No further transactions, so any block is suitable.
     let mut told = bidder.client.snapshot(&us()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A provider with many open bids stops at once and leaves all of them open.
+//! A provider with many open bids stops immediately and does not close the bids.
 
 use crate::chain_faults::world::{CHAIN, bid_id, chain, devnet, impatient, order, price, start, until, us};
 use akash_provider_core::bus::LocalBus;

@@ -67,7 +67,7 @@ pub(crate) async fn devnet(chain: &MemoryChain, block_time: Option<Duration>) ->
     Devnet::start(config).await.unwrap()
 }
 
-/// `host:port` of an address.
+/// Returns the `host:port` part of a URL.
 pub(crate) fn authority(url: &str) -> String {
     url.split_once("://").unwrap().1.to_owned()
 }
@@ -128,8 +128,8 @@ pub(crate) fn bid_id(order: &OrderId) -> BidId {
     }
 }
 
-/// A bid with an unknown gas cost in every second case: its number of volumes equals or exceeds that of
-/// earlier bids.
+/// Returns a bid. The number of volumes grows with the deployment number, so that the client has no gas
+/// estimate for some of the bids.
 pub(crate) fn bid(order: &OrderId) -> Msg {
     let volumes = 1 + order.deployment().dseq / 4 % 16;
     let volume = |at| Storage {

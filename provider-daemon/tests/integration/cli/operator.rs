@@ -29,7 +29,7 @@ pub(crate) fn unavailable_cluster(name: &str) -> Scratch {
 pub(crate) struct OperatorProcess {
     child: Child,
     address: String,
-    /// The line with the listening address.
+    /// Output line with the address at which the operator listens.
     pub(crate) line: String,
 }
 
@@ -58,7 +58,7 @@ impl OperatorProcess {
         text(&answer)
     }
 
-    /// Asserts that `/health` reports 200.
+    /// Asserts that `/health` returns status 200.
     pub(crate) fn is_well(&self) {
         let health = self.get("/health");
         assert!(
@@ -67,7 +67,7 @@ impl OperatorProcess {
         );
     }
 
-    /// Asserts that a path returns 503 with this reason.
+    /// Asserts that a path returns status 503 with this reason.
     pub(crate) fn awaits(&self, path: &str, words: &str) {
         let begun = Instant::now();
         loop {
@@ -81,7 +81,7 @@ impl OperatorProcess {
         }
     }
 
-    /// Sends a signal and asserts an orderly end.
+    /// Sends a signal and asserts that the operator exits successfully.
     pub(crate) fn ends(mut self) {
         let stopped = Instant::now();
         send(&self.child, Signal::SIGTERM);

@@ -1,5 +1,5 @@
-//! Requests during start and stop of the provider: each gets a clear response, none hangs, and streams end
-//! with a close reason.
+//! Requests during start and stop of the provider: each request gets a response with a clear text, no request
+//! hangs, and streams end with a close reason.
 
 use crate::http::curl;
 use crate::run::served::Served;

@@ -1,4 +1,4 @@
-//! Bursts of orders while the price policy changes: the orders of one block have one price.
+//! Bursts of orders while the price policy changes: all orders of one block get the same price.
 //!
 //! `BURSTS` is the number of bursts: 2 in the test command, 20 in `cargo xtask campaign bursts`.
 
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// Number of orders in a block, each of another tenant.
+/// Number of orders in a block. Each order is of a different tenant.
 const ORDERS: u8 = 50;
 /// Time between two blocks.
 const BLOCK: Duration = Duration::from_millis(200);
@@ -45,7 +45,7 @@ fn tenants(stage: &Stage) -> Vec<Address> {
     tenants
 }
 
-/// Produces blocks until the condition holds.
+/// Creates blocks until the condition is true.
 fn blocks_until(what: &str, stage: &Stage, provider: &Running, mut done: impl FnMut() -> bool) {
     until(
         what,

@@ -181,7 +181,7 @@ fn replaced_public_certificate_is_served_without_restart() {
     assert!(!is_trusted(&stage, &provider, "first"));
 }
 
-/// A private node with a certificate of its own certificate authority.
+/// Covers a private node with a certificate that a private certificate authority issued.
 #[test]
 fn node_is_trusted_with_additional_certificate_authority() {
     if !has("openssl") {

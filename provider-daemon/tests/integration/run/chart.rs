@@ -1,5 +1,5 @@
-//! The steps of the Go provider's Helm chart before it starts the provider, as a script with the same
-//! commands and tools.
+//! The commands that the Helm chart of the Go provider runs before it starts the provider. The test runs them
+//! in a script with the same tools.
 
 use crate::stage::{ADDRESS, Stage, WORDS};
 use serde_json::Value;
@@ -52,7 +52,7 @@ struct Container<'a> {
     stage: &'a Stage,
     folder: PathBuf,
     path: String,
-    /// Name of the key.
+    /// Name of the key, as in the setting `from` of the chart.
     from: &'static str,
 }
 
@@ -138,7 +138,7 @@ impl<'a> Container<'a> {
     }
 }
 
-/// Runs the steps until no step is left, then again with another provider record.
+/// Runs the script until it has no more steps to do, then again with a changed provider record.
 fn takes_its_steps(name: &str, from: &'static str) {
     for tool in ["bash", "bc", "jq", "openssl"] {
         if Command::new(tool).arg("--version").output().is_err() {
@@ -161,14 +161,14 @@ fn steps_of_the_chart_work_and_run_once() {
     takes_its_steps("chart", "provider");
 }
 
-/// Guides set `from` to the account's address, which becomes the name of the key.
+/// Guides set `from` to the address of the account. The key then has the address as its name.
 #[test]
 fn steps_of_the_chart_work_with_key_named_by_address() {
     takes_its_steps("chart-address", ADDRESS);
 }
 
 /// Environment variables that the chart sets with its default values, with the gateway and with ACME
-/// certificates. One flag of its script is on the command line.
+/// certificates. The chart sets one flag on the command line instead.
 const SET: [(&str, &str); 59] = [
     ("AKASH_DEBUG", "false"),
     ("AKASH_BOOT_KEYS", "/boot-keys"),

@@ -20,7 +20,7 @@ fn order(dseq: u64, gseq: u32) -> OrderId {
     }
 }
 
-/// Registers another account and bids `percent` percent of the order's maximum price.
+/// Registers the provider and places its bid at `percent` percent of the maximum price of the order.
 fn bid(stage: &Stage, provider: &Address, order: &OrderId, percent: i128) -> BidId {
     let id = BidId {
         order: order.clone(),
@@ -80,7 +80,7 @@ fn changed(stage: &Stage, from: &str, to: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Providers with an active lease.
+/// Returns the providers that have an active lease.
 fn served_by(stage: &Stage) -> Vec<Address> {
     stage.chain.market(|market| {
         let live = market.leases().filter(|l| l.lease.state == LeaseState::Active);

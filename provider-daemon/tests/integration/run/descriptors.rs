@@ -1,4 +1,4 @@
-//! A provider with a low limit of open files, and more foreign connections than that limit.
+//! A provider with a low limit of open files, while more connections than this limit are opened.
 
 use crate::any_certificate::AnyCertificate;
 use crate::run::served::Served;
@@ -22,13 +22,13 @@ use tokio_rustls::client::TlsStream;
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Maximum wait for a condition, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Limit of open files of the provider.
+/// Limit of open files of the provider process.
 const FILES: u32 = 1024;
-/// Maximum number of open files, because the provider reserves 256.
+/// Maximum number of open files that the provider may use. It reserves the other 256.
 const FILES_MAX: usize = 768;
-/// Number of foreign connections of each of three kinds.
+/// Number of connections of each of the three kinds.
 const EACH: u16 = 400;
-/// Maximum number of connections per address.
+/// Maximum number of connections that one address may open.
 const OF_ONE: usize = 100;
 
 /// An idle connection.
@@ -58,7 +58,7 @@ impl Idle {
         Some(Self::Greeted(Box::new(tls)))
     }
 
-    /// Returns whether the provider has not closed the connection.
+    /// Returns whether the connection is still open.
     fn is_open(&self) -> bool {
         let tcp = match self {
             Self::Silent(tcp) => tcp,
@@ -76,7 +76,8 @@ impl Idle {
     }
 }
 
-/// Opens 1,200 connections: from one address, from many addresses, and to the gRPC port.
+/// Opens 1,200 idle connections: a third from one address, a third from many addresses, and a third to the
+/// gRPC port.
 async fn crowd(rest: SocketAddr, grpc: SocketAddr) -> [Vec<Idle>; 3] {
     let many = |number: u16| {
         let [high, low] = number.to_be_bytes();
@@ -96,7 +97,7 @@ async fn crowd(rest: SocketAddr, grpc: SocketAddr) -> [Vec<Idle>; 3] {
     crowd
 }
 
-/// Counts the open files of the provider until stopped. Returns the maximum.
+/// Counts the open files of the provider until the returned flag is set. The thread returns the maximum.
 fn count_files(served: &Served) -> (Arc<AtomicBool>, JoinHandle<usize>) {
     let (folder, until) = (served.provider.about("fd"), Arc::new(AtomicBool::new(false)));
     let ends = Arc::clone(&until);
@@ -111,7 +112,7 @@ fn count_files(served: &Served) -> (Arc<AtomicBool>, JoinHandle<usize>) {
     (until, counting)
 }
 
-/// Serves a tenant and reconnects to the chain while the connections are open.
+/// Serves a tenant and reconnects to the chain while the idle connections are open.
 fn serve_under_load(served: &mut Served) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let at = |url: &str| url.rsplit('/').next().unwrap().parse::<SocketAddr>().unwrap();

@@ -1,4 +1,4 @@
-//! `explain` of a provider on a chain predicts the decisions of the running provider.
+//! `explain` for an order on a chain predicts the decision of the running provider.
 
 use crate::run::served::Served;
 use crate::stage::{ADDRESS, PRICES, Running, Stage, TENANT, until};

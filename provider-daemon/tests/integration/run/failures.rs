@@ -41,7 +41,7 @@ fn node_of_another_chain_is_reported_and_not_used() {
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
 }
 
-/// The bid waits in the node for a block that does not come.
+/// Covers a bid that waits in the mempool for a block. No block is created.
 #[test]
 fn second_signal_aborts() {
     let mut stage = Stage::new("abort", true);
@@ -205,7 +205,8 @@ fn all_missing_settings_are_reported_together() {
     }
 }
 
-/// The reason for not bidding is reported with its remedy, and fixed while the provider runs.
+/// Covers a price script that fails. The status reports why the provider does not bid and how to fix the
+/// script. The script is then fixed while the provider runs.
 #[test]
 fn broken_price_script_is_reported_and_awaited() {
     let mut stage = Stage::new("script", true);
@@ -240,7 +241,7 @@ fn missing_deposit_money_is_reported_and_awaited() {
     );
 }
 
-/// Without the gateway tenants could not send their manifests.
+/// Reason: before the gateway listens, tenants could not send their manifests.
 #[test]
 fn no_bid_is_sent_before_gateway_listens() {
     let mut stage = Stage::new("port", true);

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Block times: short for tests, and the network's.
+/// Block times: a short one for tests, and the one of the Akash network.
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const NETWORK: Option<Duration> = Some(Duration::from_secs(6));
 /// Interval between orders: twenty per second, each leased, served and closed.
@@ -39,12 +39,12 @@ fn print(name: &str, value: f64, unit: &str) {
     println!("{}", json!({"name": name, "value": value, "unit": unit}));
 }
 
-/// Duration of each measurement, in seconds: one without `FIGURES_SECONDS`.
+/// Returns the duration of each measurement, in seconds. Without `FIGURES_SECONDS` it is one second.
 fn seconds() -> u64 {
     std::env::var("FIGURES_SECONDS").map_or(1, |text| text.parse().unwrap())
 }
 
-/// Scales `count` to the duration of the measurement.
+/// Returns `count` scaled to the duration of the measurement.
 fn share(count: u64) -> u64 {
     count * seconds().min(WHOLE) / WHOLE
 }
@@ -89,7 +89,7 @@ fn served(name: &str, blocks: Option<Duration>, record: Option<&Path>) -> Served
     served
 }
 
-/// CPU time per order of the whole process: chain client, engine, cluster, gateway and recorder.
+/// Measures the CPU time per order of the whole process: chain client, engine, cluster, gateway and recorder.
 fn cost_of_an_order(name: &str, record: Option<&Path>) -> f64 {
     let served = served(name, FAST, record);
     let mut crowd = Crowd::new(&served, Duration::from_secs(seconds().min(10)));
@@ -264,7 +264,7 @@ impl RecordedEngine {
         }
     }
 
-    /// Creates an order of a tenant, and closes orders that have a bid.
+    /// Creates an order of a tenant, and closes the orders that have a bid.
     fn order(&mut self, dseq: u64, sdl: &Sdl) {
         let id = DeploymentId {
             owner: account(2),

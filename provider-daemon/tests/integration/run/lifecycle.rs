@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Environment variable with the part that fails in the child process.
+/// Environment variable with the name of the part that fails in the child process.
 const FAULTY: &str = "LIFECYCLE_FAULTY_PART";
 
 /// Notification socket of a simulated service manager.
@@ -37,7 +37,7 @@ impl Manager {
         })
     }
 
-    /// All received notifications, one line each.
+    /// Returns all received notifications, one line each.
     fn notifications(&mut self) -> &[String] {
         let mut bytes = [0; 4096];
         while let Ok(length) = self.0.recv(&mut bytes) {
@@ -91,7 +91,8 @@ fn systemd_is_notified_of_ready_watchdog_and_stopping() {
     );
 }
 
-/// Readiness does not wait for other systems. The status reports what bids wait for.
+/// Readiness does not wait for the chain or the cluster. The status reports what the provider waits for
+/// before it bids.
 #[test]
 fn provider_is_ready_without_chain_or_cluster_and_reports_it() {
     for (name, chain_is_up, cluster_is_up) in [
@@ -142,8 +143,8 @@ contexts: [{name: here, context: {cluster: here, user: me}}]
 users: [{name: me, user: {}}]
 ";
 
-/// The reader of the output stops reading, so the part that prints is blocked. The log reports the stall, and
-/// systemd receives no watchdog notification from then on.
+/// The test stops reading the output, so the part of the provider that prints is blocked. The log reports the
+/// stall, and systemd receives no watchdog notification from then on.
 #[test]
 fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     let mut stage = Stage::new("hangs", true);
@@ -199,7 +200,8 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     reading.join().unwrap().unwrap();
 }
 
-/// The bid waits for a block that does not come, so the drain takes time.
+/// Covers a bid that waits for a block. No block is created, so the shutdown waits for the outcome of the
+/// bid.
 #[test]
 fn draining_provider_is_not_ready_and_closes_streams_with_code() {
     let mut served = Served::start("drains", None, &["--shutdown-grace=1h"]);

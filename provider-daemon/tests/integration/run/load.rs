@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Number before the first deployment.
+/// Number of deployments before the first one of this test.
 const FIRST: u64 = 1_000;
 
 /// A pending order.
@@ -134,8 +134,8 @@ impl<'a> Crowd<'a> {
         }
     }
 
-    /// Creates orders at this interval, takes bids, submits manifests and closes leases for a duration. Calls
-    /// `look` continuously.
+    /// For a duration, creates orders at this interval, accepts bids, submits manifests and closes leases.
+    /// Calls `look` after each round.
     pub(crate) fn lives(
         &mut self,
         began: Instant,

@@ -1,5 +1,6 @@
 //! Third-party clients with the whole program: the network's TypeScript SDK, a websocket client, grpcurl,
-//! OpenSSL, and an OpenAPI fuzzer. A client that cannot be installed is skipped with the reason.
+//! OpenSSL, and an OpenAPI fuzzer. If a client cannot be installed, its test prints the reason and is
+//! skipped.
 
 use crate::http::curl;
 use crate::run::served::Served;
@@ -18,7 +19,7 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Hostname of the public certificate.
 const PUBLIC: &str = "provider.localhost";
 
-/// Returns a client, or prints why it is missing.
+/// Returns a client. If it cannot be installed, prints the reason and returns `None`.
 fn available<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
     found
         .inspect_err(|why| println!("skipped: {what} is unavailable: {why}"))
@@ -93,7 +94,7 @@ impl<'a> SdkTenant<'a> {
         asked["key"] = self.made["certificate"]["privateKey"].clone();
     }
 
-    /// Tokens and certificates grant access to the tenant's leases within their limits.
+    /// Reads the lease of the tenant with tokens and certificates. Asserts that their restrictions apply.
     fn reads_its_lease(&self) {
         let get = json!({"act": "get"});
         let status = "/lease/9/1/1/status";

@@ -1,4 +1,4 @@
-//! A program with one running lease of a tenant.
+//! The program with one running lease of a tenant.
 
 use crate::run::tenant::tenant;
 use crate::stage::{ADDRESS, Running, Stage, until};
@@ -23,7 +23,7 @@ pub(crate) struct Served {
 
 impl Served {
     /// Starts the program with additional flags and waits until the lease runs. Without a block time, blocks
-    /// are produced while a condition is awaited.
+    /// are created only while the test waits for a condition.
     pub(crate) fn start(name: &str, block_time: Option<Duration>, more: &[&str]) -> Self {
         Self::on(Stage::new(name, true), block_time, more)
     }
@@ -55,7 +55,7 @@ impl Served {
         served
     }
 
-    /// Waits for a condition and produces blocks meanwhile.
+    /// Waits for a condition. Creates blocks while it waits.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
         until(
@@ -103,7 +103,7 @@ impl Served {
         self.stage.ran(&[words, &of].concat())
     }
 
-    /// A token with full access for an hour.
+    /// Returns a token with full access that is valid for an hour.
     pub(crate) fn token(&self) -> String {
         self.token_for(Duration::from_secs(3600))
     }
@@ -118,7 +118,7 @@ impl Served {
         encode(Algorithm::Es256k, owner, &claims, |text| self.tenant.sign(text))
     }
 
-    /// Starts the program again after it ended, with its stored state.
+    /// Starts the program again with its stored state, after it has ended.
     pub(crate) fn replace(&mut self, more: &[&str]) {
         self.provider = provider(&self.stage, "second", more);
         (self.url, self.grpc) = addresses(&self.provider);
@@ -136,7 +136,7 @@ fn provider(stage: &Stage, name: &str, more: &[&str]) -> Running {
     stage.provider(name, &[&gateway[..], more].concat())
 }
 
-/// Addresses of REST and gRPC, once both are served.
+/// Returns the addresses of REST and gRPC as soon as both are served.
 fn addresses(provider: &Running) -> (String, String) {
     let url = crate::run::tenant::url(provider);
     let output = provider.output();

@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Interval between two orders.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Minimum duration to evaluate slopes. In a shorter run, a single allocation step counts as a slope.
+/// Minimum duration of a run in which slopes are evaluated. In a shorter run, a single allocation of a buffer
+/// looks like a slope.
 const JUDGED_FROM: Duration = Duration::from_secs(1_800);
-/// Resource, maximum value, and maximum growth per minute after the first leases have ended. Drift that shows
-/// within an hour is small compared with the growth that operators notice in a week.
+/// Resource, maximum value, and maximum growth per minute after the first leases have ended. Growth that the
+/// test detects within an hour is small compared with the growth that operators notice in a week.
 const BOUNDS: [(&str, f64, f64); 4] = [
     ("memory (KiB)", 400_000.0, 1_024.0),
     ("descriptors", 200.0, 1.0),
@@ -63,7 +64,7 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (spread > 0.0).then(|| 60.0 * (many * xy - x * y) / spread)
 }
 
-/// Prints all resources and returns those out of bounds.
+/// Prints the maximum and the slope of each resource. Returns the resources that exceed their bounds.
 fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> {
     let mut findings = Vec::new();
     for (index, (what, most, growth)) in BOUNDS.into_iter().enumerate() {

@@ -1,5 +1,5 @@
-//! A start with an unusable node or cluster: the provider serves what it can, places no bid, reports what it
-//! waits for, and recovers automatically.
+//! A start with an unusable node or cluster: the provider serves what it can, places no bid, reports which
+//! part it waits for, and recovers automatically.
 
 use crate::http::curl;
 use crate::run::tenant::url;
@@ -15,7 +15,7 @@ const BLOCKS: u64 = 8;
 /// reconnect within 2 s is not an outage. The remaining time is for a busy machine.
 const NOTICED: Duration = Duration::from_secs(22);
 
-/// A home folder with the certificate of the gateway.
+/// Creates a home folder that contains the certificate of the gateway.
 fn certified(stage: &Stage) {
     let (code, _, err) = stage.ran(&["tx", "cert", "generate", "server", "localhost"]);
     assert_eq!(code, 0, "{err}");
@@ -92,7 +92,7 @@ fn unusable_node_at_start_is_reported_and_awaited() {
     }
 }
 
-/// The API tier covers the use of the cluster once it is available.
+/// The tests of the API tier cover how the provider uses the cluster when it becomes available.
 #[test]
 fn provider_without_cluster_serves_and_waits() {
     let mut stage = Stage::new("start-cluster", true);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
-/// URL of the gateway, once it is served.
+/// Returns the URL of the gateway as soon as it is served.
 pub(crate) fn url(provider: &Running) -> String {
     provider.says("\"event\":\"gateway\"");
     let output = provider.output();
@@ -117,7 +117,7 @@ pub(crate) fn tenant(stage: &Stage) -> (PrivateKey, String) {
     (key, words.display().to_string())
 }
 
-/// Starts a provider with the address of its gateway in its record.
+/// Starts a provider with a provider record that contains the address of its gateway.
 fn reachable(stage: &Stage) -> Running {
     let gateway = [
         "--gateway-listen-address=127.0.0.1:0",
@@ -136,7 +136,7 @@ fn reachable(stage: &Stage) -> Running {
     provider
 }
 
-/// Same deployment with the tenant commands of this program only.
+/// The same deployment, with only the tenant commands of this program.
 #[test]
 fn tenant_commands_cover_complete_deployment() {
     let mut stage = Stage::new("commands", true);

@@ -1,4 +1,4 @@
-//! Secrets typed at a terminal.
+//! Secrets that a user types at a terminal.
 
 use crate::stage::Stage;
 use std::io::{Read, Write};
@@ -80,7 +80,7 @@ impl Terminal {
         }
     }
 
-    /// Waits for a prompt, and types the text once the terminal no longer echoes.
+    /// Waits for a prompt. Types the text when the terminal no longer echoes its input.
     #[track_caller]
     fn type_at_prompt(&mut self, question: &str, answer: &str) {
         self.until(question, || self.shown().contains(question));

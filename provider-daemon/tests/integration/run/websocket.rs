@@ -23,7 +23,7 @@ pub(crate) struct Websocket {
     io: WebSocketStream<TlsStream<TcpStream>>,
 }
 
-/// Received messages, and the end of the connection.
+/// Received messages, and how the connection ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transcript {
     pub(crate) data: Vec<Vec<u8>>,
@@ -64,7 +64,7 @@ impl Websocket {
         }
     }
 
-    /// Reads all messages until the end.
+    /// Reads all messages until the connection ends.
     pub(crate) fn heard(self) -> Transcript {
         let Self { runtime, mut io } = self;
         let listening = async {

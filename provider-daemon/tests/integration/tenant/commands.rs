@@ -1,4 +1,4 @@
-//! Lease commands of a tenant, with token and certificate.
+//! Lease commands of a tenant, with a token and with a certificate.
 
 use crate::tenant::stage::{RunningProvider, Stage, TENANT, read, sample, until};
 use akash_provider_core::types::LeaseId;

@@ -1,4 +1,4 @@
-//! The commands that `dev` prints for tenants work unchanged.
+//! The commands that `dev` prints for tenants work as printed.
 
 use crate::clients::Client;
 use crate::tenant::shell::{Pty, ended};
@@ -84,7 +84,7 @@ impl Dev {
         (output.status.success(), text(output.stdout), text(output.stderr))
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal and waits for the end of `dev`.
     pub(crate) fn stops(&self) {
         let mut child = self.child.lock().unwrap();
         kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
@@ -163,7 +163,7 @@ fn printed_commands_of_dev_work_with_wire_chain() {
     assert_printed_commands_work(&["--wire"]);
 }
 
-/// Address of the node at a start of `dev` in its own network namespace.
+/// Returns the node address that `dev` prints when it starts in a new network namespace.
 fn node_of(more: &str) -> Option<(String, String)> {
     let line = format!(
         "ip link set lo up && {more} exec {} dev --block-time 200ms",

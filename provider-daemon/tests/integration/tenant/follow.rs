@@ -54,7 +54,7 @@ impl Follower {
         self.told.lock().unwrap().clone()
     }
 
-    /// Asserts that the next line has this end.
+    /// Asserts that the next output line has this end.
     #[track_caller]
     fn shows(&self, end: &str) {
         let line = self.lines.recv_timeout(PATIENCE);
@@ -149,8 +149,8 @@ fn followed_stream_continues_after_provider_restart_and_ends_with_lease() {
     }
 }
 
-/// The provider's clock is ahead of the tenant's, so that a token of a quarter of an hour is valid for some
-/// seconds only.
+/// The clock of the provider is ahead of the tenant's, so that a token with a lifetime of 15 minutes expires
+/// after some seconds.
 #[test]
 fn expired_token_is_replaced_without_interruption() {
     const AHEAD: Duration = Duration::from_secs(15 * 60 - 30 - 8);

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-/// Maximum wait for data, generous for slow machines.
+/// Server that plays the recording set last on each connection.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;
@@ -160,7 +160,7 @@ fn websocket(tls: &mut Tls, recording: &Value, said: &str, received: &Mutex<Vec<
     Ok(())
 }
 
-/// Reads client frames up to the recorded length, because input may be split differently.
+/// Reads client frames up to the recorded total length, because a client may split its input differently.
 fn client_frame(tls: &mut Tls, recorded: usize) -> std::io::Result<Vec<u8>> {
     let mut all = binary_frame(tls)?;
     while all.len() < recorded {

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
-/// Address of the tenant with the mnemonic above.
+/// Address of the account that the mnemonic above generates.
 pub(crate) const TENANT: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
 /// Maximum wait for a condition, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -74,7 +74,7 @@ impl RunOutput {
     }
 }
 
-/// A chain with a tenant.
+/// A chain with a tenant, and the tenant's home folder.
 pub(crate) struct Stage {
     pub(crate) chain: MemoryChain,
     pub(crate) runtime: Runtime,
@@ -251,12 +251,13 @@ impl Stage {
         (url, handle, stop_gateway, stop, serving)
     }
 
-    /// Creates a deployment with one lease per group at these providers, without a manifest.
+    /// Creates a deployment with one lease for each group. The leases are at these providers and have no
+    /// manifest.
     pub(crate) fn lease(&self, dseq: u64, sdl: &str, providers: &[&RunningProvider]) -> Vec<LeaseId> {
         self.lease_of(dseq, read(sdl), providers)
     }
 
-    /// Same as [`Self::lease`], for a parsed SDL that need not be consistent.
+    /// Same as [`Self::lease`], for a parsed SDL. Manifest and groups of the SDL may contradict each other.
     pub(crate) fn lease_of(&self, dseq: u64, sdl: Sdl, providers: &[&RunningProvider]) -> Vec<LeaseId> {
         let id = DeploymentId {
             owner: TENANT.parse().unwrap(),
@@ -376,7 +377,7 @@ fn hardware() -> InventoryUpdate {
     }
 }
 
-/// Prices well below those of the tenants.
+/// Returns prices well below the maximum prices of the tenants.
 fn prices() -> Scale {
     let config = ScaleConfig {
         cpu: "0.001".parse().unwrap(),
@@ -388,14 +389,14 @@ fn prices() -> Scale {
 }
 
 impl RunningProvider {
-    /// Waits until the cluster runs the lease.
+    /// Waits until the in-memory cluster runs the lease.
     pub(crate) fn runs(&self, lease: &LeaseId) {
         until("the workload", || {
             self.cluster.contents().running.contains_key(lease)
         });
     }
 
-    /// Starts the gateway again at another address and registers the address.
+    /// Starts the gateway again at another address and registers this address on the chain.
     pub(crate) fn start_gateway(&mut self, stage: &Stage) {
         let ports = Ports {
             handle: self.handle.clone(),

@@ -1,4 +1,4 @@
-//! Text output of `lease-status`, and waiting for the services of a lease.
+//! Text output of `lease-status`, and the option to wait for the services of a lease.
 
 use crate::pty;
 use crate::tenant::other::{PROVIDER, answer};
@@ -48,7 +48,8 @@ impl Waiting {
     }
 }
 
-/// Creates a lease with services that start at the next tick of the cluster.
+/// Creates a lease with services that are not running yet. They start at the next tick of the in-memory
+/// cluster.
 fn starting(stage: &Stage, seed: u8, dseq: u64) -> (RunningProvider, LeaseId) {
     let provider = stage.provider(seed);
     provider.cluster.set_start_ticks(1);
@@ -119,7 +120,7 @@ fn waiting_after_update_ignores_the_previous_version() {
     waiting.ended().good();
 }
 
-/// Runs a successful command at a terminal and returns the shown text.
+/// Runs a command at a terminal and asserts success. Returns the displayed text.
 fn on_a_terminal(mut command: Command) -> String {
     let (ours, theirs) = pty::open();
     let mut child = command.stdout(theirs).spawn().unwrap();

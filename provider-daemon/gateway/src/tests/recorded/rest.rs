@@ -9,21 +9,21 @@ use akash_provider_core::market::TenantMsg;
 use serde_json::Value;
 use testbed::recordings;
 
-/// Permitted difference of a response.
+/// How a response may differ from the recorded one.
 enum Same {
-    /// None.
+    /// The response must be equal.
     Whole,
-    /// Another text with the same status.
+    /// The text may differ. The status must be equal.
     Status,
-    /// A text with this prefix and the same status.
+    /// The text must start with this prefix. The status must be equal.
     Begins,
-    /// Another status, with a text that starts like this.
+    /// The status must be this one, and the text must start with this prefix.
     Other(u16, &'static str),
-    /// JSON with the same keys; amounts differ between machines.
+    /// The JSON keys must be equal. Amounts may differ, because they depend on the machine.
     Keys,
 }
 
-/// Returns the expected result for a recording.
+/// Returns how the response to a recorded request may differ.
 fn wanted(name: &str) -> Same {
     match name {
         // The Go provider distinguishes an expired token from an invalid one only by its text.
@@ -51,7 +51,7 @@ fn wanted(name: &str) -> Same {
     }
 }
 
-/// Removes values that depend on the recorded machine.
+/// Removes values that depend on the recorded machine, such as addresses.
 fn without_place(body: &str) -> Value {
     let Ok(mut value) = serde_json::from_str::<Value>(body) else {
         return Value::String(body.to_owned());
@@ -133,12 +133,12 @@ fn compare(name: &str, recorded: &Value, reply: &Reply) -> Result<(), String> {
     Err(format!("{name}: recorded {status} {shown:?}\n    got {reply:?}"))
 }
 
-/// Returns true for keys that are omitted if empty, or set by an API server only.
+/// Returns true for keys that are omitted if empty, or that only an API server sets.
 fn is_optional(key: &str) -> bool {
     key == "cluster.inventory.pending" || key.starts_with("kube.")
 }
 
-/// Creates the outage of a group of recordings.
+/// Stops the parts that were down when this recording was made.
 async fn prepare(stage: &Stage, name: &str) {
     let cluster = &stage.world.cluster;
     let operations = [
@@ -176,7 +176,7 @@ async fn prepare(stage: &Stage, name: &str) {
     }
 }
 
-/// Returns the rank of a recording: before the update of `web`, or after it.
+/// Returns the sort key of a recording: recordings from before the update of `web` come first.
 fn order(name: &str) -> u8 {
     match name {
         "put-manifest-updated" => 1,

@@ -1,4 +1,4 @@
-//! Websockets.
+//! Recorded websocket exchanges.
 
 use super::{Stage, exchanges};
 use crate::tests::clients::Client;
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use testbed::recordings;
 use tokio_tungstenite::tungstenite::Message;
 
-/// Messages of a server, without values that depend on the recorded machine.
+/// Messages of a server. Values that depend on the recorded machine are removed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ReceivedMessages {
-    /// Log lines as service and text; events as their keys.
+    /// Log lines as service and text, and events as their JSON keys.
     texts: Vec<String>,
     /// Standard output and standard error.
     output: [Vec<u8>; 2],
@@ -83,10 +83,10 @@ fn recorded(frames: &[Value]) -> ReceivedMessages {
     heard
 }
 
-/// Start of a failure reason; the rest is the text of the cluster.
+/// Start of a failure reason. The rest of the reason is the text of the cluster.
 const REASON: &str = "remote command execute error: …";
 
-/// Applies the intended differences to a recording.
+/// Applies the intended differences from the Go provider to a recording.
 fn with_our_differences(name: &str, mut recorded: ReceivedMessages) -> ReceivedMessages {
     if recorded.close.is_none() {
         // Every stream ends with a close frame.
@@ -114,7 +114,7 @@ fn with_our_differences(name: &str, mut recorded: ReceivedMessages) -> ReceivedM
     recorded
 }
 
-/// Prepares the cluster for a recording.
+/// Sets the in-memory cluster to the state of a recording.
 fn prepare(stage: &Stage, name: &str, wanted: &ReceivedMessages) {
     let cluster = &stage.world.cluster;
     for operation in [Operation::Logs, Operation::Exec] {
@@ -134,7 +134,7 @@ fn prepare(stage: &Stage, name: &str, wanted: &ReceivedMessages) {
     }));
 }
 
-/// Returns why a recording cannot be replayed with an in-memory cluster.
+/// Returns the reason why a recording cannot be replayed with an in-memory cluster, or `None` if it can.
 fn cannot_play(name: &str) -> Option<&'static str> {
     match name {
         "events-follow" | "logs-follow" | "shell-text-frame-ignored" => {

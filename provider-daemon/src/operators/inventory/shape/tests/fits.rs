@@ -1,7 +1,8 @@
-//! Comparison of the orders that fit into a cluster, by the message of the Go operator and by the own inventory.
+//! Orders that fit into a cluster: the inventory of the Go operator's message and the inventory of this
+//! provider must give the same result.
 //!
-//! The Go provider checks orders with that message, this provider with its own inventory. The message was recorded
-//! from a network connection.
+//! The Go provider checks orders with the message. This provider checks them with its own inventory. The
+//! message was recorded from a network connection.
 
 use super::*;
 use crate::operators::inventory::tests::of_objects;
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
-/// Returns both amounts of a quantity in a unit, which is given in thousandths.
+/// Returns the allocatable and the allocated amount of a resource, in units of `unit` thousandths.
 fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
     let pair = pair.unwrap();
     let [allocatable, allocated] = [&pair.allocatable, &pair.allocated].map(|quantity| {
@@ -33,7 +34,7 @@ fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
     }
 }
 
-/// Decodes the cluster of a message.
+/// Returns the inventory that a message contains.
 fn read(cluster: &wire::Cluster) -> NodeInventory {
     let node = |node: &wire::Node| {
         let has = node.resources.as_ref().unwrap();
@@ -102,7 +103,7 @@ fn groups() -> Vec<Vec<ResourceUnit>> {
     groups
 }
 
-/// Returns the result of each group, and the number of groups that fit.
+/// Returns the adjusted units of each group that fits, or `None`, and the number of groups that fit.
 fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     let fit = |group: Vec<ResourceUnit>| {
         let taken = inventory.dup().adjust(&group, AdjustOptions::default());
@@ -113,7 +114,7 @@ fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     (fits, count)
 }
 
-/// Counts the same node with an optional pod.
+/// Returns the inventory that this provider counts for the same node, with a pod if `requests` is set.
 async fn counted_by_us(requests: Option<Value>) -> Arc<dyn Inventory> {
     let pods = requests.into_iter().map(|requests| {
         json!({
