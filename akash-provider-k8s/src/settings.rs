@@ -109,12 +109,12 @@ impl Settings {
     }
 }
 
-/// Shared count of the leased IP addresses: total, and those in use by others.
+/// Shared count of the leased IP addresses: the total number, and the number that other users hold.
 #[derive(Debug, Clone, Default)]
 pub struct LeasedIpCount(Arc<Mutex<Option<(u32, u32)>>>);
 
 impl LeasedIpCount {
-    /// Returns the total number of addresses, and the number in use by others; `None` before the first count.
+    /// Returns the total number of addresses and the number that other users hold, or `None` before the first count.
     #[must_use]
     pub fn known(&self) -> Option<(u32, u32)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -135,8 +135,8 @@ impl PartialEq for LeasedIpCount {
 }
 
 impl Settings {
-    /// Returns the number of leased addresses, and the number in use by others. `leased_ip_pool` limits the number, if
-    /// set. `None` before the first count.
+    /// Returns the number of addresses for leases, limited by `leased_ip_pool` if that is set, and the number that
+    /// other users hold. Returns `None` before the first count.
     #[must_use]
     pub fn leased_pool(&self) -> Option<(u32, u32)> {
         let most = self.leased_ip_pool;

@@ -29,7 +29,8 @@ pub(super) fn replicas(view: &LeaseView, services: &[String]) -> Vec<Replica> {
     .collect()
 }
 
-/// Returns the container with the name of the service, or the first one: the cluster may inject containers.
+/// Returns the container with the name of the service, or else the first container. The name is needed because the
+/// cluster may inject containers.
 fn container(pod: &Pod, service: &str) -> Option<String> {
     let containers = pod.spec.as_ref().map_or(&[][..], |s| &s.containers);
     let own = containers.iter().find(|c| c.name == service);

@@ -18,7 +18,8 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Attempts to change an object that others write concurrently: controllers write the status several times in a rollout.
+/// Maximum number of attempts to change an object that other clients write concurrently. Controllers write the status
+/// several times in a rollout.
 const TRIES: usize = 6;
 /// Rights needed for a server-side apply.
 const APPLY: [&str; 2] = ["create", "patch"];

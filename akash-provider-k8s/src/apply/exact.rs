@@ -231,7 +231,8 @@ impl Comparison {
         }
     }
 
-    /// Returns true for a field that others added: not rendered and no default.
+    /// Returns true for a field that another client added: the field is not rendered and not a default of the API
+    /// server.
     fn is_surplus(&self, wanted: &Map<String, Value>, key: &str, value: &Value) -> bool {
         if value.is_null() || wanted.get(key).is_some_and(|wanted| !wanted.is_null()) {
             return false;

@@ -124,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether others may add to lists of the kind.
+    /// Returns whether other clients may add elements to lists in objects of the kind.
     #[must_use]
     pub const fn lists(self) -> Lists {
         if self.is_workload() || matches!(self, Self::Service) {
@@ -265,7 +265,8 @@ impl Item {
         body
     }
 
-    /// Returns an apply body with the annotations alone, which marks the live object as equal to this one.
+    /// Returns an apply body that contains only the annotations. The annotations mark the live object as equal to this
+    /// item.
     #[must_use]
     pub fn mark(&self) -> Value {
         let resource = self.id.kind.resource();

@@ -1,12 +1,12 @@
 //! Comparison of the rendered fields with a live object, which contains additional fields.
 //!
-//! Defaults and normalized quantities of the API server, omitted empty values, and elements that others add to keyed
-//! lists are no differences.
+//! Defaults and normalized quantities of the API server, omitted empty values, and elements that other clients add to
+//! lists with keys do not count as differences.
 
 use crate::labels;
 use serde_json::{Map, Value};
 
-/// Lists of workloads and Services to which others may add elements.
+/// Lists of workloads and Services to which other clients may add elements.
 const OPEN_LISTS: [&str; 7] = [
     "containers",
     "env",
@@ -17,7 +17,7 @@ const OPEN_LISTS: [&str; 7] = [
     "volumes",
 ];
 
-/// Policy for list elements of others.
+/// Policy for list elements that other clients add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lists {
     /// Additional elements are allowed in lists with keys: lists of workloads and Services.

@@ -491,7 +491,7 @@ pub(super) fn annotation<'a>(namespace: &'a Namespace, key: &str) -> Option<&'a 
     namespace.metadata.annotations.as_ref()?.get(key)
 }
 
-/// Returns the isolation of an existing lease, or `new` for a new one.
+/// Returns the isolation level of an existing lease, or the level `new` for a new lease.
 pub(super) fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Isolation {
     namespace.map_or(new, |ns| {
         Isolation::from_annotation(annotation(ns, labels::ISOLATION).map(String::as_str))

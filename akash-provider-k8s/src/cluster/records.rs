@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Attempts to write an object that others write concurrently.
+/// Maximum number of attempts to write an object that other clients write concurrently.
 const TRIES: usize = 4;
 
 /// Decision about an object.

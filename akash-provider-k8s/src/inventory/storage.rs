@@ -1,4 +1,4 @@
-//! Persistent storage: offered classes, their sizes, and their use by others.
+//! Persistent storage: the offered classes, the size of each class, and how much of it other users use.
 //!
 //! Volumes of own leases never count, because their reservations count. The size of a class comes from the first
 //! available source:
@@ -127,7 +127,7 @@ impl CapacityFacts {
 /// Settings of persistent storage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StorageOptions {
-    /// Bytes of a class, if the cluster does not report the size or reports a wrong one.
+    /// Size of a class in bytes, for classes with a size that the cluster does not report or reports wrongly.
     pub capacity: BTreeMap<String, i64>,
     /// Offers classes of unknown size without a limit.
     pub unknown_is_unlimited: bool,

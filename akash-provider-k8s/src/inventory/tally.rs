@@ -1,4 +1,5 @@
-//! Incremental count: capacity of every node, use by pods of others, and placements of own pods.
+//! Incremental count: the capacity of every node, the use by pods that belong to no lease of this provider, and the
+//! nodes of the pods of its leases.
 //!
 //! A change costs only the affected node. A snapshot copies the last snapshot and replaces the changed nodes. For
 //! every sequence of changes the result equals a count from scratch (`tests::recount`).

@@ -78,7 +78,7 @@ fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {
     })
 }
 
-/// Returns the runtime class of the GPU, or that of the settings.
+/// Returns the runtime class for the promised GPU, or else the runtime class of the settings.
 fn runtime_class(cx: &Context<'_>, service: &Service) -> Result<Option<String>, Refusal> {
     let given = |class: &str| Some(class.trim().to_owned()).filter(|c| !c.is_empty() && c != "none");
     if let Some(class) = cx.params(service).and_then(|params| given(&params.runtime_class)) {
@@ -136,8 +136,8 @@ fn arguments(service: &str, field: &str, list: Option<&[String]>) -> Result<Opti
     Ok((!list.is_empty()).then(|| list.to_vec()))
 }
 
-/// Returns the variables of the tenant and those of the network that the tenant did not set. The last of duplicate names
-/// counts, as in a process.
+/// Returns the variables of the tenant and those of the network that the tenant did not set. Of variables with the same
+/// name, the last one is used, as in a process.
 fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
     let mut vars: Vec<EnvVar> = Vec::new();
     for (n, line) in service.env.iter().flatten().enumerate() {

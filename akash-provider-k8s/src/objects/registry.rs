@@ -64,8 +64,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
     }))
 }
 
-/// Registry login. Fields, their order and omitted fields equal those of the Go provider, so that neither provider
-/// rewrites the Secret of the other.
+/// Registry login. Fields, their order and omitted fields equal those of the Go provider, so that this provider and the
+/// Go provider do not rewrite each other's Secrets.
 #[derive(Serialize)]
 struct Entry<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]

@@ -70,8 +70,8 @@ impl Replicas {
         }
     }
 
-    /// Returns true if enough replicas are available. An update removes one replica at a time, and the previous
-    /// generation serves until the controller observed the new one.
+    /// Returns true if enough replicas are available. An update removes one replica at a time, and the pods of the
+    /// previous generation serve until the controller has observed the new generation.
     fn serve(&self, wanted: u32) -> bool {
         let one_away = u32::from(self.updating);
         let is_told = self.observed >= self.generation || self.generation > 1;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Own leases: those of one provider on one chain.
+/// Filter for the provider's own leases: leases of this provider on this chain.
 #[derive(Debug, Clone)]
 pub(super) struct LeaseFilter {
     pub(super) provider: Address,
