@@ -59,7 +59,8 @@ struct Table {
     /// Counter of connections and uses. Its values order the entries by last use.
     clock: u64,
     open: HashMap<u64, Entry>,
-    /// Connections of each network without a live lease: anonymous ones and those of accounts together.
+    /// Number of connections of each network without a live lease: anonymous connections, and connections of accounts
+    /// without a live lease.
     unleased: HashMap<IpAddr, usize>,
     of_account: HashMap<Address, usize>,
     unleased_max: usize,
@@ -85,7 +86,8 @@ struct Entry {
     close: CancellationToken,
 }
 
-/// Place of one connection, from its acceptance to its end or to that of the stream that it becomes.
+/// Place of one connection. The place is taken until the connection ends, or until the stream ends that the connection
+/// has become.
 #[derive(Debug)]
 pub(crate) struct Connection {
     of: Arc<Connections>,

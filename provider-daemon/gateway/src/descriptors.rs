@@ -10,7 +10,8 @@ use std::io;
 /// Files reserved for the rest of the provider: some connections to each chain node and to the cluster, the state,
 /// price scripts with three pipes each, and the same number again as a margin.
 const RESERVE: u64 = 256;
-/// Files of a REST connection: its own, and the stream to the cluster that it may become.
+/// Number of open files of a REST connection: one for the connection, and one for the stream to the cluster if the
+/// connection becomes a stream.
 const FILES_OF_REST: u64 = 2;
 /// Minimum number of connections, whatever the limit is.
 const CONNECTIONS_MIN: u64 = 8;

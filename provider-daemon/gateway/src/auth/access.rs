@@ -115,7 +115,7 @@ pub enum Target {
     Deployment(u64),
     /// Group of a deployment.
     Group(u64, u32),
-    /// Lease, as `dseq`, `gseq` and `oseq`; the owner is the caller, and the provider is this one.
+    /// Lease of the caller with this provider, as `dseq`, `gseq` and `oseq`.
     Lease(u64, u32, u32),
 }
 

@@ -15,7 +15,7 @@ pub type Fingerprint = [u8; 32];
 /// Keys and certificates that the chain has confirmed.
 ///
 /// # Behavior
-/// - a stored entry is found until it is removed or evicted by newer ones
+/// - a stored entry is found until the entry is removed, or evicted in favor of newer entries
 /// - removing a missing entry succeeds
 /// - a backend that cannot read or write logs the error and finds nothing: the chain is queried again
 pub trait Memory: fmt::Debug + Send + Sync + 'static {

@@ -1,4 +1,4 @@
-//! Ids in paths, and the errors for invalid ones.
+//! Ids in request paths, and the errors for invalid ids.
 
 use super::{Rejection, reply};
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};

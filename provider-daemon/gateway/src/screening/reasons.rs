@@ -17,8 +17,8 @@ struct Shortage<'a> {
     examples: Vec<String>,
 }
 
-/// Summarizes the reasons against a group: those of the whole cluster, then one for each kind with some nodes as
-/// examples.
+/// Summarizes the reasons against a group: first the reasons of the whole cluster, then one reason for each kind of
+/// resource, with some nodes as examples.
 pub(super) fn summarize(explained: &Explanation) -> Vec<String> {
     let mut reasons: Vec<String> = explained
         .cluster

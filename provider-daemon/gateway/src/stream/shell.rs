@@ -144,7 +144,7 @@ fn output(code: u8, from: impl AsyncRead + Send + Unpin) -> impl Stream<Item = M
     })
 }
 
-/// Returns the sizes of the terminal; outdated ones are skipped.
+/// Returns the sizes of the terminal. Only the newest size is sent; outdated sizes are skipped.
 fn resizes(sizes: watch::Receiver<Option<(u16, u16)>>) -> BoxStream<'static, (u16, u16)> {
     stream::unfold(sizes, |mut sizes| async move {
         loop {
