@@ -83,8 +83,8 @@ pub(crate) async fn run_with_restarts(
     }
 }
 
-/// Runs a program once with the given streams. Returns its exit code, or `None` if it was stopped before its end. Child
-/// processes end with the program.
+/// Runs a program once with the given streams. Returns the exit code of the program, or `None` if the program was
+/// stopped. Child processes end with the program.
 pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationToken) -> Option<i32> {
     let input = if io.stdin.is_some() {
         Stdio::piped()

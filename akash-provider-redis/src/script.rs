@@ -121,7 +121,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes events in order. Returns one result per event.
+    /// Publishes the events in the given order. Returns one result per event.
     pub(crate) async fn publish(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         let mut outcomes = Vec::with_capacity(events.len());
         let mut waiting: Vec<EncodedEvent> = Vec::new();

@@ -9,7 +9,8 @@ use std::path::Path;
 /// Maximum size of a kubeconfig file, in bytes; each cluster has a few kilobytes of certificates.
 const KUBECONFIG_BYTES_MAX: u64 = 4 << 20;
 
-/// Creates a client for the cluster of a kubeconfig file, or else for that of the environment or of this pod.
+/// Creates a client for the cluster of a kubeconfig file. Without a file, the client uses the cluster of the
+/// environment or of this pod.
 ///
 /// # Errors
 /// Returns an error if the file is invalid, or if no cluster is configured. The cluster may be unavailable.

@@ -108,7 +108,7 @@ enum Response {
     Breaker {
         /// The circuit breaker tripped for all leases.
         tripped: bool,
-        /// Owners for which it tripped separately.
+        /// Owners for which the circuit breaker tripped separately.
         #[serde(default)]
         held_owners: Vec<String>,
         /// Number of closes within the window; each owner counts for at most half of the limit.

@@ -19,7 +19,7 @@ use crate::operator;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Runs an operator, or sends a command to a running one.
+/// Runs an operator, or sends a command to a running operator.
 ///
 /// # Errors
 /// Returns an error if the operator cannot start, or if none is running.

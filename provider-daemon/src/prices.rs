@@ -25,7 +25,7 @@ const BLOCKS: usize = 16;
 pub(crate) struct FilePolicy {
     path: PathBuf,
     state: Arc<Mutex<State>>,
-    /// Time of the last check. One caller checks the file, and the others wait for the result.
+    /// Time of the last check. One caller checks the file, and concurrent callers wait for the result.
     checked: Arc<tokio::sync::Mutex<Instant>>,
 }
 

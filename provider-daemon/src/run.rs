@@ -195,7 +195,7 @@ fn screening(config: &Config, pricing: &Arc<dyn PricingStrategy>) -> Screening {
     }
 }
 
-/// Stops embedded operators in order, so that another process can take over immediately.
+/// Stops embedded operators and releases their election leases, so that another process can take over immediately.
 async fn stop_operators(cluster: Option<ClusterProxy>) {
     if let Some(cluster) = cluster {
         cluster.stop_operators().await;

@@ -10,9 +10,9 @@
 //! | [`tenants`] | keys and certificates of tenants | one chain query for each |
 //!
 //! Each module has a table and implements the trait of a port. All tables are in the file `state.redb`, so that one
-//! transaction can write several of them. No lease depends on the file. A damaged file is therefore moved aside and
-//! replaced by an empty one, and the log contains its new path. Any other failure, such as a missing permission or a
-//! lock of another process, prevents the start.
+//! transaction can write several of them. No lease depends on the file. A damaged file is therefore renamed and
+//! replaced by an empty file, and the log contains the new path of the damaged file. Any other failure, such as a
+//! missing permission or a lock of another process, prevents the start.
 
 mod delayed_writer;
 pub mod heights;
@@ -71,7 +71,7 @@ pub enum StateError {
     /// The database failed, but the file is not damaged.
     #[error("cannot open {}", path.display())]
     Database {
-        /// Path of the file, which is not moved aside because it is not damaged.
+        /// Path of the file. The file is not damaged, so it stays at this path.
         path: PathBuf,
         /// Cause; boxed because of its size.
         source: Box<redb::Error>,

@@ -69,7 +69,7 @@ pub enum WalletError {
 pub struct SentTx {
     /// Hash of the transaction bytes, for queries.
     pub hash: TxHash,
-    /// Last block time at which it may land.
+    /// Latest time of a block that may include the transaction.
     pub expires: BlockTime,
 }
 

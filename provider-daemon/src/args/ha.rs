@@ -75,7 +75,7 @@ impl HaArgs {
         Timing::for_lease(self.ha_lease)
     }
 
-    /// Returns the Redis of the election: that of `--ha-url`, or else that of `--bus`.
+    /// Returns the Redis location of the election: the location in `--ha-url`, or else the location in `--bus`.
     ///
     /// # Errors
     /// Returns an error if neither flag is set, or if a credential file cannot be used.

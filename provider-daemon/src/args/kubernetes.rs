@@ -191,7 +191,8 @@ impl KubernetesArgs {
         wanted.contains(&operator)
     }
 
-    /// Returns the proxy pods of the flags, or those of the controller's common charts.
+    /// Returns the proxy pods that the flags select. Without these flags, returns the proxy pods of the common charts
+    /// for the controller.
     fn proxies(&self) -> Vec<ProxyPods> {
         let namespace = self.ingress_proxy_namespace.iter();
         let namespace: Vec<_> = namespace

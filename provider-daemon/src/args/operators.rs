@@ -161,8 +161,8 @@ impl HostnameArgs {
         })
     }
 
-    /// Returns the hostnames that get no route: those of the flag, and the names of provider and cluster with all
-    /// below.
+    /// Returns the hostnames that get no route: the hostnames of the flag, and the names of the provider and of the
+    /// cluster with all names below.
     fn blocked(&self) -> HostnameLedger {
         let cluster = self.domain.get();
         let own = [&self.cluster_public_hostname, &cluster].into_iter().flatten();

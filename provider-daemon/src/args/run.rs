@@ -263,7 +263,7 @@ const PRICES: [&str; 5] = [
     "bid-price-ip-scale",
 ];
 
-/// Flags that affect bids, although the other flags under their headings do not.
+/// Flags that affect bids under help headings with other flags that do not affect bids.
 const CHANGE_BIDS: [&str; 9] = [
     "bid-deposit",
     "reclamation-window",

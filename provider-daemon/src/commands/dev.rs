@@ -54,7 +54,7 @@ fn sdls(args: &DevArgs) -> anyhow::Result<Vec<(String, Sdl)>> {
         .collect()
 }
 
-/// Returns a short name: that of the file, or of its directory if the file is named `input`.
+/// Returns a short name: the name of the file, or the name of its directory if the file is named `input`.
 fn name_of(path: &Path) -> String {
     let part = |p: Option<&std::ffi::OsStr>| p.map(|s| s.to_string_lossy().into_owned());
     let stem = part(path.file_stem()).unwrap_or_default();

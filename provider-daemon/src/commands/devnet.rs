@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Notice about simulated workloads.
 const WORKLOADS: &str = "workloads are simulated, unless the provider has --cluster-k8s or --kubeconfig";
 
-/// Serves a development network until it is stopped, or acts as a tenant on one.
+/// Serves a development network until the process is stopped, or acts as a tenant on a development network.
 ///
 /// # Errors
 /// Returns an error if an address is in use, a file is invalid, or the node rejects a transaction.
@@ -46,7 +46,7 @@ fn now() -> anyhow::Result<BlockTime> {
     Ok(BlockTime(i64::try_from(since.as_millis())?))
 }
 
-/// Returns the chain of the state file, or a new one. A restored chain continues at the current time.
+/// Returns the chain of the state file, or a new chain. A restored chain continues at the current time.
 fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
     let state = args.state.as_deref().map(StateFile::open).transpose()?;
     let kept = state.as_ref().and_then(StateFile::market);

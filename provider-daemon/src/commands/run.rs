@@ -159,8 +159,8 @@ fn flag_error(error: &InvalidConfig) -> String {
     format!("{flag} {}: {remedy}", error.value())
 }
 
-/// Returns the hostnames denied to tenants: those of the flag, those of the provider and those below the cluster
-/// domain. A tenant with a name of the provider, or a name below, could impersonate the provider.
+/// Returns the hostnames denied to tenants: the hostnames of the flag, the hostnames of the provider, and all names
+/// below the cluster domain. A tenant with a name of the provider, or a name below, could impersonate the provider.
 fn blocked_hostnames(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
     let host = record.and_then(|record| Url::parse(&record.host).ok());
     let host = host.as_ref().and_then(Url::host_str);

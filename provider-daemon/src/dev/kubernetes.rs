@@ -81,8 +81,8 @@ impl Kubernetes {
         .await
     }
 
-    /// Connects for a real chain with existing leases: to the cluster of a kubeconfig, or else to that of the
-    /// environment or of this pod. Writes happen only while the provider leads.
+    /// Connects for a real chain with existing leases. The cluster is that of the kubeconfig, or without a kubeconfig
+    /// the cluster of the environment or of this pod. Writes happen only while the provider leads.
     ///
     /// # Errors
     /// Returns an error if the kubeconfig is invalid, or if the cluster does not respond.
@@ -156,7 +156,7 @@ impl Kubernetes {
         });
     }
 
-    /// Restores the events of leases and persists new ones. Only the first call has an effect.
+    /// Restores the events of leases, and stores new events. Only the first call has an effect.
     pub(crate) fn persist_events(&self, store: Arc<dyn EventStore>) {
         let history = Arc::clone(self.cluster.state().history());
         self.events
@@ -181,7 +181,7 @@ impl Kubernetes {
             .unwrap_or_default()
     }
 
-    /// Stops the embedded operators in order.
+    /// Stops the embedded operators and releases their election leases.
     pub async fn stop_operators(&self) {
         if let Some(operators) = self.operators.get() {
             operators.stop().await;

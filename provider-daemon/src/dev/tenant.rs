@@ -199,7 +199,7 @@ impl Tenant {
         self.printer.tenant(&self.id, "goes on", detail);
     }
 
-    /// Returns a lease for every group: existing leases, and the cheapest bids for the others.
+    /// Returns a lease for every group. A group without a lease gets the lease of its cheapest bid.
     async fn lease(&self, outcome: &mut Outcome) -> anyhow::Result<Vec<LeaseId>> {
         let (mut leases, mut prices) = self.leases();
         let bids = self.bids(outcome).await?;

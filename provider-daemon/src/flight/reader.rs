@@ -99,7 +99,7 @@ fn check_origin(name: &str, before: &Head, head: &Head) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the time of the first state in a file, or `None` without a readable one.
+/// Returns the time of the first state in a file, or `None` if the file has no readable state.
 pub(super) fn start_time(path: &Path) -> anyhow::Result<Option<u64>> {
     let mut recording = Recording::from_files(vec![path.to_owned()]);
     while let Some(found) = recording.next()? {

@@ -1,4 +1,4 @@
-//! `replay`: a new engine gets the recorded inputs, and its effects are compared with the recorded ones.
+//! `replay`: a new engine gets the recorded inputs, and its effects are compared with the recorded effects.
 
 mod subject;
 
@@ -74,7 +74,7 @@ pub(super) struct Outcome {
     pub(super) inputs: u64,
     /// Effects of the replayed inputs and timeouts.
     pub(super) effects: u64,
-    /// Turns with effects that differ from the recorded ones.
+    /// Number of turns with effects that differ from the recorded effects.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
     /// Turns that were never written, and turns without a preceding state.

@@ -43,7 +43,7 @@ pub(super) fn answer(code: StatusCode, value: &impl Serialize) -> Response<Body>
     answer
 }
 
-/// Returns the refusal of a command from a remote client; `None` for a local one.
+/// Returns the refusal of a command from a remote client, or `None` for a client on the same machine.
 pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body>> {
     // A dual-stack socket reports 127.0.0.1 as an IPv6 address, which is not a loopback address.
     let is_local = peer.ip().to_canonical().is_loopback();

@@ -1,4 +1,4 @@
-//! Cluster that may be unavailable at the start. Until the connection is made, each call fails as it does for an
+//! Cluster that may be unavailable at the start. Before the connection exists, each call fails like a call to an
 //! unavailable cluster, so that provider, gateway and status can start.
 
 use crate::dev::Backend;
@@ -74,7 +74,7 @@ impl ClusterProxy {
         }
     }
 
-    /// Stops the embedded operators in order.
+    /// Stops the embedded operators and releases their election leases.
     pub(super) async fn stop_operators(&self) {
         if let Some(Backend::Kubernetes(kubernetes)) = self.there.get() {
             kubernetes.stop_operators().await;

@@ -125,7 +125,8 @@ fn read(database: &Database, chain_id: &str) -> Result<Option<Checkpoint>, redb:
     }))
 }
 
-/// Returns the time for a block that was stored without one: an upper bound of its time.
+/// Returns the time to use for a block that was stored without a time: the current time, an upper bound of the block
+/// time.
 fn now() -> BlockTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     BlockTime(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

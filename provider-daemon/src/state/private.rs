@@ -1,14 +1,15 @@
 //! Permissions of the home directory: 0700 for directories and 0600 for files, including existing ones with wider
 //! permissions.
 //!
-//! Only the bits of group and others are removed. Symbolic links are not followed, so their targets are unchanged.
+//! Only the permission bits of the group and of other users are removed. Symbolic links are not followed, so their
+//! targets are unchanged.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Permission bits of group and others, and the special bits.
+/// Permission bits of the group and of other users, and the special bits.
 const TOO_WIDE: u32 = 0o7077;
 /// Maximum number of checked entries. A home directory has some dozens of entries. A directory with many thousands also
 /// contains files of other programs.
@@ -34,8 +35,8 @@ pub(super) fn file(path: &Path) -> io::Result<()> {
     opened.map(drop)
 }
 
-/// Removes the access of group and others to the home directory and its content. Failures are logged, because a
-/// read-only mount or another owner must not stop a provider.
+/// Removes the access of the group and of other users to the home directory and its content. Failures are logged,
+/// because a read-only mount or another owner must not stop a provider.
 ///
 /// The home directory of a user and the root of a file system also contain other files, so only `owned` is changed
 /// there.

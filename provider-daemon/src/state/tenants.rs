@@ -123,7 +123,7 @@ fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the oldest records to evict if there is no space for another one.
+/// Returns the keys of the oldest entries, which must be evicted if the table is full.
 fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     all: &Table<'_, K, V>,
     ages: &Table<'_, K, u64>,

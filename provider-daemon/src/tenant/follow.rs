@@ -84,7 +84,7 @@ pub(super) async fn follow(
     Ok(code)
 }
 
-/// Formats messages, without those of unknown kinds.
+/// Formats messages. Messages of unknown kinds are left out.
 fn text(subscription: &Subscription<'_>, lease: &LeaseId, messages: Vec<Json>) -> anyhow::Result<String> {
     let mut text = String::new();
     for message in messages {

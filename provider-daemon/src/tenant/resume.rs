@@ -228,7 +228,7 @@ impl Lines {
     }
 }
 
-/// Returns the index of the first new line in `replay`: after the last position at which the lines before it equal the
+/// Returns the index of the first new line in `replay`: the last index for which the lines directly before it equal the
 /// last printed lines. With `is_whole`, `replay` cannot start before the history.
 fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {

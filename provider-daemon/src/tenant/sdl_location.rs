@@ -59,7 +59,7 @@ fn contains_name(reason: &str, text: &str) -> bool {
     })
 }
 
-/// Returns the line of a key below others in the first document, from 1.
+/// Returns the line number, from 1, of the key `name` below the keys `below` in the first YAML document.
 fn line_of(sdl: &str, below: &[&str], name: &str) -> Option<usize> {
     let wanted: Vec<&str> = below.iter().copied().chain([name]).collect();
     // Indentation of the parent keys found so far.

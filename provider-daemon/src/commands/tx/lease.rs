@@ -83,7 +83,7 @@ async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyho
     }
 }
 
-/// Returns the cheapest bid of every selected order, or the reason if one is missing.
+/// Returns the cheapest bid of every selected order, or the reason if an order has no matching bid.
 async fn chosen(
     node: &Reader,
     what: &LeaseCreateArgs,
