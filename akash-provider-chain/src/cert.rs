@@ -91,7 +91,7 @@ pub enum CertError {
         why: String,
     },
     /// The private key in the certificate file cannot be decrypted with this chain account's key.
-    #[error("cannot decrypt {} with the key of this account: the file belongs to another key", path.display())]
+    #[error("cannot decrypt certificate file {} with the key of this account: the file was encrypted with another key", path.display())]
     WrongKey {
         /// Path of the certificate file. The password of the file is a signature of the account key.
         path: PathBuf,

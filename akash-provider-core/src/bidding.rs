@@ -196,7 +196,7 @@ pub enum Decline {
         message: String,
     },
     /// The calculated price has another denomination than the order.
-    #[error("the price is in {price}, the order in {order}")]
+    #[error("the price is in {price}, but the order is in {order}")]
     PriceDenom {
         /// Denomination of the calculated price.
         price: String,

@@ -321,7 +321,7 @@ impl ElectionTask {
             }
         }
         if let Some(error) = failure {
-            tracing::warn!(%error, "leadership not released, expires after one lease");
+            tracing::warn!(%error, "cannot release the leadership, a standby takes over after one election lease");
         }
     }
 
@@ -425,7 +425,7 @@ impl ElectionTask {
             tracing::warn!(
                 name,
                 settings,
-                "settings differ from the previous leader, use the same settings on all instances"
+                "settings differ from those of the previous leader, use the same settings on all instances"
             );
         }
     }
@@ -461,16 +461,20 @@ impl ElectionTask {
                     identity,
                     settings,
                     holder,
-                    "settings differ from the leader, use the same settings on all instances"
+                    "settings differ from those of the leader, use the same settings on all instances"
                 );
             }
         }
         if alone && !status.is_alone {
             let error = error.as_deref().unwrap_or_default();
-            tracing::warn!(name, error, "election not permitted: run only this instance");
+            tracing::warn!(
+                name,
+                error,
+                "store permits no election, this instance leads without one: run only this instance"
+            );
         } else if let (Some(error), None) = (&error, &status.error) {
             let place = self.store.place();
-            tracing::warn!(name, place, error, "election store failed");
+            tracing::warn!(name, place, error, "election store failed, retrying");
         }
         *status = ElectionStatus {
             identity: identity.clone(),

@@ -407,10 +407,14 @@ impl<B: StateMachine> Driver<B> {
         if !idle || (aborted && !left.is_empty()) {
             tracing::warn!(
                 calls = left.len(),
-                "stopped with pending work, the next start continues it; workloads and open bids stay"
+                "stopped with pending work, the next start continues this work; workloads and open bids are not removed"
             );
             for (id, call) in left.iter().take(REPORTED_CALLS) {
-                tracing::warn!(effect = id.0, call = execute::name(call), "left");
+                tracing::warn!(
+                    effect = id.0,
+                    call = execute::name(call),
+                    "call not completed at shutdown"
+                );
             }
         }
         let mut status = (*self.status()).clone();

@@ -73,8 +73,9 @@ fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Resu
         Submission::Refused { code, log }
             if may_have_arrived.load(Ordering::Relaxed) && !code.is_sdk(IN_MEMPOOL) =>
         {
-            let message =
-                format!("perhaps sent: one node did not respond, and the next one refused with {code} {log}");
+            let message = format!(
+                "the transaction may have been sent: one node did not respond, and the next node refused it with {code} {log}"
+            );
             Err(Error::new(ErrorKind::Unavailable, "broadcast", message))
         }
         response => Ok(response),

@@ -234,7 +234,7 @@ impl Task {
             tracing::warn!(%error, "cannot read random bytes for transaction nonces");
         }
         let stored = expenses.load().unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot load the fees of the last hour, the hourly ceiling starts now: check the state folder");
+            tracing::warn!(%error, "cannot load the fees of the last hour, counting fees from 0: check the state folder");
             Vec::new()
         });
         let planner = Planner::new(config.clone(), u32::from_le_bytes(salt));
@@ -355,7 +355,7 @@ impl Task {
         if let Err(error) = &stored
             && !self.has_store_failed
         {
-            tracing::warn!(%error, "cannot store the fees of the last hour, a restart resets the hourly ceiling: check the state folder");
+            tracing::warn!(%error, "cannot store the fees of the last hour, a restart would count fees from 0: check the state folder");
         }
         self.has_store_failed = stored.is_err();
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[non_exhaustive]
 pub enum ManifestError {
     /// The manifest has too many bytes.
-    #[error("invalid manifest: {bytes} bytes are more than the {limit} a manifest may have; shorten it")]
+    #[error("invalid manifest: {bytes} bytes, at most {limit} are accepted; shorten the manifest")]
     TooLarge {
         /// Length of the received manifest.
         bytes: usize,
@@ -30,7 +30,7 @@ pub enum ManifestError {
         reason: String,
     },
     /// The JSON does not have the form of a manifest.
-    #[error("invalid manifest: {at}: {reason}; send it in the form of the network's tools")]
+    #[error("invalid manifest: {at}: {reason}; send the JSON that the Akash tools create")]
     Shape {
         /// Location, for example `[0].services[1].expose[0]`.
         at: String,
@@ -77,7 +77,7 @@ pub enum StructureFault {
     #[error("no groups; add one for each placement")]
     NoGroups,
     /// Two groups have the same name.
-    #[error("another group has this name; give each group its own")]
+    #[error("another group has this name; give each group a unique name")]
     DuplicateGroup,
     /// A group has no services.
     #[error("the group has no services; add one or leave the group out")]
@@ -91,7 +91,7 @@ pub enum StructureFault {
         before: String,
     },
     /// Two services of a group have the same name.
-    #[error("another service of the group has this name; give each service its own")]
+    #[error("another service of the group has this name; give each service a unique name")]
     DuplicateService,
     /// The name of a service is not a DNS label that starts with a letter.
     #[error(
@@ -171,7 +171,7 @@ pub enum StructureFault {
         reason: HostnameFault,
     },
     /// A hostname occurs twice.
-    #[error("the hostname `{host}` is listed more than once in the manifest; keep one")]
+    #[error("the hostname `{host}` is listed more than once in the manifest; list it once")]
     DuplicateHostname {
         /// Duplicate name, shortened to 80 characters.
         host: String,
@@ -219,7 +219,7 @@ pub enum CrossFault {
     },
     /// A service and its resource unit have different resources.
     #[error(
-        "its {what} differs from resource unit {id}; update the deployment or the manifest, so that both are equal"
+        "the {what} of the service differs from resource unit {id}; update the deployment or the manifest, so that both are equal"
     )]
     Mismatch {
         /// Resource id of the unit.
@@ -228,7 +228,9 @@ pub enum CrossFault {
         what: ResourceKind,
     },
     /// The services expose more endpoints of one kind than the unit has.
-    #[error("resource unit {id} has no {endpoint} endpoint left for it; update the deployment first")]
+    #[error(
+        "resource unit {id} has no {endpoint} endpoint left for the service; update the deployment first"
+    )]
     TooManyEndpoints {
         /// Resource id of the unit.
         id: u32,

@@ -10,7 +10,7 @@ use std::fmt;
 /// Parses one JSON value. The depth limit is that of serde_json, 128.
 ///
 /// # Errors
-/// Returns errors of serde_json, and `duplicate key`.
+/// Returns the errors of serde_json, and `duplicate key` if an object contains a key twice.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = Tree.deserialize(&mut reader)?;

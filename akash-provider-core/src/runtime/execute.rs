@@ -143,7 +143,7 @@ impl Executor {
         };
         let (id, call) = self.calls.remove(&task)?;
         let completion = answer.unwrap_or_else(|failure| {
-            tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call without a response");
+            tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call to a port ended without a response, outcome unknown");
             // Counted from the end of the call, which may have sent the transaction at its last moment.
             let expires = block_time.plus(self.room.tx_timeout).plus(TX_EXPIRY);
             unanswered(&call, failure, expires)

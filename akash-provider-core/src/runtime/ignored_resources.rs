@@ -15,14 +15,16 @@ impl IgnoredResources {
     pub(super) fn follow(&mut self, update: &InventoryUpdate) {
         let (came, went) = self.change(update.inventory.metrics().ignored);
         for line in came.iter().take(LOGGED) {
-            tracing::warn!("not offered: {line}");
+            tracing::warn!("cluster resource not offered: {line}");
         }
         for line in went.iter().take(LOGGED) {
-            tracing::info!("offered again: {line}");
+            tracing::info!("cluster resource offered again: {line}");
         }
         let more = came.len().max(went.len()).saturating_sub(LOGGED);
         if more > 0 {
-            tracing::warn!("{more} more changes of ignored resources; the status lists all");
+            tracing::warn!(
+                "{more} more changes of resources that are not offered; the status lists all of them"
+            );
         }
     }
 

@@ -191,7 +191,10 @@ fn log(event: &Event) {
         } => tracing::debug!(%deployment, ?blocks_left, "balance checked"),
         Event::Withdrawn { lease } => tracing::info!(%lease, "withdrawn"),
         Event::WithdrawFailed { lease, message } => tracing::warn!(%lease, "withdrawal failed: {message}"),
-        Event::BreakerTripped { wanted } => tracing::warn!(wanted, "circuit breaker tripped"),
+        Event::BreakerTripped { wanted } => tracing::warn!(
+            wanted,
+            "circuit breaker tripped: too many closes of leases, held until the breaker is released"
+        ),
         Event::BreakerTrippedFor { owner, wanted } => tracing::warn!(
             %owner,
             wanted,
@@ -207,14 +210,16 @@ fn log(event: &Event) {
         }
         Event::RecordUnusable { lease, problem } => tracing::warn!(
             %lease,
-            "record of a lease is unusable, the lease stays open: {problem}; \
+            "record of the lease in the cluster is unusable, the lease stays open: {problem}; \
              repair the record, or ask the tenant to send the manifest again"
         ),
-        Event::RecordUsable { lease } => tracing::info!(%lease, "record of a lease is usable again"),
+        Event::RecordUsable { lease } => {
+            tracing::info!(%lease, "record of the lease in the cluster is usable again")
+        }
         Event::RecordsNotFound { leases, place } => tracing::warn!(
             leases,
-            "the chain has leases of this provider, and {place} has no record of any: no lease is closed until one \
-             is found; check the namespace of manifests and the kubeconfig, or release the \
+            "the chain has leases of this provider, but {place} contains no record of these leases: no lease is closed until a \
+             record is found; check the namespace of manifests and the kubeconfig, or release the \
              circuit breaker if the records are lost"
         ),
         Event::RecordsFound => tracing::info!("records of leases were found"),

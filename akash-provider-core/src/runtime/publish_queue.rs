@@ -64,7 +64,7 @@ impl PublishQueue {
         drop(self.queue);
         let all = async { while self.publisher.join_next().await.is_some() {} };
         if timeout(limit, all).await.is_err() {
-            tracing::warn!(?limit, "last events not published");
+            tracing::warn!(?limit, "cannot publish the last events within the limit");
         }
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     for (name, spot) in document.endpoints.iter().filter(|_| is_whole) {
         if !ips.used.contains(name.as_str()) {
             let problem = format!("the endpoint `{}` is never used", shown(name));
-            let help = "name it as `ip` of a global expose, or remove it";
+            let help = "use the endpoint as `ip` of a global expose, or remove the endpoint";
             notes.wrong(missing(spot, problem, help));
         }
     }
@@ -171,7 +171,7 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
         }
         if !volume.is_persistent() && !volume.is_ram() {
             let problem = format!("the volume `{}` is part of the container's own disk", shown(name));
-            let help = "make it persistent or of class ram, or remove the mount; providers cannot mount it";
+            let help = "make the volume persistent or of class ram, or remove the mount; providers cannot mount an ephemeral volume";
             notes.warn(spot.warning(problem, help));
         }
     }
@@ -197,7 +197,7 @@ fn unmounted(
         "the persistent volume `{}` is not mounted by a service that uses it",
         shown(&volume.name)
     );
-    let help = "give it a `mount` under `params.storage` of the service";
+    let help = "add a `mount` for the volume under `params.storage` of the service";
     if version == Version::V2_0 && nothing {
         return Err(missing(spot, problem, help));
     }

@@ -68,7 +68,7 @@ impl Node {
 /// Parses the first document of a text.
 ///
 /// # Errors
-/// Returns a too large text, invalid YAML, a duplicate key, an invalid alias, or an unsupported tag.
+/// Returns an error for a text that is too large, invalid YAML, a duplicate key, an invalid alias, or an unsupported tag.
 pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlError> {
     if text.len() > MAX_BYTES {
         let problem = format!(

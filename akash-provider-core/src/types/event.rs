@@ -281,7 +281,7 @@ pub enum Event {
         /// The object and its problem.
         problem: String,
     },
-    /// The record of a lease is usable again.
+    /// The record of the lease in the cluster is usable again.
     RecordUsable {
         /// Order and provider of the lease.
         lease: LeaseId,

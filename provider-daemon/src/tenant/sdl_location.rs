@@ -143,7 +143,7 @@ deployment:
     fn finds_the_line_of_a_named_service_or_group() {
         let web = || Some((14, "service `web`".to_owned()));
         for reason in [
-            "manifest cross-validation error: east.web: its CPU differs from resource unit 1",
+            "manifest cross-validation error: east.web: the CPU of the service differs from resource unit 1",
             "invalid manifest: east.web.expose[0]: the port is 0",
             "service \"web\" exposed on 80:TCP must have a hostname",
             "group \"east\": service `web` is odd",

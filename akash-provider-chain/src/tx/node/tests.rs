@@ -133,7 +133,10 @@ async fn refusal_after_a_lost_response_is_inconclusive() {
     // The first response is lost, so the refusal of the second attempt is inconclusive.
     let uncertain = reader(&[&node.url]).broadcast(vec![1]).await.unwrap_err();
     assert_eq!(uncertain.kind(), ErrorKind::Unavailable, "{uncertain}");
-    assert!(uncertain.to_string().contains("perhaps sent"), "{uncertain}");
+    assert!(
+        uncertain.to_string().contains("may have been sent"),
+        "{uncertain}"
+    );
     assert_eq!(silences.load(Ordering::Relaxed), 0);
     let alone = reader(&[&node.url]).broadcast(vec![1]).await.unwrap();
     assert!(matches!(alone, Submission::Refused { .. }), "{alone:?}");

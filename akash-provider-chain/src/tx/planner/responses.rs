@@ -499,7 +499,7 @@ impl Planner {
         let Some(flight) = self.flights.remove(&id) else {
             return;
         };
-        tracing::info!(members = flight.members.len(), log = %shortened(log), "shared transaction refused, sending each message alone");
+        tracing::info!(members = flight.members.len(), log = %shortened(log), "shared transaction refused by the chain, sending each message in its own transaction");
         for mut member in flight.members {
             member.alone = true;
             self.enqueue(member);

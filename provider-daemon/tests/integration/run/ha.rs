@@ -345,7 +345,7 @@ fn what_somebody_else_writes_over_the_record_is_told_and_costs_no_lease() {
         );
         let late = pair.order();
         if spoils.starts_with("SET") {
-            let says_so = || told().contains("election store failed");
+            let says_so = || told().contains("election store failed, retrying");
             until("the log reports the failed election store", told, says_so);
             std::thread::sleep(LEASE);
             assert!(pair.stage.bids(&late).is_empty() && leader() == 0, "{}", told());
