@@ -5,11 +5,11 @@
 //!
 //! 1. the configuration;
 //! 2. Ceph run by Rook: the size of the cluster (95 %, the limit at which Ceph stops writing), divided by the copies of
-//!   the pool. The use is the larger of two values: the size of the volumes of other users, or the stored data minus
-//!   the provider's own volumes. Classes of one Ceph cluster share its size, so the volumes of each class also count as
-//!   use in the other classes;
+//!    the pool. The use is the larger of two values: the size of the volumes of other users, or the stored data minus
+//!    the provider's own volumes. Classes of one Ceph cluster share its size, so the volumes of each class also count
+//!    as use in the other classes;
 //! 3. `CSIStorageCapacity` objects: the free capacity, plus the volumes of the class;
-//! 4. local-path of Rancher: the free disk space of the nodes that mount the class;
+//! 4. local-path of Rancher: the disks of the nodes that mount the class, minus the used space;
 //! 5. static volumes (`kubernetes.io/no-provisioner`): the total size of these volumes.
 //!
 //! A class of unknown size is not offered, unless unlimited classes are enabled.
