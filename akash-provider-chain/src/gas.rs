@@ -12,7 +12,8 @@ mod expenses;
 use crate::signer::Price;
 use akash_provider_core::types::{Address, Coin, Dec, DecCoin, Denom, Height, Msg};
 pub use ceilings::{CeilingError, Ceilings, Cost, Scope};
-pub use expenses::{ExpenseStore, Expenses, MemoryExpenses, Minute};
+pub(crate) use expenses::Expenses;
+pub use expenses::{ExpenseStore, MemoryExpenses, Minute};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

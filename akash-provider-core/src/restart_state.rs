@@ -15,13 +15,13 @@ use std::collections::BTreeSet;
 /// # use akash_provider_core::{Config, RestartState};
 /// # let account = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
 /// # let file = RestartState::default().to_json();
-/// At start; for a missing file use `RestartState::default()`.
-/// let kept = RestartState::from_json(&file).unwrap_or_else(|error| {
+/// // At start; for a missing file use `RestartState::default()`.
+/// let state = RestartState::from_json(&file).unwrap_or_else(|error| {
 ///     eprintln!("{error}");
 ///     RestartState::unknown()
 /// });
 /// let mut config = Config::new(account, "akashnet-2");
-/// kept.apply_to(&mut config);
+/// state.apply_to(&mut config);
 /// ```
 /// At run time the `StateStore` of the builder receives each change before the change takes effect, and stores
 /// the text: write a temporary file, sync it, rename it. A program that drives the engine directly calls

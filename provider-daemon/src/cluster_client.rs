@@ -9,22 +9,32 @@ use std::path::Path;
 /// Maximum size of a kubeconfig file, in bytes; each cluster has a few kilobytes of certificates.
 const KUBECONFIG_BYTES_MAX: u64 = 4 << 20;
 
+/// Error for a configuration with invalid certificates or credentials.
+pub(crate) const NO_CLIENT: &str = "cannot create the client of the cluster";
+
 /// Creates a client for the cluster of a kubeconfig file. Without a file, the client uses the cluster of the
 /// environment or of this pod.
 ///
 /// # Errors
-/// Returns an error if the file is invalid, or if no cluster is configured. The cluster may be unavailable.
+/// As [`config`], and if certificates or credentials in it are invalid.
 pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
+    Client::try_from(config(kubeconfig).await?).context(NO_CLIENT)
+}
+
+/// Reads the configuration of the cluster of a kubeconfig file, or else of that of the environment or of this pod.
+///
+/// # Errors
+/// Returns an error if the file is invalid, or if no cluster is configured. The cluster may be unavailable.
+pub(crate) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     let Some(path) = kubeconfig else {
-        let config = Config::infer()
+        return Config::infer()
             .await
-            .context("no cluster configured: set --kubeconfig, or run in a pod with a service account")?;
-        return Client::try_from(config).context("cannot create the client of the cluster");
+            .context("no cluster configured: set --kubeconfig, or run in a pod with a service account");
     };
     let file = || format!("kubeconfig {}", path.display());
     // Read again below, because paths in the file are relative to its directory.
     regular_file::read(path, KUBECONFIG_BYTES_MAX).with_context(file)?;
     let read = Kubeconfig::read_from(path).with_context(file)?;
     let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
-    Client::try_from(config.with_context(file)?).with_context(file)
+    config.with_context(file)
 }

@@ -64,7 +64,7 @@ impl ExpenseStore for MemoryExpenses {
 
 /// Gas and fees of the last hour, by minute. All sent transactions count, even if no block includes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Expenses {
+pub(crate) struct Expenses {
     /// Amounts by minute. The minute is counted by the monotonic clock, plus [`MINUTES`], so that minutes
     /// before the start are not negative.
     minutes: VecDeque<(u64, Cost)>,
@@ -73,7 +73,7 @@ pub struct Expenses {
 impl Expenses {
     /// Restores the stored minutes. `today` is the current minute since the Unix epoch.
     #[must_use]
-    pub fn from_stored(today: u64, mut stored: Vec<Minute>) -> Self {
+    pub(crate) fn from_stored(today: u64, mut stored: Vec<Minute>) -> Self {
         stored.sort_by_key(|minute| minute.at);
         let mut expenses = Self::default();
         for Minute { at, paid } in stored {
@@ -90,7 +90,7 @@ impl Expenses {
     /// Returns the minutes for the store. `today` is the current minute since the Unix epoch, at the monotonic time
     /// `now`.
     #[must_use]
-    pub fn to_minutes(&self, now: Mono, today: u64) -> Vec<Minute> {
+    pub(crate) fn to_minutes(&self, now: Mono, today: u64) -> Vec<Minute> {
         let minute = Self::minute(now);
         let of_day = |at: u64| today.saturating_sub(minute.saturating_sub(at));
         let recent = self.recent(minute);
@@ -107,7 +107,7 @@ impl Expenses {
     }
 
     /// Adds the gas limit and the fee of a transaction that is sent.
-    pub fn add(&mut self, now: Mono, price: &Price) {
+    pub(crate) fn add(&mut self, now: Mono, price: &Price) {
         let paid = Cost {
             gas: price.gas_limit,
             fee: price.fee.amount,
@@ -137,7 +137,7 @@ impl Expenses {
     ///
     /// # Errors
     /// Returns an error if the total exceeds the ceiling.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         now: Mono,
         ceilings: &Ceilings,

@@ -1,7 +1,7 @@
 //! Kubernetes cluster of a provider.
 
 use crate::args::KubernetesArgs;
-use crate::cluster_client::client;
+use crate::cluster_client::{NO_CLIENT, client, config};
 use crate::operators::{EmbeddedOperators, OperatorPlan};
 use crate::run::Writers;
 use akash_provider_core::Error;
@@ -16,6 +16,7 @@ use akash_provider_k8s::task;
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams};
+use kube::client::ClientBuilder;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -95,8 +96,10 @@ impl Kubernetes {
         leading: LeadershipGate,
         writers: &Writers,
     ) -> anyhow::Result<Self> {
-        let client = client(kubeconfig).await?;
-        let guarded = writers.kubernetes(&client);
+        let config = config(kubeconfig).await?;
+        let builder = ClientBuilder::try_from(config.clone()).context(NO_CLIENT)?;
+        let guarded = writers.kubernetes(builder);
+        let client = Client::try_from(config).context(NO_CLIENT)?;
         Self::start(client, guarded, args, provider, chain_id, capacity, leading).await
     }
 

@@ -7,12 +7,18 @@
 use akash_provider_chain::AkashClient;
 use akash_provider_core::bus::{Bus, LeaderBus};
 use akash_provider_core::election::LeadershipGate;
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt, TryFutureExt};
 use http::{Method, Request, Response, StatusCode};
+use http_body_util::Either;
 use kube::Client;
-use kube::client::Body;
+use kube::client::{Body, ClientBuilder};
 use serde_json::json;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
+use tower::layer::layer_fn;
+use tower::{BoxError, Service};
 
 /// Requests with a body that are queries: the API server stores nothing.
 const REVIEWS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];
@@ -56,21 +62,22 @@ impl Writers {
 
     /// Returns a client of the cluster for all parts of the program. Requests that change an object get the response
     /// 503 while another instance leads.
-    pub(crate) fn kubernetes(&self, client: &Client) -> Client {
-        let Some(gate) = self.gate.clone() else {
-            return client.clone();
-        };
-        let (namespace, client) = (client.default_namespace().to_owned(), client.clone());
-        let guarded = tower::service_fn(move |request: Request<Body>| {
-            let (client, may_pass) = (client.clone(), !is_write(&request) || gate.term().is_some());
-            async move {
-                match may_pass {
-                    true => client.send(request).await,
-                    false => Ok(refusal()),
-                }
-            }
+    ///
+    /// The check is below all queues of the client: a process that continues after a suspension sends no queued write.
+    pub(crate) fn kubernetes<S, B>(&self, builder: ClientBuilder<S>) -> Client
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError> + Send,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let gate = self.gate.clone();
+        let fence = layer_fn(move |inner| Fence {
+            inner,
+            gate: gate.clone(),
         });
-        Client::new(guarded, namespace)
+        builder.with_layer(&fence).build()
     }
 
     /// Runs `work` while the instance leads. In each election term `work` starts from the beginning.
@@ -84,6 +91,38 @@ impl Writers {
                 return;
             }
         }
+    }
+}
+
+/// Service that rejects writes while another instance leads.
+#[derive(Debug, Clone)]
+struct Fence<S> {
+    inner: S,
+    gate: Option<LeadershipGate>,
+}
+
+impl<S, B> Service<Request<Body>> for Fence<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    B: Send + 'static,
+{
+    type Response = Response<Either<Body, B>>;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let is_closed = self.gate.as_ref().is_some_and(|gate| gate.term().is_none());
+        if is_closed && is_write(&request) {
+            return std::future::ready(Ok(refusal().map(Either::Left))).boxed();
+        }
+        let response = self.inner.call(request);
+        response.map_ok(|response| response.map(Either::Right)).boxed()
     }
 }
 

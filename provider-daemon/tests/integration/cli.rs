@@ -497,7 +497,9 @@ fn sdl_validate_reports_all_errors_with_file_and_line() {
     // Commands that require a valid SDL report only the first error and the number of further errors.
     let first = text(&run(&["sdl", "hash", &path]).stderr);
     assert!(
-        first.contains("invalid SDL: line") && first.contains("(and 1 more error)"),
+        first.contains("error: invalid SDL")
+            && first.contains("line 4")
+            && first.contains("(and 1 more error)"),
         "{first}"
     );
 }

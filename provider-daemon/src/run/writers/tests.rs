@@ -4,8 +4,7 @@ use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::bus::{Delivery, LocalBus};
 use akash_provider_core::chain::ChainTx;
 use akash_provider_core::types::{Address, Event, Msg, Topic};
-use futures::{FutureExt, StreamExt};
-use http::Method;
+use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -17,7 +16,11 @@ use tokio_util::task::AbortOnDropHandle;
 const LEASE: Duration = Duration::from_secs(12);
 
 /// Client of an API server without objects. The server records the method of each request.
-fn server(seen: &Arc<Mutex<Vec<Method>>>) -> Client {
+fn server(
+    seen: &Arc<Mutex<Vec<Method>>>,
+) -> ClientBuilder<
+    impl Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Send + 'static,
+> {
     let seen = Arc::clone(seen);
     let answer = tower::service_fn(move |request: Request<Body>| {
         seen.lock().unwrap().push(request.method().clone());
@@ -27,7 +30,7 @@ fn server(seen: &Arc<Mutex<Vec<Method>>>) -> Client {
             Ok::<_, Infallible>(absent)
         }
     });
-    Client::new(answer, "default")
+    ClientBuilder::new(answer, "default")
 }
 
 /// All HTTP methods and an unknown method. The unknown one must count as a write.
@@ -38,7 +41,7 @@ const METHODS: [&str; 10] = [
 #[tokio::test]
 async fn sends_only_reads_to_the_cluster_as_a_standby() {
     let (gate, seen) = (LeadershipGate::new(false), Arc::default());
-    let client = Writers::new(Some(gate.clone()), LEASE).kubernetes(&server(&seen));
+    let client = Writers::new(Some(gate.clone()), LEASE).kubernetes(server(&seen));
     let send_all = async || {
         for method in METHODS {
             let request = Request::builder()
@@ -61,7 +64,7 @@ async fn sends_only_reads_to_the_cluster_as_a_standby() {
 #[tokio::test]
 async fn rejects_writes_like_an_unavailable_server() {
     let seen: Arc<Mutex<Vec<Method>>> = Arc::default();
-    let client = Writers::read_only().kubernetes(&server(&seen));
+    let client = Writers::read_only().kubernetes(server(&seen));
     let pods: Api<Pod> = Api::namespaced(client, "a");
     let (pod, post, patch) = (Pod::default(), PostParams::default(), PatchParams::apply("test"));
     let delete = DeleteParams::default();
@@ -83,6 +86,32 @@ async fn rejects_writes_like_an_unavailable_server() {
         );
     }
     assert!(seen.lock().unwrap().is_empty());
+}
+
+/// A suspended process continues at any point between the request and the connection.
+#[tokio::test]
+async fn sends_no_queued_write_after_the_leadership_ended() {
+    for steps in 0..8 {
+        let gate = LeadershipGate::new(true);
+        let at_server = gate.clone();
+        let server = tower::service_fn(move |_: Request<Body>| {
+            let is_leader = at_server.term().is_some();
+            async move { Ok::<_, Infallible>(Response::new(Body::from(vec![u8::from(is_leader)]))) }
+        });
+        let builder = ClientBuilder::new(server, "default");
+        let client = Writers::new(Some(gate.clone()), LEASE).kubernetes(builder);
+        let post = Request::post("/api/v1/namespaces/a/pods").body(Body::empty());
+        let sending = tokio::spawn(async move { client.send(post.unwrap()).await });
+        for _ in 0..steps {
+            tokio::task::yield_now().await;
+        }
+        gate.set(false);
+        let response = sending.await.unwrap().unwrap();
+        if response.status() == StatusCode::OK {
+            let body = response.into_body().collect_bytes().await.unwrap();
+            assert_eq!(body[..], [1], "sent after the leadership ended, {steps} steps");
+        }
+    }
 }
 
 fn msg() -> Msg {

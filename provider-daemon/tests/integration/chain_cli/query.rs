@@ -132,7 +132,7 @@ fn failed_query_is_a_clear_error() {
     let once = home.run(&["query", "params", "--node", dead, "--chain-id", "local"]);
     assert_eq!(once.err.lines().count(), 1, "{}", once.err);
     home.run(&["query", "params", "--node", "grpc://127.0.0.1:1"]).failed(&[
-        "error: cannot connect to grpc://127.0.0.1:1 (connection refused): is the node running? name another node with",
+        "error: cannot connect to grpc://127.0.0.1:1 (connection refused): is the node running? select another node with",
     ]);
     home.run(&["query", "params", "--node", "ftp://x"])
         .failed(&["ftp", "http://"]);

@@ -203,7 +203,7 @@ fn invalid_deployment_is_reported_with_location_and_remedy_and_not_sent() {
     refused(
         &stage,
         &with(&["--deposit=9000000000000000uact"]),
-        &[ADDRESS, "has 1000000000000uact", "send"],
+        &[ADDRESS, "has 1000000000000uact", "add funds"],
     );
     refused(
         &stage,

@@ -462,7 +462,7 @@ fn flags_of_high_availability_that_make_no_sense_are_refused() {
     for (words, expected) in [
         (&["--ha=redis"][..], "--ha redis requires --ha-url or --bus"),
         (&["--ha=zookeeper"], "invalid value 'zookeeper'"),
-        (&["--ha-lease=1s"], "it is from 3s to 300s"),
+        (&["--ha-lease=1s"], "expected a duration from 3s to 300s"),
         (&["--ha-key=/none"], "--ha-url"),
     ] {
         let (code, _, err) = stage.ran(&[&["run"], &crate::stage::PRICES[..], words].concat());

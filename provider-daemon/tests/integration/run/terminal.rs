@@ -119,7 +119,7 @@ fn passphrases_are_prompted_without_echo() {
     let (right, wrong) = ("right and secret", "wrong and secret");
     let mut add = Terminal::start(&stage, &["keys", "add", "main", "--keyring-backend=file"]);
     add.type_at_prompt("new passphrase of the keyring: ", right);
-    add.type_at_prompt("new passphrase of the keyring, once more: ", right);
+    add.type_at_prompt("new passphrase of the keyring again: ", right);
     assert_eq!(add.ended(), 0, "{}", add.shown());
     let show = ["keys", "show", "main", "-a", "--keyring-backend=file"];
     let mut show = Terminal::start(&stage, &show);
