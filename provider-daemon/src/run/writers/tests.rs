@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -102,10 +103,23 @@ async fn sends_no_queued_write_after_the_leadership_ended() {
         let client = Writers::new(Some(gate.clone()), LEASE).kubernetes(builder);
         let post = Request::post("/api/v1/namespaces/a/pods").body(Body::empty());
         let sending = tokio::spawn(async move { client.send(post.unwrap()).await });
-        for _ in 0..steps {
-            tokio::task::yield_now().await;
-        }
-        gate.set(false);
+        let closing = tokio::spawn(async move {
+            for _ in 0..steps {
+                let mut is_woken = false;
+                // Unlike `yield_now`, which lets all other tasks run until they wait.
+                poll_fn(|cx| {
+                    cx.waker().wake_by_ref();
+                    if std::mem::replace(&mut is_woken, true) {
+                        Poll::Ready(())
+                    } else {
+                        Poll::Pending
+                    }
+                })
+                .await;
+            }
+            gate.set(false);
+        });
+        closing.await.unwrap();
         let response = sending.await.unwrap().unwrap();
         if response.status() == StatusCode::OK {
             let body = response.into_body().collect_bytes().await.unwrap();
