@@ -443,7 +443,7 @@ fn invalid_fields_are_refused_by_name() {
         bid(wire).unwrap_err().to_string()
     };
     assert!(bad(&|b| b.created_at = -1).starts_with("created_at: -1"));
-    assert!(bad(&|b| b.state = 9).starts_with("state: 9"));
+    assert!(bad(&|b| b.state = 9).starts_with("state: unknown state 9"));
     assert!(bad(&|b| b.id = None).starts_with("id: is missing"));
     assert!(bad(&|b| b.id.as_mut().unwrap().bseq = 1).starts_with("id.bseq"));
     assert!(bad(&|b| b.id.as_mut().unwrap().provider = "x".to_owned()).starts_with("id.provider"));
