@@ -43,8 +43,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 
-/// Capacity of the event queue. While the queue is full, the follower does not read from the node. If the
-/// node drops events for this reason, the follower fetches them later.
+/// A simulated chain, one of its nodes, and a reader that has subscribed to events.
 const QUEUE: usize = 1024;
 
 /// Settings of the event follower.

@@ -1,7 +1,7 @@
 //! Shared parts of all conformance suites: named rules, and a time limit for every call.
 //!
-//! A call that waits too long fails with a timeout. A call that blocks its thread cannot be canceled, so a
-//! guard thread prints the name of the call and exits the process.
+//! A call that does not complete in time fails with a timeout. A call that blocks its thread cannot be
+//! canceled. In this case, a guard thread prints the name of the call and exits the process.
 
 #![expect(clippy::disallowed_methods, reason = "a suite tests a backend in real time")]
 
@@ -19,12 +19,12 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of stream items read in one search, because a stream can always have a next item.
 const ITEMS_MAX: u32 = 100_000;
-/// Additional time of a call that blocks its thread, before the process exits.
+/// Time after its deadline for which a call may block its thread before the process exits.
 const BLOCKED: Duration = Duration::from_secs(5);
 /// Interval between two checks of the calls in progress.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A rule of a port, with the time limit of its calls.
+/// A rule of a port, with the time limit for calls that check it.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     name: Cow<'static, str>,
@@ -47,13 +47,13 @@ impl Rule {
         self.timeout
     }
 
-    /// Fails the suite.
+    /// Panics with the name of the rule and the message.
     #[expect(clippy::panic, reason = "a suite reports a violation by panicking")]
     pub(crate) fn broken(&self, message: impl fmt::Display) -> ! {
         panic!("{self}: {message}")
     }
 
-    /// Fails the suite unless the condition holds.
+    /// Panics with the name of the rule and the message unless the condition holds.
     pub(crate) fn holds(&self, is_so: bool, message: impl fmt::Display) {
         if !is_so {
             self.broken(message);
@@ -72,7 +72,7 @@ impl Rule {
         }
     }
 
-    /// Runs a `call` that does not wait.
+    /// Runs a synchronous call. If the call does not return in time, the process exits.
     pub(crate) fn at_once<T>(&self, call: &str, answer: impl FnOnce() -> T) -> T {
         let _watch = Watch::begin(self, call);
         answer()
@@ -86,7 +86,7 @@ impl Rule {
         }
     }
 
-    /// Returns the value that `call` must find.
+    /// Returns the value that `call` found. Panics if it found none.
     pub(crate) fn there<T>(&self, call: &str, found: Option<T>) -> T {
         found.unwrap_or_else(|| self.broken(format!("`{call}` was expected to find a value and found none")))
     }

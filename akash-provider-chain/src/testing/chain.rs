@@ -34,7 +34,7 @@ pub(crate) struct NodeBehavior {
     pub(crate) no_pins: bool,
     /// Number of blocks that the node is behind.
     pub(crate) lag: Height,
-    /// Query path. The chain completes a block before each query of this path.
+    /// Path of a query. The chain completes a block before each query with this path.
     pub(crate) moves_on_at: Option<&'static str>,
     /// Chain id that the node reports instead of the chain's id.
     pub(crate) chain_id: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct NodeBehavior {
     pub(crate) no_index: bool,
     /// Block with a malformed event in its results.
     pub(crate) malformed_event: Option<Height>,
-    /// Height of a block with a bid of another provider. The bid has an invalid price.
+    /// Height of a block that contains a bid of another provider with an invalid price.
     pub(crate) malformed_bid: Option<Height>,
     /// Remaining number of transaction searches that get an incomplete response.
     pub(crate) cut_searches: u32,
@@ -283,7 +283,7 @@ impl Chain {
     }
 }
 
-/// Returns the status of a node that reports `named` as its height.
+/// Returns the status of a node that reports the height `named`. The newest block is `newest`.
 fn status(chain_id: &str, named: Height, (newest, time): (Height, BlockTime), catching_up: bool) -> Value {
     json!({
         "node_info": {"network": chain_id},
@@ -296,7 +296,7 @@ fn status(chain_id: &str, named: Height, (newest, time): (Height, BlockTime), ca
     })
 }
 
-/// Adds the malformed events of `habits` to a result.
+/// Adds malformed events to a result, as `behavior` requires.
 fn with_malformed_events(behavior: &NodeBehavior, height: Height, mut result: Value) -> Value {
     if behavior.malformed_event == Some(height) {
         let lie = json!({"type": "akash.market.v1.EventOrderCreated", "attributes": []});
@@ -317,7 +317,7 @@ fn odd_bid() -> Value {
     json!({"type": "akash.market.v1.EventBidCreated", "attributes": pairs})
 }
 
-/// Returns the current behavior. Counts one incomplete search down if the method is a search.
+/// Returns the current behavior. If the method is a search, one incomplete search fewer remains.
 fn now(behavior: &Mutex<NodeBehavior>, method: &str) -> NodeBehavior {
     let mut shared = behavior.lock().unwrap_or_else(PoisonError::into_inner);
     let now = shared.clone();

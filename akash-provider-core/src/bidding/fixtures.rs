@@ -7,7 +7,8 @@ use crate::types::{
 };
 use std::sync::Arc;
 
-/// One replica of half a core, 512 MiB memory and 1 GiB ephemeral storage for at most 1000 uact.
+/// Returns a unit with one replica: half a core, 512 MiB of memory and 1 GiB of ephemeral storage, for at
+/// most 1000 uact.
 pub(crate) fn unit(id: u32) -> ResourceUnit {
     let resources = Resources {
         id,
@@ -33,7 +34,7 @@ pub(crate) fn unit(id: u32) -> ResourceUnit {
     }
 }
 
-/// A group of one such unit without requirements.
+/// Returns a group with one unit of [`unit`] and without requirements.
 pub(crate) fn group() -> GroupSpec {
     GroupSpec {
         name: "westcoast".to_owned(),
@@ -42,7 +43,7 @@ pub(crate) fn group() -> GroupSpec {
     }
 }
 
-/// An open order for `spec`.
+/// Returns an open order for `spec`.
 pub(crate) fn order(spec: GroupSpec) -> Order {
     Order {
         id: "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1001/1/1"

@@ -182,7 +182,7 @@ fn w9_changed_attributes_and_audits_count_at_once() {
     );
 }
 
-/// An order that fails every check of a provider without declared attributes.
+/// Returns an order that fails every check of a provider without declared attributes.
 fn wrong_in_every_way() -> Order {
     let mut group = group();
     group.requirements.attributes = vec![attribute("region", "us")];

@@ -19,13 +19,13 @@ use std::time::Duration;
 pub struct Setup {
     /// Maximum time of one delivery.
     pub timeout: Duration,
-    /// Number of 4 KiB events published to a subscriber that does not read. The number must exceed the queue
-    /// of one subscriber.
+    /// Number of 4 KiB events that the suite publishes to a subscriber that does not read. The number must
+    /// exceed the queue length of one subscriber.
     pub flood: u32,
 }
 
 impl Default for Setup {
-    /// Five seconds, 5000 events.
+    /// Returns a timeout of five seconds and a flood of 5000 events.
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(5),
@@ -38,7 +38,8 @@ fn fact(number: u32) -> Arc<Event> {
     Arc::new(Event::BreakerTripped { wanted: number })
 }
 
-/// Creates an event of the flood, large enough that the buffers of a connection cannot hold the whole flood.
+/// Creates an event of the flood. The event is so large that the buffers of a connection cannot hold the
+/// whole flood.
 fn large(number: u32) -> Arc<Event> {
     let owner = Address::from_bytes(&[7; 20]).expect("20 bytes are an address");
     let deployment = DeploymentId {
@@ -81,7 +82,7 @@ impl Setup {
 /// Runs every check on a bus without other publishers.
 ///
 /// # Panics
-/// When the bus violates a rule. The message names the rule.
+/// Panics when the bus violates a rule. The message names the rule.
 pub async fn suite(bus: &dyn Bus, setup: &Setup) {
     subscribers_get_their_topics_in_order(bus, setup).await;
     retained_topics_keep_their_last_event(bus, setup).await;
@@ -92,7 +93,7 @@ pub async fn suite(bus: &dyn Bus, setup: &Setup) {
 /// Checks that every subscriber receives all events of its topics in order, and no other events.
 ///
 /// # Panics
-/// When the bus violates the rule.
+/// Panics when the bus violates the rule.
 pub async fn subscribers_get_their_topics_in_order(bus: &dyn Bus, setup: &Setup) {
     let rule = setup.rule("subscribers get their topics in order");
     let mut facts = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
@@ -118,7 +119,7 @@ pub async fn subscribers_get_their_topics_in_order(bus: &dyn Bus, setup: &Setup)
 /// Checks that the last event of a status topic is retained, and that other topics retain nothing.
 ///
 /// # Panics
-/// When the bus violates the rule.
+/// Panics when the bus violates the rule.
 pub async fn retained_topics_keep_their_last_event(bus: &dyn Bus, setup: &Setup) {
     let rule = setup.rule("retained topics keep their last event");
     for topic in Topic::ALL {
@@ -141,7 +142,7 @@ pub async fn retained_topics_keep_their_last_event(bus: &dyn Bus, setup: &Setup)
 /// subscriber is bounded.
 ///
 /// # Panics
-/// When the bus violates the rule.
+/// Panics when the bus violates the rule.
 pub async fn a_slow_subscriber_receives_the_number_of_lost_events(bus: &dyn Bus, setup: &Setup) {
     let rule = setup.rule("a slow subscriber receives the number of lost events");
     let mut stream = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
@@ -187,10 +188,10 @@ pub async fn a_slow_subscriber_receives_the_number_of_lost_events(bus: &dyn Bus,
     );
 }
 
-/// Checks that a dropped subscriber does not affect the others.
+/// Checks that a dropped subscriber does not affect other subscribers.
 ///
 /// # Panics
-/// When the bus violates the rule.
+/// Panics when the bus violates the rule.
 pub async fn a_dropped_subscriber_does_not_affect_others(bus: &dyn Bus, setup: &Setup) {
     let rule = setup.rule("a dropped subscriber does not affect others");
     let gone = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;

@@ -1,6 +1,6 @@
 //! The conformance suite of [`ChainClient`].
 //!
-//! The suite needs a [`Driver`] that acts as the tenant and makes blocks. On a live chain the driver signs
+//! The suite needs a [`Driver`] that acts as the tenant and makes blocks. On a live chain, the driver signs
 //! the transactions of the tenant and waits for blocks. [`MemoryDriver`] drives a
 //! [`MemoryChain`](super::MemoryChain).
 //!
@@ -13,8 +13,9 @@
 //! # }
 //! ```
 //!
-//! The suite cannot cause an outage. The tests of a client call [`a_failed_query_is_never_an_absence`]
-//! themselves. The suite does not check unknown outcomes of transactions.
+//! The suite cannot cause an outage of the chain. The tests of a client cause the outage and call
+//! [`a_failed_query_is_never_an_absence`] themselves. The suite does not check unknown outcomes of
+//! transactions.
 
 mod driver;
 mod leases;
@@ -49,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// result.
 ///
 /// # Panics
-/// When the client violates a rule. The message names the rule.
+/// Panics when the client violates a rule. The message names the rule.
 pub async fn suite(client: &dyn ChainClient, driver: &dyn Driver) {
     missing_records_are_empty_results(client, driver).await;
     events_come_block_by_block(client, driver).await;
@@ -138,7 +139,7 @@ pub(super) async fn next(events: &mut Events, what: &Rule) -> ChainEvent {
     }
 }
 
-/// Expects a `Resync` as the first item.
+/// Expects a `Resync` as the first item of the stream.
 pub(super) async fn resync(events: &mut Events, what: &Rule) -> Snapshot {
     match next(events, what).await {
         ChainEvent::Resync(snapshot) => snapshot.as_ref().clone(),
@@ -194,7 +195,7 @@ fn of_deployment(event: &ChainEvent, deployment: &DeploymentId) -> bool {
 /// Checks that a query for a missing record returns an empty result, not an error.
 ///
 /// # Panics
-/// When the client violates the rule.
+/// Panics when the client violates the rule.
 pub async fn missing_records_are_empty_results(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("missing records are empty results");
     let unknown = Address::from_bytes(&[77; 20]).expect("20 bytes are an address");
@@ -251,7 +252,7 @@ pub async fn missing_records_are_empty_results(client: &dyn ChainClient, driver:
 /// greater height. A later subscription starts with the current state.
 ///
 /// # Panics
-/// When the client violates the rule.
+/// Panics when the client violates the rule.
 pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("events come block by block");
     let mut events = client.subscribe(&driver.provider());
@@ -302,10 +303,10 @@ pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn D
 }
 
 /// Checks that a committed bid is visible by query and by event. A second bid on the order is refused with
-/// `BidExists`, also after the first bid is closed.
+/// `BidExists`, even after the first bid is closed.
 ///
 /// # Panics
-/// When the client violates the rule.
+/// Panics when the client violates the rule.
 pub async fn an_order_accepts_one_bid(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("an order accepts one bid");
     let order = what
@@ -348,7 +349,7 @@ pub async fn an_order_accepts_one_bid(client: &dyn ChainClient, driver: &dyn Dri
 /// Checks that a transaction has no effect when one of its messages is refused.
 ///
 /// # Panics
-/// When the client violates the rule.
+/// Panics when the client violates the rule.
 pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("a transaction is all or nothing");
     let order = what
@@ -375,7 +376,7 @@ pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &
 /// Checks that an update replaces the whole provider record, including the contact addresses.
 ///
 /// # Panics
-/// When the client violates the rule.
+/// Panics when the client violates the rule.
 pub async fn a_provider_record_equals_the_sent_record(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("a provider's record equals the sent record");
     let before = what.ok("provider", client.provider(&driver.provider())).await;
@@ -396,7 +397,7 @@ pub async fn a_provider_record_equals_the_sent_record(client: &dyn ChainClient, 
 /// Checks that consecutive small pages return every matching record once.
 ///
 /// # Panics
-/// When the client violates the rule.
+/// Panics when the client violates the rule.
 pub async fn pages_cover_everything_once(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("pages cover everything once");
     let mut wanted = what

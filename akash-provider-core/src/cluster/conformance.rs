@@ -63,17 +63,18 @@ pub struct Setup {
     pub image: String,
     /// Command of the service in manifest form; empty for the default command of the image.
     pub run: Vec<String>,
-    /// Minimum number of lines that each replica writes to its output after its start. With 0 the content of
-    /// logs is not checked.
+    /// Minimum number of lines that each replica writes to its output after its start. With 0, the suite does
+    /// not check the content of logs.
     pub lines: usize,
-    /// An image that never runs. Its deploy must fail or never become healthy.
+    /// Image of a service that never runs. The deploy of the image must fail, or the workload must never
+    /// become healthy.
     pub broken_image: String,
     /// A command that exits with code 0 in the image.
     pub command: Vec<String>,
-    /// Time limit of one call, of becoming healthy, of a teardown, and of the next item of a stream.
+    /// Time limit for each of these: one call, becoming healthy, a teardown, and the next item of a stream.
     pub timeout: Duration,
-    /// Time during which the suite waits for unexpected events, such as a restart. The time must exceed the
-    /// reaction time of the backend.
+    /// Time during which the suite checks that no unexpected event occurs, such as a restart. The time must
+    /// exceed the reaction time of the backend.
     pub quiet_time: Duration,
     /// Interval between two polls.
     pub poll_interval: Duration,
@@ -178,11 +179,11 @@ fn expose(port: u16, global: bool) -> ServiceExpose {
     }
 }
 
-/// Runs every check, with the checks of the facets that the backend has. The backend must have no workloads
-/// of the provider in `setup`.
+/// Runs every check, including the checks of the facets that the backend has. Before the call, the backend
+/// must have no workloads of the provider in `setup`.
 ///
 /// # Panics
-/// When the backend violates a rule. The message names the rule.
+/// Panics when the backend violates a rule. The message names the rule.
 pub async fn suite(cluster: &dyn Cluster, setup: &Setup) {
     for chapter in chapters(cluster, setup) {
         chapter.await;
@@ -193,7 +194,7 @@ pub async fn suite(cluster: &dyn Cluster, setup: &Setup) {
 /// leases.
 ///
 /// # Panics
-/// When the backend violates a rule. The message names the rule.
+/// Panics when the backend violates a rule. The message names the rule.
 pub async fn suite_concurrently(cluster: &dyn Cluster, setup: &Setup) {
     futures::future::join_all(chapters(cluster, setup)).await;
 }

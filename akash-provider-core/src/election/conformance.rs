@@ -24,7 +24,7 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// Five seconds.
+    /// Returns a timeout of five seconds.
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(5),
@@ -52,10 +52,10 @@ fn claim(holder: Option<&str>, term: u64, state: &str) -> Claim {
     }
 }
 
-/// Runs every check on two connections to one record that does not exist yet.
+/// Runs every check on two connections to one election record, which must not exist before the call.
 ///
 /// # Panics
-/// When the store violates a rule. The message names the rule.
+/// Panics when the store violates a rule. The message names the rule.
 pub async fn suite(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
     a_record_is_created_once(store, other, setup).await;
     all_connections_read_the_written_record(store, other, setup).await;
@@ -66,7 +66,7 @@ pub async fn suite(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: 
 /// Checks that a record is created once and that a second creation is refused.
 ///
 /// # Panics
-/// When the store violates the rule.
+/// Panics when the store violates the rule.
 pub async fn a_record_is_created_once(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
     let rule = setup.rule("a record is created once");
     let before = rule.ok("read", store.read()).await;
@@ -94,11 +94,11 @@ pub async fn a_record_is_created_once(store: &dyn ElectionStore, other: &dyn Ele
     );
 }
 
-/// Checks that holder, term, lease and payload are read exactly as written, also after a release and with
-/// empty values.
+/// Checks that holder, term, lease duration and payload are read exactly as they were written, even after a
+/// release and with empty values.
 ///
 /// # Panics
-/// When the store violates the rule.
+/// Panics when the store violates the rule.
 pub async fn all_connections_read_the_written_record(
     store: &dyn ElectionStore,
     other: &dyn ElectionStore,
@@ -138,11 +138,11 @@ pub async fn all_connections_read_the_written_record(
     }
 }
 
-/// Checks that one of several concurrent writes over the same version succeeds and that the others return a
-/// conflict.
+/// Checks that one of several concurrent writes over the same version succeeds, and that the other writes
+/// return a conflict.
 ///
 /// # Panics
-/// When the store violates the rule.
+/// Panics when the store violates the rule.
 pub async fn one_of_several_writes_wins(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
     let rule = setup.rule("one of several writes wins");
     for round in 0..5 {
@@ -180,7 +180,7 @@ pub async fn one_of_several_writes_wins(store: &dyn ElectionStore, other: &dyn E
 /// Checks that a write of the same content has another version and another heartbeat.
 ///
 /// # Panics
-/// When the store violates the rule.
+/// Panics when the store violates the rule.
 pub async fn every_write_is_a_new_heartbeat(store: &dyn ElectionStore, setup: &Setup) {
     let rule = setup.rule("every write is a new heartbeat");
     let mut before = rule.there("read", rule.ok("read", store.read()).await);

@@ -1,8 +1,8 @@
-//! The conformance suites of [`Inventory`] and [`InventorySource`]. The tests of a backend call the suites,
-//! which panic with the violated rule.
+//! The conformance suites of [`Inventory`] and [`InventorySource`]. The tests of a backend call the suites. A
+//! suite panics with the name of the violated rule.
 //!
-//! The inventory chooses the nodes. The suites do not require one suitable node over another, and check only
-//! documented behavior of the traits.
+//! The inventory selects the nodes. The suites accept every suitable node, and check only behavior that the
+//! traits document.
 
 use super::{
     AdjustOptions, Allocation, ClusterSpec, GpuSpec, Inventory, InventorySource, InventoryUpdate, NodeSpec,
@@ -48,7 +48,7 @@ pub fn unit(id: u32, cpu: u64, memory: u64, storage: u64, count: u32) -> Resourc
     }
 }
 
-/// Adds GPUs to a unit; any one of the keys is accepted.
+/// Adds GPUs to a unit. The unit accepts any one of the GPU models in `keys`.
 #[must_use]
 pub fn with_gpus(mut unit: ResourceUnit, units: u64, keys: &[&str]) -> ResourceUnit {
     let attributes = keys.iter().map(|k| Attribute::new(*k, "true")).collect();
@@ -68,8 +68,8 @@ pub fn cluster() -> ClusterSpec {
 /// Checks every rule of [`Inventory`]. `make` builds an inventory from a cluster.
 ///
 /// # Panics
-/// When the inventory violates a rule. The message names the rule. A synchronous call that does not return
-/// cannot be canceled, so the suite then prints the rule and exits the process.
+/// Panics when the inventory violates a rule. The message names the rule. A synchronous call that does not
+/// return cannot be canceled, so the suite then prints the rule and exits the process.
 pub fn suite(make: impl Fn(&ClusterSpec) -> Box<dyn Inventory>) {
     let fresh = || make(&cluster());
     chapter("all or nothing", || all_or_nothing(fresh()));
@@ -118,7 +118,7 @@ fn take(inventory: &mut dyn Inventory, units: &[ResourceUnit]) -> Allocation {
     }
 }
 
-/// Returns a group with one unit that fits and one that does not.
+/// Returns a group with one unit that fits and one unit that does not fit.
 fn half_fitting() -> Vec<ResourceUnit> {
     vec![unit(1, 5000, 1 << 20, 0, 1), unit(2, 1000, 1 << 30, 1 << 30, 5)]
 }
@@ -421,7 +421,7 @@ fn odd_amounts_are_harmless(mut inventory: Box<dyn Inventory>) {
 /// and repeated updates are allowed.
 ///
 /// # Panics
-/// When the source violates a rule. The message names the rule.
+/// Panics when the source violates a rule. The message names the rule.
 pub async fn source_suite<S: InventorySource>(source: S, push: impl Fn(&S, InventoryUpdate)) {
     let update = |names: &[&str]| InventoryUpdate {
         inventory: std::sync::Arc::new(super::NodeInventory::new(&ClusterSpec::null(names))),

@@ -79,7 +79,7 @@ impl Setup {
 /// Checks every rule for a strategy that prices plain orders in `uact`.
 ///
 /// # Panics
-/// When the strategy violates a rule. The message names the rule.
+/// Panics when the strategy violates a rule. The message names the rule.
 pub async fn suite(strategy: Arc<dyn PricingStrategy>) {
     suite_with_setup(strategy, &Setup::default()).await;
 }
@@ -87,7 +87,7 @@ pub async fn suite(strategy: Arc<dyn PricingStrategy>) {
 /// Runs [`suite`] with the orders described by the setup.
 ///
 /// # Panics
-/// When the strategy violates a rule. The message names the rule.
+/// Panics when the strategy violates a rule. The message names the rule.
 pub async fn suite_with_setup(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
     let strategy = strategy.as_ref();
     if setup.source_is_away {
@@ -106,7 +106,7 @@ pub async fn suite_with_setup(strategy: Arc<dyn PricingStrategy>, setup: &Setup)
 /// on the order alone.
 ///
 /// # Panics
-/// When the strategy violates a rule. The message names the rule.
+/// Panics when the strategy violates a rule. The message names the rule.
 pub async fn suite_deterministic(strategy: Arc<dyn PricingStrategy>) {
     suite_deterministic_with_setup(strategy, &Setup::default()).await;
 }
@@ -114,7 +114,7 @@ pub async fn suite_deterministic(strategy: Arc<dyn PricingStrategy>) {
 /// Runs [`suite_deterministic`] with the orders described by the setup.
 ///
 /// # Panics
-/// When the strategy violates a rule. The message names the rule.
+/// Panics when the strategy violates a rule. The message names the rule.
 pub async fn suite_deterministic_with_setup(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
     suite_with_setup(Arc::clone(&strategy), setup).await;
     if setup.source_is_away {

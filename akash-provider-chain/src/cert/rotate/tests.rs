@@ -52,7 +52,7 @@ impl Scene {
         self.rotation().step(now).await.unwrap()
     }
 
-    /// Returns the serials of the valid certificates on the chain.
+    /// Returns the serial numbers of the valid certificates on the chain.
     fn valid(&self) -> Vec<String> {
         let owner = self.account.address();
         self.chain.market(|market| {

@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Number of blocks with false responses. Completing these blocks takes several times longer than any limit
 /// of the tests.
 const LIE: usize = 8;
-/// Block interval.
+/// Block interval of the test chain.
 const BLOCK: Duration = Duration::from_millis(50);
 
 /// Later than all blocks of the test chain, which starts in 2023.
@@ -47,8 +47,8 @@ struct Stage {
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
-    /// Height of a block that the first node pushes under each of the three heights after the last reported
-    /// one.
+    /// Height of a block that the first node pushes three times, under each of the three heights after the
+    /// last reported height.
     pushes_next: Option<Height>,
 }
 
@@ -168,7 +168,7 @@ impl Stage {
         disagreements
     }
 
-    /// Expects that a new order reaches the provider, with the true parameters.
+    /// Expects that the provider receives a new order, with the true market parameters.
     async fn is_well(&mut self, listener: &mut Listener, case: &str) {
         let order = self.chain.order(self.next_dseq, 1).remove(0);
         self.next_dseq += 1;
@@ -219,7 +219,7 @@ impl Stage {
 }
 
 impl Listener {
-    /// Reads events until the follower has reported this height.
+    /// Reads events until the follower has reported the block at this height.
     async fn follows(&mut self, height: Height) {
         let followed = async {
             while self.reader.status().follower.height < height {

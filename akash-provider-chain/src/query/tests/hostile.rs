@@ -22,7 +22,7 @@ use prost::Message;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 
-/// Malformed record that is inserted into the responses to one query.
+/// Malformed record that a test inserts into the responses to one query.
 #[derive(Debug, Clone, Default)]
 struct Garbage {
     path: &'static str,

@@ -14,7 +14,8 @@ use std::time::Duration;
 pub(crate) enum Lie {
     /// Status and queries report this height.
     Height(Height),
-    /// The whole chain is higher by this number of blocks: status, headers, empty blocks and queries are consistent.
+    /// The whole chain is higher by this number of blocks. Status, headers, empty blocks and queries are
+    /// consistent with the higher chain.
     Chain(Height),
     /// Status and headers report a time one century ahead.
     Time,
@@ -27,7 +28,7 @@ pub(crate) enum Lie {
 }
 
 impl Lie {
-    /// Returns the height from which the data is read, and the height that the node reports.
+    /// Returns two heights: the height from which the data is read, and the height that the node reports.
     pub(super) fn heights(lie: Option<Self>, asked: Height, newest: Height) -> (Height, Height) {
         let at = if asked == 0 || matches!(lie, Some(Self::Chain(_))) {
             newest
@@ -40,7 +41,7 @@ impl Lie {
         }
     }
 
-    /// Returns the response to a query, false or true.
+    /// Returns the response to a query: the false response of `lie`, or `truth`.
     pub(super) fn content(lie: Option<Self>, path: &str, truth: Vec<u8>) -> Vec<u8> {
         match lie {
             Some(Self::Params) if path == mkt::QueryParamsRequest::PATH => no_bids(&truth),

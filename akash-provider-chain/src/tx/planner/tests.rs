@@ -19,7 +19,7 @@ struct Faults {
     unanswered: u64,
     /// Percentage of simulations without a response, in addition to the other faults.
     unsimulated: u64,
-    /// Number of simulations that fail at the start because the node does not have the order yet.
+    /// Number of simulations that fail at the start of the test because the node does not have the order yet.
     missing_orders: u32,
     /// Gas that every simulation reports.
     reported_gas: Option<u64>,

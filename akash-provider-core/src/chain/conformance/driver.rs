@@ -13,16 +13,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Acts as the tenant and as a competing provider, and makes blocks or waits for them. A method returns when
-/// its effect is in a block or certain to be in the next block. A method panics when the chain refuses the
-/// action.
+/// its effect is in a block, or is certain to be in the next block. A method panics when the chain refuses
+/// the action.
 #[async_trait]
 pub trait Driver: Send + Sync {
-    /// Returns the registered provider of the client.
+    /// Returns the registered provider that the client under test belongs to.
     fn provider(&self) -> Address;
     /// Returns a second registered provider.
     fn competitor(&self) -> Address;
-    /// Returns the price of every bid of the suite. The price does not exceed the maximum of the driver's
-    /// orders.
+    /// Returns the price that the suite uses for every bid. The price does not exceed the maximum of the
+    /// driver's orders.
     fn price(&self) -> DecCoin;
     /// Returns the id of an order that never exists.
     fn no_order(&self) -> OrderId;
@@ -125,7 +125,7 @@ impl MemoryDriver {
         self.chain.clone()
     }
 
-    /// Returns an outage of the node: queries fail and events are lost.
+    /// Returns functions that start and end an outage of the node: queries fail and events are lost.
     #[must_use]
     pub fn outage(&self) -> Outage<'static> {
         let (lost, back) = (self.client(), self.client());

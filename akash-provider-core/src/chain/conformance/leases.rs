@@ -14,11 +14,11 @@ pub(super) fn close_bid(id: &BidId) -> Msg {
     }
 }
 
-/// Checks a lost bid: when another provider wins, the bid reads as lost, no `BidClosed` event arrives, and
-/// closing the bid fails with `UnknownBid`.
+/// Checks a lost bid. When another provider wins, queries return the state `Lost` for the bid, no `BidClosed`
+/// event arrives, and closing the bid fails with `UnknownBid`.
 ///
 /// # Panics
-/// When the client violates the rule.
+/// Panics when the client violates the rule.
 pub async fn a_lost_bid_is_visible_without_an_event(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("a lost bid is visible without an event");
     let order = what
@@ -59,7 +59,7 @@ pub async fn a_lost_bid_is_visible_without_an_event(client: &dyn ChainClient, dr
 /// group is paused. The tenant closes a second lease, and its group gets a new order at once.
 ///
 /// # Panics
-/// When the client violates the rule.
+/// Panics when the client violates the rule.
 pub async fn leases_follow_their_life_cycle(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("leases follow their life cycle");
     let mut events = client.subscribe(&driver.provider());
@@ -147,7 +147,7 @@ async fn it_pays(client: &dyn ChainClient, driver: &dyn Driver, id: &BidId, what
 /// Checks that snapshot, listings and single queries return the same bids and leases of the provider.
 ///
 /// # Panics
-/// When the client violates the rule.
+/// Panics when the client violates the rule.
 pub async fn a_snapshot_equals_the_queries(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("a snapshot equals the queries");
     let us = driver.provider();

@@ -1,4 +1,4 @@
-//! An outage of the nodes. A suite cannot cause one, so the tests of a client do.
+//! The check of an outage of the nodes. The suite cannot cause an outage, so the tests of a client cause it.
 
 use super::{ChainClient, Driver, Events, bid_id, commit, create_bid, resync, rule};
 use crate::chain::{BidFilter, LeaseFilter, OrderFilter, PageRequest};
@@ -9,14 +9,15 @@ use futures::future::{BoxFuture, FutureExt, join_all};
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Longest wait for the response of a query during an outage. A query that waits for a node is no violation.
+/// Maximum time to wait for the response of a query during an outage. A query that waits for a node does not
+/// violate the rule.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// During an outage no query returns a record, an absence or an empty list. The events continue with a `Resync`
-/// after the outage.
+/// Checks that a query during an outage returns an error: no record, no absence and no empty list. After the
+/// outage, the events continue with a `Resync`.
 ///
 /// # Panics
-/// When it is not so.
+/// Panics when the client violates the rule.
 pub async fn a_failed_query_is_never_an_absence(
     client: &dyn ChainClient,
     driver: &dyn Driver,
@@ -53,7 +54,7 @@ pub async fn a_failed_query_is_never_an_absence(
     .await;
 }
 
-/// Result of a query as text; `None` for a query that waits.
+/// Name of a query and its result as text. The result is `None` for a query that still waits.
 type Queried = (&'static str, Option<Result<String, Error>>);
 
 fn query<'a, T: Debug>(
@@ -117,7 +118,7 @@ fn fails(call: &str, result: Option<Result<String, Error>>, what: &Rule) {
     }
 }
 
-/// Reads events until a `Resync` that has the bid.
+/// Reads events until a `Resync` contains the bid.
 async fn continues(events: &mut Events, id: &BidId, what: &Rule) {
     let found = what.find("subscribe", events, |event| match event {
         Ok(ChainEvent::Resync(snapshot)) => Some(snapshot.bids.iter().any(|bid| bid.id == *id)),

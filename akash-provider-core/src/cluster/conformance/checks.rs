@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 pub(super) type Changes = BoxStream<'static, Result<ClusterChange, Error>>;
 
-/// Calls teardown until the lease is removed.
+/// Repeats the teardown of a lease until it is done.
 pub(super) async fn remove(cluster: &dyn Cluster, setup: &Setup, lease: &LeaseId, rule: &Rule) {
     let until = Instant::now() + setup.timeout;
     while rule.ok("teardown_lease", cluster.teardown_lease(lease)).await == Teardown::InProgress {

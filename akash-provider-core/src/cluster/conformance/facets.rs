@@ -30,11 +30,11 @@ async fn holder(hostnames: &Arc<dyn Hostnames>, hostname: &str, rule: &Rule) -> 
     holder
 }
 
-/// Checks that a declared hostname is listed once, that a declaration for another lease moves it, and that
-/// only the holder can remove it.
+/// Checks that a declared hostname is listed once, that a declaration for another lease moves the hostname to
+/// that lease, and that only the lease that holds the hostname can remove it.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn a_hostname_has_one_holder(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a hostname has one holder");
     let Some(hostnames) = cluster.hostnames() else {
@@ -73,7 +73,8 @@ pub async fn a_hostname_has_one_holder(cluster: &dyn Cluster, setup: &Setup) {
     }
 }
 
-/// Expects the first name at the second lease, and the second name at the first lease.
+/// Checks that a lease can remove only the hostnames that it holds. Before, `two` holds `first`, and `one` holds
+/// `second`.
 async fn only_its_holder_takes_it_back(
     hostnames: &Arc<dyn Hostnames>,
     (one, two): (&LeaseId, &LeaseId),
@@ -140,7 +141,7 @@ async fn declared(ips: &Arc<dyn LeasedIps>, lease: &LeaseId, rule: &Rule) -> Vec
 /// `overwrite` moves the address between leases of one tenant.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn an_address_moves_within_its_tenant(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("an address moves within its tenant");
     let Some(ips) = cluster.leased_ips() else {
@@ -217,7 +218,7 @@ fn no_io() -> ExecIo {
 /// Checks that a command runs in a healthy service, and that a missing lease or service is an error.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn commands_run_in_existing_services(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("commands run in existing services");
     let Some(shell) = cluster.shell() else {

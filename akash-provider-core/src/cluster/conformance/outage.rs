@@ -5,11 +5,11 @@ use super::checks::{health_in, remove, unexpected_health, wait_for};
 use crate::cluster::{Cluster, ClusterChange, Health};
 use crate::conformance::{Outage, SearchResult};
 
-/// Checks a backend that cannot observe its workloads: existing watchers are notified, new watchers receive
+/// Checks a backend that cannot observe its workloads. Existing watchers are notified, new watchers receive
 /// no health, and both receive a snapshot after the outage.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn a_lost_watch_reports_no_health(cluster: &dyn Cluster, setup: &Setup, outage: &Outage<'_>) {
     let rule = setup.rule("a lost watch reports no health");
     let lease = setup.lease(1, 16);

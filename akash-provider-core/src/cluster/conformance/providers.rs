@@ -10,7 +10,7 @@ use crate::types::LeaseId;
 /// other provider.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn providers_are_isolated(one: (&dyn Cluster, &Setup), other: (&dyn Cluster, &Setup)) {
     let ((ours, our_setup), (theirs, their_setup)) = (one, other);
     let rule = our_setup.rule("providers are isolated");

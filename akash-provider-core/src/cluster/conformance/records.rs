@@ -13,7 +13,8 @@ pub type DamageFn<'a> = Box<dyn Fn(LeaseId) -> BoxFuture<'a, ()> + Send + Sync +
 pub struct Damage<'a> {
     /// Makes a record unreadable.
     pub corrupt: DamageFn<'a>,
-    /// Deletes a record but not the workload; `None` if the workload cannot exist without its record.
+    /// Deletes a record but not its workload; `None` if a workload of this backend cannot exist without its
+    /// record.
     pub delete: Option<DamageFn<'a>>,
 }
 
@@ -29,7 +30,7 @@ impl fmt::Debug for Damage<'_> {
 /// manifest repairs both, and that a teardown removes both.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn damaged_records_are_reported(cluster: &dyn Cluster, setup: &Setup, damage: &Damage<'_>) {
     let corrupt = (20, RecordDefect::Unreadable, Some(&damage.corrupt));
     let delete = (21, RecordDefect::Unrecorded, damage.delete.as_ref());

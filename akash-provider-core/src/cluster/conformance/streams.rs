@@ -12,10 +12,11 @@ use futures::stream::BoxStream;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Checks that logs and events exist for services of the lease and are `NotFound` for other services.
+/// Checks that logs and events exist for the services of the lease. For other services, the calls return
+/// `NotFound`.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn streams_exist_for_existing_services_only(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("streams exist for existing services only");
     let lease = setup.lease(1, 10);
@@ -57,7 +58,7 @@ pub async fn streams_exist_for_existing_services_only(cluster: &dyn Cluster, set
 /// Checks that followed logs and events end when the lease is torn down.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn streams_end_at_teardown(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("streams end at teardown");
     let lease = setup.lease(1, 5);
@@ -133,7 +134,7 @@ fn counts(lines: &Lines) -> String {
 /// [`Setup::lines`] is 0.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn logs_contain_all_written_lines(cluster: &dyn Cluster, setup: &Setup) {
     if setup.lines == 0 {
         return;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Checks that a teardown of an unknown lease is `Done` and that queries for the lease find nothing.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn an_unknown_lease_is_not_found(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("an unknown lease is not found");
     let lease = setup.lease(9, 1);
@@ -40,7 +40,7 @@ pub async fn an_unknown_lease_is_not_found(cluster: &dyn Cluster, setup: &Setup)
 /// Checks that a recorded workload is listed with its manifest, does not run, and is removed by a teardown.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn a_recorded_deployment_is_listed(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a recorded deployment is listed");
     let lease = setup.lease(1, 2);
@@ -65,7 +65,7 @@ pub async fn a_recorded_deployment_is_listed(cluster: &dyn Cluster, setup: &Setu
 /// it is removed.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn a_deployed_lease_becomes_healthy(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a deployed lease becomes healthy");
     let lease = setup.lease(1, 3);
@@ -130,10 +130,10 @@ async fn it_has_one_replica(cluster: &dyn Cluster, lease: &LeaseId, rule: &Rule)
     );
 }
 
-/// Checks that a second deploy changes the workload and the listing.
+/// Checks that a second deploy with another specification changes the workload and the listing.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn a_newer_deployment_replaces_the_older(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a newer deployment replaces the older");
     let lease = setup.lease(1, 4);
@@ -157,11 +157,11 @@ async fn wants_replicas(cluster: &dyn Cluster, lease: &LeaseId, count: u32, rule
     );
 }
 
-/// Checks that a former leader cannot overwrite the records of a later leader: `record` and
-/// `deploy` fail with a conflict. A later term can write.
+/// Checks that a former leader cannot overwrite the records of a later leader: `record` and `deploy` with the
+/// older epoch fail with a conflict. `record` and `deploy` with a later epoch succeed.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn an_older_term_writes_nothing(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("an older term writes nothing");
     let lease = setup.lease(1, 11);
@@ -192,7 +192,7 @@ pub async fn an_older_term_writes_nothing(cluster: &dyn Cluster, setup: &Setup) 
 /// same, its ports stay, and followers of its logs continue.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn a_repeated_deploy_changes_nothing(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a repeated deploy changes nothing");
     let lease = setup.lease(1, 12);
@@ -235,7 +235,7 @@ pub async fn a_repeated_deploy_changes_nothing(cluster: &dyn Cluster, setup: &Se
 /// healthy.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn a_broken_image_is_never_healthy(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a broken image is never healthy");
     let lease = setup.lease(1, 13);
@@ -278,10 +278,10 @@ pub async fn a_broken_image_is_never_healthy(cluster: &dyn Cluster, setup: &Setu
     remove(cluster, setup, &lease, &rule).await;
 }
 
-/// Checks that the teardown of one lease does not affect another lease, also of the same tenant.
+/// Checks that the teardown of one lease does not affect other leases, even those of the same tenant.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn leases_are_independent(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("leases are independent");
     let (goes, stays) = (setup.lease(1, 6), setup.lease(1, 7));
@@ -301,7 +301,7 @@ pub async fn leases_are_independent(cluster: &dyn Cluster, setup: &Setup) {
 /// `open` creates a client.
 ///
 /// # Panics
-/// When the backend violates the rule.
+/// Panics when the backend violates the rule.
 pub async fn a_restart_loses_no_lease(
     open: &(dyn Fn() -> BoxFuture<'static, Arc<dyn Cluster>> + Sync),
     setup: &Setup,

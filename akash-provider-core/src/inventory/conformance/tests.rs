@@ -4,8 +4,8 @@ use crate::inventory::{Explanation, InsufficientCapacity, Metrics, NodeInventory
 use futures::stream::{self, StreamExt};
 use std::panic::AssertUnwindSafe;
 
-/// Difference between a test inventory and the correct one. Some differences are allowed, the others are
-/// mistakes.
+/// Difference between a test inventory and the correct inventory. The conformance suite must accept some of
+/// the differences and report the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deviation {
     /// Fills the last node first.
