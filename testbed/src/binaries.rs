@@ -130,7 +130,7 @@ fn check_go() -> Result<()> {
     })
 }
 
-/// Returns `$AKASH_TESTBED`, or a folder in the user's cache.
+/// Returns the folder of built programs: `$AKASH_TESTBED`, or a folder in the user's cache.
 fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
     if let Some(folder) = variable(VARIABLE) {
         return Ok(folder);
@@ -145,7 +145,7 @@ fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf> {
         })
 }
 
-/// Returns a folder for other files that are shared by all checkouts.
+/// Returns a folder in the cache for other files that all checkouts share.
 pub(crate) fn cache_of(name: &str) -> Result<PathBuf> {
     // Next to the folder of the programs.
     let programs = cache_folder(|name| std::env::var_os(name).map(PathBuf::from))?;

@@ -7,7 +7,7 @@ use crate::files::{create_dir, remove_if_present};
 
 const TREE: &str = "/sys/fs/cgroup";
 
-/// Creates the group at the top of every hierarchy, because the kubelet requires it.
+/// Creates the group at the top of every cgroup hierarchy, because the kubelet requires it there.
 pub(crate) fn create(name: &str) -> Result<()> {
     for top in tops(Path::new(TREE)) {
         create_dir(&top.join(name))?;
@@ -15,7 +15,8 @@ pub(crate) fn create(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes the group and its children, and kills their processes, because containers outlive their shims.
+/// Removes the group and its child groups. Kills their processes first, because containers do not end with
+/// the processes that started them.
 pub(crate) fn remove(name: &str) -> Result<()> {
     for top in tops(Path::new(TREE)) {
         prune(&top.join(name))?;
@@ -23,7 +24,7 @@ pub(crate) fn remove(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Root folders: one for cgroup v2, one per controller for cgroup v1.
+/// Returns the root folders of the hierarchies: one for cgroup v2, and one per controller for cgroup v1.
 fn tops(tree: &Path) -> Vec<PathBuf> {
     if tree.join("cgroup.controllers").exists() {
         return vec![tree.to_owned()];
@@ -40,7 +41,7 @@ fn tops(tree: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Removes a group. Its files are removed with the folder, and child folders must be removed first.
+/// Removes a group: its child groups first, then its folder.
 fn prune(group: &Path) -> Result<()> {
     let entries = match std::fs::read_dir(group) {
         Ok(entries) => entries,

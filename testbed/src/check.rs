@@ -66,7 +66,7 @@ fn used(cluster: &Cluster, options: &Options, shown: &mut Vec<String>) -> Result
     Ok(())
 }
 
-/// Asserts that `up` on a running cluster changes nothing.
+/// Asserts that `up` changes nothing if the cluster already runs.
 fn stays_up(cluster: &Cluster, options: &Options) -> Result<()> {
     let before = cluster.status();
     let after = Cluster::up(options)?.status();
@@ -164,7 +164,7 @@ impl Remains {
     }
 }
 
-/// Existing files and folders of the cluster, except logs.
+/// Returns the files and folders of the cluster that exist, except logs.
 fn there(layout: &Layout) -> Vec<PathBuf> {
     let groups = std::fs::read_dir("/sys/fs/cgroup")
         .into_iter()
@@ -196,7 +196,7 @@ fn names(path: &Path, what: &str) -> bool {
     path.display().to_string().contains(what)
 }
 
-/// Command lines that contain one of these names, except those of this program.
+/// Returns the command lines of other processes that contain one of these names.
 fn processes_naming(what: &[&str]) -> Vec<String> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let me = std::process::id().to_string();
@@ -222,7 +222,7 @@ fn refused<T>(what: &str, ask: impl FnOnce() -> Result<T>) -> Result<()> {
     }
 }
 
-/// Checks that a result contains a text.
+/// Checks that the output `answer` contains the text `wanted`.
 fn holds(what: &str, answer: &str, wanted: &str) -> Result<()> {
     if answer.contains(wanted) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Third-party clients for tests, installed once into the user's cache in pinned versions. An error is the
-//! reason to skip a test.
+//! Third-party clients for tests, installed once into the user's cache in pinned versions. If a function here
+//! fails, its test is skipped with the error as the reason.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -94,8 +94,9 @@ fn needs(program: &str, version: &str) -> Result<()> {
     Run::new(program).args([version]).done()
 }
 
-/// Returns a cache folder with these files of `testbed/{name}` and the results of `make`, named after the
-/// contents of the files. The folder is created in place, because a Python environment cannot be moved.
+/// Returns a cache folder with these files of `testbed/{name}` and the files that `make` creates. The name of
+/// the folder depends on the contents of the files. `make` runs in the final folder, because a Python
+/// environment cannot be moved.
 fn install(name: &str, files: &[&str], make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let mut digest = Sha256::new();

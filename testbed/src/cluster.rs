@@ -28,7 +28,8 @@ const HEALTHY_WITHIN: Duration = Duration::from_mins(2);
 /// Number of start attempts of a component.
 const STARTS: u32 = 3;
 
-/// Lock file of changes to a cluster, and marker of a state folder.
+/// Name of the lock file, which programs lock while they change a cluster. The file also marks a folder as a
+/// state folder.
 const LOCK: &str = "testbed.lock";
 
 /// Type and location of a cluster.
@@ -40,7 +41,7 @@ pub struct Options {
     pub name: String,
     /// State folder.
     pub dir: PathBuf,
-    /// Folder with CustomResourceDefinitions. A missing folder counts as empty.
+    /// Folder with CustomResourceDefinitions to install. If the folder does not exist, none are installed.
     pub crds: PathBuf,
 }
 
@@ -104,7 +105,7 @@ impl Cluster {
         Ok(Layout::read(dir)?.map(|layout| Self { layout }))
     }
 
-    /// Stops the cluster and removes its processes, containers, mounts and network. The logs stay.
+    /// Stops the cluster and removes its processes, containers, mounts and network. The logs are not removed.
     ///
     /// # Errors
     /// Fails if a resource cannot be removed.
@@ -185,7 +186,7 @@ impl Cluster {
         self.layout.program(name)
     }
 
-    /// Kills a component without warning, as a crash would.
+    /// Kills a component with SIGKILL, so that it ends as in a crash.
     ///
     /// # Errors
     /// Fails if the cluster has no such component, or the component does not end.
@@ -365,7 +366,8 @@ impl Cluster {
     }
 }
 
-/// Checks that a state folder is empty or contains the marker, because its contents will be deleted.
+/// Checks that a folder is empty or contains the marker of a state folder, because its contents will be
+/// deleted.
 fn check_folder(dir: &Path) -> Result<()> {
     let failed = |error| Error::at(dir, error);
     let is_empty = std::fs::read_dir(dir).map_err(failed)?.next().is_none();
@@ -379,7 +381,7 @@ fn check_folder(dir: &Path) -> Result<()> {
 }
 
 /// Locks the folder, so that one program at a time starts or stops its cluster. The kernel releases the lock
-/// with its holder.
+/// when the program ends.
 fn lock(dir: &Path) -> Result<File> {
     let path = dir.join(LOCK);
     let file = File::create(&path).map_err(|error| Error::at(&path, error))?;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 pub(crate) struct Outcome {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// Exit code, or `None` after a signal or at the time limit.
+    /// Exit code, or `None` if a signal or the time limit ended the program.
     pub(crate) code: Option<i32>,
 }
 
@@ -101,7 +101,7 @@ impl Run {
         self.stdout().map(drop)
     }
 
-    /// Runs the program and returns its outcome for any exit code.
+    /// Runs the program and returns its exit code and output. A failing exit code is not an error.
     pub(crate) fn outcome(mut self) -> Result<Outcome> {
         let failed = |shown: &str, error| Error::new(format!("`{shown}` cannot run: {error}"));
         let stdin = if self.input.is_some() {

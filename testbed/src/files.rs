@@ -68,7 +68,7 @@ pub(crate) fn write(layout: &Layout) -> Result<()> {
 }
 
 /// Writes the files that need the certificate of the API server: the certificate authority, and the
-/// self-contained kubeconfig of the administrator.
+/// administrator's kubeconfig with all data embedded.
 pub(crate) fn write_authority(layout: &Layout) -> Result<()> {
     let chain = read(&layout.secret("apiserver.crt"))?;
     let authority = last_certificate(&chain).ok_or_else(|| {
@@ -96,7 +96,7 @@ pub(crate) fn remove(layout: &Layout) -> Result<()> {
     remove_if_present(&layout.record(), |path| std::fs::remove_file(path))
 }
 
-/// Removes a file or folder that may not exist.
+/// Removes a file or folder. Succeeds if the path does not exist.
 pub(crate) fn remove_if_present(path: &Path, remove: impl Fn(&Path) -> std::io::Result<()>) -> Result<()> {
     match remove(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::at(path, error)),
@@ -171,7 +171,7 @@ fn token_file(tokens: &[String]) -> String {
         .collect()
 }
 
-/// Certificate authority in a kubeconfig.
+/// Where a kubeconfig has the certificate authority.
 enum Authority {
     File(String),
     Inline(String),

@@ -14,10 +14,10 @@ use crate::layout::Layout;
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\n\
                       tenant:x:1000:1000:tenant:/home/tenant:/bin/sh\n\
                       nobody:x:65534:65534:nobody:/:/bin/false\n";
-/// Sleeps until SIGTERM. The first process of a container ignores SIGTERM by default, so every teardown would
-/// wait for the grace period.
+/// Script that sleeps until SIGTERM. The first process of a container ignores SIGTERM by default, so without
+/// the trap every teardown would wait for the grace period.
 const PAUSE: &str = "trap 'exit 0' TERM; sleep 2147483647 & wait";
-/// Maximum lifetime of a pod, in seconds.
+/// Duration of a sleep that never ends in practice, in seconds.
 const FOR_EVER: &str = "2147483647";
 const GROUP: &str = "root:x:0:\ntenant:x:1000:\nnogroup:x:65534:\n";
 
@@ -84,7 +84,8 @@ fn build(folder: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Creates a layer from a folder filled by `fill`. Returns the name of its archive and its digest.
+/// Creates a layer of an image. `fill` writes the files of the layer to a folder. Returns the name of the
+/// archive and its digest.
 fn layer(folder: &Path, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<(String, String)> {
     let root = folder.join(name);
     create_dir(&root)?;
@@ -97,7 +98,7 @@ fn layer(folder: &Path, name: &str, fill: impl FnOnce(&Path) -> Result<()>) -> R
     Ok((file, digest))
 }
 
-/// Files of a small system.
+/// Writes the files of a small Linux system.
 fn furnish(root: &Path) -> Result<()> {
     for path in [
         "bin",
@@ -128,7 +129,7 @@ fn link(bin: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies only busybox to a folder, at the same path as on the machine.
+/// Copies the busybox program to a folder.
 fn busybox(bin: &Path) -> Result<PathBuf> {
     let found = ["/bin/busybox", "/usr/bin/busybox"]
         .map(Path::new)
@@ -148,7 +149,7 @@ fn tar(archive: &Path, folder: &Path, what: &[&str]) -> Result<()> {
         .done()
 }
 
-/// Architecture in Go's notation.
+/// Returns the architecture of this machine in Go's notation.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

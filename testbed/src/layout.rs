@@ -40,9 +40,10 @@ pub(crate) struct Layout {
 /// Addresses of a cluster, all reachable from the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Addresses {
-    /// The machine's end of the link, at which the cluster reaches programs on the machine.
+    /// Address of the machine at the link to the cluster. The cluster connects to programs on the machine at
+    /// this address.
     pub host: Ipv4Addr,
-    /// The cluster's end of the link: API server, kubelet and node ports.
+    /// Address of the cluster at the link: API server, kubelet and node ports.
     pub node: Ipv4Addr,
     /// Range of pod addresses.
     pub pods: String,
@@ -98,12 +99,12 @@ impl Layout {
         }
     }
 
-    /// Both ranges as one route.
+    /// Returns one range that contains the pod and the Service addresses, for a single route.
     pub(crate) fn inside(&self) -> String {
         format!("10.{}.0.0/16", 200_u8.saturating_add(self.index))
     }
 
-    /// Interface names of the link: on the host and in the namespace.
+    /// Returns the two interface names of the link: on the host and in the namespace.
     pub(crate) fn link(&self) -> (String, String) {
         (format!("akash{}h", self.index), format!("akash{}n", self.index))
     }
@@ -141,7 +142,7 @@ impl Layout {
         self.dir.join("logs").join(format!("{component}.log"))
     }
 
-    /// Writes of the provider, as the API server logs them.
+    /// Returns the path of the audit log, which contains the writes of the provider.
     pub(crate) fn audit_log(&self) -> PathBuf {
         self.dir.join("logs").join("audit.log")
     }
@@ -161,15 +162,15 @@ impl Layout {
     }
 }
 
-/// Name of the network namespace: name of the cluster, and six digits derived from its folder, unique per
-/// checkout.
+/// Returns the name of the network namespace: the name of the cluster and six digits. The digits are derived
+/// from the folder, so that each checkout has its own namespaces.
 fn netns(name: &str, dir: &Path) -> String {
     let digest = Sha256::digest(dir.as_os_str().as_encoded_bytes());
     let digits: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
     format!("akash-{name}-{digits}")
 }
 
-/// Checks a name, which becomes part of a namespace, a network and a folder.
+/// Checks a cluster name, which becomes part of the names of a namespace, a network and a folder.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let fits = (1..=20).contains(&name.len())
         && name

@@ -1,6 +1,7 @@
 //! A network namespace per cluster, with one link to the host.
 //!
-//! Creating the link reserves the number: two clusters that start together cannot both create it.
+//! Creating the link reserves the number of its addresses: if two clusters start at the same time, only one
+//! can create it.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,8 @@ use crate::command::Run;
 use crate::error::{Error, Result};
 use crate::layout::{CLUSTERS_MAX, Layout};
 
-/// Returns why this machine cannot run a cluster, if that is known without an attempt.
+/// Returns the reason why this machine cannot run a cluster, or `None` if no reason is known before an
+/// attempt.
 #[must_use]
 pub fn obstacle() -> Option<String> {
     if !nix::unistd::geteuid().is_root() {
@@ -22,7 +24,7 @@ pub fn obstacle() -> Option<String> {
         .map(|error| format!("cannot create a network namespace on this machine: {error}"))
 }
 
-/// Creates the namespace and the link of the first free number, and stores the number in the layout.
+/// Creates the namespace and the link with the first free number, and stores the number in the layout.
 pub(crate) fn create(layout: &mut Layout) -> Result<()> {
     ip(&["netns", "add", &layout.netns])?;
     let mut last = Error::new("no number is free");
@@ -44,7 +46,7 @@ pub(crate) fn create(layout: &mut Layout) -> Result<()> {
     )))
 }
 
-/// Deletes namespace, link and routes. Missing ones are ignored.
+/// Deletes namespace, link and routes. Ignores those that do not exist.
 pub(crate) fn delete(layout: &Layout) -> Result<()> {
     if !exists(&layout.netns) {
         return Ok(());
@@ -59,7 +61,8 @@ pub(crate) fn delete(layout: &Layout) -> Result<()> {
     ip(&["netns", "delete", &layout.netns])
 }
 
-/// Names of the testbed's links in a list of interfaces, with lines that start with `NAME@PEER`.
+/// Returns the names of the testbed's links in a list of interfaces. A line of the list starts with
+/// `NAME@PEER`.
 fn links_of_testbed(links: &str) -> impl Iterator<Item = &str> {
     links
         .lines()
@@ -77,7 +80,8 @@ pub(crate) fn file(netns: &str) -> PathBuf {
     Path::new("/run/netns").join(netns)
 }
 
-/// Returns `true` if the number was free: its addresses are not routed, and the link was created.
+/// Tries to use the number of the layout. Returns `true` if the number was free: no route has its addresses,
+/// and the link was created.
 fn claim(layout: &Layout) -> Result<bool> {
     let addresses = layout.addresses();
     let routes = Run::new("ip")
@@ -154,7 +158,7 @@ fn inside(layout: &Layout, args: &[&str]) -> Result<()> {
     ip(&[&["-n", &layout.netns], args].concat())
 }
 
-/// Returns a program in the network namespace of a cluster.
+/// Returns a command that runs a program in the network namespace of a cluster.
 pub(crate) fn enter(layout: &Layout, program: &str) -> Run {
     let network = format!("--net={}", file(&layout.netns).display());
     Run::new("nsenter").args([&network, "--", program])

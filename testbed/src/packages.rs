@@ -1,4 +1,4 @@
-//! Distribution packages, installed if possible, otherwise named in the error.
+//! Distribution packages. A missing package is installed if possible. Otherwise the error names the package.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::command::Run;
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// A package, and files that exist when it is installed.
+/// A package, and files that show that it is installed.
 struct Package {
     name: &'static str,
     files: &'static [&'static str],
@@ -39,7 +39,7 @@ const NODE: [Package; 7] = [
     package("haproxy", &["/usr/sbin/haproxy"]),
 ];
 
-/// Package of the Redis server and sentinel, which are one program with two names. The package starts no
+/// Package of the Redis server and sentinel. They are one program with two names. The package starts no
 /// service.
 const REDIS: Package = package("redis-tools", &["/usr/bin/redis-check-rdb"]);
 
@@ -59,7 +59,8 @@ pub(crate) fn install(tier: Tier) -> Result<()> {
 }
 
 /// Returns the program that is a Redis server under the name `redis-server`, and a sentinel under the name
-/// `redis-sentinel`. Installs its package if missing. If that fails, the error names the command.
+/// `redis-sentinel`. Installs its package if missing. If the installation fails, the error names the command
+/// to install the package.
 pub(crate) fn redis() -> Result<PathBuf> {
     add([&REDIS].into_iter())?;
     Ok(REDIS.files.iter().map(PathBuf::from).collect())
@@ -68,7 +69,7 @@ pub(crate) fn redis() -> Result<PathBuf> {
 /// Returns a preloaded library that changes the clock of a program. Installs its package if missing.
 ///
 /// # Errors
-/// Fails if the package cannot be installed. The error names the command.
+/// Fails if the package cannot be installed. The error names the command to install the package.
 pub fn faketime() -> Result<PathBuf> {
     add([&FAKETIME].into_iter())?;
     let found = FAKETIME

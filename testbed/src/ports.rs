@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Below the ports that the system assigns to outgoing connections.
+/// First port to try. It is below the ports that the system assigns to outgoing connections.
 const FIRST: u16 = 10_000;
 const COUNT: u32 = 20_000;
 

@@ -1,4 +1,4 @@
-//! Processes that outlive the program that started them, and their identification.
+//! Processes that outlive the program that started them, and how they are identified.
 //!
 //! A pid alone is not sufficient, because the kernel reuses pids. The pid together with the start time
 //! identifies a process.
@@ -110,7 +110,7 @@ impl ProcessId {
         }
     }
 
-    /// Sends a signal, if the process is still the same.
+    /// Sends a signal, unless the process has ended. A process that reuses the pid gets no signal.
     pub(crate) fn signal(self, signal: Signal) -> Result<()> {
         if self.state() == State::Gone {
             return Ok(());
@@ -154,7 +154,7 @@ impl ProcessId {
     }
 }
 
-/// Descendants of a process, the deepest last.
+/// Returns the descendants of a process. A parent is before its children.
 pub(crate) fn descendants(of: i32) -> Vec<ProcessId> {
     let parents: Vec<(i32, i32)> = pids().filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let mut found = Vec::new();

@@ -69,7 +69,7 @@ impl Redis {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// Resumes the process.
+    /// Resumes the suspended process.
     ///
     /// # Errors
     /// Fails if the process has ended.

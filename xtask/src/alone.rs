@@ -6,11 +6,12 @@
 use crate::error::Result;
 use crate::workspace::{Package, Workspace};
 
-/// Libraries that leave the version of the Kubernetes API to the dependent binary. Their tests select it
-/// themselves.
+/// Libraries in which the dependent binary selects the version of the Kubernetes API. Their tests select the
+/// version themselves.
 const WITH_TESTS: [&str; 1] = ["akash-provider-k8s"];
 
-/// Folders of crates used only in this workspace. The commands are built separately whenever they run.
+/// Folders of crates that only this workspace uses. They are built separately whenever one of their commands
+/// runs.
 const TOOLS: [&str; 2] = ["testbed", "xtask"];
 
 /// Checks each published crate: with default features, without them, and with each single feature.

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: speed and size of release builds. Figures are informative, so no check fails on a
-//! busy machine.
+//! `cargo xtask bench`: measures speed and size of release builds. A check never fails because of a slow
+//! figure, because the machine may be busy.
 
 mod build;
 mod chain;
@@ -49,7 +49,7 @@ enum Benchmark {
     Build,
 }
 
-/// Returns the short form of each benchmark with its name on the command line.
+/// Returns the short form of each benchmark, and its name on the command line.
 #[cfg(test)]
 pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
     let named = |what: &Benchmark| {
@@ -97,11 +97,11 @@ impl Benchmark {
 enum Target {
     AtLeast(f64),
     AtMost(f64),
-    /// Informative, without a bound.
+    /// No target: the figure is only printed.
     Known,
 }
 
-/// Figures of the core and their targets. Each must be printed.
+/// Figures of the core and their targets. The benchmark fails if one of them is missing.
 const CORE: [(&str, Target); 10] = [
     ("engine_inputs_per_s", Target::AtLeast(2_000_000.0)),
     ("fit_1000_first_us", Target::AtMost(20.0)),

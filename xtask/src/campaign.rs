@@ -1,4 +1,4 @@
-//! `cargo xtask campaign NAME`: long forms of tests that the test command runs in a short form.
+//! `cargo xtask campaign NAME`: runs a test for longer than the test command does.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::workspace::Workspace;
 #[derive(Debug, Arguments)]
 pub(crate) struct Args {
     name: Name,
-    /// First seed [default: the first one after the seeds of the test command]
+    /// First seed [default: the first seed that the test command does not use]
     #[arg(long, default_value_t = 1_000_000)]
     seed: u64,
     /// Duration of the soak campaign, in minutes

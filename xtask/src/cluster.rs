@@ -204,7 +204,7 @@ impl Selection {
     }
 }
 
-/// Returns the clusters below a folder, with the names of their state folders.
+/// Returns the clusters in a folder, and the names of their state folders.
 fn all(folder: &Path) -> Result<Vec<(String, Cluster)>> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Ok(Vec::new());
@@ -219,7 +219,7 @@ fn all(folder: &Path) -> Result<Vec<(String, Cluster)>> {
     Ok(found)
 }
 
-/// Returns the only element, or an error.
+/// Returns the only element of `found`. Fails if `found` is empty or has more elements.
 fn exactly_one<T>(folder: &Path, mut found: Vec<(String, T)>) -> Result<T> {
     let told = |what: &str| Error::new(format!("{}: {what}", folder.display()));
     if found.len() > 1 {

@@ -1,4 +1,5 @@
-//! `cargo xtask docs`: builds the documentation without warnings, runs its code and checks its links.
+//! `cargo xtask docs`: builds the documentation without warnings, runs the code examples in it and checks its
+//! links.
 
 mod links;
 mod messages;
@@ -14,7 +15,7 @@ pub(crate) use messages::{verify as verify_messages, write as write_messages};
 /// Options of `cargo xtask docs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only write the table of log messages
+    /// Builds the documentation, runs the code examples in it and checks its links.
     #[arg(long)]
     write: bool,
 }

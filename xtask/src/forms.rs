@@ -1,13 +1,14 @@
-//! The small form of each campaign and bench, which the test command runs so that the long form cannot rot.
+//! Short forms of campaigns and benches. The test command runs them, so that a broken long form is noticed.
 
-/// What the test command runs of a campaign or a bench.
+/// What the test command runs instead of a campaign or a bench.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SmallForm {
-    /// Tests, by name. None of them is ignored.
+    /// Tests, by name. They must not be marked as ignored.
     Tests(&'static [&'static str]),
-    /// Benches by package and name, without optimization: with `test = true` among the tests, or in the stage of a tier.
+    /// Benches by package and name, built without optimization. They run among the tests if they have `test =
+    /// true`, or in the stage of a tier.
     Benches(&'static [(&'static str, &'static str)]),
-    /// Benches, and tests for the rest of the figures.
+    /// Benches, and tests for the figures that the benches do not measure.
     Both(&'static [(&'static str, &'static str)], &'static [&'static str]),
     /// A stage of the test command.
     Stage(&'static str),

@@ -1,8 +1,8 @@
 //! `cargo xtask campaign fuzz`: fuzzes the gateway, guided by coverage if possible.
 //!
 //! The targets are programs of `provider-daemon/gateway/fuzz`. They are built with the flags of `cargo fuzz`,
-//! so that no installation is needed, and without a sanitizer, so that the pinned toolchain suffices. The
-//! code has no unsafe blocks that a sanitizer would check.
+//! so that `cargo fuzz` need not be installed. They are built without a sanitizer, so that the pinned
+//! toolchain suffices. A sanitizer would only check unsafe blocks, and the code has none.
 
 use std::path::Path;
 use std::time::Duration;

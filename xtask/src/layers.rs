@@ -8,8 +8,8 @@
 //!         │           ╲                     │                ╱
 //!         └───────────────────────► akash-provider-core
 //! ```
-//! The gateway serves any provider, and the development network serves any client, so both are free of a
-//! cluster backend or a part of the daemon. The examples share the tenant and the market of
+//! The gateway serves any provider, and the development network serves any client. They therefore do not depend on a
+//! cluster backend or on a part of the daemon. The examples share the tenant and the market of
 //! `example-embedded`. `testbed` and `fault-proxy`, which injects faults in front of a node, depend on none
 //! of these crates. `xtask` and tests use `testbed`. `operator-bench` measures the operators of the daemon
 //! from outside.
@@ -30,7 +30,7 @@ const BACKENDS: [&str; 4] = [
 const DAEMON: &str = "provider-daemon";
 /// Servers on top of core and chain, for any embedder.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
-/// Example with one of the servers, with the dependencies of an embedder.
+/// Example that uses one of the servers. It may depend on the same crates as an embedder.
 const EMBEDDER: &str = "example-own-gateway";
 /// Base of the other examples, which reuse its tenant and market.
 const CANONICAL: &str = "example-embedded";
@@ -41,8 +41,8 @@ const TESTBED: &str = "testbed";
 /// Benchmark of the release build, which decodes its records and messages.
 const OPERATOR_BENCH: &str = "operator-bench";
 
-/// Crates that the core never depends on, with any feature. A name includes its family: `kube` includes
-/// `kube-client`.
+/// Crates that the core never depends on, with any feature. Each name also bans crates with this prefix:
+/// `kube` bans `kube-client`.
 const BANNED: [(&str, &str); 22] = [
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
@@ -71,8 +71,8 @@ const BANNED: [(&str, &str); 22] = [
     ("redis", "the bus on Redis belongs to akash-provider-redis"),
 ];
 
-/// Crates that the core does not depend on without its default features, because it makes decisions without
-/// waiting.
+/// Crates that the core does not depend on without its default features, because without them it only makes
+/// decisions and never waits.
 const BANNED_WHEN_PURE: [(&str, &str); 10] = [
     ("tokio", "the pure core has no tasks or timers"),
     ("futures", "the pure core awaits nothing"),
@@ -160,7 +160,7 @@ fn is_of_family(name: &str, family: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
 }
 
-/// Dependencies between workspace crates that the diagram above does not contain.
+/// Returns the dependencies between workspace crates that are not in the diagram above.
 fn misplaced(workspace: &Workspace) -> Vec<String> {
     let ours: BTreeSet<&str> = workspace.members().map(|member| member.name.as_str()).collect();
     let mut findings = Vec::new();

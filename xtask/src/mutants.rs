@@ -22,18 +22,18 @@ use crate::workspace::{Workspace, read};
 use accepted::Accepted;
 use mutant::{Mutant, Outcome, Trial};
 
-/// Version of cargo-mutants that determines the names in the list of accepted mutants.
+/// File with the mutants that no test can or should detect, each with the reason.
 const VERSION: &str = "27.1.0";
 /// Mutants that no test can or should detect.
 const ACCEPTED: &str = "xtask/mutants.accepted";
 /// Time limit of a build, in seconds. The first build is a cold one.
 const BUILD_SECONDS: u64 = 900;
-/// Time limit of the tests of a mutant, in seconds: many times their normal duration.
+/// Time limit of the tests of a mutant, in seconds: a multiple of their normal duration.
 const TEST_SECONDS: u64 = 120;
 /// Expected maximum time per mutant for build and tests, in seconds. A run that exceeds the total is stopped.
 const SECONDS_FOR_ONE: u64 = 180;
 
-/// A crate and the tests of its decisions: those that find most mutants per second.
+/// A crate and the tests that run for its mutants: those that detect the most mutants per second.
 struct Subject {
     package: &'static str,
     /// Test binaries.
@@ -117,7 +117,7 @@ pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
     )
 }
 
-/// Number of shards of `total` mutants with about `count` each.
+/// One shard of the mutants of a crate: every `of`-th mutant, starting with number `index`.
 fn shards(total: usize, count: u64) -> u64 {
     u64::try_from(total).unwrap_or(u64::MAX).div_ceil(count).max(1)
 }
@@ -135,7 +135,7 @@ impl Shard {
     }
 }
 
-/// The program, and its copy of the workspace.
+/// The installed program, and its copy of the workspace.
 struct Tool {
     program: PathBuf,
     tree: PathBuf,

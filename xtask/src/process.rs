@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Maximum number of buffered lines. A full buffer only slows the program.
+/// Maximum number of buffered output lines. When the buffer is full, the program waits.
 const LINES_IN_FLIGHT: usize = 1024;
 
 /// A program to run at the root of the workspace.
@@ -68,19 +68,19 @@ impl Process {
         self
     }
 
-    /// Does not print the command line.
+    /// Disables printing of the command line.
     pub(crate) fn quiet(mut self) -> Self {
         self.quiet = true;
         self
     }
 
-    /// Does not print the stderr of the program either.
+    /// Disables printing of the command line and of the program's stderr.
     pub(crate) fn silent(mut self) -> Self {
         self.command.stderr(Stdio::null());
         self
     }
 
-    /// Runs the program with its output shown.
+    /// Runs the program. Its output is shown.
     pub(crate) fn run(mut self) -> Result<()> {
         let mut child = self.spawn()?;
         let deadline = Instant::now() + self.limit;
@@ -92,8 +92,8 @@ impl Process {
         self.sift(|_| {})
     }
 
-    /// Same as [`Self::lines`], and passes every line to `seen` at once. On failure the complete output is
-    /// printed.
+    /// Same as [`Self::lines`], and calls `seen` with every line as soon as it is read. On failure the
+    /// complete output is printed.
     pub(crate) fn sift(self, seen: impl FnMut(&str)) -> Result<Vec<String>> {
         let (lines, outcome) = self.collect(seen)?;
         if outcome.is_err() {
@@ -104,7 +104,8 @@ impl Process {
         outcome.map(|()| lines)
     }
 
-    /// Runs the program, prints every line of its stdout to stderr at once, and returns all lines.
+    /// Runs the program and returns the lines of its stdout. Prints every line to stderr as soon as it is
+    /// read.
     pub(crate) fn follow(self) -> Result<Vec<String>> {
         let (lines, outcome) = self.collect(|line| eprintln!("{line}"))?;
         outcome.map(|()| lines)
@@ -149,7 +150,8 @@ impl Process {
     }
 }
 
-/// Reads on a separate thread, so that a silent program cannot exceed its limit.
+/// Reads the output of a program on a separate thread, so that the time limit also applies to a program
+/// without output.
 fn reader(child: &mut Child) -> Result<Receiver<String>> {
     let Some(stdout) = child.stdout.take() else {
         return Err(Error::new("cannot read the output of the program"));

@@ -15,7 +15,8 @@ use scan::{List, Text};
 
 const GUIDE: &str = "docs/writing.md";
 const LIMIT: &str = "xtask/prose-limit.txt";
-/// Path segments of files with prose of other projects or of the past.
+/// Path segments of files that are not measured, because other projects wrote their prose or because they
+/// describe the past.
 const SKIPPED: [&str; 4] = ["generated", "proto", "fixtures", "CHANGELOG.md"];
 /// Findings printed when the score is above the limit.
 const PRINTED: usize = 40;
@@ -27,7 +28,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
 }
 
-/// Prose of several files, measured.
+/// Prose of several files, with the listed terms in it.
 #[derive(Debug, Default)]
 struct Survey {
     words: usize,

@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Node,
 }
 
-/// Lines that are repeated at the end: skipped tests, and remarks.
+/// Lines that are printed again at the end: skipped tests, and remarks.
 pub(crate) type Notes = Vec<String>;
 
 #[derive(Debug)]

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     pub(crate) seed: u64,
 }
 
-/// Build profile of the core for its histories and its exploration.
+/// How the core is built for its histories and its exploration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
     /// Release build, for many histories.

@@ -18,11 +18,12 @@ use crate::workspace::Workspace;
 #[derive(Debug, Clone, Copy)]
 struct Parallelism {
     programs: usize,
-    /// Number of test threads per program: more than cores, because slow tests mostly wait.
+    /// Parallelism of tests that use only this machine.
     threads: &'static str,
 }
 
-/// Tests that need only this machine.
+/// Parallelism of tests on a cluster. More threads are needed, because these tests wait for the cluster, and
+/// tests with exclusive access wait for each other.
 const ALONE: Parallelism = Parallelism {
     programs: 2,
     threads: "4",
@@ -34,7 +35,7 @@ const ON_A_CLUSTER: Parallelism = Parallelism {
     threads: "8",
 };
 
-/// A test program.
+/// Folder of the package, in which the program runs as it does under cargo.
 #[derive(Debug, PartialEq, Eq)]
 struct Suite {
     program: PathBuf,
@@ -92,7 +93,7 @@ fn ran(
     Ok((counter, failed))
 }
 
-/// Runs all programs, the last one first. Returns the failed ones, with their output printed.
+/// Runs all programs in parallel, the last one first. Prints the output of failed programs and returns them.
 fn side_by_side(
     suites: Vec<Suite>,
     together: Parallelism,

@@ -1,5 +1,5 @@
-//! `cargo xtask figures`: statistics of the code, one JSON object per line. Counted from the files in git by
-//! simple rules, so that two commits are comparable.
+//! `cargo xtask figures`: statistics of the code, one JSON object per line. The files in git are counted by
+//! simple rules, so that the statistics of two commits are comparable.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -40,8 +40,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Checks that every public type is reachable from outside of its crate, because an unreachable one only
-/// restricts changes.
+/// Checks that every public type is reachable from outside of its crate. A public type that no other crate
+/// can reach only makes changes harder.
 pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
     let surfaces = types::surfaces(&files);
@@ -212,7 +212,7 @@ fn fields_of(files: &[&Source], name: &str) -> Vec<String> {
     body.lines().filter_map(field).collect()
 }
 
-/// Number of pairs of file and field for which methods of the struct in the file use the field.
+/// Returns the number of pairs of a file and a field, where methods of the struct in the file use the field.
 fn field_uses(files: &[&Source], name: &str, fields: &[String]) -> usize {
     let start = format!("impl {name} {{\n");
     let mut pairs = BTreeSet::new();

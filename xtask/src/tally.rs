@@ -1,10 +1,10 @@
-//! Counts the results of cargo's tests. A run without tests fails, and skipped tests are reported.
+//! Counts the results of cargo's tests. A run in which no test ran fails, and skipped tests are reported.
 
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::report::Notes;
 
-/// Sum of the results of the test binaries of a run.
+/// Total of the results of all test binaries in a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: u64,
@@ -36,7 +36,7 @@ impl Counter {
     /// Prints the counts.
     ///
     /// # Errors
-    /// Fails if no test ran, because a filter without a match proves nothing.
+    /// Fails if no test ran, because a filter that matches no test proves nothing.
     pub(crate) fn finish(self, what: &str) -> Result<Notes> {
         let Tally {
             passed,

@@ -24,11 +24,11 @@ const EXAMPLES: [&str; 8] = [
     "own-gateway",
     "sans_io",
 ];
-/// The example that reads from a server. Its own test provides the server.
+/// Example that reads from a Redis server. The test of the example starts the server.
 const SERVED: &str = "example-watch_bus";
 /// Time limit of an example or of `dev --once`.
 const LIMIT: Duration = Duration::from_mins(2);
-/// SDL files of the repository, which the daemon runs to their end.
+/// Folder with SDL files of the repository. The daemon runs each of them from its order to its close.
 const SDL: &str = "akash-provider-core/tests/data/sdl";
 
 /// Runs all stages and prints the time table. Fails if a stage fails.

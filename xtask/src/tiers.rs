@@ -10,8 +10,8 @@ use crate::report::{Kind, Notes, Report};
 use crate::workspace::Workspace;
 use crate::{cluster, suites};
 
-/// Targets of each tier in all workspace members. They find the cluster with
-/// `testbed::Cluster::from_env`. A bench runs in its short form.
+/// Targets of each tier in all workspace members. The tests find the cluster with
+/// `testbed::Cluster::from_env`. A bench in the list runs in its short form.
 const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     (
         Tier::Api,
@@ -21,8 +21,8 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     ),
     (Tier::Node, Kind::Node, "node tier", &["--test=node_tier"]),
 ];
-/// Name of the second cluster of a tier. The name must not contain the name of the first cluster, which the
-/// self-test looks for.
+/// Name of the second cluster of a tier. The self-test of the first cluster looks for processes with the name
+/// of the first cluster, so this name must not contain it.
 const SECOND: &str = "second";
 /// Environment variable with the state folders of the clusters.
 pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
@@ -103,14 +103,16 @@ fn node_campaign(
     })
 }
 
-/// Store of the election, seconds of a lease and number of fail-overs of each run of the long form.
+/// Runs of the long form: store of the election, duration of the election lease in seconds, and number of
+/// fail-overs.
 const HAND_OVERS: [(&str, &str, &str); 3] = [
     ("kubernetes", "4", "100"),
     ("kubernetes", "12", "20"),
     ("redis", "12", "20"),
 ];
 
-/// Runs the fail-overs between two daemons in their long form. The last lines of the test are its counters.
+/// Runs the fail-overs between two daemons in their long form. The last lines that the test prints are its
+/// counters.
 pub(crate) fn hand_overs(workspace: &Workspace, seed: u64) -> Result<()> {
     let options = cluster::options(workspace, Tier::Api, "campaign-ha", None);
     with_cluster(&options, |cluster| {
@@ -169,8 +171,8 @@ fn take_down(options: &Options) -> Result<()> {
     }
 }
 
-/// Builds with the features of the whole workspace, so that nothing is compiled twice, and runs the programs
-/// in parallel, because most of their tests wait.
+/// Builds with the features of the whole workspace, so that no crate is compiled twice. Runs the programs in
+/// parallel, because most of their tests wait for the cluster.
 fn tests(workspace: &Workspace, name: &str, targets: &[&str], clusters: &[Cluster]) -> Result<Notes> {
     let dirs = std::env::join_paths(clusters.iter().map(Cluster::dir))
         .map_err(|error| Error::new(format!("cannot join the state folders: {error}")))?;

@@ -1,4 +1,4 @@
-//! `cargo xtask verify`: reads the sources and writes only build output.
+//! `cargo xtask verify`: checks the sources. Writes only build output.
 //!
 //! `cargo xtask fix` fixes the findings that a program can fix.
 
@@ -80,7 +80,8 @@ fn clippy(workspace: &Workspace) -> Result<()> {
         .run()
 }
 
-/// Builds the core without its default features for browsers, where it screens orders.
+/// Builds the core without its default features for WebAssembly. In browsers, this part of the core screens
+/// orders.
 fn wasm(workspace: &Workspace) -> Result<()> {
     let rustup = |args: &[&str]| crate::process::Process::new("rustup", &workspace.root).args(args);
     let installed = rustup(&["target", "list", "--installed"]).lines()?;

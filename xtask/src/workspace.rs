@@ -42,7 +42,7 @@ pub(crate) struct Package {
     /// Metadata for other programs than cargo.
     #[serde(default)]
     metadata: serde_json::Value,
-    /// Minimum supported Rust version.
+    /// Minimum Rust version of the package.
     #[serde(default)]
     pub(crate) rust_version: Option<String>,
     /// Registries to which the package may be published: `None` for any, empty for none.
@@ -81,7 +81,7 @@ impl Target {
 #[derive(Debug, Deserialize)]
 struct Dependency {
     name: String,
-    /// Kind of the dependency, or `None` for a normal one.
+    /// Kind of the dependency, or `None` for a normal dependency.
     kind: Option<String>,
     /// Folder of a path dependency.
     #[serde(default)]
@@ -175,8 +175,8 @@ impl Workspace {
             .filter(|package| !self.members.contains(&package.id))
     }
 
-    /// Number of external packages that the members need, including tests and tools, if no member depends on
-    /// `without`.
+    /// Returns how many external packages the members would need, including tests and tools, if no member
+    /// depended on `without`.
     pub(crate) fn packages_without(&self, without: &str) -> usize {
         let dropped: BTreeSet<&str> = self
             .packages
@@ -205,7 +205,7 @@ impl Workspace {
             .max_by_key(|(needed, _)| crate::verify::version(needed))
     }
 
-    /// Packages reachable from `from` over the accepted links, including `from`.
+    /// Returns the packages that can be reached from `from` over the accepted links, including `from`.
     fn reached<'a>(
         &'a self,
         from: Vec<&'a str>,
@@ -371,7 +371,7 @@ impl Package {
             .map(|t| t.name.as_str())
     }
 
-    /// Files or folders in which cargo runs no test.
+    /// Returns the files or folders with targets for which the manifest disables tests.
     pub(crate) fn untested(&self) -> impl Iterator<Item = &Path> {
         let programs = || self.targets.iter().filter(|t| t.is("lib") || t.is("bin"));
         let is_whole = programs().all(|target| !target.test);

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 /// Node port in the manifest.
 const NODE_PORT: u16 = 30080;
 
-/// Tests the node.
+/// Tests the node. Adds the results to `shown`.
 pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
     let ready = [
         "rollout",
@@ -79,7 +79,8 @@ fn enters(cluster: &Cluster) -> Result<()> {
     holds("another user", &outcome.stdout, "uid=1000(tenant)")
 }
 
-/// Checks that a volume is provisioned for its first claim, and that a later pod finds the data.
+/// Checks that a volume is created for its first claim, and that a later pod finds the data of an earlier
+/// one.
 fn keeps(cluster: &Cluster) -> Result<()> {
     let pod = |name: &str, script: &str| {
         let overrides = json!({"spec": {

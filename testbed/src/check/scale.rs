@@ -7,7 +7,7 @@ use crate::error::Result;
 /// Number of nodes.
 const NODES: usize = 100;
 
-/// Tests the nodes.
+/// Tests the nodes. Adds the results to `shown`.
 pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
     let nodes: String = (0..NODES).map(node).collect();
     cluster.kubectl_input(&["create", "-f", "-"], &nodes)?;

@@ -14,8 +14,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 impl Cluster {
     /// Returns the cluster of `AKASH_TESTBED_DIR`, or one that `cargo xtask cluster up` started in this
-    /// checkout. Without a suitable cluster, prints `skipped: ` with the reason and returns `None`. Waits
-    /// while another test has exclusive access.
+    /// checkout. Without a suitable cluster, prints `skipped: ` with the reason and returns `None`. While
+    /// another test has exclusive access, waits.
     ///
     /// # Errors
     /// Fails if the variable is set to a folder without a healthy cluster of the tier.
@@ -64,13 +64,13 @@ impl Cluster {
     }
 }
 
-/// Folders listed in the variable.
+/// Returns the folders listed in the environment variable.
 fn dirs() -> Vec<PathBuf> {
     let named = std::env::var_os(VARIABLE);
     named.iter().flat_map(std::env::split_paths).collect()
 }
 
-/// Returns whether the cluster is healthy. A cluster that disappears meanwhile is not.
+/// Returns whether the cluster is healthy. A cluster that is removed during the check is not healthy.
 fn is_healthy(cluster: &Cluster) -> bool {
     let hold = cluster.shared();
     let well = cluster.status().is_healthy();
@@ -105,7 +105,7 @@ fn told(dir: &Path, what: &str) -> Error {
     Error::new(format!("{VARIABLE}={}: {what}", dir.display()))
 }
 
-/// State folders of this checkout's clusters, most complete tier first.
+/// Returns the state folders of the clusters of this checkout, the tier with the most components first.
 fn candidates() -> Vec<PathBuf> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/cluster");
     let Ok(entries) = std::fs::read_dir(target) else {

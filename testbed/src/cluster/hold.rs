@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use super::Cluster;
 use crate::error::{Error, Result};
 
-/// Lock on a cluster. Tests that need the other kind of access wait until it is dropped. The kernel releases
-/// it when the process ends.
+/// Lock on a cluster. While a test has one kind of access, tests that need the other kind wait. Dropping the
+/// value or ending the process releases the lock.
 #[derive(Debug)]
 #[must_use = "it holds as long as it lives"]
 pub struct Hold {
@@ -47,8 +47,8 @@ impl Cluster {
         Ok(Hold { _file: file })
     }
 
-    /// Opens the lock file. Each lock needs its own handle, so that threads of one process exclude each other
-    /// too.
+    /// Opens the lock file. Each lock needs its own handle, so that the threads of one process also exclude
+    /// each other.
     fn lock_file(&self) -> Result<(PathBuf, File)> {
         let path = self.layout.dir.join("pids").join("lock_file.lock");
         let file = File::create(&path).map_err(|error| Error::at(&path, error))?;

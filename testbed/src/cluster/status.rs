@@ -141,8 +141,8 @@ pub(super) fn of(layout: &Layout, component: Component) -> Health {
     }
 }
 
-/// Shortens an error: the reason follows the command line, and an API server continues with a list of healthy
-/// checks.
+/// Shortens an error: leaves out the command line before the reason, and the list of healthy checks that an
+/// API server adds.
 fn in_short(error: &str) -> String {
     let (_, reason) = error.split_once("` ").unwrap_or(("", error));
     // One line on a screen.

@@ -13,7 +13,7 @@ use crate::{cgroups, files, mounts, network};
 
 /// Kills all processes in reverse order of their start, and releases the resources of the machine.
 ///
-/// Processes are killed without warning, because their state is deleted anyway.
+/// Processes are killed without a shutdown, because their state is deleted afterwards.
 pub(super) fn run(layout: &Layout) -> Result<()> {
     for component in layout.tier.components().iter().rev() {
         if let Some(known) = ProcessId::read(&layout.pid(*component)) {
@@ -38,7 +38,7 @@ pub(super) fn run(layout: &Layout) -> Result<()> {
     files::remove(layout)
 }
 
-/// Folders of remaining containers, named by number.
+/// Returns the folders of the remaining containers.
 fn containers(layout: &Layout) -> Vec<PathBuf> {
     let tasks = layout
         .run_dir()
@@ -47,8 +47,8 @@ fn containers(layout: &Layout) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Files of the node's programs in fixed folders: sockets of containerd's shims, state of network plugins,
-/// links to logs.
+/// Returns the files that the programs of the node left in fixed folders: sockets of containerd shims, state
+/// of network plugins, and links to logs.
 fn leavings(layout: &Layout) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for container in containers(layout) {
@@ -69,8 +69,9 @@ fn leavings(layout: &Layout) -> Vec<PathBuf> {
     found
 }
 
-/// Folders of persistent volumes. The provisioner puts the volumes of all clusters into one folder. The API
-/// server no longer runs, so the names are read from the database of its store.
+/// Returns the folders of the persistent volumes of this cluster. The provisioner puts the volumes of all
+/// clusters into one folder. Because the API server no longer runs, the names are read from the database of
+/// its store.
 fn volumes(layout: &Layout) -> BTreeSet<PathBuf> {
     let store = layout.data(Component::Etcd).join("member");
     let files = ["snap", "wal"].map(|folder| store.join(folder));
@@ -109,7 +110,8 @@ fn listed(folder: &str) -> impl Iterator<Item = PathBuf> {
     entries.map(|entry| entry.path())
 }
 
-/// Remaining processes in the cluster's network namespace, and their descendants in other namespaces.
+/// Returns the remaining processes in the network namespace of the cluster, and their descendants in other
+/// namespaces.
 fn strays(layout: &Layout) -> Vec<ProcessId> {
     if !network::exists(&layout.netns) {
         return Vec::new();

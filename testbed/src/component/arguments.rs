@@ -28,7 +28,8 @@ fn flag(name: &str, value: &str) -> String {
     format!("--{name}={value}")
 }
 
-/// etcd without disk synchronization, because its data is deleted with the folder.
+/// Returns the arguments of etcd. It does not sync its data to the disk, because the data is deleted with the
+/// folder.
 fn etcd(layout: &Layout) -> Vec<String> {
     vec![
         flag("data-dir", &shown(&layout.data(Component::Etcd))),
@@ -42,8 +43,8 @@ fn etcd(layout: &Layout) -> Vec<String> {
     ]
 }
 
-/// The API server creates its own certificate for its addresses. The certificate file also contains the
-/// certificate authority.
+/// Returns the arguments of the API server. It creates a certificate for its addresses. The certificate file
+/// also contains the certificate authority.
 fn api_server(layout: &Layout) -> Vec<String> {
     let addresses = layout.addresses();
     let node = addresses.node.to_string();
@@ -129,7 +130,7 @@ fn kubelet(layout: &Layout) -> Vec<String> {
     ]
 }
 
-/// kwok simulates only nodes with its annotation.
+/// Returns the arguments of kwok, which simulates only nodes with its annotation.
 fn kwok(layout: &Layout) -> Vec<String> {
     vec![
         flag("kubeconfig", &shown(&layout.kubeconfig_of(Component::Kwok))),

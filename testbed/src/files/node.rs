@@ -57,7 +57,8 @@ fn containerd(layout: &Layout) -> String {
     out
 }
 
-/// Bridge configuration, named after the cluster, so that its cached files are recognized.
+/// Returns the configuration of the bridge. The bridge has the name of the cluster, so that the removal finds
+/// its cached files.
 fn bridge(layout: &Layout) -> Value {
     json!({
         "cniVersion": "1.0.0",

@@ -1,5 +1,5 @@
-//! Figures of builds from scratch: the wait of a new user, and the cost of a fresh clone before its first
-//! test.
+//! Durations and CPU times of builds from scratch: what a new user waits for, and what a fresh clone costs
+//! before its first test.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub(super) fn core(workspace: &Workspace) -> Result<Figure> {
     Ok(Figure::new("core_cold_build_s", seconds, "s"))
 }
 
-/// Runs the other builds in sequence. CPU time is read from `/proc`.
+/// Runs the other builds one after the other. Reads the CPU time from `/proc`.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     let begun = processor_seconds()?;
     let (release, bytes) = cold(workspace, &RELEASE, |folder| size(&folder.join(BINARY)))?;

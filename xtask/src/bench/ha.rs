@@ -1,5 +1,5 @@
-//! Figures of high availability: the bus by a bench of its crate, recordings by tests with the release build,
-//! and fail-overs by a test of the API tier, which has the fixture for two daemons.
+//! Figures of high availability: a bench of the bus crate, tests of recordings with the release build, and a
+//! test of fail-overs in the API tier, which can start two daemons.
 
 use testbed::Tier;
 

@@ -1,4 +1,5 @@
-//! Figures of the Kubernetes backend: leases on a real API server, capacity of thousands of nodes.
+//! Figures of the Kubernetes backend: leases on a real API server, and the capacity of a cluster with
+//! thousands of nodes.
 
 use testbed::{Component, Tier};
 

@@ -1,4 +1,4 @@
-//! Relative links in Markdown files: the file and the heading exist.
+//! Checks of relative links in Markdown files: the file and the heading must exist.
 
 use std::path::Path;
 
@@ -67,7 +67,7 @@ fn inside(target: &str) -> Option<String> {
     (!elsewhere).then(|| target.to_owned())
 }
 
-/// Lines outside of code fences, without inline code.
+/// Returns the lines outside of code fences, without inline code.
 fn prose(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut lines = Vec::new();

@@ -71,7 +71,7 @@ impl Accepted {
         )
     }
 
-    /// Differences between the list and the run. Entries that were not tried are ignored.
+    /// Returns the differences between the list and the run. Ignores entries that the run did not try.
     pub(super) fn findings(&self, tried: &[Trial]) -> Vec<String> {
         // Sorted by name, so that two runs are comparable.
         let outcomes: BTreeMap<&str, Outcome> = tried

@@ -56,7 +56,7 @@ struct ReportEntry {
 
 #[derive(Debug, Deserialize)]
 enum Scenario {
-    /// The tests of the unchanged code.
+    /// The tests with the unchanged code.
     Baseline,
     Mutant(ListedMutant),
 }
@@ -87,7 +87,7 @@ pub(super) fn list(text: &str) -> Result<Vec<Mutant>> {
     Ok(mutants.collect())
 }
 
-/// Returns the name without line and column.
+/// Returns the name of a mutant without line and column.
 fn stable_name(mutant: &ListedMutant) -> Result<String> {
     let change = mutant
         .name

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// One line's prose, without code.
+/// Prose of one line, without code.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) number: usize,
@@ -43,7 +43,7 @@ impl List {
     ///
     /// # Errors
     ///
-    /// Fails when the guide has no such table.
+    /// Fails if the guide has no table with this header.
     pub(super) fn from_guide(guide: &str) -> Result<Self> {
         let mut list = Vec::new();
         let mut is_listed = false;
@@ -84,7 +84,7 @@ impl List {
     }
 }
 
-/// The number of words with two letters or more.
+/// Returns how many terms of at least two letters the text has.
 pub(super) fn count_words(prose: &str) -> usize {
     split(prose).iter().filter(|word| word.len() > 1).count()
 }
@@ -110,7 +110,7 @@ fn markdown(text: &str) -> Vec<Line> {
     lines
 }
 
-/// Splits Rust source into comments and strings; a string counts when it has a space.
+/// Splits Rust source into comments and string literals. A string literal without a space is left out.
 fn rust(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut rest = text;
@@ -150,7 +150,8 @@ fn count_lines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
-/// The length of the literal at the start of `from`; `before` ends in `r#` where it is a raw string.
+/// Returns the number of bytes of the string literal at the start of `from`. For a raw string, `before` ends
+/// with `r` and the same number of `#` as the literal has.
 fn string_length(before: &str, from: &str) -> usize {
     let hashes = before.len() - before.trim_end_matches('#').len();
     if before.trim_end_matches('#').ends_with('r') {
@@ -171,7 +172,8 @@ fn string_length(before: &str, from: &str) -> usize {
     from.len()
 }
 
-/// The length of a character literal, or one for the quote of a lifetime.
+/// Returns the number of bytes of the character literal at the start of `from`. Returns 1 for the quote of a
+/// lifetime.
 fn char_length(from: &str) -> usize {
     let mut chars = from.char_indices().skip(1);
     match chars.next() {

@@ -15,7 +15,7 @@ pub(super) struct Declarations<'a> {
 struct Block<'a> {
     subject: &'a str,
     indent: usize,
-    /// All items are public, as in enums and traits.
+    /// Whether all items of the block are public, as in enums and traits.
     is_open: bool,
 }
 
@@ -107,13 +107,14 @@ impl<'a> Declarations<'a> {
     }
 }
 
-/// Identifiers in a line.
+/// Returns the identifiers in a line.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
         .filter(|word| !word.is_empty())
 }
 
-/// Identifiers in the examples of a file's docs, which are compiled as separate programs.
+/// Returns the identifiers in the documentation examples of a file. The examples are compiled as separate
+/// programs.
 pub(super) fn examples(text: &str) -> impl Iterator<Item = &str> {
     let docs = text.lines().filter_map(|line| {
         let line = line.trim_start();

@@ -22,11 +22,11 @@ pub(super) struct Surface<'a> {
     name: &'static str,
     types: usize,
     variants: usize,
-    /// Types that no example, external test, bench or other crate names or reaches.
+    /// Public types that no other crate, example, external test or bench names or reaches.
     unreached: Vec<&'a str>,
 }
 
-/// Returns the surface of each crate.
+/// Returns the public surface of each crate.
 pub(super) fn surfaces(files: &[Source]) -> Vec<Surface<'_>> {
     let of = |(name, folder): (&'static str, &str)| {
         let within: Vec<&str> = files
@@ -70,7 +70,7 @@ impl Surface<'_> {
     }
 }
 
-/// Identifiers used outside of a crate's own sources.
+/// Returns the identifiers used in files outside of a crate's own sources.
 fn named_outside<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
     let outside = files
         .iter()

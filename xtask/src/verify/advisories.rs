@@ -2,8 +2,8 @@
 //!
 //! Packages are looked up in the RustSec database, which cargo-audit and cargo-deny also store. The database
 //! is updated if it can be reached. Otherwise the newest copy is used and its age is reported, because a
-//! vulnerability may be published days after the copy. Without a copy the check is skipped and reports that.
-//! The copy of this check is in the target folder and never committed.
+//! vulnerability may be published days after the copy. Without a copy the check is skipped, and the output
+//! reports this. The check has its own copy in the target folder, which is never committed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use crate::workspace::{Package, Workspace, read};
 
 /// Repository of the database.
 const HOME: &str = "https://github.com/RustSec/advisory-db";
-/// Environment variable with the folder of the only copy to use.
+/// Environment variable with the folder of a database copy. If it is set, no other copy is used.
 const VARIABLE: &str = "ADVISORY_DB";
 /// Time limit of a download of about ten megabytes.
 const FETCH_MAX: Duration = Duration::from_mins(1);
-/// Age up to which a copy is not updated.
+/// Maximum age of a copy that is used without an update.
 const FRESH: Duration = Duration::from_hours(6);
 const DAY: Duration = Duration::from_hours(24);
 
@@ -52,7 +52,7 @@ struct Versions {
     unaffected: Vec<String>,
 }
 
-/// Settings for advisories in deny.toml.
+/// Settings in deny.toml about advisories.
 #[derive(Debug, Default, Deserialize)]
 struct Policy {
     #[serde(default)]
@@ -72,7 +72,7 @@ struct Ignored {
     reason: String,
 }
 
-/// Findings about the packages.
+/// Advisories that affect the packages: those that fail the check, and notes about the others.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Findings {
     holes: Vec<String>,
@@ -98,11 +98,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
 
 /// Possible folders of the database.
 struct Locations {
-    /// The only folder to use, if configured.
+    /// Folder of the copy to use, if the environment variable sets one. No other folder is then used.
     named: Option<PathBuf>,
-    /// Folder of this check, below the target folder.
+    /// Folder of the copy that belongs to this check, below the target folder.
     own: PathBuf,
-    /// Folder of cargo, used by cargo-audit and cargo-deny.
+    /// Folder of the copies that cargo-audit and cargo-deny use.
     cargo: Option<PathBuf>,
 }
 
@@ -116,7 +116,7 @@ impl Locations {
         }
     }
 
-    /// Returns the newest copy, after an update of an outdated one, or `None` without any copy.
+    /// Returns the newest copy. Updates an outdated one first. Returns `None` if no copy exists.
     fn newest(self, fetch: impl FnOnce(&Path)) -> Result<Option<PathBuf>> {
         if let Some(named) = self.named {
             if !named.join("crates").is_dir() {
@@ -144,7 +144,7 @@ impl Locations {
     }
 }
 
-/// Updates the copy of this check, if possible.
+/// Updates the copy that belongs to this check. Ignores a failure.
 fn fetch(home: &str, own: &Path) {
     if let Err(error) = fetched(home, own) {
         eprintln!("cannot fetch the advisories: {error}");
@@ -174,14 +174,15 @@ fn fetched(home: &str, own: &Path) -> Result<()> {
     std::fs::rename(&half, own).map_err(failed)
 }
 
-/// Time since a copy was last fetched or unpacked.
+/// Returns the time since a copy was last fetched or unpacked.
 fn written(copy: &Path) -> Option<Duration> {
     let of = |path: PathBuf| std::fs::metadata(path).ok()?.modified().ok();
     let at = of(copy.join(".git/FETCH_HEAD")).max(of(copy.join("crates")))?;
     Some(SystemTime::now().duration_since(at).unwrap_or_default())
 }
 
-/// Age of the newest advisory: of the git commit in a clone, else of the files.
+/// Returns the age of the newest advisory as text. In a git clone, this is the age of the newest commit.
+/// Otherwise it is the age of the newest file.
 fn age(copy: &Path) -> String {
     // In another folder git would use the surrounding repository.
     let is_clone = copy.join(".git").exists();

@@ -1,7 +1,7 @@
 //! Policy of deny.toml: licences, banned crates and sources.
 //!
 //! `cargo deny` checks the policy if installed. Otherwise this check uses the same file and cargo's metadata,
-//! so that a machine with only rustup has the check too.
+//! so that the policy is also checked on machines without `cargo deny`.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ struct Sources {
     registries: Vec<String>,
 }
 
-/// Checks with `cargo deny`, or with the built-in check. The note names the one used.
+/// Checks with `cargo deny`, or with the built-in check. The note states which of the two ran.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     if workspace
         .cargo(&["deny", "--version"])

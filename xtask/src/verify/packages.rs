@@ -1,19 +1,20 @@
 //! Checks that the libraries can be packaged for a registry, and that the packaged core builds.
 //!
-//! Finds a manifest that names a file outside of its folder, a missing readme, a dependency without a
-//! version, and excluded sources, before a release does.
+//! The check finds packaging problems before a release: a manifest that names a file outside of its folder, a
+//! missing readme, a dependency without a version, and excluded sources.
 
 use crate::error::{Error, Result};
 use crate::workspace::{Package, Workspace};
 
-/// Crate that is unpacked and built as an embedder would: a minute and a half the first time, ten seconds
-/// later. Building the others would take minutes and find no further problems of packaging.
+/// Crate that is unpacked and built as an embedder would build it. This takes a minute and a half the first
+/// time and ten seconds later. Building the other crates would take minutes and find no further packaging
+/// problems.
 const BUILT: &str = "akash-provider-core";
 /// Files in every archive, besides sources.
 const PARTS: [&str; 3] = ["Cargo.toml", "README.md", "LICENSE"];
 
-/// Packages all published libraries together, because they depend on each other, and unpacks and builds the
-/// core.
+/// Packages all published libraries together, because they depend on each other. Unpacks the core and builds
+/// it.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let libraries: Vec<&Package> = libraries(workspace).collect();
     if !libraries.iter().any(|library| library.name == BUILT) {
@@ -41,7 +42,7 @@ pub(super) fn libraries(workspace: &Workspace) -> impl Iterator<Item = &Package>
         .filter(|member| member.is_published() && member.is_library() && member.binaries().next().is_none())
 }
 
-/// Missing files of an archive.
+/// Returns the required files that an archive does not contain.
 fn lacking(name: &str, files: &[String]) -> Vec<String> {
     let lacks = PARTS
         .into_iter()

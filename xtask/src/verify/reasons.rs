@@ -10,7 +10,7 @@ const PAGE: &str = "docs/dependencies.md";
 /// Number of columns: crate, purpose, reason, weight.
 const COLUMNS: usize = 4;
 
-/// Platform of the weights. Other platforms need other crates.
+/// Platform for which the weights are counted. On other platforms, other crates are needed.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// Compares the page with the manifests of all members and with cargo's metadata.
@@ -32,7 +32,8 @@ pub(crate) fn write_weights(workspace: &Workspace) -> Result<()> {
         .map_err(|error| Error::new(format!("{}: {error}", path.display())))
 }
 
-/// Number of crates in the build that only this direct dependency requires, including itself.
+/// Returns, for each direct dependency, the number of crates in the build that no other direct dependency
+/// requires. The number includes the dependency itself.
 fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
     let built = Workspace::load_for(PLATFORM)?;
     let all = built.packages_without("");
@@ -40,7 +41,7 @@ fn weights(wanted: &BTreeMap<&str, &str>) -> Result<BTreeMap<String, usize>> {
     Ok(wanted.keys().map(weigh).collect())
 }
 
-/// Returns a row with the weight of its crate. Other lines are unchanged.
+/// Returns the row of a table with the current weight of its crate. Returns any other line unchanged.
 fn weighed(line: &str, weights: &BTreeMap<String, usize>) -> String {
     let named = rows(line).first().and_then(|(name, _)| weights.get(*name));
     match (named, line.trim_end().trim_end_matches('|').rsplit_once('|')) {
@@ -71,7 +72,7 @@ fn wanted(workspace: &Workspace) -> BTreeMap<&str, &str> {
     wanted
 }
 
-/// Rows of the page's tables: the crate in the first column, and all columns.
+/// Returns the rows of the tables on the page: the crate in the first column, and all columns.
 fn rows(page: &str) -> Vec<(&str, Vec<&str>)> {
     page.lines()
         .filter_map(|line| {

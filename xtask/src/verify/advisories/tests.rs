@@ -1,4 +1,4 @@
-//! Selection of the copy, and its findings.
+//! Tests of the selection of a copy and of its findings.
 
 use super::*;
 use crate::workspace::tests::workspace_of;
