@@ -113,7 +113,10 @@ async fn another_process_reads_published_events() {
                 let Event::BreakerTripped { wanted } = *event else {
                     panic!()
                 };
-                assert!(wanted >= expected, "{wanted} after {expected}");
+                assert!(
+                    wanted >= expected,
+                    "received event {wanted}, expected event {expected} or a later one"
+                );
                 assert_eq!(topic, Topic::ALL[wanted as usize % Topic::ALL.len()]);
                 expected = wanted + 1;
             }

@@ -25,7 +25,10 @@ const WITHIN: Duration = Duration::from_mins(1);
 pub fn check(options: &Options) -> Result<Vec<String>> {
     let begun = Instant::now();
     let cluster = Cluster::up(options)?;
-    let mut shown = vec![format!("up in {:.1} s", begun.elapsed().as_secs_f64())];
+    let mut shown = vec![format!(
+        "the cluster started in {:.1} s",
+        begun.elapsed().as_secs_f64()
+    )];
     let outcome = used(&cluster, options, &mut shown);
     let remains = Remains::of(&cluster)?;
     let begun = Instant::now();
@@ -35,7 +38,7 @@ pub fn check(options: &Options) -> Result<Vec<String>> {
     down?;
     remains.check()?;
     shown.push(format!(
-        "stopped in {:.1} s, nothing is left",
+        "the cluster stopped in {:.1} s and left no resources",
         begun.elapsed().as_secs_f64()
     ));
     Ok(shown)

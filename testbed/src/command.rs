@@ -173,7 +173,7 @@ pub(crate) fn until<T>(
             Ok(answer) => return Ok(answer),
             Err(reason) if Instant::now() >= deadline => {
                 return Err(Error::new(format!(
-                    "{what}: not within {} s: {reason}",
+                    "{what}: condition not reached within {} s: {reason}",
                     limit.as_secs()
                 )));
             }

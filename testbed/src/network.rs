@@ -42,7 +42,7 @@ pub(crate) fn create(layout: &mut Layout) -> Result<()> {
         .unwrap_or_default();
     let held = names.lines().filter(|line| line.starts_with("akash")).count();
     Err(Error::new(format!(
-        "no address range is free among {CLUSTERS_MAX} ({held} clusters have theirs): {last}"
+        "no address range is free among {CLUSTERS_MAX} ({held} are used by clusters): {last}"
     )))
 }
 

@@ -204,7 +204,7 @@ impl OrderWorld {
             }
         };
         all.push((
-            format!("{name} lands: {result:?}"),
+            format!("{name} is executed: {result:?}"),
             landed.complete(input, |_| {}),
         ));
         if self.budget == 0 {
@@ -216,7 +216,7 @@ impl OrderWorld {
             let mut hidden = landed.clone();
             hidden.budget -= 1;
             all.push((
-                format!("{name} lands, outcome unknown"),
+                format!("{name} is executed, outcome unknown"),
                 hidden.complete(unknown(), |_| {}),
             ));
         }
@@ -350,7 +350,7 @@ impl OrderWorld {
             } else {
                 landed.land_close()
             };
-            all.push(("an unconfirmed transaction lands".to_owned(), landed));
+            all.push(("an unconfirmed transaction is executed".to_owned(), landed));
         }
     }
 

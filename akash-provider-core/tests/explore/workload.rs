@@ -303,7 +303,7 @@ impl WorkloadWorld {
             }
         };
         all.push((
-            format!("{in_flight:?} lands: {result:?}"),
+            format!("{in_flight:?} is executed: {result:?}"),
             done(landed.clone(), Ok(input)),
         ));
         if self.budget == 0 {
@@ -312,12 +312,12 @@ impl WorkloadWorld {
         let expires = self.clock.block_time.plus(EXPIRY);
         landed.budget -= 1;
         let unknown = done(landed, Ok(TxOutcome::Unknown { expires }));
-        all.push((format!("{in_flight:?} lands, outcome unknown"), unknown));
+        all.push((format!("{in_flight:?} is executed, outcome unknown"), unknown));
         let mut never = self.clone();
         never.chain = None;
         never.budget -= 1;
         all.push((
-            format!("{in_flight:?} never lands, unknown"),
+            format!("{in_flight:?} is never executed, outcome unknown"),
             done(never.clone(), Ok(TxOutcome::Unknown { expires })),
         ));
         all.push((format!("{in_flight:?} not sent"), done(never, Err(transient()))));
@@ -343,7 +343,7 @@ impl WorkloadWorld {
             let mut missed = self.clone();
             missed.events.pop_front();
             missed.scanned = false;
-            all.push((format!("event {events:?} is missed"), missed));
+            all.push((format!("the machine misses event {events:?}"), missed));
         }
         if self.events.is_empty() && !self.scanned {
             let mut scanned = self.clone();

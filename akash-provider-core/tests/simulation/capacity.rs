@@ -237,7 +237,7 @@ fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
     let reserved = request.allocated.as_deref().map_or(&[][..], Vec::as_slice);
     let (asked, reserved) = (Amounts::of(&asked), Amounts::of(reserved));
     ensure("reserved_equals_request", asked == reserved, || {
-        format!("{asked:?} to be reserved, {reserved:?} are")
+        format!("{asked:?} to be reserved, but {reserved:?} are reserved")
     })
 }
 

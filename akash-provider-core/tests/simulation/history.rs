@@ -446,7 +446,7 @@ impl World {
         ensure("recover_equals_continue", before == after, || {
             let only = |a: &BTreeSet<String>, b| a.difference(b).cloned().collect::<Vec<_>>();
             format!(
-                "only went on: {:?}, only rebuilt: {:?}",
+                "only in the engine that continued: {:?}, only in the rebuilt engine: {:?}",
                 only(&before, &after),
                 only(&after, &before)
             )

@@ -334,7 +334,12 @@ impl StateCheck<'_> {
         ensure(
             "no_input_is_unexpected",
             unexpected == self.model.repeated,
-            || format!("{unexpected}, of which {} came twice", self.model.repeated),
+            || {
+                format!(
+                    "{unexpected} unexpected inputs, of which {} were delivered twice",
+                    self.model.repeated
+                )
+            },
         )
     }
 }

@@ -262,7 +262,12 @@ impl StateCheck<'_> {
         ensure(
             "no_promised_address_is_free",
             held <= pool.allocated + shared,
-            || format!("{held} are promised, {} are taken", pool.allocated),
+            || {
+                format!(
+                    "bids and leases need {held} addresses, but {} are counted as used",
+                    pool.allocated
+                )
+            },
         )
     }
 }

@@ -214,7 +214,12 @@ impl World {
         ensure(
             "a_woken_engine_may_sleep",
             next.is_none_or(|at| at > self.model.mono),
-            || format!("woken at {:?}, and again at {next:?}", self.model.mono),
+            || {
+                format!(
+                    "the engine was woken at {:?} and requests the next deadline at {next:?}",
+                    self.model.mono
+                )
+            },
         )
     }
 

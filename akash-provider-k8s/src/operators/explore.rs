@@ -78,7 +78,10 @@ pub(crate) trait World: Clone {
                 self.works_on(&name);
             }
         }
-        assert!(self.pending().touched.is_empty(), "the writer does not settle");
+        assert!(
+            self.pending().touched.is_empty(),
+            "the writer always has further work"
+        );
     }
 
     /// Runs rounds until nothing changes.

@@ -553,7 +553,7 @@ fn refusal_by_api_server_has_reason_and_next_deploy_completes() {
                 }
                 tokio::time::sleep(std::time::Duration::from_millis(250)).await;
             }
-            assert!(last.is_some(), "the policy never took effect");
+            assert!(last.is_some(), "the admission policy did not take effect in time");
             let error = cluster.deploy(&web).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
             assert!(error.is_transient(), "not the tenant's error: {error}");

@@ -90,7 +90,9 @@ fn idle_operators_make_no_calls_and_notice_new_kinds() {
             fixture::define_pools(world).await;
             fixture::pool(world, "default", &["203.0.113.0/28"]).await;
             let known = || async { addresses.usage().total == Some(16) };
-            world.until("the pools are known", known).await;
+            world
+                .until("the operator has read the address pools", known)
+                .await;
             fixture::give(world, &leased, 80, &["203.0.113.7"]).await;
             let asked = || async { addresses.status().metallb.at.is_some() };
             world.until("MetalLB is queried", asked).await;
@@ -129,7 +131,9 @@ fn missing_kinds_are_polled_without_right_to_definitions() {
             world.until("the missing right is reported", told).await;
             fixture::define_pools(world).await;
             let known = || async { has_pools(&operator) };
-            world.until("the pools are known", known).await;
+            world
+                .until("the operator has read the address pools", known)
+                .await;
             operator.stop().await;
             fixture::take_rights(world).await;
         }

@@ -88,7 +88,11 @@ fn one_instance_leads_and_another_takes_over_after_any_failure() {
             let second = contend(world, &world.client, "second");
             let watching = assert_single_leader(vec![first.clone(), second.clone()]);
             sleep(timing().lease + timing().retry * 2).await;
-            assert!(leads(&first), "first stays leader: {:?}", first.status());
+            assert!(
+                leads(&first),
+                "the first instance must stay the leader: {:?}",
+                first.status()
+            );
             assert_eq!(second.status().holder.as_deref(), Some("first"));
             let term = first.status().term;
             // A released Lease is taken without a wait.

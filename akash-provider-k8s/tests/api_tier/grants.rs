@@ -193,7 +193,7 @@ fn upgrade_from_cluster_wide_rights_has_no_gap() {
             assert!(world.get("RoleBinding", &ns, ACCESS).await.is_some());
             give(world, "provider.yaml").await;
             let is_narrow = || async {
-                has_all("while the old rights are removed").await;
+                has_all("the new rights must suffice while the old rights are removed").await;
                 status_codes(world, "kube-system").await == [403; 3]
             };
             world.until("the old rights are removed", is_narrow).await;

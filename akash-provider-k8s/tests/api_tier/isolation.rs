@@ -518,7 +518,7 @@ fn findings_list_objects_that_open_a_lease_and_harden_restores_or_fails() {
                     .filter(|f| matches!(f, Finding::Edited { lease: of, .. } if *of == lease));
                 edited.count() == 2
             };
-            world.until("both are named", named).await;
+            world.until("both additional objects are reported", named).await;
             cluster.harden(&lease).await.unwrap();
             assert_eq!(content(world, &lease, "Role", "web").await, role);
             until_gone(world, &lease, "RoleBinding").await;
@@ -539,7 +539,7 @@ fn findings_list_objects_that_open_a_lease_and_harden_restores_or_fails() {
                 let error = cluster.harden(&lease).await.unwrap_err().to_string();
                 error.contains("NetworkPolicy/opening: not part of the lease")
             };
-            world.until("the policy is named", is_named).await;
+            world.until("the additional policy is reported", is_named).await;
             world
                 .edit("NetworkPolicy", &ns, "opening", held(Value::Null))
                 .await;

@@ -218,7 +218,9 @@ fn record_without_namespace_is_incomplete() {
                 assert!(listing.deployments.contains(&web), "the record exists");
                 listing.incomplete.contains(&lease)
             };
-            world.until("the loss is observed", told).await;
+            world
+                .until("the provider has observed the missing record", told)
+                .await;
             // The namespace may still be terminating when the watch has already removed it.
             let deployed = || async { cluster.deploy(&web).await.is_ok() };
             world.until("the lease is deployed again", deployed).await;

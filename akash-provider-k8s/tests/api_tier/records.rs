@@ -270,7 +270,7 @@ fn record_refused_by_admission_differs_from_missing_right() {
                 }
                 tokio::time::sleep(Duration::from_millis(250)).await;
             }
-            assert!(last.is_some(), "the policy never took effect");
+            assert!(last.is_some(), "the admission policy did not take effect in time");
             let lease = world.lease(3, 1);
             for answer in [
                 cluster.record(&private(&lease, "hunter2")).await,

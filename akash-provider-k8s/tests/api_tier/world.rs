@@ -343,7 +343,7 @@ impl World {
         };
         assert!(
             tokio::time::timeout(WAIT_LIMIT, so).await.is_ok(),
-            "never reached: {what}"
+            "condition not reached in time: {what}"
         );
     }
 

@@ -158,7 +158,7 @@ async fn runs(tenant: &Tenant, command: &str, wanted: usize) {
     while running(tenant, command).await != wanted {
         assert!(
             began.elapsed() < WAIT_LIMIT,
-            "{command}: never {wanted} processes"
+            "{command}: the number of processes did not become {wanted} in time"
         );
         sleep(Duration::from_millis(100)).await;
     }

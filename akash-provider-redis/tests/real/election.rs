@@ -223,6 +223,6 @@ async fn after_fail_over_one_instance_leads_in_no_earlier_term() {
     // The previous leader may have survived the fail-over, so only the time after it counts.
     sleep(LEASE * 2).await;
     let after = wait_for_leader(&elections).await;
-    assert!(after >= before, "{after} after {before}");
+    assert!(after >= before, "election term {after} was used after {before}");
     there_were_assert_single_leader(watching).await;
 }

@@ -228,7 +228,7 @@ async fn until(
         }
         assert!(
             started.elapsed() < PATIENCE,
-            "{what}: {shown} is served, {metrics:?} counted"
+            "{what}: the operator serves {shown}, the provider counts {metrics:?}"
         );
     }
 }

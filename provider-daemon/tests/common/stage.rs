@@ -43,7 +43,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) fn until(what: &str, told: impl Fn() -> String, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
-        assert!(Instant::now() < deadline, "{what}: not in time\n{}", told());
+        assert!(
+            Instant::now() < deadline,
+            "{what}: condition not reached in time\n{}",
+            told()
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -324,7 +324,7 @@ fn price_script_ends_with_all_its_processes() {
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z")) {
             assert!(
                 began.elapsed() < Duration::from_secs(10),
-                "{name} outlives its script"
+                "process {name} still runs after its script has ended"
             );
             std::thread::sleep(Duration::from_millis(20));
         }

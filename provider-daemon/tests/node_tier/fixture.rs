@@ -100,7 +100,9 @@ impl Stage {
             runtime.block_on(removed).unwrap();
         }
         self.clear_chain(CHAIN);
-        until("no lease of others", || self.labelled().is_empty());
+        until("the cluster has no leases of other chains", || {
+            self.labelled().is_empty()
+        });
         // After an outage of the API server the node counts as unreachable for a while.
         let taints = ["get", "nodes", "--output", "jsonpath={.items[*].spec.taints}"];
         until("the node accepts pods", || {
@@ -268,7 +270,7 @@ pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
     let unsold = |id| !market.leases().any(|l| l.lease.id == id);
     let closed = market.bids().filter(|b| b.state == BidState::Closed);
     let ours: Vec<_> = closed.filter(|b| unsold(b.id.clone())).map(|b| &b.id).collect();
-    assert!(ours.is_empty(), "closed bids: {ours:?}");
+    assert!(ours.is_empty(), "the provider closed these bids: {ours:?}");
     println!("{leases} lease(s), closed by the provider: 0, closed bids: 0");
 }
 
@@ -276,7 +278,10 @@ pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < wait_limit(), "never reached: {what}");
+        assert!(
+            began.elapsed() < wait_limit(),
+            "condition not reached in time: {what}"
+        );
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -288,7 +293,10 @@ where
 {
     let began = Instant::now();
     while !is_so().await {
-        assert!(began.elapsed() < wait_limit(), "never reached: {what}");
+        assert!(
+            began.elapsed() < wait_limit(),
+            "condition not reached in time: {what}"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

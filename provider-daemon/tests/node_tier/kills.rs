@@ -57,7 +57,7 @@ fn kills_at_any_time_do_not_change_the_result() {
         );
         closed_by_tenants(&StateFile::open(&state).unwrap().market().unwrap());
     }
-    println!("killed {killed} times in {lives} leases, seed {seed}: nothing left over");
+    println!("killed {killed} times in {lives} leases, seed {seed}: no object of a lease remains");
 }
 
 /// Kills the program as soon as it reports the manifest. Asserts that the next start deploys the manifest.

@@ -100,7 +100,9 @@ fn tenant_reaches_its_pods_across_restarts_and_outages() {
         "changed by a kill of the provider"
     );
     let mut provider = timed("an outage of the chain", || scene.cut_off(provider));
-    timed("the chain is back", || scene.back(&provider, &empty));
+    timed("the provider uses the chain again", || {
+        scene.back(&provider, &empty)
+    });
     provider.signal(Signal::SIGTERM);
     provider.end();
 }
@@ -210,7 +212,7 @@ impl<'a> Fixture<'a> {
     /// Same as `persistent_state`, when the controllers have finished their work after an update.
     fn settled(&self) -> (String, String, String, Vec<(Value, Value)>) {
         let mut persistent_state = self.persistent_state();
-        until("nothing changes any more", || {
+        until("the state of the cluster no longer changes", || {
             sleep(QUIET);
             let before = std::mem::replace(&mut persistent_state, self.persistent_state());
             before == persistent_state

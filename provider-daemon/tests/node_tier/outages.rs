@@ -52,13 +52,16 @@ fn paused_kubelet_ends_no_lease() {
             let failing = Tenant::new(fixture, 2, &failing()).lease();
             let (watched, failing) = tokio::join!(watched, failing);
             failing.send().await.unwrap();
-            eventually("the clock runs", || async {
+            eventually("the unhealthy time increases", || async {
                 failing.unhealthy() > Duration::from_secs(1)
             })
             .await;
             let stopped = while_paused(fixture, &watched, &failing).await;
             watched.runs().await;
-            eventually("the clock continues", || async { failing.unhealthy() > stopped }).await;
+            eventually("the unhealthy time increases again", || async {
+                failing.unhealthy() > stopped
+            })
+            .await;
             watched.close();
             failing.close();
             tokio::join!(watched.gone(), failing.gone());
@@ -76,7 +79,10 @@ async fn while_paused(
     const AWAY: Option<Health> = Some(Health::Out(Outage::NodeAway));
     let away = StoppedComponent::begin(fixture, Component::Kubelet);
     let (began, mut reasons) = (Instant::now(), BTreeSet::new());
-    eventually("the clock stops", || async { failing.health() == AWAY }).await;
+    eventually("the unhealthy time stops increasing", || async {
+        failing.health() == AWAY
+    })
+    .await;
     let (stopped, took) = (failing.unhealthy(), began.elapsed());
     assert_served(watched);
     while began.elapsed() < outage() {
@@ -168,7 +174,11 @@ async fn control_plane<'a>(
     refused(&late, began).await;
     assert_served(watched);
     while began.elapsed() < outage() {
-        assert_ne!(watched.health(), Some(Health::Bad), "unknown is not bad");
+        assert_ne!(
+            watched.health(),
+            Some(Health::Bad),
+            "unknown health must not count as unhealthy"
+        );
         sleep(Duration::from_millis(200)).await;
     }
     away.end();
@@ -179,7 +189,7 @@ async fn control_plane<'a>(
     }
     tokio::join!(watched.runs(), updated.runs(), deployed.runs(), closed.gone());
     println!(
-        "{part} stopped for {:.1}s: settled {:.1}s later",
+        "{part} stopped for {:.1} s: all work was done {:.1} s later",
         down.as_secs_f64(),
         (began.elapsed() - down).as_secs_f64()
     );
@@ -222,7 +232,11 @@ async fn node<'a>(
 async fn refused(late: &TenantLease<'_>, began: Instant) {
     let refusal = late.send().await.unwrap_err();
     let took = began.elapsed();
-    println!("refused after {:.2}s: {}", took.as_secs_f64(), refusal.message);
+    println!(
+        "the manifest was refused after {:.2} s: {}",
+        took.as_secs_f64(),
+        refusal.message
+    );
     assert_eq!(refusal.kind, RefusalKind::Unavailable, "{refusal:?}");
     assert!(took < ANSWER, "{took:?}");
 }

@@ -26,7 +26,7 @@ pub(crate) fn typed(mut command: Command, dialogue: &[(&str, &str)]) -> (Option<
         }
     });
     for (awaited, text) in dialogue {
-        until(&format!("{awaited:?} at the terminal"), || {
+        until(&format!("the terminal shows {awaited:?}"), || {
             shown.lock().unwrap().contains(awaited)
         });
         ours.write_all(text.as_bytes()).unwrap();

@@ -157,7 +157,9 @@ fn survives(cluster: &Cluster) -> Result<()> {
     if before == after {
         return Ok(());
     }
-    Err(Error::new(format!("the pod was `{before}` and is `{after}`")))
+    Err(Error::new(format!(
+        "the pod changed from `{before}` to `{after}` during the restart"
+    )))
 }
 
 fn field(cluster: &Cluster, kind: &str, path: &str) -> Result<String> {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// Lock on a cluster. While a test has one kind of access, tests that need the other kind wait. Dropping the
 /// value or ending the process releases the lock.
 #[derive(Debug)]
-#[must_use = "it holds as long as it lives"]
+#[must_use = "the lock is held until the file is dropped"]
 pub struct Hold {
     _file: File,
 }

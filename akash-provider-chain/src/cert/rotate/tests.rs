@@ -197,11 +197,15 @@ async fn unknown_publication_is_resolved_before_the_next_step() {
         () = blocks => unreachable!(),
     };
     assert!(matches!(result, Err(RotationError::Unknown { .. })), "{result:?}");
-    assert_eq!(scene.valid().len(), 1, "the transaction is included in the end");
+    assert_eq!(
+        scene.valid().len(),
+        1,
+        "the transaction is finally included in a block"
+    );
     let swapped = scene.step(NOW).await;
     assert!(
         matches!(swapped, StepResult::Swapped(_)),
-        "published only once: {swapped:?}"
+        "the certificate must be published only once: {swapped:?}"
     );
 }
 

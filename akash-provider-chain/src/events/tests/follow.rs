@@ -185,7 +185,11 @@ impl Scene {
             };
             match event {
                 ChainEvent::Block { height, .. } => {
-                    assert_eq!(height, self.reported + 1, "in order, without duplicates");
+                    assert_eq!(
+                        height,
+                        self.reported + 1,
+                        "the blocks must be in order and without duplicates"
+                    );
                     let mut happened = self.chain.facts(height);
                     happened.retain(|fact| fact.concerns(&us()));
                     assert_eq!(std::mem::take(&mut facts), happened, "block {height}");
@@ -762,7 +766,9 @@ async fn malformed_event_is_reported_and_causes_a_resync() {
     let next = scene.block(2);
     scene.push(next);
     match scene.next().await.unwrap() {
-        ChainEvent::Block { height, .. } => assert_eq!(height, lost, "reported without the malformed event"),
+        ChainEvent::Block { height, .. } => {
+            assert_eq!(height, lost, "the block is reported without the malformed event")
+        }
         other => panic!("{other:?}"),
     }
     let snapshot = scene.resync().await;

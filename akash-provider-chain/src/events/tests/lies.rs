@@ -421,7 +421,10 @@ async fn pushed_next_heights_are_bounded_by_the_status() {
     }
     let height = listener.reader.status().follower.height;
     assert!(height > newest, "a pushed block may precede its status");
-    assert!(height <= newest + LAG_MAX, "{height} above {newest}");
+    assert!(
+        height <= newest + LAG_MAX,
+        "reported height {height} is above the newest block {newest}"
+    );
 }
 
 #[tokio::test]

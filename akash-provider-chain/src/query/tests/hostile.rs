@@ -400,7 +400,11 @@ async fn malformed_offer_and_bseq_do_not_hide_a_bid_of_another_provider() {
         .bids(&all_bids, PageRequest::default())
         .await
         .unwrap();
-    assert_eq!(after.items.len(), before.items.len() + 1, "the bid counts");
+    assert_eq!(
+        after.items.len(),
+        before.items.len() + 1,
+        "the result must contain one more bid"
+    );
     let of_other = |b: &&akash_provider_core::types::Bid| b.id.provider == account(3);
     let states = after.items.iter().filter(of_other).map(|b| b.state);
     assert!(states.clone().any(|s| s != BidState::Lost) && states.count() > 1);

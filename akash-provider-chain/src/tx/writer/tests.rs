@@ -247,7 +247,7 @@ async fn completed_transactions_are_removed_with_a_slow_node() {
         let (waiting, in_flight) = task.planner.load();
         assert!(
             waiting + in_flight <= UNDER_WAY,
-            "{waiting} queued, {in_flight} in flight"
+            "{waiting} transactions queued, {in_flight} in flight"
         );
         assert!(task.replies.len() <= UNDER_WAY, "{} replies", task.replies.len());
         // One call per transaction in flight, plus the queries of block, account and prices.

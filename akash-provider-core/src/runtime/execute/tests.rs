@@ -146,7 +146,7 @@ async fn every_call_ends_in_one_completion_of_its_kind() {
             assert_eq!(
                 failed,
                 Some(does != Does::Answer),
-                "{name} {does:?}: {completion:?}"
+                "call {name}, port {does:?}: unexpected completion {completion:?}"
             );
             assert!(
                 executor.try_next(BlockTime(0)).is_none(),
@@ -321,7 +321,7 @@ async fn concurrent_queries_are_limited_and_do_not_delay_transactions() {
     while executor.next(&BlockTime(0)).await.is_some() {
         ended += 1;
     }
-    assert_eq!(ended, 500, "queued calls run although every call hangs");
+    assert_eq!(ended, 500, "queued calls must not start while every call hangs");
 }
 
 #[tokio::test(start_paused = true)]

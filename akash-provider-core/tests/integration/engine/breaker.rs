@@ -163,7 +163,7 @@ fn tripped_breaker_holds_and_reports_unconfirmed_closes() {
         assert!(findings.iter().any(|f| f.contains(&lease)), "{findings:?}");
     }
     let held = |e: &Event| matches!(e, Event::EndHeld { message, .. } if message.contains("release"));
-    assert_eq!(world.told(held), 3, "once per lease");
+    assert_eq!(world.told(held), 3, "each lease must be reported once");
     world.request(Request::ReleaseBreaker);
     world.wait(MINUTE);
     assert_eq!((world.cluster.len(), world.status().breaker.held.len()), (0, 0));

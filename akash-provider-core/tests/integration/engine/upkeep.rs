@@ -256,7 +256,7 @@ fn events_outside_the_status_do_not_change_it() {
     let looks = looks(&world) - before;
     assert!(looks >= 5 * 1000, "{looks} queries in an hour");
     // A full scan runs every ten minutes.
-    assert!(changed <= 12, "{changed} of 600 blocks");
+    assert!(changed <= 12, "the status changed in {changed} of 600 blocks");
     let changes = world.engine.changes();
     world.health(&lease_id(1), Health::Bad);
     assert_ne!(world.engine.changes(), changes);

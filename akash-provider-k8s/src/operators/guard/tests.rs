@@ -45,7 +45,7 @@ fn guard(start: Instant, missing: &[String], declared: usize) -> Guard {
     assert_eq!(
         judge(&mut guard, missing, declared, start),
         [""; 0],
-        "nothing is deleted at once"
+        "no record may be deleted immediately"
     );
     guard
 }
@@ -194,7 +194,7 @@ fn record_missing_at_the_start_is_held_until_a_reason_or_a_confirmation() {
     let mut guard = held();
     assert!(
         guard.judge("n0", &record("n0"), 50, at(start, 605)).is_ok(),
-        "the Manifest no longer names it"
+        "the Manifest no longer contains the name"
     );
     assert_eq!(guard.hold(at(start, 605)), None);
     let mut guard = held();

@@ -88,7 +88,7 @@ fn deleted_definitions_delete_no_route_and_the_provider_declares_its_records_aga
                 .delete("ProviderHost", &world.settings.manifest_namespace, NAMES[0])
                 .await;
             let took = until_declared(world, &provider, &lease).await;
-            assert!(took < SOON, "one record: {took:?}");
+            assert!(took < SOON, "one deleted record is declared again after {took:?}");
             let operator = start(&world.client, options(world, Mode::default())).await;
             let ips = fixture::start(&ip_account, fixture::options(world)).await;
             let written = || async {
@@ -114,7 +114,7 @@ fn deleted_definitions_delete_no_route_and_the_provider_declares_its_records_aga
             world.until("the kinds are served", served).await;
             let took = until_declared(world, &provider, &lease).await;
             println!("all records are declared again {took:?} after the definitions");
-            assert!(took < SOON, "all records: {took:?}");
+            assert!(took < SOON, "all records are declared again after {took:?}");
             let released = || async {
                 operator.status().hold.is_none() && ips.status().hold.is_none() && written().await
             };

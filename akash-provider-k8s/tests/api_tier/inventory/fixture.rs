@@ -385,6 +385,6 @@ impl Capacity {
                 &u.placements,
             )
         });
-        assert!(in_time.is_ok(), "never reached: {what}; {told:?}");
+        assert!(in_time.is_ok(), "condition not reached in time: {what}; {told:?}");
     }
 }

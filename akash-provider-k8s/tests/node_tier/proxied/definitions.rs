@@ -25,7 +25,10 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    assert!(timeout(WAIT_LIMIT, met).await.is_ok(), "never reached: {what}");
+    assert!(
+        timeout(WAIT_LIMIT, met).await.is_ok(),
+        "condition not reached in time: {what}"
+    );
 }
 
 /// Deletes and restores the record definitions while clients send requests. Then writes the records again, as

@@ -90,7 +90,7 @@ impl Traffic {
         }
         assert!(
             lost.is_empty(),
-            "of {} requests, some were not for {allowed:?}: {lost:?}",
+            "of {} requests, some got a response that is not one of {allowed:?}: {lost:?}",
             log.len()
         );
         log.len()

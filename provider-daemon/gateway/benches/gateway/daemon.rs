@@ -20,7 +20,7 @@ impl Daemon {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let said = child.stdout.take().context("the output of the daemon")?;
+        let said = child.stdout.take().context("the daemon process has no stdout")?;
         let mut line = String::new();
         BufReader::new(said).read_line(&mut line)?;
         let address = line.trim().parse();

@@ -45,7 +45,7 @@ pub(crate) async fn websockets() -> anyhow::Result<()> {
             websocket(address, &config, &lease_path("logs?follow=true"), tenant).await
         });
         if opening.len() >= TOGETHER {
-            hold(opening.join_next().await.context("one that is opened")??)?;
+            hold(opening.join_next().await.context("no websocket was opened")??)?;
         }
     }
     while let Some(opened) = opening.join_next().await {

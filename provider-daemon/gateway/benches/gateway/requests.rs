@@ -108,7 +108,7 @@ async fn run(callers: &mut [Caller], until: Until) -> anyhow::Result<u32> {
             let (status, length) = caller.connection.ask(&caller.request).await?;
             ensure!(
                 status == 200 && length > 0,
-                "status {status}, a body of {length} bytes"
+                "unexpected response: status {status} with a body of {length} bytes"
             );
             done.set(done.get() + 1);
             caller.took.push(u32::try_from(at.elapsed().as_micros())?);

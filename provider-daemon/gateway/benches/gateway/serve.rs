@@ -154,7 +154,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) -> anyhow::Resu
         }
     };
     let waited = tokio::time::timeout(TIMEOUT, waiting).await;
-    waited.with_context(|| format!("{what}: not within {TIMEOUT:?}"))
+    waited.with_context(|| format!("{what}: condition not reached within {TIMEOUT:?}"))
 }
 
 async fn lease(

@@ -190,7 +190,7 @@ async fn client_without_ping_response_loses_its_stream() {
     let frames = dead.rest().await;
     assert!(
         frames.iter().any(|(kind, _)| *kind == DATA),
-        "it was not served before"
+        "the connection was not served before it was closed"
     );
     world.stop().await;
 }

@@ -168,7 +168,7 @@ pub(super) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl 
     };
     tokio::time::timeout(TIMEOUT, waiting)
         .await
-        .unwrap_or_else(|_| panic!("{what}: not within {TIMEOUT:?}"));
+        .unwrap_or_else(|_| panic!("{what}: condition not reached within {TIMEOUT:?}"));
 }
 
 impl World {

@@ -309,7 +309,7 @@ impl<'a> World<'a> {
 
 impl Drop for World<'_> {
     fn drop(&mut self) {
-        // What a test that failed left behind; where nothing is, nothing goes.
+        // Delete what an earlier failed test left.
         let leases = [
             "delete",
             "namespaces",

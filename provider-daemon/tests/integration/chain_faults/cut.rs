@@ -42,7 +42,7 @@ async fn all_events_are_handled_within_two_blocks_after_a_cut() {
         chain.market(|market| market.bid(&bid_id(order)).map(|bid| bid.created_at))
     };
     let before: Vec<_> = (1..=2).map(|dseq| order(&chain, dseq)).collect();
-    until("the first bids", || {
+    until("the first orders have bids", || {
         before.iter().all(|order| has_bid(order).is_some())
     })
     .await;
@@ -72,13 +72,16 @@ async fn all_events_are_handled_within_two_blocks_after_a_cut() {
     let heights: Vec<Height> = during.iter().filter_map(has_bid).collect();
     assert!(
         heights.iter().all(|at| *at <= back + 2),
-        "back at {back}, bids at {heights:?}"
+        "reconnected at height {back}, bids at heights {heights:?}"
     );
-    until("the lease's end", || is_close_received(&bidder, 1)).await;
+    until("the client received the end of the lease", || {
+        is_close_received(&bidder, 1)
+    })
+    .await;
     let received_at = bidder.last_height();
     assert!(
         received_at <= back + 3,
-        "back at {back}, the end of the lease was received by {received_at}"
+        "reconnected at height {back}, but the end of the lease was received only at height {received_at}"
     );
     assert!(!is_close_received(&bidder, 2));
     assert_eq!(
@@ -87,7 +90,7 @@ async fn all_events_are_handled_within_two_blocks_after_a_cut() {
         "the gap was filled block by block"
     );
     println!(
-        "cut of {seconds} s: back at {back}, bids at {heights:?}, the end of the lease received by {received_at}"
+        "cut of {seconds} s: reconnected at height {back}, bids at heights {heights:?}, end of the lease received at height {received_at}"
     );
     stop.cancel();
     net.stop().await;

@@ -96,7 +96,7 @@ pub(crate) fn transactions(name: &str, bidder: &Bidder, landed: &[LandedTx]) {
         if unknown {
             assert!(
                 reported.len() <= done.len(),
-                "{name}: {msg}: reported {reported:?}, landed {done:?}"
+                "{name}: {msg}: reported outcome {reported:?}, outcome in the block {done:?}"
             );
         } else if is_bid {
             assert_eq!(reported, done, "{name}: {msg}: reported and landed; {outcomes:?}");
@@ -104,7 +104,7 @@ pub(crate) fn transactions(name: &str, bidder: &Bidder, landed: &[LandedTx]) {
             assert_eq!(
                 reported.len(),
                 done.len(),
-                "{name}: {msg}: reported {reported:?}, landed {done:?}"
+                "{name}: {msg}: reported outcome {reported:?}, outcome in the block {done:?}"
             );
         }
         if is_bid {

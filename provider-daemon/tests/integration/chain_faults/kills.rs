@@ -105,7 +105,7 @@ async fn kill_between_send_and_response_loses_or_duplicates_no_bid() {
     }
     // A new process without state may repeat a transaction that is not in a block yet. The chain refuses the
     // duplicate.
-    assert!(most <= 3, "{most} transactions for one bid");
+    assert!(most <= 3, "one bid was sent in {most} transactions");
     println!(
         "{kills} kills, {in_the_gap} before the block; {doubled} bids were sent again and refused; settled in \
          {settled_in:?}"

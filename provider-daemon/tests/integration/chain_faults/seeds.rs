@@ -315,7 +315,7 @@ async fn seed(seed: u64) {
         let status = bidder.client.status();
         assert!(
             began.elapsed() < SETTLING,
-            "{name}: not settled: {:?} in flight, {status:#?}",
+            "{name}: calls without an outcome: {:?}, {status:#?}",
             bidder.record().under_way
         );
         tokio::time::sleep(Duration::from_millis(50)).await;

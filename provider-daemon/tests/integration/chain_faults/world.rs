@@ -203,7 +203,10 @@ pub(crate) fn height(chain: &MemoryChain) -> Height {
 pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < PATIENCE, "{what}: not in time");
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{what}: condition not reached in time"
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -185,7 +185,11 @@ fn operator_closes_exactly_one_lease_by_command() {
             .unwrap()
             .len()
     };
-    until("both are known", || provider.told(), || listed() == 2);
+    until(
+        "the provider has observed both leases",
+        || provider.told(),
+        || listed() == 2,
+    );
     let [ended, kept] = &leases;
     let ended = ended.to_string();
     let said = object(

@@ -123,5 +123,8 @@ fn orders_of_one_block_have_one_price_during_policy_change() {
         bursts(),
         seen.len()
     );
-    assert!(changes_at_once > 1, "no change counted: {seen:?}");
+    assert!(
+        changes_at_once > 1,
+        "too few price changes were observed: {seen:?}"
+    );
 }

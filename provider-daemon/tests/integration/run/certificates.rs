@@ -69,7 +69,7 @@ fn certificate_is_renewed_before_expiry() {
     let first = served_serial(&url).unwrap();
     let published = || stage.chain.market(|market| market.certificates(&owner).to_vec());
     until(
-        "the next one is published",
+        "the next certificate is published",
         || provider.told(),
         || published().len() == 2,
     );
@@ -78,14 +78,14 @@ fn certificate_is_renewed_before_expiry() {
     let next = serials.into_iter().find(|serial| *serial != old).unwrap();
     assert!(first == old || first == next, "{first}");
     until(
-        "the next one is served",
+        "the next certificate is served",
         || provider.told(),
         || served_serial(&url).as_ref() == Some(&next),
     );
     assert!(provider.has_ended().is_none());
     assert!(
         published().iter().all(|c| c.valid),
-        "the old one stays valid for an hour, for clients that cached it"
+        "the old certificate stays valid for an hour, for clients that cached it"
     );
 }
 

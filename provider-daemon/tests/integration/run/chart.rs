@@ -151,7 +151,7 @@ fn takes_its_steps(name: &str, from: &'static str) {
     let container = Container::new(&stage, from);
     container.provider_file("us-west");
     assert_eq!(container.runs(SCRIPT), "created\ncertified\n");
-    assert_eq!(container.runs(SCRIPT), "", "no step is left");
+    assert_eq!(container.runs(SCRIPT), "", "the script has no more steps");
     container.provider_file("us-east");
     assert_eq!(container.runs(SCRIPT), "updated\n");
 }

@@ -23,7 +23,11 @@ fn provider_starts_before_its_node_and_recovers_automatically() {
     // The node stops again while the provider runs.
     stage.stop_node();
     let waits = || provider.output().matches("waiting for the chain").count();
-    until("the outage is reported", || provider.told(), || waits() >= 2);
+    until(
+        "the status reports the outage of the chain",
+        || provider.told(),
+        || waits() >= 2,
+    );
     let second = stage.order(2);
     stage.start_node(FAST);
     stage.bid(&second, &provider);

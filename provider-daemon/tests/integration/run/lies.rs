@@ -114,7 +114,7 @@ impl Case {
         provider.says("ready: bidding");
         stage.bid(&stage.order(1), &provider);
         let faults = || proxy.stats().faults;
-        // The cut is counted too.
+        // The closed connection is counted too.
         let before = faults() + 1;
         proxy.set(Faults {
             lie: Some(self.lie),
@@ -161,7 +161,7 @@ fn a_daemon_bids_within_thirty_seconds_after_a_lie_also_after_a_restart() {
     let seconds: Option<u64> = seconds.map(|text| text.parse().unwrap());
     let mut cases: Vec<(usize, Case)> = cases().into_iter().enumerate().collect();
     if seconds.is_none() {
-        // One of each setting; the crate of the chain client has a table of all lies.
+        // One false response per setting. The tests of the chain client cover all kinds of false responses.
         let short = [
             "chain a little higher",
             "parameters",
@@ -182,7 +182,7 @@ fn a_daemon_bids_within_thirty_seconds_after_a_lie_also_after_a_restart() {
                     let beside = if case.is_alone {
                         "alone"
                     } else {
-                        "beside an honest node"
+                        "together with an honest node"
                     };
                     let how = if case.is_restarted {
                         "restarted"

@@ -85,9 +85,11 @@ fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> 
             || "no slope".to_owned(),
             |grows| format!("{grows:+.2} per minute"),
         );
-        println!("soak: {what}: {fifths:?}, at most {highest}, {shown} (bounds {most}, {growth} per minute)");
+        println!(
+            "soak: {what}: {fifths:?}, maximum {highest}, growth {shown} (limits {most}, {growth} per minute)"
+        );
         if highest > most || (has_slope && grows.is_some_and(|grows| grows > growth)) {
-            findings.push(format!("{what}: at most {highest}, {shown}"));
+            findings.push(format!("{what}: maximum {highest}, growth {shown}"));
         }
     }
     findings
@@ -164,7 +166,7 @@ fn resource_usage_does_not_grow_with_load() {
     crowd.reap(true);
     let (ordered, (sent, failed)) = (crowd.ordered(), crowd.manifests());
     println!(
-        "soak: {seconds} s, {ordered} orders, leases of {life:?}, {sent} manifests accepted, {failed} not"
+        "soak: {seconds} s, {ordered} orders, leases of {life:?}, {sent} manifests accepted, {failed} refused"
     );
     // After the first leases have ended, and after one-time allocations.
     let settled = (long / 5).max(life + Duration::from_secs(60));

@@ -42,7 +42,7 @@ const BLOCK: Duration = Duration::from_millis(200);
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
-        assert!(Instant::now() < deadline, "{what}: not in time");
+        assert!(Instant::now() < deadline, "{what}: condition not reached in time");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

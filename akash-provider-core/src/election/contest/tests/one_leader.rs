@@ -245,7 +245,10 @@ fn contested(lucks: &[Luck], deletes: &[u64], forgeries: &[Forgery]) -> Result<(
         );
         // A deleted or forged record hides the last term from nodes that had not read it.
         if let (Some(term), true) = (leaders.first(), deletes.is_empty() && forgeries.is_empty()) {
-            prop_assert!(*term >= last_term, "term {term} after {last_term}");
+            prop_assert!(
+                *term >= last_term,
+                "election term {term} was used after {last_term}"
+            );
             last_term = *term;
         }
         prop_assert!(
@@ -256,7 +259,7 @@ fn contested(lucks: &[Luck], deletes: &[u64], forgeries: &[Forgery]) -> Result<(
     let at = trouble + 90_000;
     prop_assert!(
         nodes.iter().any(|node| node.leads(at).is_some()),
-        "no leader: {nodes:?}"
+        "no node is the leader at the end: {nodes:?}"
     );
     Ok(())
 }

@@ -175,10 +175,10 @@ impl Explored for World {
         if let Some(write) = &work.write {
             assert!(
                 !self.bystander_is_written || name != BYSTANDER,
-                "the other name is written"
+                "the route of the hostname that no step changes is written"
             );
             let goes = work.deletes.iter().any(|d| d.namespace == write.namespace);
-            assert!(!goes, "both written and deleted");
+            assert!(!goes, "the same route is written and deleted");
             self.version += 1;
             let place = (write.namespace.clone(), name.to_owned());
             let live = written(&write.body, self.version);
@@ -240,7 +240,7 @@ impl Explored for World {
 
     fn check(&self) {
         for name in self.index.names() {
-            assert!(self.index.work(&name).is_done(), "{name} is not at rest");
+            assert!(self.index.work(&name).is_done(), "{name} still has pending work");
         }
         let places: Vec<_> = self.routes.keys().filter(|(_, name)| name == NAME).collect();
         // A valid declaration with a Manifest has exactly one route.

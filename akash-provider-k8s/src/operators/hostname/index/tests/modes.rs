@@ -197,14 +197,14 @@ impl World {
             return;
         }
         let new = self.objects[&main].get(&(host.namespace.clone(), name.to_owned()));
-        let new = new.unwrap_or_else(|| panic!("{name} is left without a route"));
+        let new = new.unwrap_or_else(|| panic!("hostname {name} has no route"));
         let serves = match main {
             ObjectKind::HttpRoute => new.accepted == Acceptance::Yes,
             _ => self.time_passed,
         };
         assert!(
             serves,
-            "{name} loses its route before the new one serves: {new:?}"
+            "hostname {name} loses its route before the new route serves requests: {new:?}"
         );
     }
 

@@ -183,7 +183,7 @@ impl World {
                 self.works_on(&name);
             }
         }
-        assert!(self.touched.is_empty(), "the writer does not settle");
+        assert!(self.touched.is_empty(), "the writer always has further work");
     }
 
     fn works_on(&mut self, name: &Name) {

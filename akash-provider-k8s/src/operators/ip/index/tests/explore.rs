@@ -187,7 +187,7 @@ impl Explored for World {
         }
         assert!(
             work.write.is_none() || work.delete.is_none(),
-            "both written and deleted"
+            "the same Service is written and deleted"
         );
         let is_tenants = [1, 2]
             .iter()
