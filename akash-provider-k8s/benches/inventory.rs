@@ -81,8 +81,8 @@ fn made_here() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures the time from a pod event, as JSON, to the complete update. Returns the median over pods of
-/// leases and others.
+/// Measures the time from a pod event, as JSON, to the complete update. Returns the median over pods that
+/// belong to leases and pods that do not.
 fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::with_capacity(SAMPLES);
     for sample in 0..SAMPLES {
@@ -98,7 +98,7 @@ fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     Ok(median(samples))
 }
 
-/// Measures a complete new snapshot, as after an added or removed node.
+/// Measures the time to build a complete new snapshot, as is necessary after a node was added or removed.
 fn rebuild_ms(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::new();
     for sample in 0..40 {

@@ -14,7 +14,7 @@ use testbed::Redis;
 
 type Failed = Box<dyn std::error::Error>;
 
-/// Number of events published as fast as they are read.
+/// Number of events of the throughput measurement.
 const EVENTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };
 /// Maximum number of published events that are not read yet. It is smaller than the capacity of the queue in
 /// front of the server, so that no event is lost.

@@ -11,7 +11,7 @@ use crate::binaries::cache_of;
 use crate::command::Run;
 use crate::error::{Error, Result};
 
-/// Maximum wait for a package registry.
+/// Maximum duration of an installation from a package registry.
 const LIMIT: Duration = Duration::from_mins(5);
 
 /// Returns the folder with the network's TypeScript SDK, a websocket client, and scripts that use them.

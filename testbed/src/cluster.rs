@@ -214,7 +214,7 @@ impl Cluster {
             left -= 1;
             match self.await_health(component) {
                 Err(error) if left > 0 && self.state(component) == State::Gone => {
-                    eprintln!("{error}\n{component} is started again");
+                    eprintln!("{error}\nstarting {component} again");
                 }
                 outcome => return outcome,
             }

@@ -57,7 +57,7 @@ enum Command {
     Sim(sim::Args),
     /// Repeats a failed simulation from its event log
     Replay(replay::Args),
-    /// Measures speed and size of release builds; never fails by time
+    /// Measures speed and size of release builds; a slow result is not a failure
     Bench(bench::Args),
     /// Prints statistics of the code: lines, public items, comments, users of the fields of large structs
     Figures,

@@ -54,7 +54,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     report.finish()
 }
 
-/// Builds programs and tests together, so that the features of dependencies are unified once.
+/// Builds programs and tests in one cargo call, so that each dependency is built once, with all requested
+/// features.
 fn build(workspace: &Workspace) -> Result<Notes> {
     let targets = ["--lib", "--bins", "--tests"];
     workspace

@@ -21,7 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) const CLASSES: [&str; 2] = ["beta2", "beta3"];
 const KINDS: usize = 3 + CLASSES.len();
 
-/// Millicores, bytes of memory, bytes of ephemeral storage, and bytes per storage class.
+/// Amounts of resources: CPU in millicores, then bytes of memory, of ephemeral storage, and of each storage
+/// class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Amounts([i64; KINDS]);
 

@@ -215,7 +215,7 @@ fn exposes(shape: Shape, names: Option<&Vec<String>>, address: &str) -> Vec<mani
 /// A value that must not appear in a recording.
 pub(crate) const SECRET: &str = "known-to-the-tenant-alone";
 
-/// The manifest of a deployment with these groups. `names[i]` are the hostnames of group `i`.
+/// Returns the manifest of a deployment with these groups. `names[i]` are the hostnames of group `i`.
 pub(crate) fn manifest(
     id: &DeploymentId,
     shapes: &[Shape],

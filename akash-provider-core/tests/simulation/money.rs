@@ -177,7 +177,7 @@ impl SettledCheck<'_> {
         Ok(())
     }
 
-    /// Returns the time at which the leases of a deployment used up its funds in the denomination of this
+    /// Returns the time at which the deployment of this lease had no more funds in the denomination of the
     /// lease.
     fn out_of_money_since(&self, lease: &LeaseId) -> Option<BlockTime> {
         let record = self.market.deployment(lease.deployment())?;

@@ -56,7 +56,7 @@ pub(crate) struct World {
     pub(crate) mono: Mono,
     pub(crate) pending: Vec<Pending>,
     pub(crate) tenant_deployments: Vec<TenantDeployment>,
-    /// Number of deployments of the third party.
+    /// Number of deployments that the third party has created.
     pub(crate) third_party_deployments: u64,
     pub(crate) requests: u64,
     pub(crate) model: EngineModel,
@@ -199,7 +199,7 @@ impl World {
         })
     }
 
-    /// Fires the due deadlines of the engine.
+    /// Sends the deadlines that have passed to the engine.
     pub(crate) fn wake(&mut self) -> Checked {
         self.trace.line(|| format!("{} wake", self.mono.0));
         self.model.mono = self.model.mono.max(self.mono);
@@ -334,7 +334,7 @@ impl World {
         })
     }
 
-    /// Completes a block and the outcomes of its transactions.
+    /// Completes a block, and schedules the outcomes of its transactions for delivery.
     pub(crate) fn block(&mut self, next: Duration) {
         let landed = self.chain.end_block(next);
         if let Some(other) = &mut self.other {

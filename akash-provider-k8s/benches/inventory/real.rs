@@ -77,7 +77,7 @@ async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     let update = timeout(PATIENCE, first).await??;
     let took = began.elapsed();
     let (nodes, leases) = (update.inventory.metrics().nodes.len(), update.placements.len());
-    eprintln!("{nodes} nodes are offered, pods of {leases} leases were placed");
+    eprintln!("the inventory offers {nodes} nodes and contains the pods of {leases} leases");
     if filled && (nodes, leases) != (NODES, LOAD.leases()) {
         return Err("the counts differ from the written objects".into());
     }
@@ -161,8 +161,8 @@ where
     }
 }
 
-/// Measures the time from a watch event of a pod to the complete update. Returns the median over ended pods of leases and
-/// others.
+/// Measures the time from a watch event of a pod to the complete update. Returns the median over ended pods
+/// that belong to leases and ended pods that do not.
 async fn updates_us(client: &Client, tally: &mut Tally, version: &str) -> Result<f64, Failed> {
     let path = format!("/api/v1/pods?watch=true&resourceVersion={version}");
     let request = Request::get(path).body(Vec::new())?;

@@ -24,7 +24,8 @@ pub(crate) struct TestCluster {
 }
 
 impl TestCluster {
-    /// Finds a cluster with all parts of the tier. Prints a message and returns `None` if no such cluster runs.
+    /// Finds a running cluster with all components of the tier. If there is no such cluster, prints a message
+    /// and returns `None`.
     pub(crate) fn find(tier: Tier) -> Option<Self> {
         if let Some(named) = std::env::var_os(NAMED) {
             return Some(Self {

@@ -353,7 +353,8 @@ impl<'a> Surroundings<'a> {
         [ends.to_leases(), ends.of_leases()].concat()
     }
 
-    /// Returns the unexpected flows, one line each. Each source is tested once for all its flows.
+    /// Returns the flows that differ from the expectation, one line each. All flows of a source are tested
+    /// with one command.
     fn wrong(&self, flows: &[Flow]) -> Vec<String> {
         let mut targets: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for flow in flows {

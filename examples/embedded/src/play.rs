@@ -172,7 +172,7 @@ impl Play {
             status.leases.iter().any(|l| l.lease == lease).then_some(())
         })
         .await?;
-        println!("the tenant takes the bid: lease {lease}");
+        println!("the tenant accepts the bid: lease {lease}");
         let (manifest, hash) = (self.tenant.manifest(), self.tenant.hash());
         let deployment = self.tenant.deployment();
         self.handle.submit_manifest(deployment, manifest, hash).await?;

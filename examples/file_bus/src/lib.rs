@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tail::Tail;
 
-/// Bus of files; clones share it.
+/// Bus that stores events in files. Clones share the files.
 #[derive(Debug, Clone)]
 pub struct FileBus {
     folder: PathBuf,

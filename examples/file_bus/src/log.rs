@@ -105,7 +105,7 @@ fn create(folder: &Path, first: u64) -> io::Result<File> {
         .open(path)
 }
 
-/// Returns the files by the number of their first line.
+/// Returns the files of the log. Each key is the number of the first line in its file.
 pub(crate) fn files(folder: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder)? {

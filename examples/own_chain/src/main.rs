@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Real time between two blocks. The block time of the chain advances by more than this.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Chain with automatic blocks, for the scenario.
+/// The custom chain as the network of the scenario. It creates blocks automatically.
 #[derive(Debug)]
 struct LedgerNetwork(OwnChain);
 
@@ -25,7 +25,7 @@ impl Network for LedgerNetwork {
 
     async fn tenant(&self, msg: TenantMsg) -> Result<(), Error> {
         let height = self.0.tenant(msg).await?;
-        println!("the tenant writes into block {height}");
+        println!("the message of the tenant is in block {height}");
         Ok(())
     }
 

@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Gateway and page, while they run.
+/// Running gateway and page.
 #[derive(Debug)]
 pub struct GatewayServer {
     /// Address of the gateway.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval of the checks of the file.
+/// Interval at which the source checks whether the file changed.
 const POLL: Duration = Duration::from_millis(100);
 /// Maximum size of the file, in bytes. A node takes some hundred bytes.
 const MAX_BYTES: u64 = 16 << 20;

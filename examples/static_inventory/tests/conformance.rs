@@ -11,7 +11,7 @@ fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("{name}-{}.json", std::process::id()))
 }
 
-/// Returns the list for nodes of the suite, which uses `ClusterSpec::null`.
+/// Returns the file contents with the nodes of an update of the suite.
 fn list(update: &InventoryUpdate) -> String {
     let nodes = update.inventory.metrics().nodes;
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use testbed::{Cluster, Component, Tier};
 
-/// A node with capacity, until dropped.
+/// A node with capacity. Dropping the value deletes the node.
 pub(crate) struct Node<'a>(&'a Cluster, &'static str);
 
 impl<'a> Node<'a> {
@@ -74,7 +74,7 @@ fn explained(stage: &Stage, kubeconfig: &str) -> Value {
     verdict.unwrap()
 }
 
-/// A namespace with the labels of a lease and one event, until dropped.
+/// A namespace with the labels of a lease, and one event in it. Dropping the value deletes both.
 struct StoredEvent<'a>(&'a Cluster);
 
 impl<'a> StoredEvent<'a> {

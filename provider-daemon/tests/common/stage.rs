@@ -67,7 +67,8 @@ pub(crate) struct Stage {
 const LIMITED: &str = r#"ulimit -n "$1" && shift && exec "$@""#;
 
 impl Stage {
-    /// Creates a chain on which the provider has funds and optionally is registered. The node is stopped.
+    /// Creates a chain on which the provider has funds, and is registered if `is_registered` is true. Its
+    /// node is not started.
     pub(crate) fn new(name: &str, is_registered: bool) -> Self {
         let folder = std::env::temp_dir().join(format!("run-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -286,7 +287,7 @@ impl Stage {
         self.order_of(&TENANT.parse().unwrap(), dseq)
     }
 
-    /// Creates an order of this tenant.
+    /// Creates an order of the account `tenant`.
     pub(crate) fn order_of(&self, tenant: &Address, dseq: u64) -> DeploymentId {
         let sdl = sdl::parse(include_str!("../../samples/web.yaml")).unwrap();
         let id = DeploymentId {

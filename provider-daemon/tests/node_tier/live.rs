@@ -55,7 +55,7 @@ deployment:
 
 /// Maximum time from SIGTERM until the provider has closed all streams and exited.
 const STOPPED: Duration = Duration::from_secs(10);
-/// Maximum interval between writes of busy controllers.
+/// Time without a write after which the controllers count as idle.
 const QUIET: Duration = Duration::from_secs(1);
 const AWAITS_CHAIN: &str = "\"awaited\":[\"the chain";
 /// Output format that lists the resource version of each object, which changes with every write.

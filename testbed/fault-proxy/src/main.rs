@@ -15,7 +15,7 @@ struct Cli {
     /// Listening address and node for gRPC
     #[arg(long, value_parser = pair)]
     grpc: Vec<(SocketAddr, String)>,
-    /// Listening address and node for TLS, with unchanged bytes
+    /// Listening address and node for TLS connections, which are forwarded without decryption
     #[arg(long, value_parser = pair)]
     tls: Vec<(SocketAddr, String)>,
     /// Address of the control endpoint: curl -X PUT -d '{"lag": 3}' http://ADDRESS/faults

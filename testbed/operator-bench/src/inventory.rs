@@ -179,7 +179,7 @@ async fn events(admin: &Client, program: &Program, first: usize) -> Result<f64, 
     let written = began.elapsed();
     sleep(SETTLE).await;
     let used = program.cpu()? - before;
-    eprintln!("{EVENTS} pods changed within {written:?}: {used:?} of CPU");
+    eprintln!("{EVENTS} pods changed within {written:?}; the operator used {used:?} of CPU time");
     Ok(used.as_secs_f64() * 1e6 / EVENTS as f64)
 }
 

@@ -26,7 +26,7 @@ const LIE: usize = 8;
 /// Block interval of the test chain.
 const BLOCK: Duration = Duration::from_millis(50);
 
-/// Later than all blocks of the test chain, which starts in 2023.
+/// Block time after all blocks of the test chain, which starts in 2023.
 const FUTURE: BlockTime = BlockTime(2_000_000_000_000);
 
 const LIES: [Lie; 8] = [
@@ -130,7 +130,7 @@ impl Stage {
         self.push_as(newest, newest + above);
     }
 
-    /// Pushes a block with another height.
+    /// Pushes the contents of the block `block` under the height `height`.
     fn push_as(&self, block: Height, height: Height) {
         self.nodes[0].push(self.chain.frame_as(block, height));
     }

@@ -505,7 +505,8 @@ fn rejected_update_does_not_affect_running_workload() {
     assert_eq!(world.closes(), []);
 }
 
-/// Retries within ten minutes: after 1, 3, 7, 15, 31 and 63 seconds, then once a minute. Health is unknown
+/// The expected retries within ten minutes are after 1, 3, 7, 15, 31 and 63 seconds, then once a minute.
+/// Health is unknown
 /// while a deploy runs.
 #[test]
 fn health_update_does_not_shorten_deploy_back_off() {

@@ -350,7 +350,7 @@ impl World {
         }
     }
 
-    /// Responds to calls until only held calls are in flight.
+    /// Responds to the calls of the engine until only held calls are in flight.
     pub(crate) fn settle(&mut self) {
         for _ in 0..100_000 {
             let held = self.hold;

@@ -70,7 +70,7 @@ pub(crate) fn blocks(name: &str, bidder: &Bidder, oracle: &Oracle) -> usize {
     judged
 }
 
-/// Asserts that the outcomes of all transactions match the blocks, and that no bid landed twice.
+/// Asserts that the outcomes of all transactions match the blocks, and that no bid is in two blocks.
 pub(crate) fn transactions(name: &str, bidder: &Bidder, landed: &[LandedTx]) {
     let record = bidder.record();
     let mut calls: BTreeMap<String, Vec<&Result<TxOutcome, String>>> = BTreeMap::new();

@@ -35,8 +35,8 @@ fn served_serial(url: &str) -> Option<String> {
     u128::from_str_radix(text.trim(), 16).ok().map(|n| n.to_string())
 }
 
-/// The certificate expires while the provider runs: the next one is created, published and served without a
-/// restart.
+/// While the provider runs, its certificate expires. The provider creates, publishes and serves the next one
+/// without a restart.
 #[test]
 fn certificate_is_renewed_before_expiry() {
     if !has("openssl") {

@@ -270,7 +270,7 @@ fn schemathesis(served: &Served) {
     }
 }
 
-/// Creates a certificate in the network's format, used like a public one.
+/// Creates a certificate in the format of Akash. The test uses it as if a public authority had issued it.
 fn public_certificate(folder: &Path) -> OwnCertificate {
     let usage = Usage::Server {
         domains: vec![PUBLIC.to_owned()],

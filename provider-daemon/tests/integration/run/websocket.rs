@@ -15,7 +15,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-/// Maximum wait for data, generous for slow machines.
+/// Maximum wait for the next data, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 pub(crate) struct Websocket {

@@ -77,7 +77,7 @@ impl Replay {
         self.received.lock().unwrap().clear();
     }
 
-    /// All bytes received from the client since the last call of `play`.
+    /// Returns all bytes received from the client since the last call of `play`.
     pub(crate) fn received(&self) -> Vec<u8> {
         self.received.lock().unwrap().clone()
     }
@@ -121,8 +121,8 @@ fn serve(mut tls: Tls, recording: &Value, received: &Mutex<Vec<u8>>) -> std::io:
     tls.flush()
 }
 
-/// Sends the recorded head with the accept key of this client, then the frames in order. Waits for a client
-/// frame at each recorded one.
+/// Sends the recorded head with the accept key of this client, then the recorded server frames in order.
+/// Where the recording has a client frame, first waits for a frame of the client.
 fn websocket(tls: &mut Tls, recording: &Value, said: &str, received: &Mutex<Vec<u8>>) -> std::io::Result<()> {
     let key = said
         .lines()

@@ -3,7 +3,7 @@
 use super::*;
 use crate::gas::Scope;
 
-/// Gas that makes the fee of a bid 1,500 AKT.
+/// False amount of gas. With this amount the fee of a bid is 1,500 AKT.
 const LIE: u64 = 50_000_000_000;
 
 /// Returns the highest fee of all sent transactions.

@@ -54,7 +54,7 @@ impl ReceivedMessages {
     }
 }
 
-/// Returns the payload of a recorded server frame, which is not masked.
+/// Returns the payload of a recorded server frame. Server frames are not masked.
 fn payload(frame: &Value) -> Vec<u8> {
     let raw = frame["raw_hex"].as_str().unwrap();
     let raw = data_encoding::HEXLOWER.decode(raw.as_bytes()).unwrap();

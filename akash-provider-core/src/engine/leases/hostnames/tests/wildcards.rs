@@ -121,7 +121,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..24)
 }
 
-/// Returns true if one label in place of the `*` yields `name`. Written differently from the ledger on purpose.
+/// Returns true if one label in place of the `*` yields `name`. The implementation intentionally differs from
+/// that of the ledger.
 fn covers(wildcard: &str, name: &str) -> bool {
     let label = wildcard
         .strip_prefix('*')
