@@ -303,7 +303,8 @@ mod tests {
         take(&path, state, seen, Err("too many open files".to_owned()));
         assert!(!is_read(state, seen));
         look(&path, state);
-        assert_eq!((locked(state).version, is_read(state, seen)), (1, true));
+        let version = locked(state).version;
+        assert_eq!((version, is_read(state, seen)), (1, true));
         take(&path, state, seen, Ok("version: 7".to_owned()));
         assert!(is_read(state, seen), "an invalid policy is reported once");
     }
