@@ -21,7 +21,7 @@
 //! # const SDL: &str = "version: \"2.0\"\nservices: {web: {image: nginx, expose: [{port: 80, to: [{global: true}]}]}}\nprofiles:\n  compute: {web: {resources: {cpu: {units: 1}, memory: {size: 1Gi}, storage: {size: 1Gi}}}}\n  placement: {here: {pricing: {web: {denom: uact, amount: 100}}}}\ndeployment: {web: {here: {profile: web, count: 1}}}\n";
 //! # #[tokio::main(flavor = "current_thread")]
 //! # pub async fn run() -> Result<(), Failed> {
-//! Environment: a chain with a registered provider, eight cores, prices, a bus.
+//! // Environment: a chain with a registered provider, eight cores, prices, a bus.
 //! let account: Address = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse()?;
 //! let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
 //! # let tenant = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse()?;
