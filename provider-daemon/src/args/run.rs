@@ -370,12 +370,12 @@ mod tests {
         let real = ["--cluster-k8s", "--deployment-ingress-static-hosts"];
         let one = told(&real);
         assert!(
-            one.lines().count() == 1 && one.contains("makes Ingresses of them"),
+            one.lines().count() == 1 && one.contains("creates Ingresses for them"),
             "{one}"
         );
         let routes = told(&[&real[..], &["--ingress-mode=gateway-api"]].concat());
         assert!(
-            routes.contains("the hostname operator") && routes.contains("makes HTTPRoutes"),
+            routes.contains("the hostname operator") && routes.contains("creates HTTPRoutes"),
             "{routes}"
         );
         let inside = told(&[&real[..], &["--with-operators=hostname"]].concat());

@@ -249,7 +249,7 @@ async fn compare(cluster: &Cluster, operator: &OperatorProcess) {
         Some(served(&of.next()?["quantity"], 1))
     };
     // Foreign pods count as usage on both sides, as do the disks of a storage class.
-    let foreign_pod = pods(cluster, &[pod("default", "served-foreign_pod", json!({}))]);
+    let foreign_pod = pods(cluster, &[pod("default", "served-foreign", json!({}))]);
     until(
         "a foreign pod is use",
         cluster,

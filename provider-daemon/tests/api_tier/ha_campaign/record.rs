@@ -24,8 +24,8 @@ pub(crate) struct Held {
 
 /// Maximum time from a write of the election record until this process observes it.
 const LATE_NEWS: Duration = Duration::from_secs(1);
-/// Maximum duration of a write over a working link.
-const ON_ITS_WAY: Duration = Duration::from_millis(500);
+/// Maximum duration of a write over a working link, on a machine that runs other tests too.
+const ON_ITS_WAY: Duration = Duration::from_secs(2);
 
 /// Watch that stores every version of the election record since its start.
 pub(crate) struct Watch {
