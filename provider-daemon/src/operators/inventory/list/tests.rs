@@ -72,7 +72,11 @@ async fn redirects_and_response_size_are_limited() {
             Some(&http::HeaderValue::from_static(text)),
         )
     };
-    assert!(to("http://a/x").unwrap_err().contains("from https to another scheme"));
+    assert!(
+        to("http://a/x")
+            .unwrap_err()
+            .contains("from https to another scheme")
+    );
     assert!(to("file:///etc/passwd").is_err());
     assert_eq!(to("/y").unwrap().as_str(), "https://a/y");
     assert!(onward(&round, None).is_err());
