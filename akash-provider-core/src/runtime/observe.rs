@@ -172,7 +172,7 @@ fn log(event: &Event) {
         Event::LeaseAdopted { lease, price } => tracing::info!(%lease, %price, "lease adopted"),
         Event::LeaseWon { lease, price } => tracing::info!(%lease, %price, "lease won"),
         Event::ManifestReceived { deployment, hash } => {
-            tracing::info!(%deployment, hash, "manifest received");
+            tracing::info!(%deployment, hash, "manifest received")
         }
         Event::ManifestRefused { deployment, message } => {
             tracing::info!(%deployment, "manifest refused: {message}");
@@ -191,16 +191,15 @@ fn log(event: &Event) {
         } => tracing::debug!(%deployment, ?blocks_left, "balance checked"),
         Event::Withdrawn { lease } => tracing::info!(%lease, "withdrawn"),
         Event::WithdrawFailed { lease, message } => tracing::warn!(%lease, "withdrawal failed: {message}"),
-        Event::BreakerTripped { wanted } => tracing::warn!(
-            wanted,
-            "circuit breaker tripped: too many closes of leases, held until the breaker is released"
-        ),
-        Event::BreakerTrippedFor { owner, wanted } => tracing::warn!(
-            %owner,
-            wanted,
-            "circuit breaker tripped for one owner: too many closes of this owner's leases, held until \
-             the breaker is released; leases of other owners are not affected"
-        ),
+        Event::BreakerTripped { wanted } => {
+            tracing::warn!(
+                wanted,
+                "circuit breaker tripped: too many closes of leases, held until the breaker is released"
+            );
+        }
+        Event::BreakerTrippedFor { owner, wanted } => {
+            tracing::warn!(%owner, wanted, "circuit breaker tripped for one owner: too many closes, held until released");
+        }
         Event::EndHeld { lease, message } => {
             tracing::warn!(%lease, "close of lease held by the circuit breaker: {message}");
         }
@@ -210,22 +209,17 @@ fn log(event: &Event) {
         }
         Event::RecordUnusable { lease, problem } => tracing::warn!(
             %lease,
-            "record of the lease in the cluster is unusable, the lease stays open: {problem}; \
-             repair the record, or ask the tenant to send the manifest again"
+            "record of the lease in the cluster is unusable, the lease stays open: {problem}; repair the record, or ask \
+             the tenant to send the manifest again"
         ),
-        Event::RecordUsable { lease } => {
-            tracing::info!(%lease, "record of the lease in the cluster is usable again")
-        }
+        Event::RecordUsable { lease } => tracing::info!(%lease, "record of the lease is usable again"),
         Event::RecordsNotFound { leases, place } => tracing::warn!(
             leases,
-            "the chain has leases of this provider, but {place} contains no record of these leases: no lease is closed until a \
-             record is found; check the namespace of manifests and the kubeconfig, or release the \
-             circuit breaker if the records are lost"
+            "{place} contains no record of the leases on the chain: no lease is closed until a record is found; check the \
+             namespace of manifests and the kubeconfig, or release the circuit breaker if the records are lost"
         ),
         Event::RecordsFound => tracing::info!("records of leases were found"),
-        Event::DriftFound { findings } => {
-            tracing::warn!(?findings, "chain, cluster and ledger differ");
-        }
+        Event::DriftFound { findings } => tracing::warn!(?findings, "chain, cluster and ledger differ"),
         Event::Status { .. } => tracing::trace!("status"),
     }
 }
