@@ -346,7 +346,7 @@ async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> 
     decode_abci_response(answer.response)
 }
 
-/// Decodes an `abci_query` response. Codespace, code and log of an error correspond to a gRPC status.
+/// Decodes an `abci_query` response. An error is converted to the fault of the equivalent gRPC status.
 fn decode_abci_response(response: AbciResponse) -> Result<QueryResponse, Fault> {
     if response.code == 0 {
         return Ok(QueryResponse {

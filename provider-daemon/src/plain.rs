@@ -17,7 +17,7 @@ pub fn is_active(c: char) -> bool {
     is_hidden || (c.is_control() && c != '\n' && c != '\t')
 }
 
-/// Escapes a text of several lines.
+/// Escapes control characters in a text. Line breaks are kept.
 #[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     without(text, is_active)

@@ -202,7 +202,7 @@ async fn stop_operators(cluster: Option<ClusterProxy>) {
     }
 }
 
-/// Restores the persisted state of the chain client.
+/// Reads the persisted state of the chain client into its settings.
 fn remember(
     settings: &mut ClientSettings,
     state: &State,

@@ -70,7 +70,7 @@ struct SearchParams {
 }
 
 impl Block {
-    /// Converts a `NewBlock` event. Returns a fault if the block belongs to another chain than `chain_id`.
+    /// Converts a `NewBlock` event. Returns a fault if the block belongs to a chain other than `chain_id`.
     pub(crate) fn from_event(event: NewBlock, chain_id: &str) -> Result<Self, Fault> {
         let missing = |part: &str| Fault::Malformed(format!("NewBlock event without {part}"));
         let block = event.block.ok_or_else(|| missing("block"))?;

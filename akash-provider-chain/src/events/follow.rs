@@ -134,7 +134,7 @@ impl Follower {
             match ended {
                 SessionEnd::ReceiverDropped => break,
                 SessionEnd::Gap(why) => {
-                    tracing::warn!(why, "cannot report blocks one by one, resynchronizing");
+                    tracing::warn!(why, "missed blocks cannot be read one by one, resynchronizing");
                     reason = why;
                 }
                 SessionEnd::Outage(why) => {

@@ -16,7 +16,7 @@ fn counted_bids(order: &OrderBook) -> usize {
     states.filter(|s| *s != BidState::Lost).count()
 }
 
-/// Creates a refusal of a deposit. The Akash network wraps these errors twice, so all of them have code 1,
+/// Creates the rejection of a deposit. The Akash network wraps deposit errors twice, so all of them have code 1,
 /// the code of an unregistered error.
 fn deposit_invalid(log: &str) -> Rejection {
     Rejection {

@@ -143,7 +143,7 @@ impl StateWriter {
                 Err(error) => error.to_string(),
             },
         };
-        tracing::error!("cannot store state of the circuit breaker, retrying in {AGAIN_AFTER:?}: {why}");
+        tracing::error!("cannot store the state of the circuit breaker, retrying in {AGAIN_AFTER:?}: {why}");
         self.again_at = Some(Instant::now() + AGAIN_AFTER);
     }
 }

@@ -131,7 +131,7 @@ pub(super) struct Mount {
     pub(super) read_only: bool,
 }
 
-/// A resource with its quantity as written in the SDL.
+/// A parsed resource, with the text of its quantity in the SDL.
 #[derive(Debug, Default)]
 pub(super) struct Sourced<T> {
     pub(super) value: T,

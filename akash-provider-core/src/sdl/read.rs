@@ -176,7 +176,7 @@ fn endpoint(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Location, SdlE
     let first = name.starts_with(|c: char| c.is_ascii_lowercase());
     if name.len() < 2 || !first || !name.bytes().all(allowed) {
         let problem = format!("`{}` cannot be the name of an endpoint", shown(name));
-        let help = "use two or more of a-z, 0-9, `-` and `_`, starting with a letter";
+        let help = "use at least two characters from a-z, 0-9, `-` and `_`; the first must be a letter";
         notes.wrong(at.spot.error(ErrorKind::Invalid, problem, help));
     }
     let kind = fields.required("kind", "write `kind: ip`")?;

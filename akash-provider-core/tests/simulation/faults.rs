@@ -29,7 +29,7 @@ pub(crate) struct Faults {
     pub(crate) clocks: u64,
     /// Rate of steps in which another process damages, deletes or restores a record in the cluster.
     pub(crate) hands: u64,
-    /// Rate of incomplete cluster lists. An incomplete list never follows another one.
+    /// Rate of incomplete cluster lists. Two lists in a row are never both incomplete.
     pub(crate) short: u64,
     /// Rate of restarts after which the provider reads from a wrong namespace or cluster.
     pub(crate) misplaced: u64,

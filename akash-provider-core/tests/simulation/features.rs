@@ -11,7 +11,7 @@ use akash_provider_core::Config;
 pub(crate) struct Features {
     /// Rate of groups that request large amounts of memory and storage, in percent.
     pub(crate) bulky: u64,
-    /// Rate of steps with an invalid or oversized record of a third party, in percent.
+    /// Percentage of steps in which a third party writes an invalid or oversized record.
     pub(crate) invalid_records: u64,
     /// Whether the cluster has persistent storage and groups request volumes.
     pub(crate) classes: bool,

@@ -56,7 +56,7 @@ impl<K: Ord + Clone> RepairBackoff<K> {
         (attempts.next > now).then_some(attempts.next)
     }
 
-    /// Records a repair. Returns true if the repair starts a conflict.
+    /// Records a repair. Returns true if this repair reaches the limit, so that another writer is assumed.
     pub(crate) fn repaired(&mut self, key: &K, limit: Limit, now: Instant) -> bool {
         let attempts = self.attempts(key, now);
         attempts.repairs.push_back(now);

@@ -109,7 +109,7 @@ pub(super) struct Guard {
     missing: BTreeMap<String, Missing>,
     /// Times of the releases within the last [`REMEMBER`].
     released: VecDeque<Instant>,
-    /// UID of the definition; `None` before the first reading.
+    /// UID of the CustomResourceDefinition; `None` until it is read for the first time.
     definition: Option<String>,
     /// Time of the first reading with a changed UID.
     replaced: Option<Instant>,
@@ -270,7 +270,7 @@ impl Guard {
         }
     }
 
-    /// Sets a name to `Unexplained` while no reason for the absence of its record is known, otherwise to `Pending`.
+    /// Sets the state of a name with a missing record: `Pending` if the reason is known, otherwise `Unexplained`.
     fn explain(&mut self, name: &str, has_reason: bool, now: Instant) {
         let state = if has_reason {
             State::Pending

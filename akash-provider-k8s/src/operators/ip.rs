@@ -50,7 +50,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use writer::Writer;
 
-/// Interval between two checks for addresses that are late, from a wrong pool or shared with another tenant. Checks run
+/// Minimum interval between two checks for addresses that are late, from a wrong pool or shared with another tenant. Checks run
 /// after a change and while a Service waits for its address.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 

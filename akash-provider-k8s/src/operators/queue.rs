@@ -134,7 +134,7 @@ impl Queue {
         }
     }
 
-    /// Returns the next name, which is running until [`Queue::done`], [`Queue::failed`] or [`Queue::rest`].
+    /// Returns the next name. The name is in progress until [`Queue::done`], [`Queue::failed`] or [`Queue::rest`].
     pub fn next(&mut self, now: Instant) -> Option<String> {
         while self.dues.first().is_some_and(|(due, _)| *due <= now) {
             if let Some((_, name)) = self.dues.pop_first() {

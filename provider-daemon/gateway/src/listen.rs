@@ -49,7 +49,7 @@ const CALLS_MAX: u32 = 100;
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
-    /// Place of the connection. A stream keeps the place of the request that opened the stream.
+    /// Slot of the connection in the connection limit. A stream holds the slot until the stream ends.
     pub(crate) connection: Arc<Connection>,
     /// Permits that are released after the bytes of the connection have been written.
     pub(super) pending_writes: PendingWrites,

@@ -183,7 +183,7 @@ impl SocketHandler {
             },
             Request::EndLease { lease, reason } => match self.handle.end_lease(&lease, reason).await {
                 Ok(()) => {
-                    tracing::warn!(%lease, ?reason, "lease ended by an operator");
+                    tracing::warn!(%lease, ?reason, "lease closed by a command on the operator socket");
                     Response::Ending
                 }
                 Err(refusal) => refused(refusal.message),

@@ -233,7 +233,7 @@ impl Wallet {
         }
     }
 
-    /// Stores a balance, minus the deposits and fees that the read may not include. Returns true if the
+    /// Stores a balance, minus the deposits and fees that are possibly not yet deducted from it. Returns true if the
     /// balance in the fee denomination has increased.
     fn take(&mut self, balances: Vec<Coin>, fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();

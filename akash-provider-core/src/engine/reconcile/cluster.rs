@@ -223,8 +223,8 @@ impl Engine {
         label.is_some_and(|label| label.ends_with('.'))
     }
 
-    /// Returns the leases with a hostname or address that is not declared as it was deployed, each with one
-    /// difference. A deploy that was in flight during a hostname transfer can cause such a difference.
+    /// Returns the leases with a hostname or address record that differs from the deployed manifest, each with the
+    /// first difference. A deploy that was in flight during a hostname transfer can cause such a difference.
     pub(in crate::engine) fn misrouted_workloads(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
         if self.role.is_standby() {
             // The leader repairs differences.

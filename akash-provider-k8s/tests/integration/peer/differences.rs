@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) enum Difference {
     /// `namespace notes`: namespaces have annotations for the chain and the isolation level.
     NamespaceNotes,
-    /// `container ports`: container ports have a protocol and no duplicates.
+    /// `container ports`: this provider sets the protocol of container ports and omits duplicates.
     ContainerPorts,
     /// `pod security`: the namespace enforces the Pod Security Standard `baseline`.
     PodSecurity,

@@ -40,7 +40,7 @@ pub(crate) struct CredentialValidity {
     peer: IpAddr,
     until: Duration,
     every: Duration,
-    /// Place of the connection, which is released when this value is dropped.
+    /// Slot of the connection in the connection limit, which is released when this value is dropped.
     connection: Option<Arc<Connection>>,
 }
 

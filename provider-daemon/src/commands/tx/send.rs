@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 const DEFAULT_GAS: u64 = 200_000;
 /// Gas limit of a simulation: more than any message of this program needs.
 const SIMULATION_GAS: u64 = 10_000_000;
-/// Interval of queries for the transaction.
+/// Interval between two queries for the transaction.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum wait for a block; a transaction is valid for one minute of chain time.
 const WAIT_MAX: Duration = Duration::from_secs(180);

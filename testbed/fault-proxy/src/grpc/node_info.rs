@@ -135,8 +135,8 @@ pub(super) fn is_of_blocks(path: &str) -> bool {
 }
 
 impl View {
-    /// Changes a request for a block so that the response is that of the selected node. Returns a response if
-    /// that node refuses the request.
+    /// Rewrites a request for a block so that the upstream node responds as the selected node would. Returns the
+    /// error response if the selected node would refuse the request, otherwise `None`.
     pub(super) async fn block(&self, request: &mut Request<Body>) -> io::Result<Option<Response<Body>>> {
         if request.uri().path() == LATEST {
             let height = i64::try_from(self.shown).unwrap_or(i64::MAX);

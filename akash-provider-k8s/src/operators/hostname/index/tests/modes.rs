@@ -299,7 +299,7 @@ impl Explored for World {
         )
     }
 
-    /// Reconciles one hostname in the order of the writer.
+    /// Reconciles one hostname with the same sequence of steps as the writer.
     fn works_on(&mut self, name: &str) {
         let mut work = self.index.work(name);
         if self.time_passed {
