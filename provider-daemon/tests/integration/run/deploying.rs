@@ -224,7 +224,7 @@ fn invalid_deployment_is_reported_with_location_and_remedy_and_not_sent() {
         "{said}"
     );
     good(&stage, &create);
-    refused(&stage, &create, &["/3 is there already", "--dseq"]);
+    refused(&stage, &create, &["/3 exists", "--dseq"]);
 
     let other = changed(&stage, "500m", "600m");
     let update = ["tx", "deployment", "update", &other, "--dseq"];
@@ -232,7 +232,7 @@ fn invalid_deployment_is_reported_with_location_and_remedy_and_not_sent() {
     refused(
         &stage,
         &of("3"),
-        &["changed.yaml", "group `anywhere`", "create another"],
+        &["changed.yaml", "group `anywhere`", "create a new one"],
     );
     refused(
         &stage,
