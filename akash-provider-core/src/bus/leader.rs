@@ -55,6 +55,12 @@ impl<B: Bus> LeaderBus<B> {
         }
     }
 
+    /// Stores events for the next term of this instance.
+    fn stored(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
+        self.store(events);
+        events.iter().map(|_| Ok(())).collect()
+    }
+
     fn store(&self, events: &[(Topic, Arc<Event>)]) {
         let stored = &mut *lock(&self.stored);
         for (topic, event) in events {
@@ -98,8 +104,7 @@ impl<B: Bus> Bus for LeaderBus<B> {
 
     async fn publish_all(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         if self.gate.term().is_none() {
-            self.store(events);
-            return events.iter().map(|_| Ok(())).collect();
+            return self.stored(events);
         }
         let stored = {
             let mut stored = lock(&self.stored);
@@ -109,7 +114,9 @@ impl<B: Bus> Bus for LeaderBus<B> {
         // Stored events are published before the new events, because a stored status must not follow a later
         // status. Events that the bus does not accept stay stored for the next publication.
         if !stored.is_empty() {
-            let outcomes = self.bus.publish_all(&stored).await;
+            let Some(outcomes) = self.gate.during(self.bus.publish_all(&stored)).await else {
+                return self.stored(events);
+            };
             let mut left = lock(&self.stored);
             for ((_, event), _) in stored.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()) {
                 left.remove(event);
@@ -121,7 +128,11 @@ impl<B: Bus> Bus for LeaderBus<B> {
                 .iter()
                 .for_each(|(topic, _)| drop(left.statuses.remove(topic)));
         }
-        self.bus.publish_all(events).await
+        // The inner bus may retry on a new connection when another instance leads.
+        match self.gate.during(self.bus.publish_all(events)).await {
+            Some(outcomes) => outcomes,
+            None => self.stored(events),
+        }
     }
 
     fn at_once(&self) -> usize {
@@ -202,6 +213,38 @@ mod tests {
             (Topic::Facts, seen(3)),
         ];
         assert_eq!(published, expected);
+    }
+
+    /// Bus that does not respond.
+    #[derive(Debug)]
+    struct SilentBus;
+
+    #[async_trait]
+    impl Bus for SilentBus {
+        async fn publish(&self, _: Topic, _: Arc<Event>) -> Result<(), Error> {
+            std::future::pending().await
+        }
+
+        async fn subscribe(&self, _: &[Topic]) -> Result<EventStream, Error> {
+            std::future::pending().await
+        }
+
+        async fn last(&self, _: Topic) -> Result<Option<Arc<Event>>, Error> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn publication_ends_with_the_leadership_and_the_event_is_stored() {
+        let gate = LeadershipGate::new(true);
+        let bus = LeaderBus::new(SilentBus, gate.clone(), WINDOW);
+        let ends = async {
+            tokio::task::yield_now().await;
+            gate.set(false);
+        };
+        let (published, ()) = tokio::join!(bus.publish(Topic::Facts, seen(1)), ends);
+        published.unwrap();
+        assert_eq!(lock(&bus.stored).facts[0].1, seen(1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -301,8 +301,17 @@ fn every_edit_of_isolation_is_repaired_without_changes_to_other_leases() {
     });
 }
 
+/// Objects by kind and name, with their content.
+type Contents = BTreeMap<(&'static str, &'static str), Value>;
+
 /// Applies several edits at once and waits until the objects are restored. Returns the elapsed time.
 async fn repair_time(world: &World, lease: &LeaseId, edits: &[Edit]) -> Duration {
+    let before = apply_edits(world, lease, edits).await;
+    time_until_restored(world, lease, &before).await
+}
+
+/// Applies several edits at once. Returns the content of the objects before the edits.
+async fn apply_edits(world: &World, lease: &LeaseId, edits: &[Edit]) -> Contents {
     let mut before = BTreeMap::new();
     for (kind, name, _) in edits {
         let object = content(world, lease, kind, name).await.unwrap();
@@ -313,8 +322,13 @@ async fn repair_time(world: &World, lease: &LeaseId, edits: &[Edit]) -> Duration
         let patch = edit(world.get(kind, &lease.namespace(), name).await.unwrap());
         world.edit(kind, &lease.namespace(), name, patch).await;
     }
+    before
+}
+
+/// Waits until the objects have this content again. Returns the elapsed time.
+async fn time_until_restored(world: &World, lease: &LeaseId, before: &Contents) -> Duration {
     let begin = Instant::now();
-    for ((kind, name), before) in &before {
+    for ((kind, name), before) in before {
         let is_right = || async { content(world, lease, kind, name).await.as_ref() == Some(before) };
         world.until(&format!("{kind} {name} is restored"), is_right).await;
     }
@@ -358,14 +372,14 @@ fn edits_during_downtime_are_repaired_without_a_record() {
                 "somebody",
             )
             .await;
+            let before = apply_edits(world, &lease, &edits).await;
             let started = async {
-                // After the edits, because the future below starts with them.
-                tokio::time::sleep(Duration::from_millis(500)).await;
                 let restarted = world.connect().await;
                 let following = follow(&restarted, &LeadershipGate::new(true));
                 (restarted, following)
             };
-            let ((restarted, following), took) = tokio::join!(started, repair_time(world, &lease, &edits));
+            let restored = time_until_restored(world, &lease, &before);
+            let ((restarted, following), took) = tokio::join!(started, restored);
             println!(
                 "{} edits undone after a start: {} ms",
                 edits.len(),
