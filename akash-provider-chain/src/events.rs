@@ -21,6 +21,7 @@
 
 mod block;
 mod decode;
+mod feed;
 mod follow;
 mod heights;
 mod poll;

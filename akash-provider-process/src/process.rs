@@ -95,7 +95,7 @@ pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationTo
         Ok(group) => group,
         Err(error) => {
             let output = format!("cannot start `{}`: {error}\n", program.program);
-            // The reader may be gone; the exit code reports the failure too.
+            // The reader may have closed the stream. The exit code reports the failure too.
             let _ = io.stderr.write_all(output.as_bytes()).await;
             let _ = io.stderr.flush().await;
             return Some(match error.kind() {

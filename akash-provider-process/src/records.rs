@@ -86,7 +86,7 @@ impl Records {
     pub(crate) async fn remove(&self, lease: &LeaseId) -> Result<(), Error> {
         let (path, home) = (self.path(lease), self.home(lease));
         on_disk("teardown", move || {
-            // The folder first: while the file exists, a restart knows that the removal is incomplete.
+            // The folder first: if the file still exists at a restart, the removal is incomplete.
             missing_is_fine(fs::remove_dir_all(home))?;
             missing_is_fine(fs::remove_file(path))
         })

@@ -176,7 +176,7 @@ impl Cli {
     /// Returns the home directory of the provider.
     ///
     /// # Errors
-    /// Returns an error if neither `--home` nor the home directory of the user is set.
+    /// Returns an error if `--home` is not set and the user has no home directory.
     pub fn home(&self) -> anyhow::Result<PathBuf> {
         if let Some(home) = &self.home {
             return Ok(home.clone());

@@ -9,16 +9,21 @@ use std::path::Path;
 /// Maximum size of a kubeconfig file, in bytes; each cluster has a few kilobytes of certificates.
 const KUBECONFIG_BYTES_MAX: u64 = 4 << 20;
 
-/// Error for a configuration with invalid certificates or credentials.
-pub(crate) const NO_CLIENT: &str = "cannot create the client of the cluster";
-
 /// Creates a client for the cluster of a kubeconfig file. Without a file, the client uses the cluster of the
 /// environment or of this pod.
 ///
 /// # Errors
 /// As [`config`], and if certificates or credentials in it are invalid.
 pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    Client::try_from(config(kubeconfig).await?).context(NO_CLIENT)
+    Client::try_from(config(kubeconfig).await?).with_context(|| source(kubeconfig))
+}
+
+/// Returns the source of a configuration, for errors about its certificates or credentials.
+pub(crate) fn source(kubeconfig: Option<&Path>) -> String {
+    match kubeconfig {
+        Some(path) => format!("kubeconfig {}", path.display()),
+        None => "cannot create the client of the cluster".to_owned(),
+    }
 }
 
 /// Reads the configuration of the cluster of a kubeconfig file, or else of that of the environment or of this pod.
@@ -31,7 +36,7 @@ pub(crate) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> 
             .await
             .context("no cluster configured: set --kubeconfig, or run in a pod with a service account");
     };
-    let file = || format!("kubeconfig {}", path.display());
+    let file = || source(kubeconfig);
     // Read again below, because paths in the file are relative to its directory.
     regular_file::read(path, KUBECONFIG_BYTES_MAX).with_context(file)?;
     let read = Kubeconfig::read_from(path).with_context(file)?;

@@ -1,7 +1,6 @@
 //! Tests on a running cluster of the API tier.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -86,29 +85,6 @@ fn missing_component_of_a_tier_is_refused_by_name() {
         error.contains("has no") && error.contains("etcd, apiserver"),
         "{error}"
     );
-}
-
-#[test]
-fn exclusive_access_waits_for_shared_access() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
-        return;
-    };
-    let one = cluster.shared().unwrap();
-    let another = cluster.shared().unwrap();
-    let (sender, receiver) = channel();
-    let breaker = cluster.clone();
-    let thread = std::thread::spawn(move || {
-        let _alone = breaker.exclusive().unwrap();
-        sender.send(()).unwrap();
-    });
-    drop(one);
-    assert!(
-        receiver.recv_timeout(Duration::from_millis(200)).is_err(),
-        "exclusive access was granted too early"
-    );
-    drop(another);
-    receiver.recv_timeout(Duration::from_mins(2)).unwrap();
-    thread.join().unwrap();
 }
 
 #[test]

@@ -97,9 +97,7 @@ impl Block {
             txs: pair_with_results(&block.data.txs.unwrap_or_default(), &txs),
         })
     }
-}
 
-impl Block {
     /// Checks that the parent of this block is `last`, the last processed block. If not, one of the two
     /// blocks belongs to a false chain, and events may be missing.
     pub(super) fn check_parent(&self, last: BlockHash) -> Result<(), String> {

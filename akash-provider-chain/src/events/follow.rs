@@ -1,6 +1,7 @@
 //! Event loop that reports every block once and in order.
 
 use super::block::Block;
+use super::feed::{Feed, FeedItem};
 use super::poll::Poll;
 use super::websocket::Socket;
 use super::{Settings, Source};
@@ -37,26 +38,6 @@ enum SessionEnd {
     Gap(String),
     /// No node has responded for longer than the outage limit.
     Outage(String),
-}
-
-/// Message of a block source.
-enum FeedItem {
-    Block(Box<Block>),
-    Tip(Height),
-}
-
-enum Feed {
-    Socket(Box<Socket>),
-    Poll(Poll, Instant),
-}
-
-impl Feed {
-    fn source(&self) -> Source {
-        match self {
-            Self::Socket(socket) => Source::Websocket(socket.endpoint()),
-            Self::Poll(..) => Source::Polling,
-        }
-    }
 }
 
 /// Follower of the chain for one receiver.

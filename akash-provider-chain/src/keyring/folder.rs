@@ -58,7 +58,7 @@ impl Folder {
         self.dir.display().to_string()
     }
 
-    /// Returns true if the folder contains neither keys nor a passphrase hash.
+    /// Returns true if the folder contains no keys and no passphrase hash.
     pub(super) fn is_new(&self) -> Result<bool, KeyringError> {
         Ok(read(&self.dir.join(HASH_FILE))?.is_none() && self.names()?.is_empty())
     }

@@ -55,13 +55,8 @@ impl<B: Bus> LeaderBus<B> {
         }
     }
 
-    /// Stores events for the next term of this instance.
-    fn stored(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
-        self.store(events);
-        events.iter().map(|_| Ok(())).collect()
-    }
-
-    fn store(&self, events: &[(Topic, Arc<Event>)]) {
+    /// Stores events for the next term of this instance, and returns their results.
+    fn store(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         let stored = &mut *lock(&self.stored);
         for (topic, event) in events {
             if topic.is_retained() {
@@ -73,6 +68,7 @@ impl<B: Bus> LeaderBus<B> {
         let surplus = stored.facts.len().saturating_sub(FACTS_MAX);
         stored.facts.drain(..surplus);
         stored.drop_older(self.window);
+        events.iter().map(|_| Ok(())).collect()
     }
 }
 
@@ -104,7 +100,7 @@ impl<B: Bus> Bus for LeaderBus<B> {
 
     async fn publish_all(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         if self.gate.term().is_none() {
-            return self.stored(events);
+            return self.store(events);
         }
         let stored = {
             let mut stored = lock(&self.stored);
@@ -115,7 +111,7 @@ impl<B: Bus> Bus for LeaderBus<B> {
         // status. Events that the bus does not accept stay stored for the next publication.
         if !stored.is_empty() {
             let Some(outcomes) = self.gate.during(self.bus.publish_all(&stored)).await else {
-                return self.stored(events);
+                return self.store(events);
             };
             let mut left = lock(&self.stored);
             for ((_, event), _) in stored.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()) {
@@ -131,7 +127,7 @@ impl<B: Bus> Bus for LeaderBus<B> {
         // The inner bus may retry on a new connection when another instance leads.
         match self.gate.during(self.bus.publish_all(events)).await {
             Some(outcomes) => outcomes,
-            None => self.stored(events),
+            None => self.store(events),
         }
     }
 

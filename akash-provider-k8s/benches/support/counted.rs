@@ -158,7 +158,7 @@ impl Account {
         Ok(())
     }
 
-    /// Returns the calls counted so far.
+    /// Returns the calls counted until now.
     pub(crate) async fn calls(&self) -> Result<Calls, Failed> {
         let request = Request::get("/metrics").body(Vec::new())?;
         let metrics = self.admin.request_text(request).await?;

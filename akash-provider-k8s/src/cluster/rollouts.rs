@@ -16,6 +16,7 @@ use crate::state::{EVERYWHERE, LeaseView};
 use akash_provider_core::error::Error;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use std::collections::BTreeSet;
@@ -141,7 +142,10 @@ fn held_up(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
     if is_going {
         return Vec::new();
     }
-    let ours = view.stateful_sets.iter().filter(|(_, set)| is_applied(set));
+    let ours = view
+        .stateful_sets
+        .iter()
+        .filter(|(_, set)| is_applied(&set.metadata));
     let held = ours.map(|(service, set)| {
         let pods = view.pods.values().filter(|pod| is_of_old_revision(pod, set));
         (service.clone(), pods.map(|pod| (**pod).clone()).collect())
@@ -150,9 +154,9 @@ fn held_up(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
         .collect()
 }
 
-/// Returns true if this provider applied the StatefulSet. StatefulSets of other providers are not changed.
-fn is_applied(set: &StatefulSet) -> bool {
-    let annotations = set.metadata.annotations.as_ref();
+/// Returns true if this provider applied the object. Objects of other providers are not changed.
+pub(super) fn is_applied(meta: &ObjectMeta) -> bool {
+    let annotations = meta.annotations.as_ref();
     annotations.is_some_and(|a| a.contains_key(labels::APPLIED_HASH))
 }
 

@@ -13,6 +13,7 @@ mod stand_in;
 
 use super::Inner;
 use super::deploy::{annotation, isolation_of, with_type};
+use super::rollouts::is_applied;
 use crate::apply::item::{Id, Item, Kind, items};
 use crate::apply::plan::{Ledger, LiveObject, WatchedObjects};
 use crate::apply::{KEPT, LEDGER, TEMPLATE_HASH, exact, hash, ledger_of};
@@ -166,10 +167,6 @@ impl Rules {
 /// Returns the isolation level of a lease. A lease with a quota has the level `Baseline`, so an edited annotation
 /// cannot lower the level.
 fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolation) -> Isolation {
-    let is_applied = |meta: &ObjectMeta| {
-        let annotations = meta.annotations.as_ref();
-        annotations.is_some_and(|a| a.contains_key(labels::APPLIED_HASH))
-    };
     let has_quota = ledger.keys().any(|id| id.kind == Kind::ResourceQuota)
         || view.quotas.values().any(|quota| is_applied(&quota.metadata));
     if has_quota {

@@ -1,7 +1,7 @@
 //! Kubernetes cluster of a provider.
 
 use crate::args::KubernetesArgs;
-use crate::cluster_client::{NO_CLIENT, client, config};
+use crate::cluster_client::{client, config, source};
 use crate::operators::{EmbeddedOperators, OperatorPlan};
 use crate::run::Writers;
 use akash_provider_core::Error;
@@ -97,9 +97,14 @@ impl Kubernetes {
         writers: &Writers,
     ) -> anyhow::Result<Self> {
         let config = config(kubeconfig).await?;
-        let builder = ClientBuilder::try_from(config.clone()).context(NO_CLIENT)?;
+        let invalid = || source(kubeconfig);
+        let builder = ClientBuilder::try_from(config.clone()).with_context(invalid)?;
         let guarded = writers.kubernetes(builder);
-        let client = Client::try_from(config).context(NO_CLIENT)?;
+        // A single instance always writes, so both share their connections.
+        let client = match writers.has_election() {
+            true => Client::try_from(config).with_context(invalid)?,
+            false => guarded.clone(),
+        };
         Self::start(client, guarded, args, provider, chain_id, capacity, leading).await
     }
 

@@ -42,6 +42,11 @@ impl Writers {
         Self::new(Some(LeadershipGate::new(false)), Duration::ZERO)
     }
 
+    /// Returns false for a single instance, which always writes.
+    pub(crate) const fn has_election(&self) -> bool {
+        self.gate.is_some()
+    }
+
     /// Returns the chain client of this instance. The client can always read, but sends transactions only while the
     /// instance leads.
     pub(super) fn chain(&self, chain: AkashClient) -> AkashClient {

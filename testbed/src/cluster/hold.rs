@@ -50,7 +50,7 @@ impl Cluster {
     /// Opens the lock file. Each lock needs its own handle, so that the threads of one process also exclude
     /// each other.
     fn lock_file(&self) -> Result<(PathBuf, File)> {
-        let path = self.layout.dir.join("pids").join("lock_file.lock");
+        let path = self.layout.dir.join("pids").join("held.lock");
         let file = File::create(&path).map_err(|error| Error::at(&path, error))?;
         Ok((path, file))
     }
@@ -58,24 +58,52 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
     use super::*;
     use crate::layout::Layout;
     use crate::tier::Tier;
 
-    #[test]
-    fn exclusive_access_is_refused_while_shared_and_granted_afterwards() {
-        let dir = std::env::temp_dir().join(format!("testbed-hold-{}", std::process::id()));
+    fn with_cluster(name: &str, test: impl FnOnce(Cluster)) {
+        let dir = std::env::temp_dir().join(format!("testbed-{name}-{}", std::process::id()));
         std::fs::create_dir_all(dir.join("pids")).unwrap();
         let layout = Layout::new(Tier::Node, "t", &dir, 0, "/p".as_ref());
-        let cluster = Cluster { layout };
-        let alone = cluster.try_exclusive().unwrap();
-        assert!(alone.is_some());
-        assert!(cluster.try_exclusive().unwrap().is_none());
-        drop(alone);
-        let together = cluster.shared().unwrap();
-        assert!(cluster.try_exclusive().unwrap().is_none());
-        drop(together);
-        assert!(cluster.try_exclusive().unwrap().is_some());
+        test(Cluster { layout });
         std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn exclusive_access_is_refused_while_shared_and_granted_afterwards() {
+        with_cluster("refused", |cluster| {
+            let alone = cluster.try_exclusive().unwrap();
+            assert!(alone.is_some());
+            assert!(cluster.try_exclusive().unwrap().is_none());
+            drop(alone);
+            let together = cluster.shared().unwrap();
+            assert!(cluster.try_exclusive().unwrap().is_none());
+            drop(together);
+            assert!(cluster.try_exclusive().unwrap().is_some());
+        });
+    }
+
+    #[test]
+    fn exclusive_access_waits_for_shared_access() {
+        with_cluster("waits", |cluster| {
+            let one = cluster.shared().unwrap();
+            let another = cluster.shared().unwrap();
+            let (sender, receiver) = channel();
+            let breaker = cluster.clone();
+            let thread = std::thread::spawn(move || {
+                let _alone = breaker.exclusive().unwrap();
+                sender.send(()).unwrap();
+            });
+            drop(one);
+            let early = receiver.recv_timeout(Duration::from_millis(200));
+            assert!(early.is_err(), "exclusive access was granted too early");
+            drop(another);
+            receiver.recv_timeout(Duration::from_mins(2)).unwrap();
+            thread.join().unwrap();
+        });
     }
 }

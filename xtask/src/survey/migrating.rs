@@ -1,6 +1,6 @@
 //! Check of `docs/migrating.md`: each new name in its tables is declared in the sources of the crate of its row.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::types::EMBEDDED;
 use super::{Source, kind};
@@ -17,9 +17,13 @@ pub(super) fn findings(files: &[Source]) -> Vec<String> {
     let Some((_, page)) = page else {
         return vec![format!("{PAGE} is missing")];
     };
+    let crates: HashMap<&str, HashSet<&str>> = EMBEDDED
+        .iter()
+        .map(|(name, folder)| (*name, declared_in(folder, files)))
+        .collect();
     page.lines()
         .filter_map(row)
-        .flat_map(|row| row.findings(files))
+        .flat_map(|row| row.findings(&crates))
         .collect()
 }
 
@@ -38,23 +42,28 @@ fn row(line: &str) -> Option<Row<'_>> {
 }
 
 impl Row<'_> {
-    fn findings(&self, files: &[Source]) -> Vec<String> {
+    /// Returns the findings of this row. `crates` contains the declared names of each crate.
+    fn findings(&self, crates: &HashMap<&str, HashSet<&str>>) -> Vec<String> {
         let package = self.package.trim_matches('`');
         let short = package.strip_prefix("akash-provider-").unwrap_or(package);
-        let Some((_, folder)) = EMBEDDED.iter().find(|(name, _)| *name == short) else {
+        let Some(declared) = crates.get(short) else {
             return vec![format!("{PAGE}: unknown crate `{package}`")];
         };
-        let sources = files
-            .iter()
-            .filter(|(path, _)| path.starts_with(folder) && kind(path) == "source");
-        let declared: HashSet<&str> = sources
-            .flat_map(|(_, text)| text.lines().filter_map(declared))
-            .collect();
         quoted(self.new)
             .filter(|name| !declared.contains(last_segment(name)))
             .map(|name| format!("{PAGE}: `{name}` is not declared in {package}"))
             .collect()
     }
+}
+
+/// Returns the names that the sources of a crate declare.
+fn declared_in<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
+    let sources = files
+        .iter()
+        .filter(|(path, _)| path.starts_with(folder) && kind(path) == "source");
+    sources
+        .flat_map(|(_, text)| text.lines().filter_map(declared))
+        .collect()
 }
 
 /// Returns the texts in backticks.
