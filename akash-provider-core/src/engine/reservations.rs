@@ -332,6 +332,13 @@ impl Reservations {
         }
     }
 
+    /// Ends the wait for the comparison: the transaction of the bid with this offer was included.
+    pub fn confirm_offer(&mut self, order: &OrderId) {
+        if let Some(held) = self.held.get_mut(order) {
+            held.needs_recheck = false;
+        }
+    }
+
     /// Returns true if the reservation is known to match the offer of the bid.
     #[must_use]
     pub fn is_offer_known(&self, order: &OrderId) -> bool {

@@ -43,10 +43,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of failed queries after which a submission is refused as unavailable, because the tenant waits for
-/// the reply.
+/// Number of failed queries or checks after which a submission is refused as unavailable, because the tenant
+/// waits for the reply.
 const READ_ATTEMPTS: u32 = 3;
-/// Time without a response of the chain. After this time, a submission is refused instead of retried.
+/// Time after the first query. After this time, a submission is refused instead of retried.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time for which the state of a deployment without leases is retained. If a group is restarted in this time,
 /// its manifest is used again.
@@ -372,28 +372,36 @@ impl Deployment {
                 )
             }
             Err(failure) => {
-                self.attempts += 1;
-                let is_short = cx.now.mono.since(self.fetching_since) < READ_TIMEOUT;
-                if failure.transient && is_short && self.attempts < READ_ATTEMPTS {
-                    let retry_at = Some(cx.now.mono.plus(backoff::after(self.attempts - 1)));
-                    self.phase = Phase::Fetching { retry_at };
-                    return self;
-                }
                 // Without the cause, which may contain internal addresses of the provider.
                 let message = format!(
                     "the provider cannot read deployment {} from the chain; submit again",
                     self.id
                 );
-                self.reply(
-                    cx,
-                    Err(Refusal {
-                        kind: RefusalKind::Unavailable,
-                        message,
-                    }),
-                    out,
-                )
+                let refusal = Refusal {
+                    kind: RefusalKind::Unavailable,
+                    message,
+                };
+                self.retry_or_refuse(cx, failure.transient, refusal, out)
             }
         }
+    }
+
+    /// Fetches the deployment again after a delay, or refuses the submission after the last attempt.
+    fn retry_or_refuse(
+        mut self,
+        cx: &Cx<'_>,
+        is_transient: bool,
+        refusal: Refusal,
+        out: &mut Vec<Action>,
+    ) -> Self {
+        self.attempts += 1;
+        let is_short = cx.now.mono.since(self.fetching_since) < READ_TIMEOUT;
+        if is_transient && is_short && self.attempts < READ_ATTEMPTS {
+            let retry_at = Some(cx.now.mono.plus(backoff::after(self.attempts - 1)));
+            self.phase = Phase::Fetching { retry_at };
+            return self;
+        }
+        self.reply(cx, Err(refusal), out)
     }
 
     fn checked(
@@ -406,7 +414,8 @@ impl Deployment {
             return self.unexpected(out);
         }
         match result {
-            Err(refusal) => self.reply(cx, Err(refusal), out),
+            // For example, the result of the transaction of the bid arrives after the lease.
+            Err(refusal) => self.retry_or_refuse(cx, refusal.kind == RefusalKind::Unavailable, refusal, out),
             Ok(accepted) => match accepted.deployments.first() {
                 Some(first) => {
                     // Cancelled before the recording, because a pending close would destroy the new workload.

@@ -353,14 +353,16 @@ impl Engine {
 
     /// Processes the completion of an order's call. Late completions are dropped.
     pub(in crate::engine) fn order_completed(&mut self, id: &OrderId, effect: EffectId, input: Input) {
+        let has_landed = matches!(&input, Input::Tx(Ok(TxOutcome::Committed { .. })));
         if !self.market.orders.machines.clear_pending(id, Lane::Main, effect) {
+            // The lease was created before the result of the transaction arrived. An order has at most one bid of this
+            // provider, so this bid has won.
+            if has_landed && self.market.orders.get(id).is_none() {
+                self.reservations.confirm_offer(id);
+            }
             return;
         }
-        let mut is_proof = false;
-        if let Input::Tx(result) = &input {
-            let has_landed = matches!(result, Ok(TxOutcome::Committed { .. }));
-            is_proof = self.market.wallet.sent(id, has_landed) && has_landed;
-        }
+        let is_proof = matches!(input, Input::Tx(_)) && self.market.wallet.sent(id, has_landed) && has_landed;
         self.drive_order(id, input);
         if is_proof {
             self.wake_unfunded();

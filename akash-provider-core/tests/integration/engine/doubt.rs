@@ -448,7 +448,9 @@ fn reserved_cpu(world: &World) -> Vec<u64> {
 fn manifest_waits_until_winning_bid_is_read() {
     let (mut world, lease) = won_with_a_bid_from_before();
     assert_eq!(reserved_cpu(&world), [100]);
-    let early = world.submit(1, &web());
+    let early = world.submit_later(1, &web());
+    world.wait(4 * SECOND);
+    let early = world.replies[&early].clone();
     assert_eq!(kind(early), Some(RefusalKind::Unavailable));
     world.hold = None;
     world.settle();

@@ -243,16 +243,39 @@ fn manifest_is_not_accepted_before_bid_is_read() {
     let mut world = World::new();
     world.hold = Some(is_price);
     let order = world.order(1, &web());
-    world.hold = Some(IS_BID_READ);
+    world.hold = Some(IS_READ);
     let bid = bid_by_other_process(&mut world, &order, &web());
     world.deaf = true;
     world.tenant(TenantMsg::CreateLease { bid });
     world.deaf = false;
-    let refusal = world.submit(1, &web()).unwrap_err();
+    let request = world.submit_later(1, &web());
+    world.wait(4 * SECOND);
+    let refusal = world.replies[&request].clone().unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::Unavailable, "{}", refusal.message);
     world.hold = None;
     world.settle();
     assert!(world.submit(1, &web()).is_ok());
+}
+
+#[test]
+fn manifest_waits_for_result_of_own_bid() {
+    let mut world = World::new();
+    world.hold = Some(is_bid);
+    let order = world.order(1, &web());
+    let (id, call) = world.take_held(is_bid);
+    let answer = world.answer(&call);
+    world.hold = Some(IS_READ);
+    let bid = bid_of(&order, us());
+    let events = world.market.tenant(TenantMsg::CreateLease { bid }).unwrap();
+    world.tell(events);
+    let request = world.submit_later(1, &web());
+    assert!(
+        !world.replies.contains_key(&request),
+        "the result of the bid is missing"
+    );
+    world.feed(Input::Completed(id, answer));
+    world.wait(2 * SECOND);
+    assert!(world.replies[&request].is_ok(), "{:?}", world.replies[&request]);
 }
 
 #[test]

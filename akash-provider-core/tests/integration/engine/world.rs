@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const BLOCK: Duration = Duration::from_secs(6);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 const CHAIN: &str = "tests";
