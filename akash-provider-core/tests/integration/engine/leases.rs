@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::slice::from_ref;
 use std::time::Duration;
 
-
 fn is_reclaim(call: &Call) -> bool {
     matches!(call, Call::Broadcast(Msg::StartReclaim { .. }))
 }
