@@ -1,7 +1,7 @@
 //! The engine with a simulated chain, a cluster in a map, and manual clocks.
 //!
-//! Test names with the prefix `w` and a number cover a known weakness of the Go provider. Test names with the
-//! prefix `b` and a number cover bidding on the Akash network. `docs/parity.md` lists all of these tests.
+//! Test names with the prefix `w` and a number cover a known weakness of the Go provider. `docs/parity.md` lists
+//! all of these tests.
 
 mod benches;
 mod breaker;
