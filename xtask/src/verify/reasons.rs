@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::workspace::{Workspace, read};
 
 const PAGE: &str = "docs/dependencies.md";
-/// Number of columns: crate, purpose, reason, weight.
-const COLUMNS: usize = 4;
+/// Number of columns: crate, purpose, weight.
+const COLUMNS: usize = 3;
 
 /// Platform for which the weights are counted. On other platforms, other crates are needed.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
@@ -94,13 +94,11 @@ fn findings(wanted: &BTreeMap<&str, &str>, page: &str) -> Vec<String> {
             found.push(format!("`{name}` is not a dependency of the workspace"));
         }
         if columns.len() != COLUMNS || columns.iter().any(|column| column.is_empty()) {
-            found.push(format!(
-                "the row of `{name}` is incomplete: purpose, reason, weight"
-            ));
+            found.push(format!("the row of `{name}` is incomplete: purpose, weight"));
         }
     }
     let lacking = wanted.iter().filter(|(name, _)| !given.contains(*name));
-    found.extend(lacking.map(|(name, by)| format!("`{name}` of `{by}` has no row; add its reason")));
+    found.extend(lacking.map(|(name, by)| format!("`{name}` of `{by}` has no row; add its purpose")));
     found
 }
 
@@ -138,15 +136,14 @@ mod tests {
     #[test]
     fn missing_unused_repeated_and_empty_rows_are_reported() {
         let wanted = BTreeMap::from([("serde", "core"), ("sha2", "chain"), ("toml", "xtask")]);
-        let page = "| `serde` | a | b | 0 |\n| `serde` | a | b | 0 |\n| `uuid` | a | b | 0 |\n\
-                    | `toml` | a | | 0 |\n";
+        let page = "| `serde` | a | 0 |\n| `serde` | a | 0 |\n| `uuid` | a | 0 |\n| `toml` | | 0 |\n";
         assert_eq!(
             findings(&wanted, page),
             [
                 "`serde` has two rows",
                 "`uuid` is not a dependency of the workspace",
-                "the row of `toml` is incomplete: purpose, reason, weight",
-                "`sha2` of `chain` has no row; add its reason",
+                "the row of `toml` is incomplete: purpose, weight",
+                "`sha2` of `chain` has no row; add its purpose",
             ]
         );
     }
