@@ -6,8 +6,7 @@
 //!                             effects as recorded, or the first difference ◀─ replay ◀─ reader
 //! ```
 //! The engine never waits for the recorder. Turns that do not fit the queue are not recorded. The recording then
-//! contains their number and the next state of the engine, from which a replay continues. `docs/flight-recorder.md`
-//! describes the format.
+//! contains their number and the next state of the engine, from which a replay continues.
 
 mod bundle;
 mod describe;
