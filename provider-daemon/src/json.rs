@@ -1,4 +1,6 @@
 //! JSON values that preserve the order of fields, because scripts compare the printed text.
+//!
+//! The feature `preserve_order` of `serde_json` would change the order of all JSON objects in an embedding program.
 
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, SerializeSeq};

@@ -1,4 +1,6 @@
 //! Parsing of scalars: numbers and booleans like YAML 1.2 parsers in Go, quantities, and durations.
+//!
+//! Manifest hashes depend on this arithmetic, so the crate `kube_quantity` cannot replace it.
 
 use crate::types::quantity::BINARY;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! Kubernetes quantities: `100m`, `1.5Gi`, `2e3`.
+//!
+//! The crate `kube_quantity` 0.9 uses floats, and rejects the valid quantities `1E` and `8Ei`.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;

@@ -1,4 +1,6 @@
 //! Upgrade of a request to a websocket.
+//!
+//! `axum` with `ws` ignores the header `Origin`, and a shutdown cannot wait for its streams.
 
 use super::socket::Socket;
 use crate::App;
