@@ -59,7 +59,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};
 use starter::Starter;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::task::AbortOnDropHandle;
@@ -266,6 +266,15 @@ impl State {
         self.shared
             .watches
             .read(|all| all.get(&kind).is_some_and(|watch| watch.synced))
+    }
+
+    /// Returns the kinds of which all objects were listed. A view that is read afterwards contains these lists.
+    pub(crate) fn listed(&self) -> BTreeSet<Kind> {
+        let synced = |watches: &watches::Watches| {
+            let listed = watches.iter().filter(|(_, watch)| watch.synced);
+            listed.map(|(kind, _)| *kind).collect()
+        };
+        self.shared.watches.read(synced)
     }
 
     /// Returns the events of the namespaces of leases.

@@ -105,6 +105,8 @@ impl Inner {
     /// Compares and repairs one lease. Returns the time of the next attempt if the lease must be compared again without
     /// a change.
     async fn heal_lease(&self, home: &str, repairs: &mut RepairState) -> Option<Instant> {
+        // Read before the view: a list that is completed afterwards may be missing in the view.
+        let listed = self.state.listed();
         let (lease, mut view) = match self.state.ours_in(home) {
             Some((lease, view)) => {
                 repairs.leases.insert(home.to_owned(), lease.clone());
@@ -145,7 +147,7 @@ impl Inner {
             next = earliest(next, at);
         }
         // Before its first list, a watch does not prove that an object is missing.
-        let has_listed = |kind: Kind| kind.watch().is_some_and(|watch| self.state.has_listed(watch));
+        let has_listed = |kind: Kind| kind.watch().is_some_and(|watch| listed.contains(&watch));
         let is_known = |found: &DriftedObject| !found.is_missing || has_listed(found.write.id.kind);
         let (heals, leaves): (Vec<DriftedObject>, Vec<DriftedObject>) =
             drifted(&applied.items, &applied.view)
