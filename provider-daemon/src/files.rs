@@ -19,6 +19,17 @@ pub(crate) fn text(path: &Path, most: u64) -> Result<String, String> {
     String::from_utf8(bytes(path, most)?).map_err(|_| "invalid UTF-8".to_owned())
 }
 
+/// Returns the text of an error in a YAML file: the line, then the problem, without an excerpt of the file.
+pub(crate) fn yaml_error(error: &serde_saphyr::Error) -> String {
+    let text = error.without_snippet().to_string();
+    let Some(at) = error.location() else {
+        return text;
+    };
+    let (line, column) = (at.line(), at.column());
+    let problem = text.strip_suffix(&format!(" at line {line}, column {column}"));
+    format!("line {line}: {}", problem.unwrap_or(&text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

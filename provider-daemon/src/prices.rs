@@ -184,11 +184,7 @@ fn policy(path: &Path, text: &str) -> Result<Policy, String> {
 }
 
 fn parsed(path: &Path, text: &str) -> Result<PolicyFile, String> {
-    serde_saphyr::from_str(text).map_err(|error| {
-        let place = error.location().map(|at| format!("line {}: ", at.line()));
-        let words = error.without_snippet().to_string();
-        format!("{}: {}{words}", path.display(), place.unwrap_or_default())
-    })
+    serde_saphyr::from_str(text).map_err(|error| format!("{}: {}", path.display(), files::yaml_error(&error)))
 }
 
 pub(crate) fn stamp(path: &Path) -> Option<Stamp> {

@@ -43,7 +43,8 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
     // Checked before the passphrase prompt.
     let faults = faults::faults(args, Ok(home.to_owned()));
     if !faults.is_empty() {
-        bail!("{}", faults.join("\n"));
+        // Each fault is a separate error for the reader.
+        bail!("{}", faults.join("\nerror: "));
     }
     let chain_id = given_chain_id(&args.node).context("missing --chain-id")?;
     let policy = match args.pricing.bid_price_strategy {

@@ -9,7 +9,7 @@
 //!     - {node_filter: "-hdd$", classes: [beta2]}
 //! ```
 
-use crate::files;
+use crate::files::{self, yaml_error};
 use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
@@ -83,12 +83,7 @@ struct NodeStorage {
 }
 
 fn read(text: &str) -> Result<Rules, String> {
-    let text: Text = serde_saphyr::from_str(text).map_err(|error| {
-        let place = error.location().map(|at| format!("line {}: ", at.line()));
-        // The status has one line, so the excerpt of the file is omitted.
-        let words = error.without_snippet().to_string();
-        format!("{}{words}", place.unwrap_or_default())
-    })?;
+    let text: Text = serde_saphyr::from_str(text).map_err(|error| yaml_error(&error))?;
     let told = |at: &Spanned<String>, key: &str, why: &str| {
         format!("line {}: `{key}` {:?} {why}", at.referenced.line(), at.value)
     };
