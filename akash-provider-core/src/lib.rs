@@ -93,6 +93,7 @@
 //! | `runtime` (private) | the loop that feeds the engine and executes its effects |
 //! | [`record`] | content of a flight recording, without secrets |
 //! | [`error`] | one error type for every port, and its serializable form |
+//! | [`statistics`] | counters and histograms of running parts, as plain data |
 //! | `prelude` | the types of a program that runs a provider, for one `use` |
 //!
 //! # Features
@@ -135,6 +136,7 @@ mod restart_state;
 #[cfg(feature = "runtime")]
 mod runtime;
 pub mod sdl;
+pub mod statistics;
 pub mod types;
 
 pub use config::Config;
