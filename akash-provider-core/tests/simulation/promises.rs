@@ -26,17 +26,18 @@ pub(crate) struct Hardware {
     /// Number of devices of each node that other processes use. They are devices of the first model.
     foreign: [u32; DEVICES.len()],
     /// Fault of each storage class.
-    lacking: [StorageFault; CLASSES.len()],
+    storage_faults: [StorageFault; CLASSES.len()],
 }
 
 /// Fault of a storage class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum StorageFault {
     #[default]
-    Nothing,
-    Gibibytes(i64),
-    /// The class does not exist.
-    Everything,
+    None,
+    /// Other processes use this number of GiB.
+    Used(i64),
+    /// The cluster does not have the storage class.
+    Missing,
 }
 
 /// Size of each storage class, in GiB.
@@ -52,20 +53,20 @@ impl Hardware {
     /// Adds or removes storage.
     pub(crate) fn storage_changes(&mut self, random: &mut Random) {
         let class = random.index(CLASSES.len());
-        self.lacking[class] = match random.below(4) {
-            0 => StorageFault::Nothing,
-            1 => StorageFault::Everything,
-            _ => StorageFault::Gibibytes(i64::try_from(random.between(1, 40)).unwrap()),
+        self.storage_faults[class] = match random.below(4) {
+            0 => StorageFault::None,
+            1 => StorageFault::Missing,
+            _ => StorageFault::Used(i64::try_from(random.between(1, 40)).unwrap()),
         };
     }
 
     /// Adds the persistent storage classes to the cluster, and to each node the classes that the node mounts.
     pub(crate) fn store(&self, cluster: &mut ClusterSpec) {
-        for (name, lacking) in CLASSES.iter().zip(self.lacking) {
-            let used = match lacking {
-                StorageFault::Nothing => 0,
-                StorageFault::Gibibytes(used) => used,
-                StorageFault::Everything => continue,
+        for (name, fault) in CLASSES.iter().zip(self.storage_faults) {
+            let used = match fault {
+                StorageFault::None => 0,
+                StorageFault::Used(used) => used,
+                StorageFault::Missing => continue,
             };
             let pool = Quantity::used(POOL << 30, used << 30);
             cluster.storage.insert((*name).to_owned(), pool);
