@@ -321,7 +321,7 @@ impl ElectionTask {
             }
         }
         if let Some(error) = failure {
-            tracing::warn!(%error, "cannot release the leadership, a standby takes over after one election lease");
+            tracing::warn!(%error, "cannot release the election lease; a standby takes over after the duration of the lease");
         }
     }
 
@@ -425,7 +425,7 @@ impl ElectionTask {
             tracing::warn!(
                 name,
                 settings,
-                "settings differ from those of the previous leader, use the same settings on all instances"
+                "settings of this instance differ from those of the previous leader, use the same settings on all instances"
             );
         }
     }
@@ -461,7 +461,7 @@ impl ElectionTask {
                     identity,
                     settings,
                     holder,
-                    "settings differ from those of the leader, use the same settings on all instances"
+                    "settings of this instance differ from those of the leader, use the same settings on all instances"
                 );
             }
         }
@@ -470,7 +470,7 @@ impl ElectionTask {
             tracing::warn!(
                 name,
                 error,
-                "store permits no election, this instance leads without one: run only this instance"
+                "election store denied every request, this instance leads without an election: run only this instance, or grant access"
             );
         } else if let (Some(error), None) = (&error, &status.error) {
             let place = self.store.place();

@@ -272,7 +272,7 @@ impl<B: StateMachine> Driver<B> {
         let chain_id = &self.config.chain_id;
         self.chain_is_ours = snapshot.chain_id == *chain_id;
         if !self.chain_is_ours {
-            tracing::warn!(ours = %chain_id, theirs = %snapshot.chain_id, "node belongs to another chain, check the nodes and the chain id in the settings");
+            tracing::warn!(ours = %chain_id, theirs = %snapshot.chain_id, "chain node belongs to another chain, its state is ignored; check the nodes and the chain id in the settings");
             return;
         }
         self.block_time = snapshot.time;
@@ -407,13 +407,13 @@ impl<B: StateMachine> Driver<B> {
         if !idle || (aborted && !left.is_empty()) {
             tracing::warn!(
                 calls = left.len(),
-                "stopped with pending work, the next start continues this work; workloads and open bids are not removed"
+                "provider stopped with pending work, the next start continues this work; workloads and open bids are not removed"
             );
             for (id, call) in left.iter().take(REPORTED_CALLS) {
                 tracing::warn!(
                     effect = id.0,
                     call = execute::name(call),
-                    "call not completed at shutdown"
+                    "call not completed before the stop, the next start checks its outcome"
                 );
             }
         }

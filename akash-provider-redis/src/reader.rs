@@ -131,7 +131,7 @@ impl Reader {
             }
             if let Err(error) = self.read().await {
                 if !std::mem::replace(&mut self.is_away, true) {
-                    tracing::warn!(%error, "cannot read the bus, retrying");
+                    tracing::warn!(%error, "cannot read events from the bus, retrying; check the Redis server");
                 }
                 sleep(self.pause).await;
                 self.pause = (self.pause * 2).min(PAUSE.1);
@@ -154,7 +154,7 @@ impl Reader {
         self.connection = Some(connection);
         self.pause = PAUSE.0;
         if std::mem::take(&mut self.is_away) {
-            tracing::info!("bus readable again");
+            tracing::info!("events are read from the bus again");
         }
         Ok(())
     }
@@ -310,7 +310,7 @@ impl Reader {
         if !std::mem::replace(&mut self.has_logged_invalid, true) {
             tracing::warn!(
                 problem = what,
-                "event lost; further invalid events are not logged"
+                "invalid event on the bus skipped; further invalid events are not logged"
             );
         }
     }

@@ -191,12 +191,12 @@ impl Rotation {
                         recheck.min(self.settings.recheck_max)
                     }
                     Ok(done) => {
-                        tracing::info!(?done, "certificate rotation step completed");
+                        tracing::info!(?done, "step of the rotation of the certificate on the chain completed");
                         wait = self.settings.retry_min;
                         Duration::ZERO
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "certificate rotation failed, retrying: check the key and the certificate files");
+                        tracing::warn!(%error, "cannot rotate the certificate on the chain, retrying: check the key and the certificate files");
                         let pause = wait;
                         wait = (wait * 2).min(self.settings.retry_max);
                         pause

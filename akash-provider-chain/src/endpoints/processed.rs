@@ -165,7 +165,7 @@ impl Endpoints {
             let height = block.height;
             tracing::warn!(
                 height,
-                "false processed height dropped: no node has this height, and a lower block has a later time; check the nodes of --node"
+                "false processed height dropped: no chain node has this height, and a lower block has a later time; check the nodes of --node"
             );
             return;
         }
@@ -174,7 +174,7 @@ impl Endpoints {
             let height = block.height;
             tracing::warn!(
                 height,
-                "no node has reached the processed height for 5 minutes: if the nodes are correct, stop the provider and run `provider-daemon state reset-height`"
+                "no chain node has reached the processed height for 5 minutes: if the nodes are correct, stop the provider and run `provider-daemon state reset-height`"
             );
         }
     }

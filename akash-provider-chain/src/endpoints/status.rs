@@ -148,7 +148,7 @@ impl Endpoints {
         match looked {
             Ok((tip, versions)) => {
                 if let Some(old) = &health.fault {
-                    tracing::info!(endpoint = %member.endpoint.name, was = %old, "node is usable again");
+                    tracing::info!(endpoint = %member.endpoint.name, was = %old, "chain node is usable again");
                 }
                 health.record_response(began.elapsed(), 0);
                 health.record_tip(tip);
@@ -158,7 +158,7 @@ impl Endpoints {
             Err(error) => {
                 // Logged once per fault.
                 if !health.fault.as_ref().is_some_and(|old| old.is_like(&error.fault)) {
-                    tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "node is not usable: check the node, or remove it from --node");
+                    tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "chain node is not usable until a later check succeeds: check the node, or remove it from --node");
                 }
                 health.record_failure(Instant::now(), error.fault, jitter(at));
             }
@@ -276,6 +276,6 @@ impl Endpoints {
             choice.switches += 1;
             choice.reason = Some(format!("{name}: {reason}"));
         }
-        tracing::info!(endpoint = %name, ?capability, reason, "node selected");
+        tracing::info!(endpoint = %name, ?capability, reason, "chain node selected");
     }
 }

@@ -115,12 +115,18 @@ impl Follower {
             match ended {
                 SessionEnd::ReceiverDropped => break,
                 SessionEnd::Gap(why) => {
-                    tracing::warn!(why, "missed blocks cannot be read one by one, resynchronizing");
+                    tracing::warn!(
+                        why,
+                        "cannot read the missed blocks one by one, reading the whole state of the chain"
+                    );
                     reason = why;
                 }
                 SessionEnd::Outage(why) => {
                     if outages.is_logged(Instant::now()) {
-                        tracing::warn!(why, "no node responds: check the nodes of --node and the network");
+                        tracing::warn!(
+                            why,
+                            "no chain node responds, retrying: check the nodes of --node and the network"
+                        );
                     }
                     let error = Error::new(ErrorKind::Unavailable, "subscribe", why.clone());
                     if self.out.send(Err(error)).await.is_err() {
@@ -149,7 +155,7 @@ impl Follower {
             .reader
             .update_status(|s| s.last_error.replace(text.to_owned()));
         if self.warnings.is_logged(Instant::now()) || last.as_deref() != Some(text) {
-            tracing::warn!(error = text, "chain follower failed, retrying");
+            tracing::warn!(error = text, "cannot follow the blocks of the chain, retrying");
         }
     }
 
@@ -426,7 +432,7 @@ impl Follower {
                 if is_new {
                     tracing::warn!(
                         height = info.height,
-                        "no node has a new block: check whether the chain is halted"
+                        "no chain node has a new block, waiting: check whether the chain is halted"
                     );
                 }
                 Ok(true)
@@ -547,7 +553,7 @@ impl Follower {
             tracing::debug!(%event, "malformed event of another provider ignored");
         }
         for event in &malformed {
-            tracing::warn!(%event, "malformed event, resynchronizing: check the version of the chain");
+            tracing::warn!(%event, "malformed event of the chain skipped, reading the whole state of the chain: check the version of the chain");
         }
         if let Some(first) = malformed.first() {
             let why = format!("malformed event: {first}");

@@ -203,7 +203,7 @@ impl ReportedRecords {
         if is_new && records.len() == REPORTED_MAX {
             tracing::warn!(
                 records = REPORTED_MAX,
-                "too many malformed chain records, not logging further malformed records"
+                "too many malformed records on the chain: further ones are skipped without a log line"
             );
         }
         is_new
@@ -213,7 +213,7 @@ impl ReportedRecords {
     pub(super) fn report(&self, kind: Kind, record: &[u8], error: &Malformed) {
         if self.is_new(kind, record) {
             let (what, id) = (kind.name(), kind.describe(record));
-            tracing::warn!(what, %id, %error, "skipping malformed chain record of another account");
+            tracing::warn!(what, %id, %error, "malformed record of another account on the chain skipped");
         }
     }
 }

@@ -240,7 +240,7 @@ impl TxApi for Reader {
                 tracing::warn!(
                     used,
                     second,
-                    "two nodes report different gas for a transaction, using the lower value: check the nodes of --node"
+                    "two chain nodes report different gas for a transaction, using the lower value: check the nodes of --node"
                 );
                 self.endpoints.request_check(at);
                 Ok(Simulation::Gas { used: second })

@@ -231,10 +231,10 @@ impl Task {
         if let Err(error) = getrandom::fill(&mut salt) {
             // Two processes with the same key could then choose the same nonce. This is rare. The chain refuses the
             // second transaction, which is sent again with another nonce.
-            tracing::warn!(%error, "cannot read random bytes for transaction nonces");
+            tracing::warn!(%error, "cannot read random bytes for transaction nonces, using fixed bytes; another process with the same key may use the same nonce");
         }
         let stored = expenses.load().unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot load the fees of the last hour, counting fees from 0: check the state folder");
+            tracing::warn!(%error, "cannot load the transaction fees of the last hour, counting fees from 0: check the state folder");
             Vec::new()
         });
         let planner = Planner::new(config.clone(), u32::from_le_bytes(salt));
@@ -355,7 +355,7 @@ impl Task {
         if let Err(error) = &stored
             && !self.has_store_failed
         {
-            tracing::warn!(%error, "cannot store the fees of the last hour, a restart would count fees from 0: check the state folder");
+            tracing::warn!(%error, "cannot store the transaction fees of the last hour, a restart would count fees from 0: check the state folder");
         }
         self.has_store_failed = stored.is_err();
     }

@@ -143,7 +143,7 @@ impl Executor {
         };
         let (id, call) = self.calls.remove(&task)?;
         let completion = answer.unwrap_or_else(|failure| {
-            tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call to a port ended without a response, outcome unknown");
+            tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call to the chain, the cluster or the pricing strategy panicked, outcome unknown; report this as a bug");
             // Counted from the end of the call, which may have sent the transaction at its last moment.
             let expires = block_time.plus(self.room.tx_timeout).plus(TX_EXPIRY);
             unanswered(&call, failure, expires)
@@ -152,7 +152,7 @@ impl Executor {
         if let (Call::FetchDeployment(_), Completion::Deployment(Err(failure)))
         | (Call::Record(_), Completion::Cluster(Err(failure))) = (&*call, &completion)
         {
-            tracing::warn!(call = name(&call), error = %failure, "manifest not accepted");
+            tracing::warn!(call = name(&call), error = %failure, "manifest not accepted; the tenant receives an error without this cause");
         }
         Some((id, completion))
     }

@@ -82,7 +82,10 @@ impl RequestQueue {
                     tracing::debug!(request = id.0, "reply dropped, caller stopped waiting");
                 }
             }
-            None => tracing::error!(request = id.0, "reply without a pending request"),
+            None => tracing::error!(
+                request = id.0,
+                "reply dropped: no request with this number is pending; report this as a bug"
+            ),
         }
     }
 

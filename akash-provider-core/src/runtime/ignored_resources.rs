@@ -15,15 +15,16 @@ impl IgnoredResources {
     pub(super) fn follow(&mut self, update: &InventoryUpdate) {
         let (came, went) = self.change(update.inventory.metrics().ignored);
         for line in came.iter().take(LOGGED) {
-            tracing::warn!("cluster resource not offered: {line}");
+            tracing::warn!(resource = line, "cluster resource not offered");
         }
         for line in went.iter().take(LOGGED) {
-            tracing::info!("cluster resource offered again: {line}");
+            tracing::info!(resource = line, "cluster resource offered again");
         }
         let more = came.len().max(went.len()).saturating_sub(LOGGED);
         if more > 0 {
             tracing::warn!(
-                "{more} more changes of resources that are not offered; the status lists all of them"
+                count = more,
+                "more cluster resources changed than logged; the status lists all resources that are not offered"
             );
         }
     }

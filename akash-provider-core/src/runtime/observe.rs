@@ -159,12 +159,12 @@ fn log(event: &Event) {
             order,
             reason,
             message,
-        } => tracing::info!(%order, %reason, "order declined: {message}"),
+        } => tracing::info!(%order, %reason, why = %message, "order declined"),
         Event::BidsNotCounted { order, message } => {
-            tracing::warn!(%order, "cannot count bids of the order, bidding anyway: {message}");
+            tracing::warn!(%order, why = %message, "cannot count the bids of the order, bidding anyway");
         }
         Event::BidUnfunded { order, message } => {
-            tracing::warn!(%order, "bid waits for funds: {message}; send funds to the provider's account");
+            tracing::warn!(%order, why = %message, "bid postponed until the provider's account can pay it; send funds to the account");
         }
         Event::BidPlaced { bid, price } => tracing::info!(%bid, %price, "bid placed"),
         Event::BidAdopted { bid, price } => tracing::info!(%bid, %price, "bid adopted"),
@@ -175,52 +175,85 @@ fn log(event: &Event) {
             tracing::info!(%deployment, hash, "manifest received")
         }
         Event::ManifestRefused { deployment, message } => {
-            tracing::info!(%deployment, "manifest refused: {message}");
+            tracing::info!(%deployment, why = %message, "manifest refused");
         }
-        Event::Deployed { lease, generation } => tracing::info!(%lease, generation, "deployed"),
-        Event::DeployFailed { lease, message } => tracing::warn!(%lease, "deploy failed: {message}"),
+        Event::Deployed { lease, generation } => {
+            tracing::info!(%lease, generation, "workload of the lease deployed")
+        }
+        Event::DeployFailed { lease, message } => {
+            tracing::warn!(%lease, why = %message, "cannot deploy the workload of the lease, retrying")
+        }
         Event::HealthChanged { lease, health } => {
             let (health, counted) = (health.name(), health.is_counted());
-            tracing::info!(%lease, health, counted, "health changed");
+            tracing::info!(%lease, health, counted, "health of the workload changed");
         }
-        Event::LeaseEnding { lease, reason } => tracing::info!(%lease, ?reason, "lease ending"),
+        Event::LeaseEnding { lease, reason } => tracing::info!(%lease, ?reason, "close of the lease started"),
         Event::LeaseClosed { lease, reason } => tracing::info!(%lease, ?reason, "lease closed"),
         Event::BalanceChecked {
             deployment,
             blocks_left,
         } => tracing::debug!(%deployment, ?blocks_left, "balance checked"),
-        Event::Withdrawn { lease } => tracing::info!(%lease, "withdrawn"),
-        Event::WithdrawFailed { lease, message } => tracing::warn!(%lease, "withdrawal failed: {message}"),
+        Event::Withdrawn { lease } => tracing::info!(%lease, "earnings of the lease withdrawn"),
+        Event::WithdrawFailed { lease, message } => {
+            tracing::warn!(%lease, why = %message, "cannot withdraw the earnings of the lease, retrying")
+        }
+        Event::BreakerTripped { .. }
+        | Event::BreakerTrippedFor { .. }
+        | Event::EndHeld { .. }
+        | Event::BreakerReleased
+        | Event::BreakerReleasedFor { .. }
+        | Event::RecordUnusable { .. }
+        | Event::RecordUsable { .. }
+        | Event::RecordsNotFound { .. }
+        | Event::RecordsFound
+        | Event::DriftFound { .. } => log_safeguard(event),
+        Event::Status { .. } => tracing::trace!("status"),
+    }
+}
+
+/// Logs one line for an event of the circuit breaker, of the records in the cluster, or of a full scan.
+fn log_safeguard(event: &Event) {
+    match event {
         Event::BreakerTripped { wanted } => {
             tracing::warn!(
                 wanted,
-                "circuit breaker tripped: too many closes of leases, held until the breaker is released"
+                "circuit breaker tripped: too many closes of leases, further closes wait for `provider-daemon breaker release`"
             );
         }
         Event::BreakerTrippedFor { owner, wanted } => {
-            tracing::warn!(%owner, wanted, "circuit breaker tripped for one owner: too many closes, held until released");
+            tracing::warn!(%owner, wanted, "circuit breaker tripped for one owner: too many closes of leases, further closes wait for `provider-daemon breaker release`");
         }
         Event::EndHeld { lease, message } => {
-            tracing::warn!(%lease, "close of lease held by the circuit breaker: {message}");
+            tracing::warn!(%lease, why = %message, "circuit breaker holds the close of the lease");
         }
-        Event::BreakerReleased => tracing::info!("circuit breaker released"),
+        Event::BreakerReleased => tracing::info!("circuit breaker released for all leases"),
         Event::BreakerReleasedFor { owner } => {
-            tracing::info!(%owner, "circuit breaker released for one owner")
+            tracing::info!(%owner, "circuit breaker released for the leases of one owner")
         }
         Event::RecordUnusable { lease, problem } => tracing::warn!(
             %lease,
-            "record of the lease in the cluster is unusable, the lease stays open: {problem}; repair the record, or ask \
-             the tenant to send the manifest again"
+            %problem,
+            "record of the lease in the cluster is unusable, the lease stays open; repair the record, or ask the tenant \
+             to send the manifest again"
         ),
-        Event::RecordUsable { lease } => tracing::info!(%lease, "record of the lease is usable again"),
+        Event::RecordUsable { lease } => {
+            tracing::info!(%lease, "record of the lease in the cluster is usable again")
+        }
         Event::RecordsNotFound { leases, place } => tracing::warn!(
             leases,
-            "{place} contains no record of the leases on the chain: no lease is closed until a record is found; check the \
+            %place,
+            "cluster has no record of the leases on the chain, no lease is closed until a record is found; check the \
              namespace of manifests and the kubeconfig, or release the circuit breaker if the records are lost"
         ),
-        Event::RecordsFound => tracing::info!("records of leases were found"),
-        Event::DriftFound { findings } => tracing::warn!(?findings, "chain, cluster and ledger differ"),
-        Event::Status { .. } => tracing::trace!("status"),
+        Event::RecordsFound => {
+            tracing::info!("record of a lease found in the cluster, leases may be closed again")
+        }
+        Event::DriftFound { findings } => tracing::warn!(
+            ?findings,
+            "full scan found new differences between chain, cluster and ledger"
+        ),
+        // `log` passes only the events above.
+        _ => {}
     }
 }
 

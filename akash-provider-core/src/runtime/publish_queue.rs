@@ -64,7 +64,10 @@ impl PublishQueue {
         drop(self.queue);
         let all = async { while self.publisher.join_next().await.is_some() {} };
         if timeout(limit, all).await.is_err() {
-            tracing::warn!(?limit, "cannot publish the last events within the limit");
+            tracing::warn!(
+                ?limit,
+                "bus did not accept the last events before the stop, they are lost for its subscribers"
+            );
         }
     }
 }
@@ -173,7 +176,7 @@ impl PublishFailures {
             failed = self.failed,
             overflowed = self.overflowed,
             error = self.last_error.as_deref().unwrap_or("queue full"),
-            "events not published, check the connection to the bus"
+            "events not published on the bus, only statuses are published again; check the connection to the bus"
         );
         *self = Self {
             reported: Some(Instant::now()),

@@ -143,7 +143,11 @@ impl StateWriter {
                 Err(error) => error.to_string(),
             },
         };
-        tracing::error!("cannot store the state of the circuit breaker, retrying in {AGAIN_AFTER:?}: {why}");
+        tracing::error!(
+            error = why,
+            after = ?AGAIN_AFTER,
+            "cannot store the state of the circuit breaker for the next start, retrying"
+        );
         self.again_at = Some(Instant::now() + AGAIN_AFTER);
     }
 }

@@ -85,12 +85,12 @@ async fn follow<T: Clone + Send>(
         let once = listen(port, &subscribe, &mut gap, queue);
         match AssertUnwindSafe(once).catch_unwind().await {
             Ok(Err(LoopGone)) => return,
-            Ok(Ok(())) => tracing::warn!(port, "stream ended, subscribing again"),
+            Ok(Ok(())) => tracing::warn!(port, "event stream ended, subscribing again"),
             Err(panic) => {
                 tracing::warn!(
                     port,
                     panic = panic_text(panic.as_ref()),
-                    "stream panicked, subscribing again"
+                    "event stream panicked, subscribing again; report this as a bug"
                 );
             }
         }
@@ -113,7 +113,7 @@ async fn listen<T: Clone + Send>(
         let Ok(item) = tokio::time::timeout(SILENCE, stream.next()).await else {
             // Capacity and health can stay unchanged for a long time, a chain cannot.
             if port == "chain" {
-                tracing::warn!(port, silent_for = ?SILENCE, "no event from the chain");
+                tracing::warn!(port, silent_for = ?SILENCE, "no event from the chain, waiting: check the chain node");
             }
             continue;
         };
@@ -125,7 +125,7 @@ async fn listen<T: Clone + Send>(
             }
             // The stream recovers or ends. The delay prevents a hot loop.
             Some(Err(error)) => {
-                tracing::warn!(port, error = %chain_text(&error), "stream error");
+                tracing::warn!(port, error = %chain_text(&error), "event stream failed, waiting until it recovers or ends");
                 gap.open(queue).await?;
             }
         }

@@ -275,7 +275,7 @@ impl Planner {
             tracing::warn!(
                 messages,
                 why,
-                "transaction exceeds its cost ceiling, waiting: check the nodes of --node, or raise the ceiling"
+                "transaction exceeds its cost ceiling, sending it later: check the nodes of --node, or raise the ceiling"
             );
         } else {
             tracing::debug!(messages, why, "transaction exceeds its cost ceiling, waiting");

@@ -489,7 +489,7 @@ impl Planner {
         }
         let outcome = rejected(code, log, flight.msgs().first());
         if is_panic(code) {
-            tracing::warn!(%code, log = %shortened(log), "message handler of the chain panicked");
+            tracing::warn!(%code, log = %shortened(log), "transaction refused by the chain: its message handler panicked");
         }
         self.reply(id, &Ok(outcome), out);
     }
