@@ -183,10 +183,10 @@ impl Job<'_> {
         deletes.sort_by(|a, b| a.id.cmp(&b.id));
         deletes.dedup_by(|a, b| a.id == b.id);
         for delete in deletes {
-            tracing::info!(namespace = self.name, object = %delete.id, reason = "not in the manifest", "object deleted");
             calls
                 .delete(delete.id.kind, self.name, &delete.id.name, delete.uid.as_deref())
                 .await?;
+            tracing::info!(namespace = self.name, object = %delete.id, reason = "not in the manifest", "object of a lease deleted");
         }
         let body = marked(self.namespace, self.items);
         calls.apply_namespace(self.name, &body).await?;
@@ -196,8 +196,8 @@ impl Job<'_> {
     /// Deletes objects that cannot be changed in place. The apply continues after the deletion of these objects.
     async fn make_way(&self, calls: &Calls, replaced: &[plan::Delete]) -> Result<(), Error> {
         for plan::Delete { id, uid } in replaced {
-            tracing::info!(namespace = self.name, object = %id, reason = "volumes changed", "object deleted to be recreated");
             calls.delete(id.kind, self.name, &id.name, uid.as_deref()).await?;
+            tracing::info!(namespace = self.name, object = %id, reason = "volumes changed", "object of a lease deleted, the next attempt creates it again");
         }
         let Some(first) = replaced.first() else {
             return Ok(());

@@ -37,7 +37,7 @@ impl Hostnames for Inner {
         };
         let outcome = self.records(DECLARE).settle(&object, seen, judge).await?;
         if let Outcome::Written(host) = outcome {
-            tracing::info!(hostname = name.hostname, %lease, service = name.service, "hostname declared");
+            tracing::info!(hostname = name.hostname, %lease, service = name.service, "ProviderHost object written, the hostname operator creates the route");
             self.until_seen(|| self.holds(self.hosts(), &host.metadata)).await;
         }
         Ok(())

@@ -58,7 +58,7 @@ async fn report_panic(
     tracing::error!(
         task = panicked.task,
         panic = panicked.panic,
-        "background task panicked"
+        "background task panicked, the part of the program that uses it fails; report this as a bug"
     );
     failures.send_if_modified(|first| {
         let is_first = first.is_none();

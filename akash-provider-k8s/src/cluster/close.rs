@@ -41,12 +41,12 @@ impl KubeCluster {
                     Some(Ok(leases)) => {
                         tracing::info!(
                             leases,
-                            "network policies updated to block addresses of nodes and API servers"
+                            "network policies of leases updated to block addresses of nodes and API servers"
                         );
                         break;
                     }
                     Some(Err(error)) => {
-                        tracing::warn!(%error, "cannot update all network policies to block addresses of nodes and API servers, retrying");
+                        tracing::warn!(%error, "cannot update all network policies of leases to block addresses of nodes and API servers, retrying");
                     }
                     // The next leader closes them.
                     None => continue,

@@ -106,7 +106,7 @@ impl Inner {
         if isolation.is_none() {
             // The lease runs and the repairs continue: a failed deletion must not fail the deploy.
             if let Err(error) = guarded {
-                tracing::warn!(namespace = home, %error, "cannot restore isolation");
+                tracing::warn!(namespace = home, %error, "cannot restore the isolation of the deployed lease, retrying");
             }
             return Ok(());
         }

@@ -28,7 +28,6 @@ use std::time::Duration;
 const GRANTED_LIMIT: Duration = Duration::from_secs(5);
 const GRANTED_PAUSE: Duration = Duration::from_millis(10);
 const HELP: &str = "help: run `kubectl apply --filename deploy/rbac`, then restart the provider";
-const UNCONFINED: &str = "the account of the provider is not confined to the namespaces of leases";
 /// Namespace that every cluster has and that belongs to no lease.
 const NO_LEASE: &str = "kube-system";
 /// Verb, resource and subresource of the rights in the ClusterRole.
@@ -58,7 +57,10 @@ impl Inner {
                 Ok(true) => {}
                 Ok(false) => {
                     let help = "run `kubectl apply --filename deploy/rbac/confined.yaml`";
-                    tracing::warn!(help, "{UNCONFINED}");
+                    tracing::warn!(
+                        help,
+                        "the account of the provider is not confined to the namespaces of leases"
+                    );
                 }
                 Err(error) => tracing::debug!(%error, "cannot check whether the account is confined"),
             }

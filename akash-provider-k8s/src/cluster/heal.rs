@@ -194,7 +194,7 @@ impl Inner {
             }
             Err(error) => {
                 repairs.backoff.failed(&key, limit, now);
-                tracing::warn!(namespace = home, object = %id, %error, "cannot repair object, retrying");
+                tracing::warn!(namespace = home, object = %id, %error, "cannot repair object of a lease, retrying");
                 repairs.backoff.waits_until(&key, now)
             }
         }
@@ -317,7 +317,7 @@ impl Inner {
         }
         repairs.labels.failed(&key, Limit::Isolation, now);
         let Err(error) = read else { return Err(None) };
-        tracing::warn!(namespace = home, %error, "cannot read namespace");
+        tracing::warn!(namespace = home, %error, "cannot read the namespace of a lease to compare its labels, retrying");
         Err(repairs.labels.waits_until(&key, now))
     }
 
@@ -347,7 +347,12 @@ impl Inner {
         match self.calls(HEAL).apply_namespace(home, &body).await {
             Ok(()) => {
                 let is_conflict = repairs.labels.repaired(&key, Limit::Isolation, now);
-                tracing::info!(namespace = home, path, is_conflict, "namespace restored");
+                tracing::info!(
+                    namespace = home,
+                    path,
+                    is_conflict,
+                    "labels of the namespace of a lease restored"
+                );
                 self.until_seen(|| {
                     let view = self.state.lease_in(home);
                     let live = view.namespace.as_deref().map(with_type);
@@ -358,7 +363,7 @@ impl Inner {
             }
             Err(error) => {
                 repairs.labels.failed(&key, Limit::Isolation, now);
-                tracing::warn!(namespace = home, path, %error, "cannot restore namespace");
+                tracing::warn!(namespace = home, path, %error, "cannot restore the labels of the namespace of a lease, retrying");
                 repairs.labels.waits_until(&key, now)
             }
         }
@@ -387,7 +392,7 @@ impl Inner {
             }
             Err(error) => {
                 backoff.failed(&key, limit, now);
-                tracing::warn!(namespace = home, object = %id, %error, "cannot delete object that weakens isolation");
+                tracing::warn!(namespace = home, object = %id, %error, "cannot delete object that weakens the isolation of a lease, retrying");
                 backoff.waits_until(&key, now)
             }
         }
@@ -403,8 +408,8 @@ impl Inner {
     ) -> Result<(), Error> {
         let (view, calls) = (self.state.lease_in(home), self.calls(operation));
         for (id, meta) in still_there(foreign(is_among(items), view.openings())) {
-            tracing::warn!(namespace = home, object = %id, "object deleted, not part of the lease");
             calls.delete_version(id.kind, home, &meta).await?;
+            tracing::warn!(namespace = home, object = %id, "object deleted, not part of the lease");
         }
         for found in unplanned(items, &view) {
             let id = &found.write.id;

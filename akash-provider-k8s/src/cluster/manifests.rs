@@ -262,7 +262,7 @@ impl Inner {
             tracing::warn!(
                 manifest = name,
                 remark,
-                "the Manifest object was edited by another client"
+                "Manifest object was edited by another client; check the remark"
             );
         }
         let mut deployment = recorded.deployment;

@@ -107,7 +107,7 @@ impl Inner {
         };
         // Not an error: a foreign Secret is not deleted, and the teardown must continue.
         if let Err(error) = self.check_holder(lease, &there.metadata, "Secret", operation) {
-            tracing::warn!(%error, "Secret not deleted, it belongs to another lease");
+            tracing::warn!(%lease, secret = name, %error, "password Secret not deleted: its labels do not name the lease");
             return Ok(());
         }
         let (namespace, uid) = (&self.settings.manifest_namespace, there.metadata.uid);

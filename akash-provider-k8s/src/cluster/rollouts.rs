@@ -57,7 +57,7 @@ impl Inner {
                 if let Err(error) = self.free_rollout(&home).await {
                     // A missing right is logged once, not for every pod.
                     if !std::mem::replace(&mut is_logged, true) {
-                        tracing::warn!(namespace = home, %error, "cannot delete pod blocking the update, retrying");
+                        tracing::warn!(namespace = home, %error, "cannot delete pod that blocks the update of a lease, retrying");
                     }
                     failed.insert(home);
                 }
@@ -119,7 +119,11 @@ impl Inner {
         let call = async { Ok(api.delete(name, &params).await) };
         match within(limit, ROLLOUT, call).await? {
             Ok(_) => {
-                tracing::info!(namespace = home, pod = name, "pod blocking the update deleted");
+                tracing::info!(
+                    namespace = home,
+                    pod = name,
+                    "pod deleted that blocked the update of a lease"
+                );
                 Ok(())
             }
             Err(error) if is_absent(&error) => Ok(()),

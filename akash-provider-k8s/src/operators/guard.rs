@@ -22,7 +22,7 @@ use tokio::time::Instant;
 const SETTLE: Duration = Duration::from_secs(2);
 /// Records missing within this interval count together.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Duration for which the time of a release is stored. A name is judged again every [`RETRY`].
+/// Duration for which [`Guard`] stores when the deletion of a name was released. A name is judged again every [`RETRY`].
 const REMEMBER: Duration = Duration::from_secs(300);
 /// Number of records that may disappear together on any cluster without a hold, such as one lease with several
 /// hostnames.
@@ -107,7 +107,7 @@ pub(super) struct Wait {
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     missing: BTreeMap<String, Missing>,
-    /// Times of the releases within the last [`REMEMBER`].
+    /// Times at which names changed to [`State::Released`] without a confirmation, within the last [`REMEMBER`].
     released: VecDeque<Instant>,
     /// UID of the CustomResourceDefinition; `None` until it is read for the first time.
     definition: Option<String>,
@@ -198,7 +198,7 @@ impl Guard {
             .is_some_and(|missing| missing.state.is_held());
         if was_held && self.held().next().is_none() {
             if self.report.is_none() {
-                tracing::info!("hold on deletions ended: no object with a missing record is left");
+                tracing::info!("hold on deletions ended: every object has its record again, or was deleted");
             }
             self.report = None;
         }
@@ -317,7 +317,11 @@ impl Guard {
         if self.report.is_some_and(|at| at <= now) {
             self.report = None;
             let names = self.held().count();
-            tracing::warn!(names, remedy = REMEDY, "deletions held: records are missing");
+            tracing::warn!(
+                names,
+                remedy = REMEDY,
+                "deletions held until an operator confirms them: the records of the objects are missing"
+            );
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) trait Index: Debug + Send + 'static {
     type Event: Send;
     /// Work for a name.
     type Work: Work;
-    /// Log message for a name that is not in its declared state.
+    /// Problem of a name that is not in its declared state, for log messages.
     const PROBLEM: &'static str;
 
     /// Applies an event and returns the names it affects.
@@ -311,7 +311,12 @@ impl<I: Index> OperatorState<I> {
                 inner.queue.failed(&turn.name, &error, now);
                 // Later failures are in the status.
                 if is_first {
-                    tracing::warn!(name = turn.name, error = %error, "{}, retrying", I::PROBLEM);
+                    tracing::warn!(
+                        name = turn.name,
+                        problem = I::PROBLEM,
+                        %error,
+                        "operator cannot write the objects of a name, retrying"
+                    );
                 }
             }
         }
@@ -327,14 +332,14 @@ impl<I: Index> OperatorState<I> {
         let is_absent = error.kind() == ErrorKind::NotFound;
         let is_news = self.inner().guard.fail(error.to_string(), is_absent);
         if is_news {
-            tracing::warn!(%error, "deletions postponed: cannot confirm that missing records were deleted");
+            tracing::warn!(%error, "deletions of objects without a record postponed: cannot read whether the records were deleted");
         }
     }
 
     /// Confirms the deletions that the guard holds; returns their number.
     pub(super) fn confirm(&self) -> usize {
         let confirmed = self.judge_again(Guard::confirm);
-        tracing::info!(confirmed, "held deletions confirmed by an operator");
+        tracing::info!(confirmed, "held deletions of objects confirmed by an operator");
         confirmed
     }
 
@@ -400,7 +405,12 @@ impl<I: Index> Inner<I> {
         // Logged on the first occurrence only.
         if self.problems.get(name).is_none_or(|known| known.text != text) {
             if !I::SHARES_PROBLEMS {
-                tracing::warn!(name, problem = text, "{}", I::PROBLEM);
+                tracing::warn!(
+                    name,
+                    problem = I::PROBLEM,
+                    why = text,
+                    "name is not in its declared state"
+                );
             }
             self.log.is_due = true;
             let since = now;
@@ -415,7 +425,13 @@ impl<I: Index> Inner<I> {
         }
         let (said, again) = self.log.due(&self.problems, now);
         for ProblemCount { text, names, example } in said {
-            tracing::warn!(names, example, problem = text, "{}", I::PROBLEM);
+            tracing::warn!(
+                names,
+                example,
+                problem = I::PROBLEM,
+                why = text,
+                "names are not in their declared state"
+            );
         }
         again
     }

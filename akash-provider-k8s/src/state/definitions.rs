@@ -269,7 +269,7 @@ impl Report for DefinitionReport {
         if is_news {
             tracing::warn!(
                 error = text,
-                "cannot watch definitions, polling missing kinds: grant the permission to list and watch \
+                "cannot watch CustomResourceDefinitions, polling missing kinds: grant the permission to list and watch \
                  customresourcedefinitions.apiextensions.k8s.io"
             );
         }

@@ -285,7 +285,7 @@ impl Watch {
             End::Failed(error, asked) => {
                 // Logged once per outage.
                 if report.failed(error.clone(), since) {
-                    tracing::warn!(kind, error, "watch failed, retrying");
+                    tracing::warn!(kind, error, "watch of a kind failed, retrying");
                 } else {
                     tracing::debug!(kind, error, "watch failed again");
                 }
@@ -311,7 +311,11 @@ impl Watch {
         self.absences = self.absences.saturating_add(1);
         let is_news = report.absent(error.clone());
         if is_news && report.may_be_absent() {
-            tracing::info!(kind, error, "the cluster does not serve the kind");
+            tracing::info!(
+                kind,
+                error,
+                "the cluster does not serve an optional kind, waiting for its definition"
+            );
         } else if is_news {
             tracing::warn!(
                 kind,

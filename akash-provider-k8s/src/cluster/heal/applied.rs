@@ -91,10 +91,10 @@ impl Repair {
                 reason,
                 by,
                 repairs = CONFLICT_REPAIRS,
-                "object restored repeatedly within ten minutes, further repairs are delayed"
+                "object of a lease restored repeatedly within ten minutes, further repairs are delayed; stop the client that changes it"
             );
         } else {
-            tracing::info!(namespace = home, object = %id, reason, by, "object restored");
+            tracing::info!(namespace = home, object = %id, reason, by, "object of a lease restored");
         }
     }
 }

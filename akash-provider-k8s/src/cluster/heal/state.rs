@@ -60,7 +60,7 @@ impl RepairState {
         let mut now = BTreeSet::new();
         for (object, reason) in left {
             if !before.contains(&object) {
-                tracing::warn!(namespace = home, %object, reason, "object drifted, not repaired");
+                tracing::warn!(namespace = home, %object, reason, "object of a lease drifted, not repaired");
             }
             now.insert(object);
         }

@@ -49,7 +49,7 @@ impl NoteWriter {
                     tracing::warn!(
                         hostname = name,
                         %error,
-                        "cannot write notes on ProviderHosts; grant the permission to patch them"
+                        "cannot write the result of a probe or a DNS proof to the ProviderHost object; grant the permission to patch ProviderHosts"
                     );
                 }
                 false

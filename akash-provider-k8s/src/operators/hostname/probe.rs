@@ -131,7 +131,7 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, n
             tracing::warn!(
                 hostname = name,
                 why = now.why,
-                "hostname probe failed; check its service and its route"
+                "hostname does not respond to the probe; check the service and the route of the hostname"
             );
         }
         notes.write(name, &host, labels::HOSTNAME_REACHABLE, &now).await;

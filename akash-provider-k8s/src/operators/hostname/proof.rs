@@ -125,7 +125,7 @@ pub(super) async fn run(
                 return again;
             };
             if note.state != ProofState::Waiting {
-                tracing::info!(hostname = name, state = ?note.state, why = note.why, "hostname proof changed");
+                tracing::info!(hostname = name, state = ?note.state, why = note.why, "state of the DNS proof of a hostname changed");
             }
             if !notes.write(&name, &host, labels::HOSTNAME_PROOF, &note).await {
                 return SOON.min(budget.every);

@@ -102,7 +102,7 @@ fn update(shared: &Shared, found: Option<Found>, error: Option<String>) {
     if !is_there && before != Some(false) {
         tracing::warn!(
             missing = name,
-            "routes serve no traffic: create the missing object"
+            "routes of hostnames serve no traffic: create the missing Gateway or IngressClass"
         );
     }
 }

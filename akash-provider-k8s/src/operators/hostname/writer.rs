@@ -64,21 +64,22 @@ impl Writer {
                 if write.take_over {
                     self.calls.take_over_as(resource, namespace, object).await?;
                 }
-                tracing::info!(
-                    hostname = name,
-                    kind,
-                    namespace,
-                    differs = write.at,
-                    "object updated"
-                );
-                match &write.patch {
+                let meta = match &write.patch {
                     Some(patch) => self.calls.restore(resource, namespace, object, patch).await?,
                     None => {
                         self.calls
                             .apply_again(resource, namespace, object, uid, &write.body)
                             .await?
                     }
-                }
+                };
+                tracing::info!(
+                    hostname = name,
+                    kind,
+                    namespace,
+                    differs = write.at,
+                    "object of a hostname updated"
+                );
+                meta
             }
             None => {
                 // The existing object is read first: an object of another client must not be taken over.
@@ -86,10 +87,12 @@ impl Writer {
                 if let Some(there) = there {
                     return Err(occupied(self.calls.operation(), &there, &write.body));
                 }
-                tracing::info!(hostname = name, kind, namespace, "object created");
-                self.calls
+                let meta = self
+                    .calls
                     .apply_new(resource, namespace, object, &write.body)
-                    .await?
+                    .await?;
+                tracing::info!(hostname = name, kind, namespace, "object of a hostname created");
+                meta
             }
         };
         self.shared.written(name, write, &meta);
@@ -98,10 +101,15 @@ impl Writer {
 
     async fn delete(&self, name: &str, delete: &Delete) -> Result<(), Error> {
         let (namespace, resource) = (&delete.namespace, delete.sort.resource());
-        tracing::info!(hostname = name, kind = resource.kind, namespace, "object deleted");
         self.calls
             .delete_as(&resource, namespace, &without_star(name), Some(&delete.uid), None)
             .await?;
+        tracing::info!(
+            hostname = name,
+            kind = resource.kind,
+            namespace,
+            "object of a hostname deleted"
+        );
         self.shared.deleted(name, delete);
         Ok(())
     }

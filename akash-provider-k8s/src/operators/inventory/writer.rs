@@ -40,11 +40,12 @@ impl ObjectWriter for Writer {
 impl Writer {
     async fn write(&self, name: &str, write: &Write) -> Result<(), Error> {
         let labels = &write.patch["metadata"]["labels"];
-        tracing::info!(node = name, %labels, "node labels updated");
         let call = self
             .calls
             .change_at(MANAGER, &self.resource, name, write.version, &write.patch);
-        self.shared.written(name, call.await?);
+        let meta = call.await?;
+        tracing::info!(node = name, %labels, "labels of a node updated");
+        self.shared.written(name, meta);
         Ok(())
     }
 

@@ -131,7 +131,10 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
     let source = match source {
         Ok(source) => source,
         Err(error) => {
-            tracing::warn!(error, "cannot read MetalLB metrics; check --metal-lb-endpoint");
+            tracing::warn!(
+                error,
+                "invalid address of the MetalLB metrics, which are not compared; check --metal-lb-endpoint"
+            );
             let error = Some(error);
             shared.set_metrics(MetricsStatus {
                 error,
@@ -175,7 +178,7 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
         if let (Some(difference), None) = (&status.differs, &before.differs) {
             tracing::warn!(
                 difference,
-                "MetalLB metrics differ from the count of this operator; compare the pools with the assigned addresses"
+                "MetalLB reports another number of assigned addresses than this operator counts; compare the pools with the assigned addresses"
             );
         }
     }

@@ -129,14 +129,14 @@ impl Shared {
             tracing::warn!(
                 service,
                 notice = notice.to_string(),
-                "leased address is misassigned; check the pools of MetalLB"
+                "Service has a leased address outside its pool, or shares the address with another lease; check the pools of MetalLB"
             );
         }
         // During an outage of MetalLB all Services wait, so they share one line.
         if let Some(services) = news.late() {
             tracing::warn!(
                 services,
-                "addresses pending; check MetalLB and the free addresses of its pools"
+                "Services still wait for a leased address; check MetalLB and the free addresses of its pools"
             );
         }
         *logged = notices;

@@ -33,10 +33,10 @@ impl ObjectWriter for Writer {
             return Ok(());
         };
         if let Some(uid) = &work.delete {
-            tracing::info!(service = place, "Service deleted");
             self.calls
                 .delete_as(&self.resource, namespace, name, Some(uid), None)
                 .await?;
+            tracing::info!(service = name, namespace, "Service of a leased address deleted");
             self.shared.deleted(place, uid);
         }
         if let Some(write) = &work.write {
@@ -55,19 +55,27 @@ impl Writer {
             if let Some(there) = there {
                 return Err(occupied(self.calls.operation(), &there, &write.body));
             }
-            tracing::info!(service = name, namespace, "Service created");
-            return self
+            let meta = self
                 .calls
                 .apply_new(&self.resource, namespace, name, &write.body)
-                .await;
+                .await?;
+            tracing::info!(service = name, namespace, "Service of a leased address created");
+            return Ok(meta);
         };
         if write.take_over {
             self.calls.take_over_as(&self.resource, namespace, name).await?;
         }
-        tracing::info!(service = name, namespace, differs = write.at, "Service updated");
-        self.calls
+        let meta = self
+            .calls
             .apply_again(&self.resource, namespace, name, uid, &write.body)
-            .await
+            .await?;
+        tracing::info!(
+            service = name,
+            namespace,
+            differs = write.at,
+            "Service of a leased address updated"
+        );
+        Ok(meta)
     }
 }
 

@@ -53,7 +53,9 @@ impl History {
                 writer.stored = stored.iter().map(|event| event.namespace.clone()).collect();
                 self.restore(stored);
             }
-            Err(error) => tracing::warn!(%error, "cannot restore lease events"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot load the stored lease events, continuing without them; check the home directory")
+            }
         }
         // Events may have been recorded before the first wait.
         newest.mark_changed();
@@ -68,7 +70,7 @@ impl History {
                 Ok(()) => is_failing = false,
                 Err(error) if !is_failing => {
                     is_failing = true;
-                    tracing::warn!(%error, "cannot store lease events: a restart loses the newest");
+                    tracing::warn!(%error, "cannot store lease events, retrying with the next event: a restart loses the newest; check the home directory");
                 }
                 Err(_) => {}
             }

@@ -124,7 +124,7 @@ impl DiscoveryQueue {
         self.status.failures += 1;
         // Each failure is in the status of its node; the log has the first of a series.
         if self.queue.failure(name).is_none() {
-            tracing::warn!(node = name, %error, "hardware discovery failed, retrying");
+            tracing::warn!(node = name, %error, "cannot discover the hardware of a node, retrying");
         }
         self.queue.failed(name, error, now);
     }
@@ -212,7 +212,7 @@ impl DiscoveryRunner {
         while let Err(error) = self.clear().await {
             self.with_queue(|discovery_queue| {
                 if discovery_queue.status.error.replace(error.to_string()).is_none() {
-                    tracing::warn!(%error, "cannot remove old discovery pods, retrying");
+                    tracing::warn!(%error, "cannot delete the discovery pods of an earlier process, retrying");
                 }
             });
             sleep(wait).await;
@@ -260,7 +260,7 @@ impl DiscoveryRunner {
     async fn turn(&self, node: String, machine: Machine) {
         match self.look(&node).await {
             Ok((cards, processors)) => {
-                tracing::info!(node, ?cards, ?processors, "hardware discovered");
+                tracing::info!(node, ?cards, ?processors, "hardware of a node discovered");
                 self.shared
                     .state
                     .apply(Event::Found(node.clone(), machine, cards));
@@ -293,7 +293,7 @@ impl DiscoveryRunner {
             .await;
         if let Err(error) = deleted {
             // The pod has a limited lifetime, and the next start removes it.
-            tracing::warn!(node, %error, "cannot delete discovery pod; it ends within five minutes");
+            tracing::warn!(node, %error, "cannot delete the discovery pod of a node; the pod ends within five minutes");
         }
         answer
     }
@@ -351,7 +351,11 @@ impl DiscoveryRunner {
         let answer = self.ask(name, "cpu").await.map_err(|error| error.to_string());
         let read = answer.and_then(|answer| Processor::read(&answer));
         read.unwrap_or_else(|why| {
-            tracing::info!(node, why, "processors of a node unknown");
+            tracing::info!(
+                node,
+                why,
+                "cannot read the processors of a node, the status does not list them"
+            );
             Vec::new()
         })
     }

@@ -18,7 +18,8 @@ pub(super) enum GpuModels {
     Undiscovered(String),
 }
 
-/// Returns the models by the labels of a node: PCI device IDs first, then labels of the vendor's tools.
+/// Returns the GPU models of a vendor on a node, from the labels of the node. Labels with PCI device IDs have priority if
+/// the list maps them to one model. Labels of the vendor's tools are used if the list maps them to no model.
 pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     let by_tools = vendor_labels::known(&node.labels, vendor);
