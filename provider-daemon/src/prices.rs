@@ -93,7 +93,7 @@ impl FilePolicy {
             // A slow disk must not block the loop; the price calculation has its own timeout.
             let look = tokio::task::spawn_blocking(move || look(&path, &state)).await;
             if let Err(error) = look {
-                tracing::error!(%error, "cannot read price policy");
+                tracing::error!(%error, "check of the price policy panicked, the previous policy applies; report this as a bug");
             }
             *checked = Instant::now();
         }
@@ -149,11 +149,11 @@ fn take(path: &Path, state: &Mutex<State>, seen: Option<Stamp>, text: Result<Str
             state.policy = Arc::new(policy);
             state.version += 1;
             state.error = None;
-            tracing::info!(path = %path.display(), "price policy changed");
+            tracing::info!(path = %path.display(), "price policy reloaded");
         }
         Err(error) if state.error.as_ref() == Some(&error) => {}
         Err(error) => {
-            tracing::warn!(%error, "invalid price policy, the previous policy stays in force; fix the file");
+            tracing::warn!(%error, "cannot read the price policy, the previous policy applies; fix the file");
             state.error = Some(error);
         }
     }

@@ -220,7 +220,7 @@ fn raise_open_files() {
     match raise() {
         Ok(files) => tracing::debug!(files, "limit of open files raised"),
         Err(error) => {
-            tracing::warn!(%error, "cannot raise the limit of open files, which limits connections; run with a higher `ulimit -n`")
+            tracing::warn!(%error, "cannot raise the limit of open files, fewer clients can connect; run with a higher `ulimit -n`")
         }
     }
 }

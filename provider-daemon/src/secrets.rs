@@ -53,7 +53,7 @@ pub fn prompt_new(what: &str) -> anyhow::Result<SecretString> {
     let (one, two) = (first.expose_secret(), again.expose_secret());
     let was_given_once = two.is_empty() && !std::io::stdin().is_terminal();
     if one != two && !was_given_once {
-        bail!("the two inputs differ; nothing was stored");
+        bail!("the two inputs for the {what} differ; nothing was stored");
     }
     Ok(first)
 }
@@ -80,7 +80,7 @@ fn next_line() -> anyhow::Result<SecretString> {
         .take(LINE_BYTES_MAX + 1)
         .read_line(&mut line)?;
     if read as u64 > LINE_BYTES_MAX {
-        bail!("the line is longer than {LINE_BYTES_MAX} bytes");
+        bail!("the line of standard input is longer than {LINE_BYTES_MAX} bytes");
     }
     let text = line.strip_suffix('\n').unwrap_or(&line);
     Ok(SecretString::from(text.strip_suffix('\r').unwrap_or(text)))

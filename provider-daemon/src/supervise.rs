@@ -141,7 +141,7 @@ async fn supervise(
         let Action::Wait(wait) = machine.step(origin.elapsed(), Input::Failed) else {
             break;
         };
-        tracing::error!(part = part.name(), reason = why, after = ?wait, "part failed, restarting");
+        tracing::error!(part = part.name(), reason = why, after = ?wait, "part of the provider failed, restarting it");
         tokio::select! {
             biased;
             () = draining.cancelled() => return Ok(()),

@@ -211,7 +211,7 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
         ChainEvent::Resync(_) | ChainEvent::Block { .. } => return None,
         // Clients of this chain would miss the event, so it must not be ignored silently.
         unknown => {
-            tracing::error!(event = ?unknown, "market event has no wire format; report this as a bug");
+            tracing::error!(event = ?unknown, "market event without a wire format is not sent to clients; report this as a bug");
             return None;
         }
     })

@@ -67,7 +67,7 @@ pub(super) async fn listen<F>(
         let (stream, peer) = match taken {
             Ok(taken) => taken,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept connection; raise the limit of open files if this persists");
+                tracing::warn!(%error, "cannot accept connection to the devnet, retrying; raise the limit of open files if this persists");
                 // File descriptors become free when other connections close, so an immediate retry is useless.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;

@@ -152,7 +152,9 @@ pub(super) fn router(app: &Arc<App>) -> Router {
     // Reflection is optional.
     match (describe().build_v1(), describe().build_v1alpha()) {
         (Ok(v1), Ok(v1alpha)) => routes = routes.add_service(v1).add_service(v1alpha),
-        (Err(error), _) | (_, Err(error)) => tracing::error!(%error, "gRPC reflection disabled"),
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::error!(%error, "cannot build the gRPC reflection service, serving without it; report this as a bug")
+        }
     }
     routes
         .prepare()

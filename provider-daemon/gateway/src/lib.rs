@@ -109,7 +109,7 @@ pub enum GatewayError {
         why: io::Error,
     },
     /// A certificate cannot be used.
-    #[error("certificates of the gateway")]
+    #[error("cannot load the certificates of the gateway")]
     Tls(#[from] TlsError),
 }
 

@@ -110,7 +110,7 @@ impl Listener {
             let (tcp, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept connection; raise the limit of open files if this persists");
+                    tracing::warn!(%error, "cannot accept connection to the gateway, retrying; raise the limit of open files if this persists");
                     tokio::time::sleep(REFUSED_PAUSE).await;
                     continue;
                 }
@@ -148,7 +148,7 @@ impl Listener {
         if timeout(self.limits.grace, connections.wait()).await.is_err() {
             tracing::warn!(
                 count = connections.len(),
-                "connections closed before their requests ended"
+                "gateway stopped, connections closed before their requests ended"
             );
         }
     }
@@ -183,7 +183,7 @@ impl Listener {
                 // Whether the account has a lease is looked up with its first request.
                 Ok(true) => connection.used_by(&certificate.owner, false),
                 Ok(false) => {
-                    tracing::info!(%address, owner = %certificate.owner, "connection closed: client certificate not on the chain");
+                    tracing::info!(%address, owner = %certificate.owner, "connection to the gateway closed: client certificate not on the chain");
                     return close(tls).await;
                 }
                 Err(_) => {}
@@ -281,7 +281,7 @@ impl Listener {
                 connection.await
             }
             over = over => {
-                tracing::info!(reason = over.message(), "connection closed");
+                tracing::info!(reason = over.message(), "connection to the gateway closed");
                 end(connection.as_mut());
                 let cut = cut(over.message());
                 timeout(self.limits.grace, connection).await.map_err(cut)?

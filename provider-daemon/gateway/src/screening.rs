@@ -174,12 +174,15 @@ fn public_reason(decline: &Decline) -> String {
     let Decline::Price { message } = decline else {
         return decline.to_string();
     };
-    tracing::warn!(error = message.as_str(), "price calculation failed");
+    tracing::warn!(
+        error = message.as_str(),
+        "cannot calculate the price for a screening request, request declined; check the price script or the price policy"
+    );
     "the provider could not calculate a price".to_owned()
 }
 
 fn unavailable(error: &Error) -> ScreeningError {
-    tracing::warn!(%error, "cannot screen group; check the chain node and the provider");
+    tracing::warn!(%error, "cannot screen a group for a client; check the chain node and the provider");
     ScreeningError::Unavailable("cannot query the chain or the provider; try again")
 }
 

@@ -122,7 +122,7 @@ fn open_shell(
         lease,
         move |app, socket, lease| async move {
             let service = &command.request.service;
-            tracing::info!(%lease, service, token, "command started");
+            tracing::info!(%lease, service, token, "command of a tenant started in a container");
             shell::run(&app, socket, &lease, command).await;
         },
     )

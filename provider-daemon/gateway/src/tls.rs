@@ -54,7 +54,7 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 #[non_exhaustive]
 pub enum TlsError {
     /// The provider's own certificate cannot be used.
-    #[error("the provider's own certificate")]
+    #[error("cannot use the certificate of the provider")]
     Own(#[from] CertError),
     /// A file is unreadable, too large, or has no usable PEM.
     #[error("{file}: {why}")]
@@ -65,7 +65,7 @@ pub enum TlsError {
         why: String,
     },
     /// TLS library error, usually because key and certificate do not match.
-    #[error("TLS")]
+    #[error("cannot configure TLS with these certificates")]
     Library(#[from] rustls::Error),
 }
 

@@ -192,18 +192,18 @@ pub(super) const fn is_wanted(args: &DevArgs) -> bool {
     !args.once || args.gateway_listen_address.is_some()
 }
 
-/// Updates the address in the record of the provider.
+/// Stores the address of the gateway in the provider record of the dev chain.
 fn register(world: &World, address: SocketAddr) -> anyhow::Result<()> {
     world.chain.market(|market| {
         let mut record = market
             .provider(&world.provider)
             .cloned()
-            .context("the provider is not registered")?;
+            .context("the provider is not registered on the dev chain")?;
         record.host_uri = format!("https://{address}");
         let updated = market.execute(&Msg::UpdateProvider(record));
-        updated
-            .map(drop)
-            .map_err(|e| anyhow!("cannot register the address of the gateway: {e}"))
+        updated.map(drop).map_err(|e| {
+            anyhow!("cannot store the address of the gateway in the provider record of the dev chain: {e}")
+        })
     })
 }
 

@@ -97,7 +97,7 @@ impl StateFile {
     /// Stores a change. A failure is logged, and the market continues.
     fn keep(&self, change: impl FnOnce(&mut Contents)) {
         if let Err(error) = self.change(change) {
-            tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the market");
+            tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the market; a restart continues at the last stored state");
         }
     }
 

@@ -271,7 +271,10 @@ impl Tenant {
                 bail!("declined ({}): {}", decline.reason, decline.message);
             }
             if Instant::now() >= deadline {
-                bail!("no bid within {}", humantime::format_duration(self.wait_limit()));
+                bail!(
+                    "no bid on the order within {}",
+                    humantime::format_duration(self.wait_limit())
+                );
             }
             tokio::time::sleep(CHECK_INTERVAL).await;
         }

@@ -50,12 +50,17 @@ pub struct BundleArgs {
 pub fn bundle(args: &BundleArgs) -> anyhow::Result<ExitCode> {
     let wanted = within(&files(&args.dir)?, args.from, args.until)?;
     if wanted.is_empty() {
-        bail!("no recording within that time in {}", args.dir.display());
+        bail!(
+            "no recording between --from and --until in {}",
+            args.dir.display()
+        );
     }
     let mut recording = Recording::from_files(wanted.clone());
     let mut replay = Replay::default();
     replay.run(&mut recording, args.until, &mut |_| ())?;
-    let head = replay.head().context("the recording has no head")?;
+    let head = replay
+        .head()
+        .context("cannot bundle the recording: no file has a readable head")?;
     let name = args.out.display().to_string();
     let file = OpenOptions::new()
         .write(true)

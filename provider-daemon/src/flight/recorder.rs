@@ -174,7 +174,7 @@ impl Finish {
     pub async fn wait(self) {
         let writer = tokio::task::spawn_blocking(move || self.writer.join());
         if !matches!(tokio::time::timeout(LAST, writer).await, Ok(Ok(Ok(())))) {
-            tracing::warn!("flight recording may lack its last turns; check the disk");
+            tracing::warn!("flight recorder did not write its last turns in time; check the disk");
         }
     }
 

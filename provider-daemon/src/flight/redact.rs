@@ -20,7 +20,8 @@ impl std::fmt::Debug for Key {
 impl Key {
     pub(super) fn new() -> anyhow::Result<Self> {
         let mut key = [0; 32];
-        getrandom::fill(&mut key).context("no randomness for the recording's key")?;
+        getrandom::fill(&mut key)
+            .context("cannot read random bytes for the key that redacts the recording")?;
         Ok(Self(key))
     }
 

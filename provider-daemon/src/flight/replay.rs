@@ -310,7 +310,9 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    let head = replay.head().context("the recording has no head")?;
+    let head = replay
+        .head()
+        .context("cannot replay the recording: no file has a readable head")?;
     summary(head, &replay.outcome, args.output)?;
     Ok(match replay.outcome.differences {
         0 => ExitCode::SUCCESS,

@@ -275,7 +275,7 @@ fn lines(texts: &[String]) -> String {
 
 fn granted(response: Response) -> anyhow::Result<Response> {
     match response {
-        Response::Refused { message } => bail!("the provider refused: {}", plain::line(&message)),
+        Response::Refused { message } => bail!("the provider refused the command: {}", plain::line(&message)),
         response => Ok(response),
     }
 }

@@ -97,9 +97,11 @@ pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: Cancella
                     }
                 });
             }
-            Ok(_) => tracing::warn!("operator socket: connection of another account rejected"),
+            Ok(_) => tracing::warn!(
+                "connection to the operator socket rejected: the client runs as another account"
+            ),
             Err(error) => {
-                tracing::warn!(%error, "operator socket: accept failed");
+                tracing::warn!(%error, "cannot accept connection to the operator socket, retrying");
                 tokio::time::sleep(PAUSE).await;
             }
         }

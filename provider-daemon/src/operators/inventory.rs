@@ -231,7 +231,7 @@ fn look_at_rules(process: &InventoryProcess, source: &config::Source, text: &mut
             if status.error.as_ref() != Some(&why) {
                 tracing::warn!(
                     why,
-                    "cannot read inventory rules, last valid rules apply: fix the file"
+                    "cannot read the inventory rules, the last valid rules apply: fix the file"
                 );
             }
             status.error = Some(why);

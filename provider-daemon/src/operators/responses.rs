@@ -63,7 +63,11 @@ pub(super) fn forgotten(
         return refused;
     }
     let count = forget();
-    tracing::info!(lease, count, "failed objects of a lease retried");
+    tracing::info!(
+        lease,
+        count,
+        "failed objects of a lease queued for an immediate attempt"
+    );
     let done = serde_json::json!({ "lease": lease, "forgotten": count });
     answer(StatusCode::OK, &done)
 }

@@ -74,7 +74,7 @@ pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
                 open.push((peer.ip(), connections.spawn(answer(stream, peer))));
             }
             Err(error) => {
-                tracing::warn!(%error, "accept failed");
+                tracing::warn!(%error, "cannot accept connection to the HTTP server of the operator, retrying");
                 sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -98,7 +98,7 @@ impl BreakerFile {
             tracing::warn!(
                 file = %self.path.display(),
                 problem,
-                "invalid circuit breaker file, circuit breaker tripped for all owners; check the leases and run \
+                "invalid circuit breaker file, so the circuit breaker is tripped for all owners; check the leases and run \
                  `provider-daemon breaker release`"
             );
         }
@@ -108,7 +108,7 @@ impl BreakerFile {
     /// Persists the state of the engine; a failure is logged.
     fn keep(&self, shut: &RestartState) {
         if let Err(error) = self.set(shut) {
-            tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the circuit breaker");
+            tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the circuit breaker for the next start; check the home directory");
         }
     }
 

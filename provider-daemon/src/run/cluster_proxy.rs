@@ -41,7 +41,7 @@ impl ClusterProxy {
     /// Sets the connection. Only the first call has an effect.
     pub(super) fn set(&self, backend: Backend) {
         if self.there.set(backend).is_err() {
-            tracing::error!("cluster connected twice");
+            tracing::error!("second connection to the cluster ignored; report this as a bug");
         }
     }
 

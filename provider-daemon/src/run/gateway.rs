@@ -208,7 +208,7 @@ async fn probes(
             Ok(listener) => break listener,
             Err(error) => tracing::warn!(
                 %address, %error,
-                "cannot listen for probes: free the port or change --gateway-health-listen-address"
+                "cannot listen for health probes, retrying: free the port or change --gateway-health-listen-address"
             ),
         }
         tokio::select! {
@@ -346,13 +346,13 @@ async fn follow(
         };
         match replaced {
             Ok(()) => {
-                tracing::info!("certificate of the gateway replaced");
+                tracing::info!("certificate of the gateway reloaded");
                 shown = there;
             }
             // The stamp is not updated, so that the file is read again with the next check.
             Err(why) => tracing::warn!(
                 error = why,
-                "cannot reload the certificate of the gateway; check the file"
+                "cannot reload the certificate of the gateway, the previous one is used; check the file"
             ),
         }
     }

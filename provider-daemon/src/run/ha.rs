@@ -228,7 +228,7 @@ impl Ha {
 
     fn store_term(&self, term: u64) {
         if let Err(error) = self.terms.store(term) {
-            tracing::warn!(%error, "cannot store the term of the election, check the disk of the home directory");
+            tracing::warn!(%error, "cannot store the term of the election for the next start; check the disk of the home directory");
         }
     }
 
@@ -262,7 +262,7 @@ impl Ha {
         }
         if timeout(RELEASE_TIMEOUT, election.release()).await.is_err() {
             tracing::warn!(
-                "cannot release the election lease in time; a standby takes over after the duration of the election lease"
+                "cannot release the election lease in time; a standby takes over after the duration of the lease"
             );
         }
     }
@@ -282,12 +282,12 @@ async fn cluster(args: &RunArgs) -> Option<(String, String)> {
     match timeout(CLUSTER_TIMEOUT, asked).await {
         Ok(Ok(uid)) => uid.map(|uid| settings::cluster(&uid)),
         Ok(Err(error)) => {
-            tracing::warn!(%error, "cannot identify the cluster, so the election does not compare clusters; check the API server");
+            tracing::warn!(%error, "cannot read the identity of the cluster, so the election does not compare clusters; check the API server");
             None
         }
         Err(_) => {
             tracing::warn!(
-                "cannot identify the cluster, so the election does not compare clusters; check the API server"
+                "cannot read the identity of the cluster, so the election does not compare clusters; check the API server"
             );
             None
         }
@@ -299,7 +299,7 @@ async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(
     let kept = RestartState::from_json(&election.state()).unwrap_or_else(|error| {
         tracing::warn!(
             %error,
-            "invalid state of the previous leader, circuit breaker tripped for all owners; check the leases and run \
+            "invalid state of the previous leader, so the circuit breaker is tripped for all owners; check the leases and run \
              `provider-daemon breaker release`"
         );
         RestartState::unknown()
@@ -333,6 +333,6 @@ fn keep(election: &Election, kept: &RestartState) {
         return;
     }
     if let Err(error) = election.store_state(kept) {
-        tracing::error!(%error, "cannot store the circuit breaker for the next leader");
+        tracing::error!(%error, "cannot store the state of the circuit breaker for the next leader, which would start with the last stored state");
     }
 }

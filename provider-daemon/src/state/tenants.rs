@@ -147,35 +147,26 @@ fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
 /// Logs a failure and returns the default: the chain is queried instead.
 fn or_default<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
     result.unwrap_or_else(|error| {
-        tracing::warn!(%error, "{what}; the chain is queried instead");
+        tracing::warn!(what, %error, "cannot use the stored keys and certificates of tenants, querying the chain instead");
         T::default()
     })
 }
 
 impl Memory for Tenants {
     fn key(&self, account: &Address) -> Option<PublicKeyBytes> {
-        or_default("cannot read the key of a tenant", self.read_key(account))
+        or_default("read key", self.read_key(account))
     }
     fn store_key(&self, account: &Address, key: PublicKeyBytes) {
-        or_default("cannot store the key of a tenant", self.write_key(account, &key));
+        or_default("store key", self.write_key(account, &key));
     }
     fn has_certificate(&self, certificate: &Fingerprint) -> bool {
-        or_default(
-            "cannot read the certificate of a tenant",
-            self.read_certificate(certificate),
-        )
+        or_default("read certificate", self.read_certificate(certificate))
     }
     fn store_certificate(&self, certificate: Fingerprint) {
-        or_default(
-            "cannot store the certificate of a tenant",
-            self.write_certificate(&certificate, true),
-        );
+        or_default("store certificate", self.write_certificate(&certificate, true));
     }
     fn remove_certificate(&self, certificate: &Fingerprint) {
-        or_default(
-            "cannot remove the certificate of a tenant",
-            self.write_certificate(certificate, false),
-        );
+        or_default("remove certificate", self.write_certificate(certificate, false));
     }
 }
 

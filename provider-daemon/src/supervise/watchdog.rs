@@ -69,14 +69,16 @@ fn log(change: &StallChange) {
         }) => tracing::error!(
             part = part.name(),
             ?since,
-            "part stalled in a step; the systemd watchdog gets no keep-alive"
+            "part of the provider stalled in a step; the systemd watchdog gets no keep-alive"
         ),
         StallChange::Stalled(Standstill { part, since, .. }) => tracing::error!(
             part = part.name(),
             ?since,
-            "part stalled without a heartbeat; the systemd watchdog gets no keep-alive"
+            "part of the provider stalled without a heartbeat; the systemd watchdog gets no keep-alive"
         ),
-        StallChange::Recovered(part) => tracing::warn!(part = part.name(), "part recovered"),
+        StallChange::Recovered(part) => {
+            tracing::warn!(part = part.name(), "stalled part of the provider recovered")
+        }
     }
 }
 

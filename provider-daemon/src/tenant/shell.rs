@@ -329,7 +329,7 @@ fn read_input() -> anyhow::Result<mpsc::Receiver<Vec<u8>>> {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot read standard input");
+                    tracing::warn!(%error, "cannot read the standard input, the command receives no more input");
                     return;
                 }
             }

@@ -64,11 +64,11 @@ impl Lookups {
             }
             // An outage never counts against a client.
             Ok(Err(error)) => {
-                tracing::warn!(%error, "cannot query the chain about a tenant; check the chain node");
+                tracing::warn!(%error, "request refused: cannot query the account or certificate of its tenant; check the chain node");
                 Err(LookupFault::Outage)
             }
             Err(_) => {
-                tracing::warn!(timeout = ?TIMEOUT, "no response from the chain about a tenant; check the chain node");
+                tracing::warn!(timeout = ?TIMEOUT, "request refused: no response to the query of the account or certificate of its tenant; check the chain node");
                 Err(LookupFault::Outage)
             }
         }

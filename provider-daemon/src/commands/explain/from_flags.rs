@@ -36,7 +36,9 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: &Sdl) -> anyhow::Result<Exi
         leased_ips: config.leased_ips.then_some(usage),
     });
     let mut provider = ExplainedProvider {
-        capacity: reservations.capacity().context("no capacity")?,
+        capacity: reservations
+            .capacity()
+            .context("cannot compute the capacity of the hardware in the flags")?,
         attributes: Some(attributes),
         params: network_params(),
         pricing: args.run.pricing.strategy(1)?,

@@ -225,7 +225,7 @@ impl<'a> TransactionSender<'a> {
 
     async fn account(&self) -> anyhow::Result<AccountRecord> {
         let account = TxApi::account(&self.node, &self.account.address).await;
-        let account = account.context("cannot query the account")?;
+        let account = account.with_context(|| format!("cannot query account {}", self.account.address))?;
         account.with_context(|| {
             format!(
                 "account {} does not exist on chain `{}`: it needs funds before it can sign",

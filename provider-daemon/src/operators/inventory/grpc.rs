@@ -167,7 +167,9 @@ fn router(process: Arc<InventoryProcess>, until: CancellationToken) -> Router {
     // The service works without reflection.
     match (describe().build_v1(), describe().build_v1alpha()) {
         (Ok(v1), Ok(v1alpha)) => routes = routes.add_service(v1).add_service(v1alpha),
-        (Err(error), _) | (_, Err(error)) => tracing::error!(%error, "gRPC reflection unavailable"),
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::error!(%error, "cannot build the gRPC reflection service, serving without it; report this as a bug")
+        }
     }
     routes.prepare().into_axum_router()
 }

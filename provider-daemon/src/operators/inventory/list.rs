@@ -120,7 +120,11 @@ impl List {
         let Some(list) = list else {
             return Ok(false);
         };
-        tracing::info!(devices = list.len(), from = status.from, "list of GPUs changed");
+        tracing::info!(
+            devices = list.len(),
+            from = status.from,
+            "list of GPU models changed"
+        );
         (status.devices, status.skipped, status.sha256) = (list.len(), list.skipped(), Some(hash));
         drop(status);
         operator.set_list(list);
@@ -134,7 +138,7 @@ impl List {
             tracing::warn!(
                 from = status.from,
                 why,
-                "cannot read the list of GPUs, last valid list applies"
+                "cannot read the list of GPU models, the last valid list applies"
             );
         }
         status.error = Some(why.to_owned());
@@ -148,7 +152,7 @@ impl List {
         let fresh = path.with_extension("new");
         let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path));
         if let Err(error) = written {
-            tracing::warn!(path = %path.display(), %error, "cannot store the list of GPUs; check the state directory");
+            tracing::warn!(path = %path.display(), %error, "cannot store the list of GPU models for the next start; check the state directory");
         }
     }
 }

@@ -448,7 +448,7 @@ fn an_edited_price_policy_is_compared_and_equal_edits_delay_no_takeover() {
         "{took:?}\n{}",
         second.told()
     );
-    let is_warned = second.told().contains("other settings than the leader before");
+    let is_warned = second.told().contains("differ from those of the previous leader");
     assert!(!is_warned, "{}", second.told());
 }
 

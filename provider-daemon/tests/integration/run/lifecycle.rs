@@ -171,7 +171,7 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
         || {
             // Empty the socket of the service manager.
             manager.notifications();
-            provider.told().contains("part stalled")
+            provider.told().contains("part of the provider stalled")
         },
     );
     // Notifications already in flight.
@@ -189,7 +189,7 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     until(
         "the part recovers",
         || provider.told(),
-        || provider.told().contains("part recovered"),
+        || provider.told().contains("part of the provider recovered"),
     );
     until(
         "watchdog notifications",
