@@ -22,7 +22,7 @@ use tokio::time::Instant;
 const SETTLE: Duration = Duration::from_secs(2);
 /// Records missing within this interval count together.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Duration for which [`Guard`] stores when the deletion of a name was released. A name is judged again every [`RETRY`].
+/// Duration for which the guard stores the time of a permitted deletion. A name is judged again every [`RETRY`].
 const REMEMBER: Duration = Duration::from_secs(300);
 /// Number of records that may disappear together on any cluster without a hold, such as one lease with several
 /// hostnames.
@@ -52,9 +52,9 @@ pub struct MissingRecord {
 /// Proof that records are absent: the records of a kind that the API server serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Evidence {
-    /// Time before the list was requested.
+    /// Time directly before the request of the list.
     pub(super) asked: Instant,
-    /// UID of the definition, which was established after the list.
+    /// UID of the CustomResourceDefinition, which was established after the list was read.
     pub(super) definition: String,
     /// Names of the listed records.
     pub(super) records: BTreeSet<String>,
@@ -74,15 +74,15 @@ pub struct Hold {
 /// State of a name without a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Waits for the delay and the evidence.
+    /// The deletion waits for [`SETTLE`], and then for the evidence.
     Pending,
-    /// Waits for a reason or a confirmation.
+    /// No reason for the absence is known. The deletion waits for a reason or for a confirmation.
     Unexplained,
-    /// Waits for a confirmation.
+    /// Too many records are missing. The deletion waits for a confirmation.
     Held,
-    /// Confirmed by an operator; waits for the evidence.
+    /// An operator confirmed the deletion, which waits for the evidence.
     Confirmed,
-    /// Its objects may be deleted.
+    /// The objects of the name may be deleted.
     Released,
 }
 
@@ -95,28 +95,28 @@ struct Missing {
 /// Why a deletion waits.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wait {
-    /// Reason for the status.
+    /// Reason why the deletion waits, for the status of the name.
     pub(super) why: String,
     /// When to judge the name again; `None` if only a change can affect the decision.
     pub(super) again: Option<Instant>,
-    /// New evidence is required.
+    /// True if the deletion requires new evidence.
     pub(super) reads: bool,
 }
 
-/// Names without a record, and the state of the kind of the records.
+/// Names without a record, and the last evidence about the records and their definition.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     missing: BTreeMap<String, Missing>,
-    /// Times at which names changed to [`State::Released`] without a confirmation, within the last [`REMEMBER`].
+    /// Times at which the guard permitted a deletion without a confirmation, within the last [`REMEMBER`].
     released: VecDeque<Instant>,
     /// UID of the CustomResourceDefinition; `None` until it is read for the first time.
     definition: Option<String>,
-    /// Time of the first reading with a changed UID.
+    /// Time of the first reading in which the UID of the CustomResourceDefinition had changed.
     replaced: Option<Instant>,
     evidence: Option<Evidence>,
-    /// Reason why the last reading proved nothing.
+    /// Reason why the last reading of the records did not prove that records are absent.
     problem: Option<String>,
-    /// When the hold is logged; `None` after it was logged.
+    /// Time at which the held deletions are logged; `None` after they were logged.
     report: Option<Instant>,
 }
 
@@ -204,7 +204,7 @@ impl Guard {
         }
     }
 
-    /// Accepts the records and the definition as read.
+    /// Stores the records and the definition that were read, as evidence for deletions.
     pub(super) fn learn(&mut self, evidence: Evidence) {
         if self
             .definition
@@ -218,8 +218,8 @@ impl Guard {
         self.problem = None;
     }
 
-    /// Records that a reading failed. Returns true if deletions wait for a reading and the problem differs from the
-    /// previous one.
+    /// Stores why the records or their definition cannot be read. Returns true if deletions wait for a reading and the
+    /// problem differs from the previous one.
     pub(super) fn fail(&mut self, problem: String, is_absent: bool) -> bool {
         if is_absent {
             // The definition that comes next is another one.

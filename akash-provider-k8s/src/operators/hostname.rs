@@ -65,13 +65,13 @@ pub struct Options {
     /// Time that a new Ingress without a reported status exists before the HTTPRoute of its hostname is deleted
     /// (`--handover-wait`).
     pub handover: Duration,
-    /// Retry policy.
+    /// Back-off after failed writes, and limits of the ignore list.
     pub patience: RetryPolicy,
     /// Interval between removals of the state of deleted hostnames (`--prune-interval`).
     pub prune_interval: Duration,
     /// Maximum duration of one call to the API server.
     pub call_timeout: Duration,
-    /// Timing of the watches.
+    /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
     /// Watch for kinds that the cluster does not serve yet; one per process.
     pub definitions: Definitions,

@@ -57,13 +57,13 @@ const PRUNE_EVERY: Duration = Duration::from_secs(600);
 pub struct Options {
     /// Rules for nodes and storage classes, until [`InventoryOperator::set_rules`].
     pub rules: Rules,
-    /// Settings of the inventory.
+    /// Settings of the count of the cluster.
     pub count: inventory::Options,
-    /// First back-off after a failure; doubles up to five minutes (`--retry-delay`).
+    /// First back-off after a failed write of labels; doubles up to five minutes (`--retry-delay`).
     pub retry_delay: Duration,
     /// Maximum duration of one call to the API server.
     pub call_timeout: Duration,
-    /// Timing of the watches.
+    /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
     /// Hardware discovery on nodes without GPU model labels; `None` disables it.
     pub discovery: Option<discovery::Options>,

@@ -68,13 +68,13 @@ pub struct Options {
     /// Address of the metrics of the MetalLB controller, as `HOST:PORT`; `None` to use the proxy of the API server
     /// (`--metal-lb-endpoint`).
     pub metallb_endpoint: Option<String>,
-    /// Retry policy.
+    /// Back-off after failed writes, and limits of the ignore list.
     pub patience: RetryPolicy,
     /// Interval between removals of the state of deleted Services (`--prune-interval`).
     pub prune_interval: Duration,
     /// Maximum duration of one call to the API server.
     pub call_timeout: Duration,
-    /// Timing of the watches.
+    /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
     /// Watch for kinds that the cluster does not serve yet; one per process.
     pub definitions: Definitions,

@@ -90,14 +90,14 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
     fn withhold(&mut self, _why: String) {}
 }
 
-/// Numbers of operations since the start.
+/// Numbers of writes, deletions and failures since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Objects created or updated.
     pub written: u64,
     /// Objects deleted, each by its UID.
     pub deleted: u64,
-    /// Failed operations.
+    /// Failed writes and deletions.
     pub failed: u64,
 }
 
@@ -150,9 +150,9 @@ pub(super) struct WorkItem<W> {
 /// Next step of the writer.
 #[derive(Debug)]
 pub(super) enum Next<W> {
-    /// Work for a name, which is running from then on.
+    /// Work for a name. The name counts as running until [`OperatorState::finish`].
     WorkItem(WorkItem<W>),
-    /// More names to check after other users of the lock.
+    /// More names wait. The writer calls again after it has released the lock.
     More,
     /// No work before this time or the next change.
     Nothing(Option<Instant>),
@@ -171,7 +171,7 @@ pub(super) struct OperatorState<I> {
     pub(super) definitions: Definitions,
     /// True after every required kind was listed.
     ready: watch::Sender<bool>,
-    /// Notifies that the guard requires evidence.
+    /// Notifies that the guard requires new evidence about missing records.
     pub(super) evidence_wanted: Notify,
 }
 
@@ -300,7 +300,7 @@ impl<I: Index> OperatorState<I> {
         Next::More
     }
 
-    /// Ends the run of a name.
+    /// Records the result of the work for a name.
     pub(super) fn finish(&self, turn: &WorkItem<I::Work>, outcome: Result<(), Error>, now: Instant) {
         let mut inner = self.inner();
         match outcome {
@@ -327,7 +327,7 @@ impl<I: Index> OperatorState<I> {
         self.judge_again(|guard| guard.learn(evidence));
     }
 
-    /// Records that no evidence can be read.
+    /// Records that the evidence about missing records cannot be read.
     pub(super) fn fail(&self, error: &Error) {
         let is_absent = error.kind() == ErrorKind::NotFound;
         let is_news = self.inner().guard.fail(error.to_string(), is_absent);
@@ -440,7 +440,7 @@ impl<I: Index> Inner<I> {
 /// Problems that were logged, with the number of names.
 #[derive(Debug, Default)]
 struct ProblemLog {
-    /// A problem was added or removed.
+    /// True if a problem was added or removed since the last log.
     is_due: bool,
     /// Number of names and time of the last log, by problem.
     said: BTreeMap<String, (usize, Instant)>,

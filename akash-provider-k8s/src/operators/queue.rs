@@ -19,7 +19,7 @@ const WAIT_MAX: Duration = Duration::from_secs(300);
 /// Minimum time since a write after which a revert by another client is repaired without delay.
 const STABLE_AFTER: Duration = Duration::from_secs(600);
 
-/// Retry policy for failures.
+/// Back-off after failures, and limits of the ignore list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// First back-off after a failure; doubles up to five minutes (`--retry-delay`).
@@ -52,7 +52,7 @@ pub struct Failure {
     pub refusals: u32,
     /// Message of the last error.
     pub error: String,
-    /// Kind of the last error; only `Invalid` can be a refusal.
+    /// Kind of the last error. Only an error of kind `Invalid` counts as a refusal of the object.
     pub kind: ErrorKind,
     /// Time of the last failure.
     pub at: Instant,
@@ -172,7 +172,7 @@ impl Queue {
         self.dues.first().map(|(due, _)| *due)
     }
 
-    /// Ends the run of a name without work.
+    /// Marks a running name without work as done.
     pub fn rest(&mut self, name: &str) {
         self.running.remove(name);
         self.unfail(name);
@@ -203,7 +203,7 @@ impl Queue {
         false
     }
 
-    /// Ends the run of a name after its work. `hash` identifies the written objects.
+    /// Marks a running name as done. `hash` identifies the written objects.
     pub fn done(&mut self, name: &str, hash: Option<String>, now: Instant) {
         self.rest(name);
         let Some(hash) = hash else {
@@ -218,7 +218,7 @@ impl Queue {
             .insert(name.to_owned(), LastWrite { hash, at: now, times });
     }
 
-    /// Ends the run of a name with an error.
+    /// Marks a running name as failed, and schedules the next attempt.
     pub fn failed(&mut self, name: &str, error: &Error, now: Instant) {
         self.running.remove(name);
         let before = self.failed.get(name);
@@ -254,7 +254,7 @@ impl Queue {
         self.dues.retain(|(_, name)| is_there(name));
     }
 
-    /// Returns the state of a failed name.
+    /// Returns the failures of a name, or `None` after a successful write.
     #[must_use]
     pub fn failure(&self, name: &str) -> Option<&Failure> {
         self.failed.get(name)

@@ -21,7 +21,7 @@ pub struct WatchStatus {
     pub synced: bool,
     /// Seconds since the watch failed; `None` while it works.
     pub down_for_seconds: Option<u64>,
-    /// Last error, retained after the watch works again.
+    /// Last error of the watch, retained after the watch works again.
     pub last_error: Option<String>,
 }
 
@@ -46,13 +46,13 @@ pub struct LeaseParts {
 pub struct IgnoredLease {
     /// Hostnames that failed; the IP operator reports sharing keys in this field.
     pub hostnames: Vec<String>,
-    /// Error of the last failure.
+    /// Error of the last failed write.
     pub last_error: String,
-    /// Kind of the error, or `Problem` if no write was attempted.
+    /// Kind of that error, or `Problem` if no write was attempted.
     pub last_error_type: String,
-    /// Time of the last failure, RFC 3339.
+    /// Time of the last failed write, RFC 3339.
     pub failed_at: String,
-    /// Number of consecutive failures.
+    /// Number of consecutive failed writes.
     pub failure_count: u32,
     /// Namespace of the lease.
     pub namespace: String,

@@ -21,9 +21,9 @@ pub(super) type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 /// Kind and selection of a watch.
 #[derive(Clone, Copy)]
 pub(super) struct WatchSpec {
-    /// Name in the status.
+    /// Name of the watch in the status.
     pub(super) key: &'static str,
-    /// Name in logs.
+    /// Name of the watched kind in logs.
     pub(super) name: &'static str,
     /// Label selector; empty for all objects.
     pub(super) labels: &'static str,

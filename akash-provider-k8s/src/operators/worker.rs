@@ -21,7 +21,7 @@ pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
     /// Returns the shared state.
     fn state(&self) -> &OperatorState<Self::Index>;
 
-    /// Does the work for one name.
+    /// Writes and deletes the objects of one name.
     fn carry_out(
         &self,
         name: &str,
@@ -110,7 +110,7 @@ async fn lead<W: Future<Output = ()>>(
     }
 }
 
-/// Works until the stop, and finishes running work.
+/// Writes objects until the operator stops, and finishes running writes.
 async fn run(writer: impl ObjectWriter, pace: Timing, until: CancellationToken) {
     let state = writer.state();
     // The previous leadership may have ended during a write.

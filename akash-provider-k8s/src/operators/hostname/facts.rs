@@ -16,7 +16,7 @@ use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of attempts at replicas; more attempts overload a slow service.
+/// Maximum number of attempts of a proxy at the replicas of a service per request; more overload a slow service.
 const MAX_TRIES: u32 = 100;
 
 /// Decoded record, or the reason why it is invalid.

@@ -23,15 +23,15 @@ use tokio_util::sync::CancellationToken;
 
 /// Label before the hostname in the name of the TXT record.
 const LABEL: &str = "_akash-challenge";
-/// Prefix of the value, before the address of the owner.
+/// Prefix of the value of the TXT record, before the address of the owner.
 const FIELD: &str = "akash-owner=";
 /// Maximum length of a DNS name, as text without the last dot.
 const NAME_MAX: usize = 253;
 /// Maximum number of TXT records that are read.
 const RECORDS_MAX: usize = 100;
-/// Number of consecutive responses without the record after which a proof is withdrawn.
+/// Number of consecutive DNS responses without the TXT record after which a proof is withdrawn.
 const STRIKES: u32 = 3;
-/// First delay of a hostname that waits for its record; the delay doubles.
+/// First delay between two queries for a TXT record that was never found; the delay doubles.
 const SOON: Duration = Duration::from_secs(30);
 /// Maximum duration of one query, in addition to the limits of the resolver.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -46,12 +46,12 @@ pub trait TxtLookup: Debug + Send + Sync {
     async fn txt(&self, name: &str) -> Result<Vec<String>, String>;
 }
 
-/// Configuration of the proofs.
+/// Configuration of the DNS proofs.
 #[derive(Debug, Clone)]
 pub struct ProofConfig {
-    /// Resolver.
+    /// Resolver of the TXT records.
     pub lookup: Arc<dyn TxtLookup>,
-    /// Rate of the queries.
+    /// Rate of the DNS queries.
     pub budget: Budget,
 }
 
@@ -69,25 +69,25 @@ pub(super) fn wanting(hostname: &str, owner: &Address) -> String {
     format!("proof of ownership pending: create the TXT record `{name}` with the value `{value}`")
 }
 
-/// Query counters of a hostname.
+/// Counters of the DNS queries for a hostname.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tries {
-    /// Consecutive responses without the record.
+    /// Consecutive DNS responses without the TXT record.
     negative: u32,
-    /// Consecutive queries without a proof.
+    /// Consecutive DNS queries that did not return the TXT record.
     vain: u32,
 }
 
-/// Result of a query.
+/// Result of a DNS query for a TXT record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Finding {
     Proven,
-    /// The record does not exist; the reason.
+    /// The TXT record does not exist; the reason.
     Absent(&'static str),
     Unknown(String),
 }
 
-/// Checks hostnames until the cancellation.
+/// Checks the DNS proofs of hostnames until the cancellation.
 pub(super) async fn run(
     proving: ProofConfig,
     shared: Arc<Shared>,
@@ -179,7 +179,7 @@ async fn find(lookup: &dyn TxtLookup, hostname: &str, owner: &Address) -> Findin
     })
 }
 
-/// Returns the note to write, or `None` if it is unchanged.
+/// Returns the note about the proof to write, or `None` if the stored note is current.
 fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option<Proof> {
     let wanted = wanting(name, owner(host));
     let owner = owner(host).to_string();

@@ -39,13 +39,13 @@ pub struct Status {
 /// Status of a hostname.
 #[derive(Debug, Clone, Serialize)]
 pub struct HostnameStatus {
-    /// Lease of the declaration; `None` for a missing or invalid record.
+    /// Lease that declares the hostname; `None` for a missing or invalid record.
     pub lease: Option<String>,
     /// Namespace of the lease.
     pub namespace: Option<String>,
-    /// Service of the declaration.
+    /// Service of the lease.
     pub service: Option<String>,
-    /// External port of the declaration.
+    /// External port of the service.
     pub port: Option<u16>,
     /// The route is in its desired state.
     pub is_written: bool,
@@ -68,11 +68,11 @@ pub struct HostnameStatus {
     pub proof: Option<Proof>,
     /// Reason why the hostname is not in its declared state.
     pub problem: Option<String>,
-    /// Last error of the API server for the route.
+    /// Last error of the API server for a write of the route.
     pub error: Option<String>,
-    /// Number of consecutive failures.
+    /// Number of consecutive failed writes of the route.
     pub failures: u32,
-    /// The hostname is not tried until it changes, expires or is retried by an operator.
+    /// True if the route is not written until the hostname changes, leaves the ignore list or is retried by an operator.
     pub is_ignored: bool,
 }
 

@@ -15,32 +15,32 @@ pub mod runner;
 
 /// Maximum size of a response, in bytes. A node with sixteen cards returns a few hundred kilobytes.
 pub const RESPONSE_MAX: usize = 1 << 20;
-/// Maximum number of cards of one node; a higher number is an error of the pod.
+/// Maximum number of cards of one node; a higher number is an error of the discovery pod.
 pub const CARDS_MAX: usize = 256;
-/// Maximum number of processors of one node; a higher number is an error of the pod.
+/// Maximum number of processors of one node; a higher number is an error of the discovery pod.
 pub const PROCESSORS_MAX: usize = 64;
 /// Maximum number of threads of one processor.
 const THREADS_MAX: u32 = 4096;
 /// Maximum length of the name of a processor or its vendor, in characters.
 const WORDS_MAX: usize = 128;
-/// Prefix of the names of the pods; the name of the node follows.
+/// Prefix of the names of the discovery pods; the name of the node follows.
 pub const START: &str = "operator-inventory-hardware-discovery-";
-/// Service account of the pods, without permissions.
+/// Service account of the discovery pods, without permissions.
 pub const ACCOUNT: &str = "operator-inventory-hardware-discovery";
-/// Port of the pods.
+/// Port at which a discovery pod responds.
 pub const PORT: u16 = 8081;
 /// Maximum length of a pod name.
 const NAME_MAX: usize = 253;
-/// Lifetime of a pod that is not deleted, in seconds.
+/// Lifetime of a discovery pod that is not deleted, in seconds.
 const LIFE: u32 = 300;
-/// Labels of the pods.
+/// Labels of the discovery pods.
 pub const LABELS: [(&str, &str); 4] = [
     ("app.kubernetes.io/component", "operator"),
     ("app.kubernetes.io/instance", "inventory-hardware-discovery"),
     ("app.kubernetes.io/name", "inventory"),
     ("app.kubernetes.io/part-of", "provider"),
 ];
-/// Reasons of a waiting container that cannot start without a change.
+/// Reasons of a waiting container that count as a failure of the pod, because the container will not start.
 const HOPELESS: [&str; 7] = [
     "CrashLoopBackOff",
     "CreateContainerConfigError",
@@ -54,11 +54,11 @@ const HOPELESS: [&str; 7] = [
 /// Settings of hardware discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Image of the pods (`--discovery-image`).
+    /// Image of the discovery pods (`--discovery-image`).
     pub image: String,
     /// Program in the image (`--discovery-program`).
     pub program: String,
-    /// Namespace of the pods (`--discovery-namespace`).
+    /// Namespace of the discovery pods (`--discovery-namespace`).
     pub namespace: String,
 }
 
@@ -262,7 +262,7 @@ pub fn name(node: &str) -> Result<String, String> {
     Ok(name)
 }
 
-/// Returns the label selector of the pods.
+/// Returns the label selector of the discovery pods.
 #[must_use]
 pub fn selector() -> String {
     LABELS.map(|(key, value)| format!("{key}={value}")).join(",")
@@ -314,7 +314,7 @@ pub fn pod(options: &Options, name: &str, node: &str) -> Value {
     })
 }
 
-/// Progress of a pod.
+/// Progress of a discovery pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
     /// The pod may start later; the reason.
@@ -325,7 +325,7 @@ pub enum Progress {
     Fails(String),
 }
 
-/// Returns the progress of the pod of a node.
+/// Returns the progress of the discovery pod of a node.
 #[must_use]
 pub fn progress(pod: &Value, node: &str) -> Progress {
     if pod["spec"]["nodeName"] != node {

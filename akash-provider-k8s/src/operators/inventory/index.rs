@@ -31,9 +31,9 @@ pub enum Event {
     Found(Name, Machine, Cards),
     /// Discovered processors of a node.
     Processors(Name, Vec<Processor>),
-    /// New rules.
+    /// New rules for nodes and storage classes.
     Rules(Rules),
-    /// New list of GPUs.
+    /// New list of GPU models.
     List(Database),
 }
 
@@ -64,7 +64,7 @@ pub struct Work {
 /// Labels to write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// Patch of the labels that differ, with the UID of the node.
+    /// Patch of the labels that differ from the desired labels, with the UID of the node.
     pub patch: Value,
     /// Resource version of the compared node.
     pub version: u64,

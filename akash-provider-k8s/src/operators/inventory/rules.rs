@@ -3,11 +3,11 @@
 use regex::{Regex, RegexBuilder};
 use std::collections::BTreeSet;
 
-/// Maximum length of an expression, in bytes.
+/// Maximum length of a regular expression for node names, in bytes.
 const PATTERN_MAX: usize = 4096;
-/// Maximum size of a compiled expression, in bytes.
+/// Maximum size of a compiled regular expression, in bytes.
 const COMPILED_MAX: usize = 1 << 20;
-/// Maximum number of expressions and of classes in a set of rules.
+/// Maximum number of regular expressions, and of storage classes, in a set of rules.
 const RULES_MAX: usize = 256;
 
 /// Regular expression for node names, with the semantics of the Go operator: a match anywhere in the name counts. The

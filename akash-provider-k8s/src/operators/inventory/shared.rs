@@ -120,7 +120,7 @@ impl ClusterReport {
 pub(super) struct LastCount {
     /// `None` before the first count.
     pub(super) inventory: Option<LazyInventory>,
-    /// Reason why the count may be outdated.
+    /// Reason why the count of the cluster may be outdated.
     pub(super) error: Option<String>,
 }
 
@@ -130,7 +130,7 @@ pub(super) struct Shared {
     /// Lock order: before the state of the operator.
     count: Mutex<LastCount>,
     pub(super) shown: watch::Sender<Option<Arc<ClusterReport>>>,
-    /// Queue of discovery; `None` without discovery. Lock order: before the state of the operator.
+    /// Queue of hardware discovery; `None` if disabled. Lock order: before the state of the operator.
     pub(super) discovery_queue: Option<Mutex<DiscoveryQueue>>,
 }
 
@@ -155,7 +155,7 @@ impl Shared {
         }
     }
 
-    /// Returns the queue of discovery.
+    /// Returns the queue of hardware discovery.
     pub(super) fn discovery_queue(&self) -> Option<MutexGuard<'_, DiscoveryQueue>> {
         let discovery_queue = self.discovery_queue.as_ref()?;
         Some(discovery_queue.lock().unwrap_or_else(PoisonError::into_inner))
@@ -171,7 +171,7 @@ impl Shared {
         self.show(|_| ());
     }
 
-    /// Stores a count, or the reason for its absence, and publishes the report.
+    /// Stores a count of the cluster, or the reason why there is none, and publishes the report.
     pub(super) fn counted(&self, outcome: Result<LazyInventory, String>) {
         self.show(|count| match outcome {
             Ok(inventory) => {

@@ -43,11 +43,11 @@ pub struct NodeStatus {
     pub is_written: bool,
     /// Properties that no label states, with the reason.
     pub notes: Vec<String>,
-    /// Last error of the API server for the labels.
+    /// Last error of the API server for a write of the labels.
     pub error: Option<String>,
     /// Number of failures and reverted writes since the labels were in the desired state.
     pub setbacks: u32,
-    /// Seconds until the next attempt.
+    /// Seconds until the next write of the labels.
     pub waits_seconds: Option<u64>,
     /// Status of the discovery of this node.
     #[serde(skip_serializing_if = "Option::is_none")]

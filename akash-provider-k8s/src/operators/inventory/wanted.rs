@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 mod models;
 
-/// Maximum number of devices of one node; a higher number is an error of its source.
+/// Maximum number of devices of one node; a higher number is an error of the kubelet or of the discovery pod.
 pub const DEVICES_MAX: i64 = 256;
 /// Maximum length of the name part of a label key.
 const KEY_MAX: usize = 63;

@@ -398,7 +398,7 @@ impl Index {
         }
     }
 
-    /// Updates the claims of a record; returns the affected Services.
+    /// Updates the Services that a record declares; returns the affected Services.
     fn claim(&mut self, name: &Name, old: Option<&DecodedRecord>) -> BTreeSet<Name> {
         let place = |fact: &DecodedRecord| match fact {
             Ok(leased) => Some(leased.place()),

@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Minimum interval between two requests; doubles while the counts differ.
+/// Minimum interval between two requests for the metrics; doubles while the counts differ.
 const EVERY: Duration = Duration::from_secs(60);
-/// Delay after a change, so that a burst of changes leads to one request.
+/// Delay after a change of the own count, so that a burst of changes leads to one request.
 const GATHER: Duration = Duration::from_secs(5);
-/// Maximum number of requests after one change, within about an hour.
+/// Maximum number of requests after one change of the own count, within about an hour.
 const TRIES: u32 = 7;
 /// Maximum size of a response, in bytes.
 const RESPONSE_MAX: u64 = 4 << 20;
@@ -46,16 +46,16 @@ pub struct MetricsStatus {
     pub differs: Option<String>,
     /// Reason why the counts are unknown.
     pub error: Option<String>,
-    /// Time of the last request, RFC 3339.
+    /// Time of the last request for the metrics, RFC 3339.
     pub at: Option<String>,
 }
 
-/// Schedule of the requests.
+/// Schedule of the requests for the metrics of MetalLB.
 #[derive(Debug, Default)]
 struct RequestSchedule {
     /// Own count at the last request.
     counted: Option<(u32, u32)>,
-    /// Number of requests since the last change.
+    /// Number of requests since the last change of the own count.
     tries: u32,
     is_same: bool,
 }

@@ -47,7 +47,7 @@ pub struct Status {
 /// Status of one port of a leased address.
 #[derive(Debug, Clone, Serialize)]
 pub struct AddressStatus {
-    /// Lease of the declaration; `None` without exactly one declaration.
+    /// Lease that declares the port; `None` unless exactly one record declares it.
     pub lease: Option<String>,
     /// Service of the lease.
     pub service: Option<String>,
@@ -69,11 +69,11 @@ pub struct AddressStatus {
     pub notices: Vec<String>,
     /// Reason why the Service is not in its declared state.
     pub problem: Option<String>,
-    /// Last error of the API server for the Service.
+    /// Last error of the API server for a write of the Service.
     pub error: Option<String>,
-    /// Number of consecutive failures.
+    /// Number of consecutive failed writes of the Service.
     pub failures: u32,
-    /// The Service is not tried until it changes, expires or is retried by an operator.
+    /// True if the Service is not written until it changes, leaves the ignore list or is retried by an operator.
     pub is_ignored: bool,
 }
 

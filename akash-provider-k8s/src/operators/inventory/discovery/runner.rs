@@ -33,15 +33,15 @@ use tokio_util::sync::CancellationToken;
 const AT_ONCE: usize = 4;
 /// Minimum interval between two selections of nodes.
 const EVERY: Duration = Duration::from_secs(2);
-/// Interval between two checks of a pod.
+/// Interval between two checks of a discovery pod.
 const PACE: Duration = Duration::from_secs(1);
-/// Maximum time until a pod runs, including the pull of its image.
+/// Maximum time until a discovery pod runs, including the pull of its image.
 const START_TIME: Duration = Duration::from_secs(120);
-/// Maximum time for a response.
+/// Maximum time for the response of a discovery pod.
 const RESPONSE_TIME: Duration = Duration::from_secs(5);
-/// Maximum number of requests to a running pod, which may not listen at once.
+/// Maximum number of requests to a running discovery pod, which may not listen at once.
 const REQUESTS_MAX: u32 = 5;
-/// Name of the cleanup in errors.
+/// Name in errors of the deletion of old discovery pods.
 const LEFTOVERS: &str = "remove old discovery pods";
 
 /// Status of hardware discovery.
@@ -55,7 +55,7 @@ pub struct DiscoveryStatus {
     pub looks: u64,
     /// Number of failed discoveries since the start.
     pub failures: u64,
-    /// Reason why old pods could not be removed.
+    /// Reason why old discovery pods could not be deleted.
     pub error: Option<String>,
 }
 
@@ -66,11 +66,11 @@ pub struct MachineStatus {
     pub cards: BTreeMap<String, i64>,
     /// The discovery is pending or running.
     pub is_waiting: bool,
-    /// Last error.
+    /// Error of the last failed discovery.
     pub error: Option<String>,
-    /// Number of consecutive failures.
+    /// Number of consecutive failed discoveries.
     pub failures: u32,
-    /// Seconds until the next attempt.
+    /// Seconds until the next discovery of the node.
     pub waits_seconds: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ impl DiscoveryQueue {
         }
     }
 
-    /// Replaces the nodes to discover. New or changed nodes are queued at once.
+    /// Replaces the nodes to discover. New and changed nodes are queued immediately.
     fn set(&mut self, machines: BTreeMap<String, Machine>) {
         let news = machines
             .iter()
@@ -360,7 +360,7 @@ impl DiscoveryRunner {
         })
     }
 
-    /// Waits until the created pod runs.
+    /// Waits until the created discovery pod runs.
     async fn runs(&self, pods: &ApiResource, name: &str, uid: &str, node: &str) -> Result<(), Error> {
         let begun = Instant::now();
         loop {

@@ -18,8 +18,8 @@ pub(super) enum GpuModels {
     Undiscovered(String),
 }
 
-/// Returns the GPU models of a vendor on a node, from the labels of the node. Labels with PCI device IDs have priority if
-/// the list maps them to one model. Labels of the vendor's tools are used if the list maps them to no model.
+/// Returns the GPU models of a vendor on a node, from the labels of the node. Labels with PCI device IDs have priority,
+/// if the list maps all of them to one model. If the list lacks one of them, the labels of the vendor's tools are used.
 pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     let by_tools = vendor_labels::known(&node.labels, vendor);
@@ -85,9 +85,9 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
     }
 }
 
-/// Maximum number of device IDs in a message.
+/// Maximum number of device IDs in the reason why a model is unknown.
 const NUMBERS: usize = 8;
-/// Reason before the list is read.
+/// Reason why models are unknown before the list of GPU models is read.
 const UNREAD: &str = "the list of GPUs is pending";
 
 /// Returns the models by the discovered cards. Kubernetes reports the number of devices, cards only name the models.
