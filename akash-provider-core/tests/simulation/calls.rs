@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 /// Marks a cluster list in which entries are missing.
 pub(crate) const INCOMPLETE: &str = "incomplete list";
 
-/// A call in flight.
+/// A call of an engine in flight, with its response.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
     pub(crate) id: EffectId,

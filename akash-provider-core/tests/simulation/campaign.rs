@@ -33,7 +33,7 @@ fn regressions() -> impl Iterator<Item = u64> {
     lines.filter(|l| !l.is_empty()).map(|l| l.parse().unwrap())
 }
 
-/// Runs the seeds selected by the environment.
+/// Runs the seeds that the environment variables select.
 pub(crate) fn run() {
     let first = number("SIM_SEED", 1);
     let count = number("SIM_SEEDS", SEEDS);

@@ -15,11 +15,11 @@ pub(crate) struct Faults {
     pub(crate) done_and_failed: u64,
     /// Rate of query results that are older than the event stream.
     pub(crate) stale: u64,
-    /// Rate of query results without a record that exists.
+    /// Rate of queries that do not find an existing record.
     pub(crate) not_found: u64,
     /// Rate of queries in which the second endpoint returns a different result or is unavailable.
     pub(crate) disagreeing: u64,
-    /// Rate of completions that are delivered twice.
+    /// Rate of responses to calls that are delivered twice.
     pub(crate) twice: u64,
     /// Rate of transactions that are never included in a block.
     pub(crate) lost_tx: u64,

@@ -104,18 +104,18 @@ pub(crate) struct EngineModel {
     pub(crate) hidden: BTreeSet<LeaseId>,
     /// Whether the last cluster list was incomplete.
     pub(crate) short_list: bool,
-    /// Whether the operator released the breaker.
+    /// Whether the operator released the circuit breaker.
     pub(crate) released: bool,
-    /// Leases that the operator ended.
+    /// Leases that the operator closed by a command.
     pub(crate) ended: BTreeSet<LeaseId>,
     pub(crate) unwell: BTreeMap<LeaseId, UnhealthyTime>,
     /// Leases that the engine deployed.
     pub(crate) deployed: BTreeSet<LeaseId>,
     /// Leases for which the last deploy succeeded.
     pub(crate) whole: BTreeSet<LeaseId>,
-    /// Calls in flight.
+    /// Calls of the engine in flight.
     pub(crate) calls: BTreeMap<EffectId, Call>,
-    /// Requests without a reply.
+    /// Requests to the engine that have no reply yet.
     pub(crate) requests: BTreeSet<RequestId>,
     /// Reservations of the engine, compared with the reported capacity.
     pub(crate) sales: Reservations,
@@ -356,7 +356,7 @@ impl EngineModel {
 /// State of a history that is common to all its engines.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HistoryRecord {
-    /// Payouts that landed in a block, by engine and block.
+    /// Withdrawals that a block includes, by engine, deployment and block.
     pub(crate) withdrawals: BTreeSet<(u64, DeploymentId, Height)>,
     /// Submitted manifests, and the newest accepted version.
     pub(crate) submitted: BTreeMap<RequestId, (DeploymentId, u64)>,

@@ -57,7 +57,7 @@ impl World {
         self.chain.set_params(params);
     }
 
-    /// Ends the changes of parameters. In some histories the last change remains, and in others it is
+    /// Ends the changes of the market parameters. In some histories the last change remains, and in others it is
     /// reverted.
     pub(crate) fn parameters_at_the_end(&mut self) {
         if self.features.votes > 0 && self.feature_random.percent(60) {

@@ -50,7 +50,7 @@ impl Hardware {
         self.foreign[node] = u32::try_from(random.below(2)).unwrap();
     }
 
-    /// Adds or removes storage.
+    /// Changes the fault of one storage class.
     pub(crate) fn storage_changes(&mut self, random: &mut Random) {
         let class = random.index(CLASSES.len());
         self.storage_faults[class] = match random.below(4) {
@@ -78,7 +78,7 @@ impl Hardware {
         }
     }
 
-    /// Returns the node with its GPUs.
+    /// Adds the GPUs of node number `index` to `node`.
     pub(crate) fn equip(&self, index: usize, mut node: NodeSpec) -> NodeSpec {
         let last = DEVICES[index].len().saturating_sub(1);
         for (kind, (model, count)) in DEVICES[index].iter().enumerate() {

@@ -14,7 +14,7 @@ pub(crate) struct Trace {
     pub(crate) is_taped: bool,
     /// Number of observations of each phase. A test uses them to check that histories reach all phases.
     pub(crate) seen: BTreeMap<&'static str, u64>,
-    /// Findings of scans since the last reset.
+    /// Findings of full scans since the trace was last cleared.
     pub(crate) findings: Vec<String>,
 }
 

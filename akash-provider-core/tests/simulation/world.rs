@@ -56,14 +56,14 @@ pub(crate) struct World {
     pub(crate) mono: Mono,
     pub(crate) pending: Vec<Pending>,
     pub(crate) tenant_deployments: Vec<TenantDeployment>,
-    /// Number of deployments that the third party has created.
+    /// Number of deployments of the third party that writes invalid records.
     pub(crate) third_party_deployments: u64,
     pub(crate) requests: u64,
     pub(crate) model: EngineModel,
     pub(crate) memory: HistoryRecord,
     /// Whether all cluster calls fail.
     pub(crate) outage: bool,
-    /// Whether the watch delivers cluster events.
+    /// Whether the watch of the cluster delivers events to the engine.
     pub(crate) watched: bool,
     pub(crate) epoch: u64,
     /// CPU that other processes use on each node, in millicores.
@@ -223,7 +223,7 @@ impl World {
         )
     }
 
-    /// Stores the part of the breaker state that the next engine gets.
+    /// Stores the part of the circuit breaker state that the next engine gets.
     fn store_breaker_state(&mut self, event: &Event) {
         let config = &mut self.config;
         match event {
@@ -347,7 +347,7 @@ impl World {
         }
     }
 
-    /// Feeds a current inventory update with the placement of the pods.
+    /// Feeds the engine a current inventory update with the placement of the pods.
     pub(crate) fn inventory(&mut self) -> Checked {
         let node = |(index, used): (usize, &u64)| {
             let mut node = NodeSpec::new(format!("node-{index}"), 4_000, 64 * GI, 512 * GI);
