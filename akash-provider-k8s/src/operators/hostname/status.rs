@@ -72,7 +72,7 @@ pub struct HostnameStatus {
     pub error: Option<String>,
     /// Number of consecutive failed writes of the route.
     pub failures: u32,
-    /// True if the route is not written until the hostname changes, leaves the ignore list or is retried by an operator.
+    /// True if the route is not written until the hostname changes, leaves the ignore list or is retried.
     pub is_ignored: bool,
 }
 

@@ -33,7 +33,7 @@ pub enum Event {
     Processors(Name, Vec<Processor>),
     /// New rules for nodes and storage classes.
     Rules(Rules),
-    /// New list of GPU models.
+    /// New list of GPUs.
     List(Database),
 }
 

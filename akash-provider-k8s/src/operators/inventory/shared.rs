@@ -171,7 +171,7 @@ impl Shared {
         self.show(|_| ());
     }
 
-    /// Stores a count of the cluster, or the reason why there is none, and publishes the report.
+    /// Stores a count of the cluster, or the reason why the cluster cannot be counted, and publishes the report.
     pub(super) fn counted(&self, outcome: Result<LazyInventory, String>) {
         self.show(|count| match outcome {
             Ok(inventory) => {

@@ -73,7 +73,7 @@ pub struct AddressStatus {
     pub error: Option<String>,
     /// Number of consecutive failed writes of the Service.
     pub failures: u32,
-    /// True if the Service is not written until it changes, leaves the ignore list or is retried by an operator.
+    /// True if the Service is not written until it changes, leaves the ignore list or is retried.
     pub is_ignored: bool,
 }
 

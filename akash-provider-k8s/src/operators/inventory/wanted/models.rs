@@ -87,7 +87,7 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
 
 /// Maximum number of device IDs in the reason why a model is unknown.
 const NUMBERS: usize = 8;
-/// Reason why models are unknown before the list of GPU models is read.
+/// Reason why models are unknown before the list of GPUs is read.
 const UNREAD: &str = "the list of GPUs is pending";
 
 /// Returns the models by the discovered cards. Kubernetes reports the number of devices, cards only name the models.
