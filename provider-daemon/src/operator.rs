@@ -42,7 +42,7 @@ enum Request {
     Breaker,
     /// Releases the circuit breaker, so that waiting closes continue.
     ReleaseBreaker {
-        /// Releases it for this owner only.
+        /// Owner for whom the circuit breaker is released; `None` for all leases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Address>,
     },
@@ -86,16 +86,16 @@ struct LeaseLine {
     /// Unhealthy time after which the provider closes the lease, in milliseconds.
     #[serde(default)]
     unhealthy_limit_ms: Option<u64>,
-    /// Problem with the record in the cluster.
+    /// Problem with the record of the lease in the cluster.
     record_problem: Option<String>,
     /// Reason why the close of the lease is delayed.
     waiting_for: Option<String>,
     /// Time at which the circuit breaker started to hold the close of the lease.
     #[serde(default)]
     held_since: Option<String>,
-    /// Last error of the cluster.
+    /// Last error of the cluster for the workload.
     last_error: Option<String>,
-    /// Error of the last payout.
+    /// Error of the last withdrawal of earnings.
     #[serde(default)]
     payout_error: Option<String>,
 }
@@ -117,7 +117,7 @@ enum Response {
         allowed: u32,
         /// Leases with a close that is held until the release.
         waiting: Vec<String>,
-        /// Reason why no close passes; `None` while closes pass.
+        /// Reason why the circuit breaker holds all closes; `None` while it permits closes.
         shut_because: Option<String>,
     },
     /// The circuit breaker was released.

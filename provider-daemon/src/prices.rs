@@ -25,20 +25,20 @@ const BLOCKS: usize = 16;
 pub(crate) struct FilePolicy {
     path: PathBuf,
     state: Arc<Mutex<State>>,
-    /// Time of the last check. One caller checks the file, and concurrent callers wait for the result.
+    /// Time of the last check of the file. One caller checks the file, and concurrent callers wait for the result.
     checked: Arc<tokio::sync::Mutex<Instant>>,
 }
 
 #[derive(Debug)]
 struct State {
     policy: Arc<Policy>,
-    /// Incremented with each policy.
+    /// Number of policies that were loaded after the first one.
     version: u64,
     /// Policy at the first price of each block, so that all orders of one block have the same policy.
     block_policies: VecDeque<(Height, Arc<Policy>)>,
-    /// Stamp of the last content; `None` after a failure, so that the file is read again.
+    /// Stamp of the file when it was read; `None` after a failed read, so that the file is read again.
     stamp: Option<Stamp>,
-    /// Error of the last check, which is logged once.
+    /// Error of the last check of the file, which is logged once.
     error: Option<String>,
 }
 

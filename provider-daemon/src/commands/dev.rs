@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Account of the given SDLs; each generated tenant has a separate account.
+/// Number of the tenant account for the SDL files; each generated tenant has a separate account.
 const GIVEN: u32 = 0;
 /// Maximum wait for the removal of closed leases.
 const SETTLE: Duration = Duration::from_secs(20);

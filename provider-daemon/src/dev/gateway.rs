@@ -28,14 +28,14 @@ use tokio_util::sync::CancellationToken;
 const PORT: u16 = 8443;
 /// Lifetime of the printed token: one day.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Account number of the given SDLs.
+/// Number of the tenant account for the SDL files of the command line.
 const GIVEN: u32 = 0;
 /// Balance of the tenant account of the given SDLs at each start, per token, in millionths: 1,000 AKT and 1,000 ACT.
 const MONEY: u128 = 1_000_000_000;
 /// Name in the keyring of the key of this tenant account.
 const TENANT: &str = "tenant";
 
-/// Running gateway.
+/// Running gateway of the embedded market.
 #[derive(Debug)]
 pub struct DevGateway {
     address: SocketAddr,

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Maximum file size, in bytes; a market with 100,000 deployments has about 200 MiB.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Content of the file.
+/// Content of the state file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Contents {
     market: Option<Market>,
@@ -94,7 +94,7 @@ impl StateFile {
         chain.on_change(move |market| file.keep(|contents| contents.market = Some(market.clone())));
     }
 
-    /// Stores a change. A failure is logged, and the market continues.
+    /// Stores a change of the content. A failure is logged, and the market continues.
     fn keep(&self, change: impl FnOnce(&mut Contents)) {
         if let Err(error) = self.change(change) {
             tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the market; a restart continues at the last stored state");

@@ -26,7 +26,7 @@ const ATTEMPTS_MAX: u32 = 2;
 const IDLE_BLOCKS: u32 = 3;
 /// Minimum time without reservations after which no capacity will be released.
 const IDLE_MIN: Duration = Duration::from_secs(1);
-/// Interval of checks.
+/// Interval between two checks of the chain, the cluster and the provider.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// Initial deposit of a deployment.
 const DEPOSIT: u128 = 50_000_000;
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub declined: bool,
     /// Code of the reason for a decline.
     pub reason: Option<DeclineCode>,
-    /// Time waited for released capacity.
+    /// Duration for which the tenant waited for released capacity.
     pub waited: Option<Duration>,
     /// Flags or changes with which the provider bids on the SDL.
     pub remedy: Option<String>,

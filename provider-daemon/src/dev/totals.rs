@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Reported percentiles.
+/// Reported percentiles of the durations.
 const SHARES: [(&str, usize); 3] = [("p50", 50), ("p90", 90), ("p99", 99)];
 
 /// Totals of all generated tenants.
@@ -17,7 +17,7 @@ pub struct Totals {
     /// Number of orders that were not served, by reason.
     not_served: BTreeMap<String, usize>,
     to_bid: Vec<Duration>,
-    /// Times waited for capacity.
+    /// Durations for which tenants waited for capacity.
     for_capacity: Vec<Duration>,
     to_run: Vec<Duration>,
 }

@@ -22,12 +22,12 @@ struct Inner {
 pub struct RecordingStatus {
     /// Whether the inputs of the provider are recorded.
     pub is_written: bool,
-    /// Error of the last attempt; the recorder retries.
+    /// Error of the last write; the recorder retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Turns missing since the start.
+    /// Number of turns since the start that are missing in the recording.
     pub missed: u64,
-    /// Bytes written since the start.
+    /// Number of bytes written to the recording since the start.
     pub written_bytes: u64,
 }
 

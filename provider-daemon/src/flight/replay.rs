@@ -70,19 +70,19 @@ pub(super) fn time(text: &str) -> Result<u64, String> {
 /// Result of a replay.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Outcome {
-    /// Replayed inputs and timeouts.
+    /// Number of replayed inputs and timeouts.
     pub(super) inputs: u64,
-    /// Effects of the replayed inputs and timeouts.
+    /// Number of effects of the replayed inputs and timeouts.
     pub(super) effects: u64,
     /// Number of turns with effects that differ from the recorded effects.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
-    /// Turns that were never written, and turns without a preceding state.
+    /// Number of turns that were never written, or that have no preceding state.
     pub(super) missing: u64,
     pub(super) skipped: u64,
-    /// Unreadable parts, with the reason.
+    /// Unreadable parts of the recording, with the reason.
     pub(super) broken: Vec<String>,
-    /// Whether the process ended regularly.
+    /// Whether the recorded process ended regularly.
     pub(super) has_end: bool,
 }
 

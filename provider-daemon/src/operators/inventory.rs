@@ -65,12 +65,12 @@ pub(super) struct InventoryProcess {
     patience: Duration,
 }
 
-/// State of the rules.
+/// State of the inventory rules.
 #[derive(Debug, Clone, Default, Serialize)]
 struct RulesStatus {
     /// Source of the rules; `None` without rules.
     from: Option<String>,
-    /// Error of the last read; the last valid rules apply.
+    /// Error of the last read of the rules; the last valid rules apply.
     error: Option<String>,
 }
 
@@ -209,7 +209,7 @@ async fn follow_rules(process: &InventoryProcess) -> Infallible {
     }
 }
 
-/// Applies changed rules.
+/// Reads the rules, and applies them if they changed.
 fn look_at_rules(process: &InventoryProcess, source: &config::Source, text: &mut String) {
     let now = source.text();
     let read = match now {

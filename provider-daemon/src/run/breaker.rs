@@ -36,7 +36,7 @@ const BYTES_MAX: u64 = 16 * 1024;
 #[derive(Debug, Clone)]
 pub(super) struct BreakerFile {
     path: PathBuf,
-    /// Lock of writers.
+    /// Lock that is held while the file is written.
     turn: Arc<Mutex<()>>,
 }
 

@@ -57,7 +57,7 @@ impl ProviderBus {
         }
     }
 
-    /// Sends the pending events.
+    /// Sends the pending events to the remote bus.
     pub(super) async fn finish(&self) {
         if let Some(all) = &self.all {
             all.finish(LAST_EVENTS).await;

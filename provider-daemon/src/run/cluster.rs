@@ -27,7 +27,7 @@ const TICK: Duration = Duration::from_secs(1);
 const TICK_LIMIT: Duration = Duration::from_secs(30);
 /// Initial back-off of the connection to the cluster, doubled after each failure.
 const WAIT_MIN: Duration = Duration::from_secs(1);
-/// Maximum back-off of the connection.
+/// Maximum back-off of the connection to the cluster.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Cluster and its inventory.

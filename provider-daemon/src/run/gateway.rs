@@ -37,7 +37,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct GatewayOptions {
     settings: Settings,
-    /// Listen address of probes.
+    /// Listen address of health probes.
     health: Option<SocketAddr>,
     home: PathBuf,
     account: Address,
@@ -167,7 +167,7 @@ impl ShutdownTokens {
     }
 }
 
-/// Serves until the shutdown.
+/// Serves the gateway until the shutdown.
 async fn serve(
     plan: Arc<GatewayOptions>,
     dependencies: Arc<GatewayDependencies>,

@@ -37,7 +37,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Interval at which the state for the next leader is updated.
+/// Interval at which the leader updates the state of the circuit breaker for the next leader.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum time to release the election lease. Without a release, standbys take over only after one lease duration.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -294,7 +294,7 @@ async fn cluster(args: &RunArgs) -> Option<(String, String)> {
     }
 }
 
-/// Restores the state that the previous leader stored.
+/// Restores the state of the circuit breaker that the previous leader stored.
 async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(), Error> {
     let kept = RestartState::from_json(&election.state()).unwrap_or_else(|error| {
         tracing::warn!(
@@ -307,7 +307,7 @@ async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(
     handle.restore_state(&kept).await
 }
 
-/// Updates the state for the next leader until this instance stops leading.
+/// Updates the state of the circuit breaker for the next leader until this instance stops leading.
 async fn lead(election: &Election, handle: &ProviderHandle, term: u64, gate: &LeadershipGate) {
     let mut told = None;
     while gate.term() == Some(term) {

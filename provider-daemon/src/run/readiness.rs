@@ -18,9 +18,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Interval of checks.
+/// Interval of the checks of the conditions.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval of summaries.
+/// Interval of the printed summaries.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum time between two heartbeats of this loop. A slow provider delays the loop for at most the timeout of one
 /// status request.
@@ -216,7 +216,7 @@ impl Watch {
         reported.clone_from(&recording.trouble);
     }
 
-    /// Reports the conditions if they changed.
+    /// Prints the unmet conditions if they changed.
     fn report(&self, awaited: Vec<String>) {
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         if reported.as_ref() == Some(&awaited) {

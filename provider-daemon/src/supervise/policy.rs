@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Limits of restarts.
+/// Limits of the restarts of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// Maximum number of restarts within the window.
@@ -20,7 +20,7 @@ pub struct Policy {
     pub window: Duration,
     /// Wait before the first counted restart. The wait doubles with each further counted restart.
     pub first: Duration,
-    /// Maximum wait.
+    /// Maximum wait before a restart.
     pub longest: Duration,
 }
 
@@ -55,16 +55,16 @@ pub enum State {
 /// Event of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
-    /// End, failure or panic.
+    /// The part ended, failed or panicked.
     Failed,
-    /// End of the wait; the part runs again.
+    /// The wait before a restart ended, and the part runs again.
     Due,
 }
 
 /// Action to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// None.
+    /// No action.
     Nothing,
     /// Restart after this time.
     Wait(Duration),

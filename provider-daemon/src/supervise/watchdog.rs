@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Interval of the checks, unless systemd requires a shorter one.
+/// Interval of the checks for stalled parts, unless systemd requires a shorter one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Minimum delay of a check that counts as a pause of the whole process: the process was stopped, or the machine was
 /// overloaded.

@@ -56,7 +56,7 @@ pub(super) enum Retry {
     Outage,
     /// For a short time, because the provider may not have the lease yet or may be replacing its pods.
     Brief,
-    /// Not at all.
+    /// The stream is not reopened.
     Never,
 }
 

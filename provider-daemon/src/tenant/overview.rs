@@ -46,7 +46,7 @@ impl Service {
         format!("{}/{}", self.available, self.total)
     }
 
-    /// Returns the state, with the last container termination of an unavailable service.
+    /// Returns the state of the service, with the last container termination of an unavailable service.
     pub(super) fn summary(&self) -> String {
         match &self.termination {
             Some(termination) if !self.is_available() => format!("{}: {termination}", self.state()),

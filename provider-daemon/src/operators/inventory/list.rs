@@ -22,22 +22,22 @@ const FILE_NAME: &str = "gpus.json";
 pub(super) enum Source {
     File(PathBuf),
     Network(Url),
-    /// No list. GPU models are then known only from labels of the vendor's tools.
+    /// No list of GPUs. GPU models are then known only from labels of the vendor's tools.
     Nowhere,
 }
 
-/// State of the list.
+/// State of the list of GPUs.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct ListStatus {
     /// Source of the list.
     pub(super) from: String,
-    /// Number of devices.
+    /// Number of devices in the list.
     pub(super) devices: usize,
-    /// Number of invalid devices.
+    /// Number of invalid devices in the list, which are skipped.
     pub(super) skipped: usize,
-    /// SHA-256 hash, in hexadecimal.
+    /// SHA-256 hash of the list, in hexadecimal.
     pub(super) sha256: Option<String>,
-    /// Error of the last read; the last valid list applies.
+    /// Error of the last read of the list; the last valid list applies.
     pub(super) error: Option<String>,
 }
 
@@ -120,11 +120,7 @@ impl List {
         let Some(list) = list else {
             return Ok(false);
         };
-        tracing::info!(
-            devices = list.len(),
-            from = status.from,
-            "list of GPU models changed"
-        );
+        tracing::info!(devices = list.len(), from = status.from, "list of GPUs changed");
         (status.devices, status.skipped, status.sha256) = (list.len(), list.skipped(), Some(hash));
         drop(status);
         operator.set_list(list);
@@ -138,7 +134,7 @@ impl List {
             tracing::warn!(
                 from = status.from,
                 why,
-                "cannot read the list of GPU models, the last valid list applies"
+                "cannot read the list of GPUs, the last valid list applies"
             );
         }
         status.error = Some(why.to_owned());
@@ -152,7 +148,7 @@ impl List {
         let fresh = path.with_extension("new");
         let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path));
         if let Err(error) = written {
-            tracing::warn!(path = %path.display(), %error, "cannot store the list of GPU models for the next start; check the state directory");
+            tracing::warn!(path = %path.display(), %error, "cannot store the list of GPUs for the next start; check the state directory");
         }
     }
 }
