@@ -292,7 +292,8 @@ impl Endpoint {
             };
             let answer: HeaderResponse = self.call("header", params).await?;
             let header = answer.header.ok_or_else(|| {
-                let fault = Fault::HeightUnavailable(format!("no header {height}"));
+                let fault =
+                    Fault::HeightUnavailable(format!("the node returned no header of block {height}"));
                 self.error("header", fault)
             })?;
             let time = parse_time(&header.time);

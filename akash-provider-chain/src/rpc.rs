@@ -155,8 +155,12 @@ pub(crate) fn result<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
         return Err(error.into_fault());
     }
     let result = envelope.result;
-    let result =
-        result.ok_or_else(|| Fault::Malformed(format!("no result and no error: {}", beginning())))?;
+    let result = result.ok_or_else(|| {
+        Fault::Malformed(format!(
+            "response without a result and without an error: {}",
+            beginning()
+        ))
+    })?;
     serde_json::from_str(result.get()).map_err(|e| Fault::Malformed(e.to_string()))
 }
 

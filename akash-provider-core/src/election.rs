@@ -233,7 +233,7 @@ impl Election {
         };
         let (length, most) = (alone.to_json().len(), PAYLOAD_MAX / 2);
         if length > most {
-            let message = format!("{length} bytes of state, the limit is {most}");
+            let message = format!("the state has {length} bytes, the limit is {most}");
             return Err(Error::new(
                 ErrorKind::Invalid,
                 "store state for the next leader",

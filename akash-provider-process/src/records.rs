@@ -125,6 +125,11 @@ async fn on_disk<T: Send + 'static>(
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done.map_err(unavailable),
-        Err(defect) => Err(Error::new(ErrorKind::Internal, operation, "the task failed").with_source(defect)),
+        Err(defect) => Err(Error::new(
+            ErrorKind::Internal,
+            operation,
+            "the task that accesses the folder of the cluster failed",
+        )
+        .with_source(defect)),
     }
 }

@@ -99,7 +99,7 @@ impl Endpoint {
             let named = timeout(SENTINEL_LIMIT, sentinel.async_get_client()).await;
             named.unwrap_or_else(|_| {
                 Err(refused(
-                    "sentinel does not respond",
+                    "a sentinel does not respond in time",
                     format!("{SENTINEL_LIMIT:?}"),
                 ))
             })

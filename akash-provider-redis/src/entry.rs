@@ -70,7 +70,10 @@ impl Entry {
 /// Decodes an event from JSON.
 pub(crate) fn event(text: &str) -> Result<Arc<Event>, String> {
     if text.len() > BYTES_MAX {
-        return Err(format!("{} bytes, more than {BYTES_MAX}", text.len()));
+        return Err(format!(
+            "the event has {} bytes, more than {BYTES_MAX}",
+            text.len()
+        ));
     }
     serde_json::from_str(text)
         .map(Arc::new)

@@ -159,7 +159,7 @@ pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
 
 /// Creates an error for a malformed record of the own provider.
 pub(super) fn own_record_error(kind: Kind, record: &[u8], error: &Malformed) -> Malformed {
-    let part = format!("own {} {}", kind.name(), kind.describe(record));
+    let part = format!("{} {} of this provider", kind.name(), kind.describe(record));
     Malformed::new(part, format!("is malformed: {error}"))
 }
 

@@ -53,7 +53,7 @@ impl Reply {
         let failure = Failure {
             kind: ErrorKind::Unavailable,
             transient: true,
-            message: "not sent: another instance may be the leader".to_owned(),
+            message: "transaction not sent: another instance may be the leader".to_owned(),
         };
         // The receiver may have been dropped.
         drop(self.sender.send(Err(failure)));

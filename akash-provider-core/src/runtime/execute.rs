@@ -199,11 +199,14 @@ fn unanswered(call: &Call, failure: Failure, expires: BlockTime) -> Completion {
     }
 }
 
-/// Converts a panic in a port to a failure. The failure is transient, because a retry of the call can
+/// Converts a panic in the implementation of a port to a failure. The failure is transient, because a retry of the call can
 /// succeed.
 fn defect(error: JoinError) -> Failure {
     let message = match error.try_into_panic() {
-        Ok(payload) => format!("panic in a port: {}", panic_text(payload.as_ref())),
+        Ok(payload) => format!(
+            "the implementation of the port panicked: {}",
+            panic_text(payload.as_ref())
+        ),
         Err(error) => format!("task of a call was canceled: {error}"),
     };
     Failure {

@@ -75,7 +75,12 @@ async fn on_disk<T: Send + 'static>(
 ) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done.map_err(|e| unavailable(operation, e)),
-        Err(defect) => Err(Error::new(ErrorKind::Internal, operation, "the task failed").with_source(defect)),
+        Err(defect) => Err(Error::new(
+            ErrorKind::Internal,
+            operation,
+            "the task that accesses the files failed",
+        )
+        .with_source(defect)),
     }
 }
 

@@ -443,7 +443,7 @@ async fn malformed_record_of_the_provider_is_an_error() {
             .unwrap_err(),
         scene.reader.snapshot(&us).await.map(drop).unwrap_err(),
     ] {
-        assert!(error.to_string().contains("own lease akash1"), "{error}");
+        assert!(error.to_string().contains("lease akash1"), "{error}");
         assert!(error.is_transient(), "transient: {error}");
     }
     // The list of own bids is never incomplete, even if a record is completely unreadable.
@@ -457,7 +457,7 @@ async fn malformed_record_of_the_provider_is_an_error() {
         ..Garbage::default()
     });
     let error = scene.reader.bids(&bids, page()).await.unwrap_err();
-    assert!(error.to_string().contains("own bid"), "{error}");
+    assert!(error.to_string().contains("of this provider"), "{error}");
     assert!(scene.reader.snapshot(&us).await.is_err());
     // A malformed auditor signature, or a malformed certificate queried by serial, is not absent.
     scene.put(Garbage {

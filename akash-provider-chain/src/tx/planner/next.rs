@@ -49,7 +49,7 @@ impl Planner {
     fn give_up(&mut self, out: &mut Vec<Action>) {
         let (now, config) = (self.now, &self.config);
         let why = self.chain.problem().unwrap_or("too many transactions in flight");
-        let why = format!("not sent in time: {why}");
+        let why = format!("transaction not sent in time: {why}");
         let late = |r: &Request| now.since(r.since) >= config.unsent_max;
         let not_sent = || Err(failure(ErrorKind::Unavailable, why.clone()));
         self.queue.retain(|_, request| {
@@ -66,7 +66,7 @@ impl Planner {
                 Some(unknown) if age >= config.outcome_max => Ok(unknown),
                 None if age >= config.unsent_max => match &flight.delay_reason {
                     Some(why) => {
-                        let why = format!("not sent in time: {why}");
+                        let why = format!("transaction not sent in time: {why}");
                         Err(failure(ErrorKind::Unavailable, why))
                     }
                     None => not_sent(),

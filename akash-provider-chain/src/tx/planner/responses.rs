@@ -268,7 +268,10 @@ impl Planner {
             Reaction::None => return self.rejected(id, code, log, out),
             Reaction::Reestimate if is_exhausted => return self.rejected(id, code, log, out),
             _ if is_exhausted => {
-                let why = format!("not sent, refused by all nodes: {code} {}", shortened(log));
+                let why = format!(
+                    "transaction not sent, refused by all nodes: {code} {}",
+                    shortened(log)
+                );
                 return self.reply(id, &Err(failure(ErrorKind::Unavailable, why)), out);
             }
             _ => {}
