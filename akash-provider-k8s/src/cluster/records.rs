@@ -80,7 +80,8 @@ where
                 None => there = self.read(name).await?,
             }
         }
-        let message = format!("`{name}` is written concurrently by other clients");
+        let message =
+            format!("cannot write record `{name}`: other clients write the record at the same time");
         Err(Error::new(ErrorKind::Conflict, self.operation, message).transient())
     }
 

@@ -30,7 +30,7 @@ impl LeaseFacts {
             return Ok(None);
         }
         let Some(spec) = manifest.data.get("spec") else {
-            return Err(wrong("no spec".to_owned()));
+            return Err(wrong("the object has no spec".to_owned()));
         };
         let provider = spec.pointer("/lease_id/provider").and_then(|p| p.as_str());
         if provider != Some(&settings.provider.to_string()) {

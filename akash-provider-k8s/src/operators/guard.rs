@@ -168,7 +168,7 @@ impl Guard {
         }
         if state == Some(State::Held) {
             let why = format!(
-                "many records are missing at the same time, or the definition of the records was replaced; {REMEDY}"
+                "many records are missing at the same time, or the CustomResourceDefinition of the records was replaced; {REMEDY}"
             );
             return wait(&why, self.report, false);
         }

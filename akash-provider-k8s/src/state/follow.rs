@@ -357,8 +357,12 @@ impl Watch {
                 .metadata
                 .resource_version
                 .filter(|version| !version.is_empty());
-            let version =
-                version.ok_or_else(|| End::Failed("a list has no resource version".to_owned(), None))?;
+            let version = version.ok_or_else(|| {
+                End::Failed(
+                    "the list of the API server has no resource version".to_owned(),
+                    None,
+                )
+            })?;
             self.sink.complete(asked);
             self.report.listed();
             return Ok(version);
