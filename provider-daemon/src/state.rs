@@ -159,7 +159,11 @@ impl OpenedState {
 fn open_or_create(path: &Path) -> Result<Database, OpenError> {
     // The library reports damage as an error or, with assertions, as a panic.
     let opened = catch_unwind(AssertUnwindSafe(|| open(path)));
-    opened.unwrap_or_else(|_| Err(OpenError::Damaged("reading failed".to_owned())))
+    opened.unwrap_or_else(|_| {
+        Err(OpenError::Damaged(
+            "the database library panicked while it read the file".to_owned(),
+        ))
+    })
 }
 
 fn open(path: &Path) -> Result<Database, OpenError> {

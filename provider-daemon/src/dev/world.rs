@@ -216,7 +216,9 @@ impl World {
         let result = self.running.await;
         self.background.cancel();
         for helper in self.helpers {
-            helper.await.context("a part of the embedded market failed")?;
+            helper
+                .await
+                .context("a background task of the embedded market failed")?;
         }
         // Both are closed, even if one fails.
         let (link, backend) = (self.link.close().await, self.backend.close().await);

@@ -146,7 +146,8 @@ impl Replay {
         })?;
         if self.outcome.inputs == 0 {
             let why = self.outcome.broken.first().cloned();
-            let why = why.unwrap_or_else(|| "the recording has no turn, or none before that time".to_owned());
+            let why =
+                why.unwrap_or_else(|| "the recording has no turn, or no turn before --until".to_owned());
             bail!("cannot replay: {why}");
         }
         Ok(())

@@ -91,7 +91,7 @@ impl Writer {
             let failed = match written {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error.to_string(),
-                Err(_) => "the writer panicked".to_owned(),
+                Err(_) => "the writer of the recording panicked".to_owned(),
             };
             self.fail(failed);
             if !self.discard_during_pause(messages) {

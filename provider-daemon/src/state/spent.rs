@@ -90,7 +90,7 @@ impl ExpenseStore for Payments {
         let minutes: Option<Vec<Minute>> = rows.chunks(ROW).map(minute).collect();
         let minutes = minutes.filter(|minutes| minutes.len() <= ROWS_MAX);
         minutes.ok_or_else(|| {
-            let message = format!("invalid length of {} bytes", rows.len());
+            let message = format!("the stored fees have an invalid length of {} bytes", rows.len());
             Error::new(ErrorKind::Invalid, OPERATION, message)
         })
     }

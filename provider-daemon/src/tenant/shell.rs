@@ -207,7 +207,7 @@ async fn receive_output(reader: &mut StreamReader) -> Result<SessionEnd, Provide
         let bytes = match reader.next().await? {
             Some(Data::Binary(bytes)) => bytes,
             Some(Data::Text(_)) => continue,
-            None => return Err(reader.interrupted("no result of the command".to_owned())),
+            None => return Err(reader.interrupted("the provider sent no result of the command".to_owned())),
         };
         let (shown, rest) = match bytes.first() {
             Some(&STDOUT) => (&mut stdout, bytes.slice(1..)),

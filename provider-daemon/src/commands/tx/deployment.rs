@@ -145,7 +145,7 @@ pub(super) fn deposit(command: &DepositTx, args: &TxArgs, home: &Path) -> anyhow
 }
 
 async fn send_message(args: &TxArgs, account: &TxAccount, msg: TenantMsg) -> anyhow::Result<ExitCode> {
-    let message = tenant_to_any(&msg).context("unsupported message")?;
+    let message = tenant_to_any(&msg).context("the chain has no message for this action")?;
     send(args, account, vec![message]).await
 }
 
