@@ -36,7 +36,7 @@ pub enum Finding {
     Overwritten {
         /// Name of the Manifest object.
         manifest: String,
-        /// The ignored part and the reason.
+        /// Ignored part of the Manifest object, with the reason.
         remark: String,
     },
     /// Object that differs from the object that the provider applied. The next deploy of the lease repairs it.

@@ -60,13 +60,13 @@ pub(crate) struct Job<'a> {
     pub(crate) name: &'a str,
     /// Rendered namespace object, without its hash.
     pub(crate) namespace: &'a Value,
-    /// Desired objects.
+    /// Desired objects of the lease.
     pub(crate) items: &'a [Item],
-    /// Ledger in the namespace.
+    /// Ledger of applied objects, as read from the namespace.
     pub(crate) ledger: &'a Ledger,
     /// Kinds to list for leftover objects, because no ledger records them.
     pub(crate) search: &'a [Kind],
-    /// The namespace did not exist.
+    /// True if the namespace did not exist before the apply.
     pub(crate) is_new: bool,
 }
 

@@ -20,7 +20,7 @@ const ADMISSION: [&str; 2] = ["denied the request", "ValidatingAdmissionPolicy"]
 /// Attempted call: the verbs, the kind of the object and the namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt<'a> {
-    /// Required rights.
+    /// Verbs that the attempted call requires.
     pub(crate) verbs: &'static [&'static str],
     /// Kind of the object.
     pub(crate) resource: ApiResource,

@@ -261,7 +261,7 @@ impl ReplicaReader {
         }
     }
 
-    /// Reads a stream to its end.
+    /// Reads the log stream of the replica to its end.
     async fn read(&mut self, stream: impl AsyncBufRead, sender: &Sender) -> End {
         let mut stream = pin!(stream);
         loop {

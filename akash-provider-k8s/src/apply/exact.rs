@@ -24,7 +24,7 @@ const POD: [(&str, Filled); 8] = [
     ("securityContext", "{}"),
 ];
 
-/// Defaults of the other fields.
+/// Defaults that the API server sets in the other fields.
 const SPEC: [(Kind, &str, Filled); 17] = [
     (Kind::Deployment, "spec.progressDeadlineSeconds", "600"),
     (Kind::StatefulSet, "spec.podManagementPolicy", r#""OrderedReady""#),

@@ -127,7 +127,7 @@ impl Plan {
 /// Desired objects of a namespace, and the information to compare them with the existing ones.
 #[derive(Debug)]
 pub struct DesiredState<'a> {
-    /// Desired objects.
+    /// Desired objects of the lease.
     pub items: &'a [Item],
     /// Ledger of the namespace.
     pub ledger: &'a Ledger,

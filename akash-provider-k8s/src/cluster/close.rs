@@ -18,7 +18,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 const CLOSE: &str = "close";
-/// Interval between attempts after a failure.
+/// Interval between attempts to update network policies after a failure.
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl KubeCluster {

@@ -173,7 +173,7 @@ fn shortened(mut text: String) -> String {
 /// Traces of leases without a usable record, by name. The first problem of a lease is reported.
 #[derive(Debug, Default)]
 struct LeaseTraces {
-    /// Names of valid records.
+    /// Names of valid Manifest records.
     recorded: BTreeSet<String>,
     unusable: BTreeMap<String, UnusableRecord>,
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Maximum number of attempts to write an object that other clients write concurrently.
 const TRIES: usize = 4;
 
-/// Decision about an object.
+/// Decision about a record object in the API server.
 #[derive(Debug)]
 pub(crate) enum Verdict<K> {
     /// Leave the object as it is, or missing.
@@ -27,7 +27,7 @@ pub(crate) enum Verdict<K> {
     Delete,
 }
 
-/// Result of a decision.
+/// Result of a decision about a record object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome<K> {
     /// Nothing was written; the object as last read.

@@ -50,7 +50,7 @@ pub struct Options {
     pub gather: Duration,
     /// Maximum wait for unreadable storage. After this time, all other resources are offered without the storage.
     pub patience: Duration,
-    /// Timing of the watches.
+    /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
     /// Watch for kinds that the cluster does not serve yet; one per process.
     pub definitions: Definitions,
@@ -104,7 +104,7 @@ impl CountHandle {
     }
 }
 
-/// State that the watches write.
+/// Count of the cluster, which the watches update.
 #[derive(Debug)]
 pub(super) struct Shared {
     inner: Mutex<Inner>,
@@ -124,15 +124,15 @@ struct Inner {
     watches: BTreeMap<Kind, Watch>,
     /// Time at which all essential kinds were listed.
     known_since: Option<Instant>,
-    /// True after the failure was reported.
+    /// True after the failure of the watches was reported.
     told: bool,
-    /// True after an update was published.
+    /// True after an inventory update was published.
     published: bool,
     /// True after the number of leased addresses changed.
     recounted: bool,
 }
 
-/// Next step of the publisher.
+/// Next step of the task that publishes inventory updates.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Nothing,

@@ -133,7 +133,7 @@ pub struct StorageOptions {
     pub unknown_is_unlimited: bool,
 }
 
-/// Inputs of the computation.
+/// Inputs of the computation of storage capacity.
 pub(crate) struct View<'a> {
     pub(crate) classes: &'a BTreeMap<Box<str>, ClassFacts>,
     pub(crate) volumes: &'a mut dyn Iterator<Item = &'a VolumeFacts>,

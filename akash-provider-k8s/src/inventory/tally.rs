@@ -38,7 +38,7 @@ pub struct Tally {
     /// Kinds that cannot be read, with the reason.
     troubles: BTreeMap<Kind, String>,
     dirty: Dirty,
-    /// Cached results.
+    /// Cached sizes of storage classes.
     storage: BTreeMap<String, Quantity>,
     storage_notes: Vec<String>,
     ignored: Arc<Vec<String>>,
@@ -78,7 +78,7 @@ struct Dirty {
     words: bool,
 }
 
-/// Result of a count.
+/// Result of a count of the cluster.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// Capacity without pods of own leases.

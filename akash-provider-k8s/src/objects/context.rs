@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// Label of a namespace with the Pod Security level of its pods.
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
-/// Inputs of one rendering.
+/// Inputs for rendering the objects of one lease.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) deployment: &'a WorkloadSpec,

@@ -26,7 +26,7 @@ const STUCK: u32 = 3;
 /// Reason for the end of a watch or a list.
 #[derive(Debug)]
 enum End {
-    /// Ended by the server.
+    /// The server ended the watch.
     Closed,
     /// No event within the idle limit; the time of the last event.
     Silent(Instant),
@@ -132,7 +132,7 @@ where
     S: Sink<T> + 'static,
     R: Report + 'static,
 {
-    /// Runs forever.
+    /// Watches the kind forever.
     pub(crate) async fn run(self) {
         let watch = Watch {
             source: Source {
@@ -267,7 +267,7 @@ impl Watch {
         }
     }
 
-    /// Reports the end and waits.
+    /// Reports the end of the watch, and waits before the next attempt.
     async fn pause(&mut self, end: End, began: Instant, back_off: &mut impl Backoff) {
         let (report, watch_config) = (&self.report, &self.watch_config);
         let kind = report.name();
@@ -412,7 +412,7 @@ impl Watch {
         }
     }
 
-    /// Applies an event.
+    /// Applies a watch event to the sink.
     fn take(&mut self, event: WatchEvent<Value>, version: &mut String) -> Option<End> {
         let (object, is_there) = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),

@@ -6,7 +6,7 @@ use super::index::Index;
 use akash_provider_core::types::LeaseId;
 use std::fmt;
 
-/// Reason for an orphan.
+/// Reason why a workload is an orphan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// The workload runs without a Manifest.
@@ -28,7 +28,7 @@ pub struct Orphan {
     pub name: String,
     /// The lease, if it is an own lease.
     pub lease: Option<LeaseId>,
-    /// Reason.
+    /// Reason why the workload is an orphan.
     pub reason: Reason,
 }
 

@@ -29,7 +29,7 @@ type Paths = &'static [&'static [&'static str]];
 
 /// Parts of an object, at most 64, that are skipped or decoded.
 pub(crate) trait Parts: Clone + Send + Sync + 'static {
-    /// Paths of the parts.
+    /// Paths of these parts of an object.
     const PATHS: Paths;
     /// True if only these parts are decoded, false if they are skipped.
     const ARE_READ: bool = false;

@@ -59,7 +59,7 @@ impl WatchState {
 /// States of all watches, by kind.
 pub(super) type Watches = BTreeMap<Kind, WatchState>;
 
-/// Publisher of the states.
+/// Publisher of the states of all watches.
 #[derive(Debug)]
 pub(super) struct WatchPublisher(watch::Sender<Watches>);
 

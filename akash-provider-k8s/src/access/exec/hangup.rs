@@ -64,7 +64,7 @@ for signal in HUP KILL; do
   [ $signal = HUP ] && sleep 1
 done
 "#;
-/// Maximum duration of the script.
+/// Maximum duration of the script that stops a command.
 const LIMIT: Duration = Duration::from_secs(15);
 /// Maximum number of cached containers. The cache is cleared when full, and containers are then checked again.
 const CONTAINERS: usize = 4_096;
@@ -184,7 +184,7 @@ async fn has_tools(access: &Access, namespace: &str, replica: &Replica) -> Resul
     Ok(has_tools)
 }
 
-/// Returns a new mark: 128 unpredictable bits.
+/// Returns the variable that marks the processes of one command: 128 unpredictable bits.
 fn mark() -> String {
     let bits = || RandomState::new().hash_one(std::time::SystemTime::now());
     format!("{VARIABLE}={:016x}{:016x}", bits(), bits())

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// State of the repairs.
+/// State of the repairs of all leases.
 #[derive(Debug, Default)]
 pub(super) struct RepairState {
     pub(super) backoff: RepairBackoff<(String, Id)>,

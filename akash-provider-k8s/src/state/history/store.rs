@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Namespaces written in one call, which bounds the copies in memory.
 const BATCH: usize = 32;
 
-/// Event in the storage.
+/// Stored lease event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
     /// Namespace of the lease.
@@ -78,12 +78,12 @@ impl History {
     }
 }
 
-/// Progress of the writes.
+/// Progress of the writes of lease events.
 #[derive(Debug, Default)]
 struct Writer {
     /// Number of the last record that was written.
     last: u64,
-    /// Namespaces in the storage.
+    /// Namespaces with stored lease events.
     stored: BTreeSet<String>,
 }
 
