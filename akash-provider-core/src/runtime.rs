@@ -57,7 +57,7 @@ const BUS_FLUSH: Duration = Duration::from_secs(2);
 /// Maximum number of calls named in the report at the end.
 const REPORTED_CALLS: usize = 20;
 
-/// Arguments of a loop.
+/// Arguments of the loop of a provider.
 #[derive(Debug)]
 pub(crate) struct Parts<B> {
     pub(crate) brain: B,
@@ -83,7 +83,7 @@ pub(crate) async fn run<B: StateMachine>(
     Driver::start(parts).run(&shutdown, &abort).await
 }
 
-/// Reason of a wake.
+/// Reason why the loop continues.
 enum Wake {
     Abort,
     Shutdown,

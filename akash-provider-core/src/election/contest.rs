@@ -43,7 +43,7 @@ impl Candidate {
     }
 }
 
-/// Next action.
+/// Next action of the candidate on the election record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
     Read,
@@ -56,7 +56,7 @@ pub(super) enum Plan {
 /// What is known about the election record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CachedRecord {
-    /// The state is unknown or outdated.
+    /// The state of the election record is unknown or outdated.
     Unknown,
     Absent,
     There(Stored),
@@ -77,7 +77,7 @@ pub(super) struct Contest {
     /// Values of settings before their last local change, with the time of the change.
     changed: BTreeMap<String, (String, Duration)>,
     timing: Timing,
-    /// Timeout of the next call.
+    /// Timeout of the next call to the election store.
     call_limit: Duration,
     /// Number of calls without a response since the last response, and the duration of the last of these
     /// calls.
@@ -288,7 +288,7 @@ impl Contest {
         Some(Plan::Replace(claim, version.clone()))
     }
 
-    /// Applies the result of a read.
+    /// Applies a read election record.
     pub(super) fn saw(&mut self, stored: Option<Stored>, now: Duration) {
         let Some(stored) = stored else {
             (self.known, self.unchanged) = (CachedRecord::Absent, None);

@@ -125,7 +125,7 @@ pub struct Record {
     pub term: u64,
     /// Heartbeat: a text that changes with each write.
     pub sign: String,
-    /// Additional content.
+    /// Additional content of the election record.
     pub payload: RecordPayload,
 }
 
@@ -150,7 +150,7 @@ pub struct Claim {
     pub is_new_term: bool,
     /// Time that standbys wait for the next heartbeat.
     pub lease: Duration,
-    /// Additional content.
+    /// Additional content of the election record.
     pub payload: RecordPayload,
 }
 

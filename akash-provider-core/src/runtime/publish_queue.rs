@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 /// Length of the queue. Some hundred leases can change at once, and each event has a few hundred bytes.
 const QUEUE: usize = 1024;
-/// Timeout of one publication.
+/// Timeout of one publication on the bus.
 const PUBLISH_LIMIT: Duration = Duration::from_secs(10);
 /// Minimum interval between log messages about failures.
 const REPORT_EVERY: Duration = Duration::from_secs(60);

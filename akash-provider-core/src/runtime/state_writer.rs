@@ -48,7 +48,7 @@ type Written = Result<Result<Result<(), Error>, Elapsed>, JoinError>;
 pub(crate) struct StateWriter {
     store: Option<Arc<dyn StateStore>>,
     kept: RestartState,
-    /// At most one write.
+    /// At most one running write of the state.
     writing: JoinSet<Result<Result<(), Error>, Elapsed>>,
     /// Whether the state changed after the start of the write.
     is_behind: bool,

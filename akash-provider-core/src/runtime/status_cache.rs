@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Maximum age of a status with time-dependent values.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// The last returned status.
+/// The last returned status of the engine.
 #[derive(Debug, Default)]
 pub(super) struct StatusCache {
     last: Option<Last>,

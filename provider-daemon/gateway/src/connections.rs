@@ -48,7 +48,7 @@ pub(crate) enum Port {
     Grpc,
 }
 
-/// All connections.
+/// All open connections of the gateway.
 #[derive(Debug)]
 pub(crate) struct Connections {
     table: Mutex<Table>,
@@ -67,7 +67,7 @@ struct Table {
     ports: [Places; 2],
 }
 
-/// Places of a port.
+/// Numbers of connections of one port.
 #[derive(Debug)]
 struct Places {
     authenticated: usize,

@@ -95,7 +95,7 @@ impl ScreeningResult {
     }
 }
 
-/// Reason for a missing result.
+/// Reason why a screening has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScreeningError {
     /// Screening is disabled.

@@ -121,7 +121,7 @@ pub struct Limits {
     pub head_bytes: usize,
     /// Maximum size of a request's body, in bytes: a manifest may have a mebibyte.
     pub body_bytes: usize,
-    /// Maximum time to receive a body.
+    /// Maximum time to receive the body of a request.
     pub body: Duration,
     /// Maximum time of a cluster query.
     pub cluster: Duration,

@@ -18,7 +18,7 @@ const CONCURRENT_MAX: usize = 16;
 /// Maximum time of a query, including the wait for its permit.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Limits of chain queries.
+/// Limits of the chain queries on behalf of clients.
 #[derive(Debug)]
 pub(super) struct Lookups {
     permits: Semaphore,
