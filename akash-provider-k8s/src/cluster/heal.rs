@@ -118,7 +118,7 @@ impl Inner {
             },
         };
         // A lease without a record has no deploy.
-        let has_record = self.record_of(&view, home).is_some();
+        let has_record = self.record_of(&view).is_some();
         let entry = match self.locks.try_lock(home) {
             LockResult::NotDeployed if !has_record => self.locks.try_lock_any(home),
             entry => entry,
@@ -216,7 +216,7 @@ impl Inner {
             return None;
         }
         if let Some(manifest) = manifest
-            && let Some(deployment) = self.record_of(&view, home)
+            && let Some(deployment) = self.record_of(&view)
         {
             let applied = self.applied_items(&deployment, &manifest, Some(&namespace))?;
             repairs.records.insert(home.to_owned(), manifest);
@@ -322,10 +322,9 @@ impl Inner {
     }
 
     /// Returns the recorded deployment of a lease, if the record is valid and no other client edited it.
-    fn record_of(&self, view: &LeaseView, home: &str) -> Option<WorkloadSpec> {
+    fn record_of(&self, view: &LeaseView) -> Option<WorkloadSpec> {
         let recorded = convert::from_manifest(view.manifest.as_ref()?).ok()?;
-        let is_named = recorded.deployment.lease.namespace() == home;
-        (recorded.remarks.is_empty() && is_named).then_some(recorded.deployment)
+        recorded.remarks.is_empty().then_some(recorded.deployment)
     }
 
     /// Restores the labels of a namespace. Returns the time of the next attempt.

@@ -485,12 +485,17 @@ fn isolation_is_restored_after_record_and_labels_are_edited_or_deleted() {
             };
             is_repaired().await;
             let stranger = lease.owner().to_string();
-            let provider = json!({
-                "metadata": {"labels": {labels::LEASE_PROVIDER: stranger}},
-                "spec": {"lease_id": {"provider": stranger}},
-            });
-            world.edit("Manifest", own, &ns, provider).await;
-            is_repaired().await;
+            let spec = json!({"spec": {"lease_id": {"provider": stranger}}});
+            let label = json!({"metadata": {"labels": {labels::LEASE_PROVIDER: stranger}}});
+            // The record of another lease of this provider.
+            let lease_id = json!({"provider": lease.provider.to_string(), "dseq": "999"});
+            let labels =
+                json!({labels::LEASE_PROVIDER: lease.provider.to_string(), labels::LEASE_DSEQ: "999"});
+            let other_lease = json!({"metadata": {"labels": labels}, "spec": {"lease_id": lease_id}});
+            for edit in [spec, label, other_lease] {
+                world.edit("Manifest", own, &ns, edit).await;
+                is_repaired().await;
+            }
             // The level of isolation too, which the record would verify.
             set_isolation(world, &lease, "legacy").await;
             let is_baseline = || async { isolation(world, &lease).await == json!("baseline") };
