@@ -14,6 +14,7 @@ mod files;
 pub mod flight;
 mod hardware;
 pub mod json;
+mod logging;
 pub mod operator;
 pub mod operators;
 pub mod plain;
@@ -27,10 +28,9 @@ pub mod supervise;
 pub mod tenant;
 
 use akash_provider_gateway::Program;
-use args::{Cli, Command, DEFAULT_LEVEL, LogFormat};
+use args::{Cli, Command};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
 
 /// Commit of the build in hexadecimal, or `unknown`. Builds in a checkout determine it from Git, other builds from
 /// `AP_BUILD_COMMIT`.
@@ -50,21 +50,7 @@ pub(crate) fn program() -> Program {
 /// # Errors
 /// Returns the failure of the command with its causes.
 pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
-    let wrong = |why: String| anyhow::anyhow!("invalid value \"{}\" for --log-level: {why}", cli.log_level);
-    args::values::check_log_levels(&cli.log_level).map_err(wrong)?;
-    let filter =
-        EnvFilter::try_new(levels(&cli.log_level, &cli.command)).map_err(|e| wrong(e.to_string()))?;
-    let is_json = cli.log_format == LogFormat::Json;
-    let has_colors = !is_json && cli.log_color.unwrap_or_else(|| std::io::stderr().is_terminal());
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(move || plain::LogWriter::new(std::io::stderr(), has_colors))
-        .with_ansi(has_colors);
-    if is_json {
-        log.json().init();
-    } else {
-        log.init();
-    }
+    logging::start(cli)?;
     // Sealed before any key is read.
     core_dumps::disable();
     let home = cli.home();
@@ -100,23 +86,6 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-/// Returns the log filter. The filter disables the log of the Kubernetes client library, which repeats failures that
-/// this program logs, unless `chosen` names the library.
-fn levels(chosen: &str, command: &Command) -> String {
-    const KUBE_CLIENT: &str = "kube_client";
-    /// Module that logs unusable nodes; short commands report them as errors.
-    const NODES: &str = "akash_provider_chain::endpoints";
-    let mut levels = args::values::log_levels(chosen);
-    if !chosen.contains(KUBE_CLIENT) {
-        levels.push_str(&format!(",{KUBE_CLIENT}=off"));
-    }
-    let is_short = matches!(command, Command::Query(_) | Command::Tx(_) | Command::Tenant(_));
-    if is_short && chosen == DEFAULT_LEVEL {
-        levels.push_str(&format!(",{NODES}=error"));
-    }
-    levels
 }
 
 /// Writes to standard output without characters that control a terminal. A closed pipe (`… | head`) is not an error.

@@ -1,7 +1,7 @@
 //! Protocol between the operator commands and a running provider: a Unix socket in the home directory.
 //!
 //! ```text
-//! breaker show|release, leases, reconcile, harden, end-lease ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
+//! breaker, leases, reconcile, harden, end-lease, log-level ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
 //!                                    ◀── one line of JSON ──
 //! ```
 //!
@@ -69,6 +69,12 @@ enum Request {
         lease: LeaseId,
         /// Reason that the chain records.
         reason: CloseReason,
+    },
+    /// Returns the log level, or changes it.
+    LogLevel {
+        /// New level; `None` changes nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        level: Option<String>,
     },
 }
 
@@ -146,6 +152,13 @@ enum Response {
     Hardened,
     /// The close of the lease is being sent to the chain.
     Ending,
+    /// Log level of the process.
+    LogLevel {
+        /// Level from now on.
+        level: String,
+        /// Level before the request.
+        before: String,
+    },
     /// The request failed.
     Refused {
         /// Reason for the operator; it may contain text of the cluster.

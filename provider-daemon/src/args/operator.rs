@@ -1,6 +1,7 @@
 //! Flags of the commands that control a running provider.
 
 use super::Output;
+use super::values::check_log_levels;
 use akash_provider_core::types::{Address, CloseReason, LeaseId};
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -18,6 +19,23 @@ pub enum OperatorCommand {
     Harden(HardenArgs),
     /// Close a lease of the running provider on the chain, and remove its workload
     EndLease(EndLeaseArgs),
+    /// Show or change the log level of the running provider, until its end
+    LogLevel(LogLevelArgs),
+}
+
+/// Arguments of `log-level`.
+#[derive(Debug, Args)]
+pub struct LogLevelArgs {
+    /// New log level or filter, as for --log-level; without it, the command shows the current level
+    #[arg(value_parser = log_level)]
+    pub level: Option<String>,
+    /// Output options.
+    #[command(flatten)]
+    pub printed: OutputArgs,
+}
+
+fn log_level(text: &str) -> Result<String, String> {
+    check_log_levels(text).map(|()| text.to_owned())
 }
 
 /// Arguments of `end-lease`.

@@ -3,7 +3,7 @@
 use super::{LeaseLine, RESPONSE_MAX, Request, Response, WORK_LIMIT, path};
 use crate::args::Output;
 use crate::args::operator::{
-    BreakerAction, EndLeaseArgs, HardenArgs, OperatorCommand, ReconcileArgs, ReleaseArgs,
+    BreakerAction, EndLeaseArgs, HardenArgs, LogLevelArgs, OperatorCommand, ReconcileArgs, ReleaseArgs,
 };
 use crate::{plain, say};
 use akash_provider_core::cluster::Health;
@@ -34,6 +34,7 @@ pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
         OperatorCommand::Reconcile(args) => reconcile(home, args),
         OperatorCommand::Harden(args) => harden(home, args),
         OperatorCommand::EndLease(args) => end_lease(home, args),
+        OperatorCommand::LogLevel(args) => log_level(home, args),
     }
 }
 
@@ -114,6 +115,24 @@ fn reconcile(home: &Path, args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
         }
         lines(&findings)
     });
+    Ok(ExitCode::SUCCESS)
+}
+
+fn log_level(home: &Path, args: &LogLevelArgs) -> anyhow::Result<ExitCode> {
+    let level = args.level.clone();
+    let Response::LogLevel { level, before } = granted(ask(home, &Request::LogLevel { level })?)? else {
+        bail!(odd());
+    };
+    print(
+        args.printed.output,
+        &json!({ "level": level, "before": before }),
+        || {
+            if level == before {
+                return format!("log level {level}\n");
+            }
+            format!("log level {level}, before: {before}\n")
+        },
+    );
     Ok(ExitCode::SUCCESS)
 }
 

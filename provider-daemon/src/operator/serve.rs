@@ -1,6 +1,7 @@
 //! Server of the socket: the provider side.
 
 use super::{LeaseLine, REQUEST_MAX, Request, Response, WORK_LIMIT, path};
+use crate::logging;
 use crate::run::ClusterProxy;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::status::LeaseInfo;
@@ -190,6 +191,7 @@ impl SocketHandler {
                 }
                 Err(refusal) => refused(refusal.message),
             },
+            Request::LogLevel { level } => log_level(level.as_deref()).unwrap_or_else(refused),
         }
     }
 
@@ -276,6 +278,22 @@ fn held(operators: &BTreeMap<&'static str, Value>) -> Vec<String> {
         ))
     });
     lines.collect()
+}
+
+fn log_level(level: Option<&str>) -> Result<Response, String> {
+    let before = match level {
+        Some(level) => logging::set_level(level)?,
+        None => logging::level()?,
+    };
+    let level = level.unwrap_or(&before).to_owned();
+    if level != before {
+        tracing::warn!(
+            level,
+            before,
+            "log level changed by a command on the operator socket"
+        );
+    }
+    Ok(Response::LogLevel { level, before })
 }
 
 fn breaker(status: &Status) -> Response {

@@ -213,3 +213,26 @@ fn operator_closes_exactly_one_lease_by_command() {
     let (code, _, problem) = stage.ran(&["end-lease", &ended, "--reason=owner"]);
     assert!(code == 2 && problem.contains("decommission"), "{problem}");
 }
+
+#[test]
+fn log_level_of_a_running_provider_is_changed_by_command() {
+    let mut stage = Stage::new("log-level", true);
+    stage.start_node(FAST);
+    let provider = stage.provider("provider", &["--log-level=warn"]);
+    provider.says("ready: bidding");
+    assert!(!provider.told().contains("TRACE"), "{}", provider.told());
+    let changed = object(&stage, &["log-level", "trace", "--output=json"]);
+    assert_eq!(changed, json!({"level": "trace", "before": "warn"}));
+    until(
+        "a trace",
+        || provider.told(),
+        || provider.told().contains("TRACE"),
+    );
+    let shown = object(&stage, &["log-level", "--output=json"]);
+    assert_eq!(shown["level"], json!("trace"));
+    let (code, _, problem) = stage.ran(&["log-level", "verbose"]);
+    assert!(
+        code == 2 && problem.contains("invalid log level `verbose`"),
+        "{problem}"
+    );
+}

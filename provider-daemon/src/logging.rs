@@ -1,0 +1,96 @@
+//! Log of the process on stderr. `log-level` changes the filter of a running provider.
+
+use crate::args::values::{check_log_levels, log_levels};
+use crate::args::{Cli, Command, DEFAULT_LEVEL, LogFormat};
+use crate::plain::LogWriter;
+use std::io::IsTerminal;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+
+/// Filter of the log, which is global as the log itself. Unset in a process with another log.
+static FILTER: OnceLock<Filter> = OnceLock::new();
+
+struct Filter {
+    handle: Handle<EnvFilter, Registry>,
+    /// Level in the form of `--log-level`.
+    level: Mutex<String>,
+}
+
+/// Starts the log of a command.
+///
+/// # Errors
+/// Returns an error if `--log-level` is invalid.
+pub(crate) fn start(cli: &Cli) -> anyhow::Result<()> {
+    let wrong = |why: String| anyhow::anyhow!("invalid value \"{}\" for --log-level: {why}", cli.log_level);
+    let is_short = matches!(
+        cli.command,
+        Command::Query(_) | Command::Tx(_) | Command::Tenant(_)
+    );
+    let filter = filter(&cli.log_level, is_short).map_err(wrong)?;
+    let is_json = cli.log_format == LogFormat::Json;
+    let has_colors = !is_json && cli.log_color.unwrap_or_else(|| std::io::stderr().is_terminal());
+    let lines = fmt::layer()
+        .with_writer(move || LogWriter::new(std::io::stderr(), has_colors))
+        .with_ansi(has_colors);
+    let lines = if is_json {
+        lines.json().boxed()
+    } else {
+        lines.boxed()
+    };
+    let (filter, handle) = reload::Layer::new(filter);
+    tracing_subscriber::registry().with(filter).with(lines).init();
+    let level = Mutex::new(cli.log_level.clone());
+    // The log starts once per process.
+    FILTER.get_or_init(|| Filter { handle, level });
+    Ok(())
+}
+
+/// Returns the current level of the log.
+///
+/// # Errors
+/// Returns an error if the process does not use the log of this program.
+pub(crate) fn level() -> Result<String, String> {
+    let filter = FILTER.get().ok_or_else(foreign)?;
+    Ok(filter
+        .level
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone())
+}
+
+/// Changes the level of the log. Returns the level before the change.
+///
+/// # Errors
+/// Returns an error if the level is invalid, or if the process does not use the log of this program.
+pub(crate) fn set_level(level: &str) -> Result<String, String> {
+    let filters = FILTER.get().ok_or_else(foreign)?;
+    // Held until the change, so that the stored level is that of the filter.
+    let mut current = filters.level.lock().unwrap_or_else(PoisonError::into_inner);
+    let changed = filters.handle.reload(filter(level, false)?);
+    changed.map_err(|error| error.to_string())?;
+    Ok(std::mem::replace(&mut *current, level.to_owned()))
+}
+
+fn foreign() -> String {
+    "the log of this process belongs to the program that embeds the provider".to_owned()
+}
+
+/// Returns the log filter. The filter disables the log of the Kubernetes client library, which repeats failures that
+/// this program logs, unless `chosen` names the library.
+fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
+    const KUBE_CLIENT: &str = "kube_client";
+    /// Module that logs unusable nodes; short commands report them as errors.
+    const NODES: &str = "akash_provider_chain::endpoints";
+    check_log_levels(chosen)?;
+    let mut levels = log_levels(chosen);
+    if !chosen.contains(KUBE_CLIENT) {
+        levels.push_str(&format!(",{KUBE_CLIENT}=off"));
+    }
+    if is_short && chosen == DEFAULT_LEVEL {
+        levels.push_str(&format!(",{NODES}=error"));
+    }
+    EnvFilter::try_new(levels).map_err(|error| error.to_string())
+}
