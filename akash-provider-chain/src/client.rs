@@ -9,7 +9,7 @@
 //! ```
 
 use crate::endpoint::{BadEndpoint, redact_address};
-use crate::endpoints::Endpoints;
+use crate::endpoints::{EndpointStatistics, Endpoints};
 use crate::events::{BlockObserver, BlockTx, HeightStore, MemoryHeights, Settings};
 use crate::gas::{ExpenseStore, MemoryExpenses};
 use crate::limits::Limits;
@@ -18,7 +18,7 @@ use crate::reader::{Reader, ReaderStatus};
 use crate::tls::Roots;
 use crate::tx::PlannerConfig;
 use crate::tx::api::{Code, IncludedTx};
-use crate::tx::{Fence, ObservedBlock, TxWriter, WriterStatus};
+use crate::tx::{Fence, ObservedBlock, TxStatistics, TxWriter, WriterStatus};
 use akash_provider_core::chain::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,
     PageRequest, SyncInfo,
@@ -94,6 +94,15 @@ pub struct ClientStatus {
     pub reader: ReaderStatus,
     /// Status of transactions. `None` for a client without a key.
     pub writer: Option<WriterStatus>,
+}
+
+/// Counters of a chain client since the start of the process. [`ClientStatus`] contains the counters of events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientStatistics {
+    /// Requests to each endpoint, in the order of the addresses.
+    pub endpoints: Vec<EndpointStatistics>,
+    /// Transactions. `None` for a client without a key.
+    pub transactions: Option<TxStatistics>,
 }
 
 /// Client for queries, transactions and events of a set of nodes. Clones share all state.
@@ -208,6 +217,15 @@ impl AkashClient {
         ClientStatus {
             reader: self.reader.status(),
             writer: self.writer.as_ref().map(TxWriter::status),
+        }
+    }
+
+    /// Returns the counters of the client.
+    #[must_use]
+    pub fn statistics(&self) -> ClientStatistics {
+        ClientStatistics {
+            endpoints: self.reader.endpoints().statistics(),
+            transactions: self.writer.as_ref().map(TxWriter::statistics),
         }
     }
 }

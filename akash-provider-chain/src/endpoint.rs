@@ -6,6 +6,7 @@
 //! | `grpc://`, `grpcs://` | gRPC; queries only, without blocks |
 
 pub(crate) mod health;
+mod statistics;
 mod version;
 
 use crate::checkpoint::{check_time, now};
@@ -24,9 +25,12 @@ use akash_provider_core::types::{BlockTime, Height};
 use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
+use statistics::EndpointCounters;
+pub use statistics::EndpointStatistics;
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use url::Url;
 pub use version::Versions;
 
@@ -56,6 +60,7 @@ pub(crate) struct Endpoint {
     /// TLS configuration for a websocket to an `https` address.
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
     requests: Semaphore,
+    pub(crate) counters: EndpointCounters,
 }
 
 impl fmt::Debug for Endpoint {
@@ -153,6 +158,7 @@ impl Endpoint {
             transport,
             tls,
             requests: Semaphore::new(limits.requests),
+            counters: EndpointCounters::new(),
         })
     }
 
@@ -164,8 +170,9 @@ impl Endpoint {
         }
     }
 
-    /// Creates an error of this endpoint.
+    /// Creates and counts an error of this endpoint.
     pub(crate) fn error(&self, method: &str, fault: Fault) -> NodeError {
+        self.counters.count_fault(&fault);
         NodeError {
             endpoint: Arc::clone(&self.name),
             method: method.into(),
@@ -214,6 +221,7 @@ impl Endpoint {
     ) -> Result<(Bytes, Option<Height>), NodeError> {
         // The semaphore is never closed.
         let _turn = self.requests.acquire().await;
+        let began = Instant::now();
         let answer = match &self.transport {
             Transport::Rpc(rpc) => {
                 let answer = abci_query(rpc, path, &data, pin).await;
@@ -221,6 +229,7 @@ impl Endpoint {
             }
             Transport::Grpc(grpc) => grpc.query(path, data, pin).await,
         };
+        self.counters.count_result(&answer, began.elapsed());
         answer.map_err(|fault| self.error(path, fault))
     }
 
@@ -242,9 +251,10 @@ impl Endpoint {
             return Err(self.error(method, Fault::Unreachable(text)));
         };
         let _turn = self.requests.acquire().await;
-        rpc.call(method, params)
-            .await
-            .map_err(|fault| self.error(method, fault))
+        let began = Instant::now();
+        let answer = rpc.call(method, params).await;
+        self.counters.count_result(&answer, began.elapsed());
+        answer.map_err(|fault| self.error(method, fault))
     }
 
     /// Returns the newest block and the sync state of the node.

@@ -14,6 +14,7 @@ mod status;
 mod tests;
 
 use crate::convert::Malformed;
+pub use crate::endpoint::EndpointStatistics;
 use crate::endpoint::health::Health;
 use crate::endpoint::{BadEndpoint, Endpoint, QueryResponse};
 use crate::fault::{Blame, Fault, NodeError};
@@ -387,8 +388,12 @@ impl Endpoints {
         }
     }
 
+    /// Creates and counts an error of the endpoint at index `at`.
     fn error_at(&self, at: usize, method: &str, fault: Fault) -> NodeError {
         let member = self.shared.members.get(at);
+        if let Some(member) = member {
+            member.endpoint.counters.count_fault(&fault);
+        }
         NodeError {
             endpoint: member.map_or_else(|| "".into(), |m| Arc::clone(&m.endpoint.name)),
             method: method.into(),

@@ -126,6 +126,14 @@ pub struct FollowerStatus {
     pub blocks: u64,
     /// Number of reported blocks that were fetched because no node pushed them.
     pub fetched: u64,
+    /// Number of fetched blocks while the follower polled, because no websocket was available.
+    pub polled: u64,
+    /// Number of fetched blocks that the node of an open websocket did not push.
+    pub missed: u64,
+    /// Number of fetched blocks from the time before a connection was opened.
+    pub replayed: u64,
+    /// Number of blocks that were not reported one by one, because a `Resync` replaced them.
+    pub skipped: u64,
     /// Number of `Resync` events.
     pub resyncs: u64,
     /// Reason of the last `Resync`.

@@ -177,6 +177,30 @@ impl Fault {
         )
     }
 
+    /// Returns the name of the fault, for statistics.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Unreachable(_) => "unreachable",
+            Self::NotConnected(_) => "not_connected",
+            Self::Timeout(_) => "timeout",
+            Self::TooLarge { .. } => "too_large",
+            Self::Http { .. } => "http_status",
+            Self::Malformed(_) => "malformed",
+            Self::NotFound { .. } => "not_found",
+            Self::HeightUnavailable(_) => "height_unavailable",
+            Self::Pruned(_) => "pruned",
+            Self::Refused { .. } => "refused",
+            Self::OtherChain { .. } => "other_chain",
+            Self::WrongHeight { .. } => "wrong_height",
+            Self::CatchingUp { .. } => "catching_up",
+            Self::Behind { .. } => "behind",
+            Self::Untrusted(_) => "untrusted",
+            Self::Ahead { .. } => "ahead",
+            Self::Version { .. } => "version",
+        }
+    }
+
     /// Returns the part that caused the fault.
     #[must_use]
     pub const fn blame(&self) -> Blame {

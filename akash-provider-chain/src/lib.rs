@@ -62,7 +62,7 @@ mod tls;
 pub mod tx;
 
 pub use checkpoint::Checkpoint;
-pub use client::{AkashClient, ClientSettings, ClientStatus};
+pub use client::{AkashClient, ClientSettings, ClientStatistics, ClientStatus};
 pub use endpoint::{BadEndpoint, Versions, fetch_chain_id, redact_address};
 pub use events::{FollowerStatus, HeightStore, MalformedEvent, Settings, Source};
 pub use fault::{Blame, Fault, NodeError};

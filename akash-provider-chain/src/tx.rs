@@ -10,9 +10,11 @@ pub(crate) mod fake;
 mod node;
 mod object_state;
 mod planner;
+mod statistics;
 mod writer;
 
 pub use crate::sequence::{LIFETIME, LIFETIME_BLOCKS};
 pub use planner::{Nonces, PlannerConfig, WriterStatus};
+pub use statistics::{MessageOutcome, TxStatistics};
 pub(crate) use writer::Fence;
 pub use writer::{ObservedBlock, TxWriter};

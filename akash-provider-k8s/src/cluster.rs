@@ -35,6 +35,7 @@ use crate::labels;
 use crate::rights::{self, Attempt};
 use crate::settings::{Egress, Settings};
 use crate::state::State;
+use crate::statistics::{ClusterCounters, ClusterStatistics};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::rbac::v1::Subject;
@@ -76,6 +77,7 @@ pub(crate) struct Inner {
     leases: Semaphore,
     locks: locks::LeaseLocks,
     start: unwatched::StartupLists,
+    pub(crate) counters: ClusterCounters,
     /// User or ServiceAccount of the provider, to bind in the namespaces of leases.
     account: OnceCell<Option<Subject>>,
 }
@@ -118,6 +120,7 @@ impl KubeCluster {
             leases: Semaphore::new(LEASES_AT_ONCE),
             locks: locks::LeaseLocks::default(),
             start: unwatched::StartupLists::default(),
+            counters: ClusterCounters::default(),
             account: OnceCell::new(),
         };
         Ok(Arc::new(Self {
@@ -133,6 +136,12 @@ impl KubeCluster {
     #[must_use]
     pub fn state(&self) -> &State {
         &self.inner.state
+    }
+
+    /// Returns the counters of deploys, teardowns and repairs.
+    #[must_use]
+    pub fn statistics(&self) -> ClusterStatistics {
+        self.inner.counters.statistics()
     }
 
     /// Applies the isolation of the settings to a lease. Pods are replaced if their template changes.

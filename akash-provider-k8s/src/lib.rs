@@ -23,6 +23,7 @@ mod pages;
 mod rights;
 pub mod settings;
 pub mod state;
+pub mod statistics;
 pub mod task;
 
 /// The guide to embedding a provider is compiled with the tests: here, because it has a part of this crate too.

@@ -17,13 +17,12 @@ mod watchdog;
 pub(crate) use notify::{ready, status, stopping};
 pub use part::{Part, PartFailed};
 pub use policy::{Action, Input, Machine, Policy, State};
-pub use pulse::{Pulse, Standstill};
+pub use pulse::{PartStatus, Pulse, Pulses, Standstill};
 pub use watchdog::Watchdog;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use pulse::Pulses;
 use std::any::Any;
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep};
@@ -69,6 +68,12 @@ impl Supervisor {
     #[must_use]
     pub fn pulse(&self, part: Part) -> Pulse {
         self.pulses.add(part)
+    }
+
+    /// Returns the pulses of all parts, also of parts that are added later.
+    #[must_use]
+    pub fn pulses(&self) -> Pulses {
+        self.pulses.clone()
     }
 
     /// Starts the watchdog, also for parts that are added later.
@@ -148,6 +153,7 @@ async fn supervise(
             () = sleep(wait) => {}
         }
         machine.step(origin.elapsed(), Input::Due);
+        pulse.restarted();
     }
     Err(PartFailed::new(part, why, machine.restarts()))
 }

@@ -405,6 +405,7 @@ fn same_message(any: &prost_types::Any, name: &str) -> bool {
     };
     let mut written = to_any(&msg);
     assert_eq!(written.type_url, any.type_url, "{name}");
+    assert_eq!(any.type_url.rsplit('.').next(), Some(msg.name()), "{name}");
     if any.type_url.ends_with("MsgCreateBid") {
         let recorded = mkt::v1beta5::MsgCreateBid::decode(&*any.value).unwrap();
         let mut ours = mkt::v1beta5::MsgCreateBid::decode(&*written.value).unwrap();

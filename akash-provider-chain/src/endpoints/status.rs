@@ -4,7 +4,7 @@ use super::{
     Capability, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Selection, URGENT_MAX, URGENT_MIN, is_able, jitter,
 };
 use crate::checkpoint::{Checkpoint, correction_ms, local};
-use crate::endpoint::Versions;
+use crate::endpoint::{EndpointStatistics, Versions};
 use crate::fault::{Fault, NodeError};
 use crate::lock::lock;
 use akash_provider_core::types::Height;
@@ -57,6 +57,15 @@ impl Endpoints {
             }
         });
         status.collect()
+    }
+
+    /// Returns the statistics of each endpoint, in the order of the addresses.
+    #[must_use]
+    pub fn statistics(&self) -> Vec<EndpointStatistics> {
+        let endpoints = self.shared.members.iter().map(|member| &member.endpoint);
+        endpoints
+            .map(|endpoint| endpoint.counters.statistics(&endpoint.name))
+            .collect()
     }
 
     /// Returns the number of times that another endpoint was selected, and the reason of the last change.
@@ -212,6 +221,10 @@ impl Endpoints {
             if health.is_usable() && height.saturating_add(LAG_MAX) < floor {
                 // The versions of a lagging node are unchanged.
                 let versions = health.versions.clone();
+                member
+                    .endpoint
+                    .counters
+                    .count_fault(&Fault::Behind { height, floor });
                 health.record_failure(Instant::now(), Fault::Behind { height, floor }, jitter(at));
                 health.versions = versions;
             }

@@ -224,6 +224,7 @@ async fn nodes_of_other_chains_or_behind_are_not_used() {
         ("behind", |h| h.lag = 10, |f| matches!(f, Fault::Behind { .. })),
     ];
     for (case, change, is_right) in cases {
+        let name = case.replace("chain", "other_chain").replace(' ', "_");
         set(|h| *h = NodeBehavior::default());
         set(change);
         let endpoints = Endpoints::new(&[&bad.url, &good.url], "local", quick()).unwrap();
@@ -232,6 +233,12 @@ async fn nodes_of_other_chains_or_behind_are_not_used() {
         assert!(
             status[0].fault.as_ref().is_some_and(is_right),
             "{case}: {status:?}"
+        );
+        let counted = endpoints.statistics();
+        assert_eq!(counted[0].errors, [(&*name, 1)].into(), "{case}");
+        assert!(
+            counted[1].errors.is_empty() && counted[1].responses.total() >= 2,
+            "{counted:?}"
         );
         assert!(
             status[1].serves_queries && !status[0].serves_queries,

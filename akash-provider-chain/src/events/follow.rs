@@ -40,6 +40,17 @@ enum SessionEnd {
     Outage(String),
 }
 
+/// Reason why a block is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fetch {
+    /// No websocket is available.
+    Polled,
+    /// The node of the websocket did not push the block.
+    Missed,
+    /// The block is older than the connection.
+    Replayed,
+}
+
 /// Follower of the chain for one receiver.
 pub(super) struct Follower {
     reader: Reader,
@@ -264,6 +275,10 @@ impl Follower {
         // Sent before the height is recorded: a dropped receiver must not raise the processed height.
         self.send_event(ChainEvent::Resync(snapshot)).await?;
         // The first snapshot is not a repair.
+        let skipped = match self.next {
+            0 => 0,
+            next => (height + 1).saturating_sub(next),
+        };
         if self.next > 0 {
             self.resync_from = Instant::now() + self.settings.resync_pause;
         }
@@ -273,6 +288,7 @@ impl Follower {
         self.record_reported(height, time);
         self.reader.update_status(|s| {
             s.resyncs += 1;
+            s.skipped += skipped;
             s.last_resync = Some(reason.to_owned());
         });
         Ok(())
@@ -393,7 +409,7 @@ impl Follower {
                 Ok(FeedItem::Block(block)) => self.block(*block).await?,
                 Ok(FeedItem::Tip(tip)) => {
                     self.last_response = Instant::now();
-                    self.fill(tip).await?
+                    self.fill(tip, Fetch::Polled).await?
                 }
                 Err(error) => Err(error),
             };
@@ -415,7 +431,7 @@ impl Follower {
             Ok(info) if info.height >= self.next => {
                 self.fail("subscription is silent although there are new blocks");
                 self.cut_off();
-                if let Err(error) = self.fill(info.height).await? {
+                if let Err(error) = self.fill(info.height, Fetch::Missed).await? {
                     self.handle_failure(&error)?;
                 }
                 Ok(false)
@@ -452,7 +468,7 @@ impl Follower {
                 // Recorded after the response: an open connection is not sufficient, because hanging nodes accept
                 // connections too.
                 self.reader.update_status(|s| s.source = source);
-                self.fill(info.height).await
+                self.fill(info.height, Fetch::Replayed).await
             }
             Err(error) => Ok(Err(error)),
         }
@@ -467,7 +483,7 @@ impl Follower {
         }
         // A lower block was already fetched.
         if block.height >= self.next {
-            if let Err(mut error) = self.fill(block.height - 1).await? {
+            if let Err(mut error) = self.fill(block.height - 1, Fetch::Missed).await? {
                 if error.is_about_height() {
                     // The pushed height is false, or from a node that is ahead. This is not a reason for a `Resync`.
                     error.fault = Fault::Untrusted(format!(
@@ -484,13 +500,13 @@ impl Follower {
         }
         let newest = self.reader.endpoints.newest();
         if newest >= self.next + LAG_MAX {
-            return self.fill(newest).await;
+            return self.fill(newest, Fetch::Missed).await;
         }
         Ok(Ok(()))
     }
 
     /// Fetches and reports all blocks up to a height.
-    async fn fill(&mut self, to: Height) -> Result<Result<(), NodeError>, SessionEnd> {
+    async fn fill(&mut self, to: Height, reason: Fetch) -> Result<Result<(), NodeError>, SessionEnd> {
         if to < self.next {
             return Ok(Ok(()));
         }
@@ -511,7 +527,14 @@ impl Follower {
         while let Some(block) = blocks.next().await {
             match block {
                 Ok(block) => {
-                    self.reader.update_status(|s| s.fetched += 1);
+                    self.reader.update_status(|s| {
+                        s.fetched += 1;
+                        *match reason {
+                            Fetch::Polled => &mut s.polled,
+                            Fetch::Missed => &mut s.missed,
+                            Fetch::Replayed => &mut s.replayed,
+                        } += 1;
+                    });
                     let is_newest = block.height == to;
                     self.report_block(block, is_newest).await?;
                 }

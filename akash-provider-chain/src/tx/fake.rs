@@ -37,6 +37,8 @@ pub(crate) struct Node {
     /// Executed messages, with their heights.
     pub(crate) executed: Vec<(Msg, u64)>,
     pub(crate) panics: u32,
+    /// Sum of the fees of the transactions in blocks.
+    pub(crate) fees: u128,
     /// Transactions of the newest block.
     pub(crate) landed: Vec<(Vec<u8>, IncludedTx)>,
     /// Number of transactions of each block.
@@ -49,6 +51,7 @@ struct Tx {
     sequence: u64,
     timeout_height: u64,
     gas_limit: u64,
+    fee: u128,
 }
 
 type Refusal = (Code, String);
@@ -101,6 +104,7 @@ impl Node {
             index: BTreeMap::new(),
             executed: Vec::new(),
             panics: 0,
+            fees: 0,
             landed: Vec::new(),
             blocks: Vec::new(),
         }
@@ -246,6 +250,7 @@ impl Node {
             sequence: auth.signer_infos[0].sequence,
             timeout_height: body.timeout_height,
             gas_limit: fee.gas_limit,
+            fee: paid,
         })
     }
 
@@ -359,6 +364,7 @@ impl Node {
                 None => self.committed += 1,
             }
             let included = self.execute(&tx, height);
+            self.fees += tx.fee;
             self.landed.push((bytes, included.clone()));
             self.index.insert(hash, included);
         }

@@ -2,6 +2,7 @@
 
 use super::api::{IncludedTx, Simulation, TxApi};
 use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
+use super::statistics::{MessageOutcome, TxCounters, TxStatistics};
 use crate::convert::to_any;
 use crate::gas::{Ceilings, ExpenseStore, Expenses};
 use crate::lock::lock;
@@ -93,18 +94,22 @@ pub struct TxWriter {
     inbox: mpsc::Sender<Command>,
     tickets: Arc<AtomicU64>,
     status: Arc<Mutex<WriterStatus>>,
+    counters: Arc<TxCounters>,
 }
 
 /// Guard that reports a dropped caller to the task.
 struct DropGuard<'a> {
     writer: &'a TxWriter,
     ticket: Ticket,
+    /// Names of the messages.
+    names: Vec<&'static str>,
     answered: bool,
 }
 
 impl Drop for DropGuard<'_> {
     fn drop(&mut self) {
         if !self.answered {
+            self.writer.counters.count(&self.names, MessageOutcome::Abandoned);
             // If the inbox is full, the call ends at its time limit.
             drop(self.writer.inbox.try_send(Command::Cancel(self.ticket)));
         }
@@ -131,6 +136,7 @@ impl TxWriter {
             inbox,
             tickets: Arc::default(),
             status: Arc::clone(&task.status),
+            counters: Arc::clone(&task.counters),
         };
         (writer, Box::pin(task.run(commands, stop)))
     }
@@ -145,6 +151,12 @@ impl TxWriter {
     #[must_use]
     pub fn status(&self) -> WriterStatus {
         lock(&self.status).clone()
+    }
+
+    /// Returns the counters of transactions.
+    #[must_use]
+    pub fn statistics(&self) -> TxStatistics {
+        self.counters.statistics()
     }
 }
 
@@ -177,12 +189,24 @@ impl TxWriter {
         let mut waiting = DropGuard {
             writer: self,
             ticket,
+            names: msgs.iter().map(Msg::name).collect(),
             answered: false,
         };
+        let began = Instant::now();
         let sent = self.inbox.send(Command::Submit(ticket, msgs, reply)).await;
-        sent.map_err(|_| stopped())?;
+        if sent.is_err() {
+            waiting.answered = true;
+            self.counters.count(&waiting.names, MessageOutcome::NotSent);
+            return Err(stopped());
+        }
         let response = response.await;
         waiting.answered = true;
+        match &response {
+            Ok(result) => self
+                .counters
+                .count_outcome(&waiting.names, result, began.elapsed()),
+            Err(_) => self.counters.count(&waiting.names, MessageOutcome::Unknown),
+        }
         match response {
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(failure)) => {
@@ -205,6 +229,7 @@ impl TxWriter {
 
 struct Task {
     status: Arc<Mutex<WriterStatus>>,
+    counters: Arc<TxCounters>,
     api: Arc<dyn TxApi>,
     key: Arc<PrivateKey>,
     chain_id: Arc<str>,
@@ -240,6 +265,7 @@ impl Task {
         let planner = Planner::new(config.clone(), u32::from_le_bytes(salt));
         Self {
             status: Arc::default(),
+            counters: Arc::default(),
             api,
             key: Arc::new(key),
             chain_id: config.chain_id.as_str().into(),
@@ -330,6 +356,7 @@ impl Task {
     fn step(&mut self, input: Input) {
         self.withdraw();
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.count(&input);
         let actions = self.planner.step(Mono(now), input);
         // Stored before sending: after a crash, uncounted fees could be paid again.
         if actions.iter().any(|action| matches!(action, Action::Send(..))) {
@@ -344,6 +371,19 @@ impl Task {
             self.hashes.retain(|_, id| planner.is_under_way(*id));
         }
         *lock(&self.status) = self.planner.status();
+    }
+
+    /// Counts responses of nodes, and transactions in blocks.
+    fn count(&self, input: &Input) {
+        match input {
+            Input::Sent(_, response) => self.counters.count_response(response),
+            Input::Found(id, Ok(Some(included))) => {
+                if let Some(price) = self.planner.price_of(*id, included) {
+                    self.counters.count_included(included, price);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Stores the minutes before a transaction is sent. If several attempts in sequence fail, only the first
@@ -393,6 +433,7 @@ impl Task {
                 let tx = self.sign(&draft);
                 // Stored before the response: a block may contain the transaction earlier.
                 self.hashes.insert(tx.hash, id);
+                self.counters.count_submission();
                 tracing::debug!(hash = %tx.hash, messages = draft.msgs.len(), "sending transaction");
                 Box::pin(async move { Input::Sent(id, within(api.broadcast(tx.bytes)).await) })
             }

@@ -81,6 +81,21 @@ impl Msg {
         }
     }
 
+    /// Returns the name of the message on the network, such as `MsgCreateBid`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::CreateBid { .. } => "MsgCreateBid",
+            Self::CloseBid { .. } => "MsgCloseBid",
+            Self::StartReclaim { .. } => "MsgLeaseStartReclaim",
+            Self::WithdrawLease { .. } => "MsgWithdrawLease",
+            Self::CreateProvider(_) => "MsgCreateProvider",
+            Self::UpdateProvider(_) => "MsgUpdateProvider",
+            Self::CreateCertificate { .. } => "MsgCreateCertificate",
+            Self::RevokeCertificate { .. } => "MsgRevokeCertificate",
+        }
+    }
+
     /// Returns the priority of a pending message. The message with the lowest number is sent first (close,
     /// bid, withdraw, other messages).
     #[must_use]

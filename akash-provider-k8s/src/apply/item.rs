@@ -61,6 +61,22 @@ impl Kind {
         }
     }
 
+    /// Returns the name of the kind at the API server.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NetworkPolicy => "NetworkPolicy",
+            Self::ResourceQuota => "ResourceQuota",
+            Self::Secret => "Secret",
+            Self::ServiceAccount => "ServiceAccount",
+            Self::Role => "Role",
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+            Self::Service => "Service",
+            Self::RoleBinding => "RoleBinding",
+        }
+    }
+
     /// Returns true if deploys compare objects of this kind with the watches.
     #[must_use]
     pub const fn is_watched(self) -> bool {

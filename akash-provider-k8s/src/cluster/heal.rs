@@ -25,6 +25,7 @@ use crate::crd::{Manifest, convert};
 use crate::drift::{DriftedObject, Limit, RepairBackoff, drifted, foreign, is_among};
 use crate::labels;
 use crate::state::{EVERYWHERE, LeaseView};
+use crate::statistics::{DriftOutcome, Operation};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
@@ -77,6 +78,7 @@ impl Inner {
             repairs.backoff.remove_old(Instant::now());
             repairs.labels.remove_old(Instant::now());
             let next = repairs.later.values().min().copied();
+            self.counters.set_waiting(repairs.later.len());
             let all = || self.state.leases().into_keys();
             tokio::select! {
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
@@ -161,6 +163,7 @@ impl Inner {
         repairs.log(
             home,
             leaves.chain(unverified.map(|id| (id, UNVERIFIED.to_owned()))),
+            &self.counters,
         );
         for found in heals {
             if !repairs.is_outdated(home, &found.write.id, &applied.view) {
@@ -183,17 +186,20 @@ impl Inner {
         if let Some(at) = repairs.backoff.waits_until(&key, now) {
             return Some(at);
         }
-        match self.repair(home, applied, found).await {
+        let repair = self.repair(home, applied, found);
+        match self.counters.run(Operation::Repair, repair).await {
             Ok(None) => None,
             Ok(Some((repair, meta))) => {
                 let is_conflict = repairs.backoff.repaired(&key, limit, now);
                 repair.log(home, &id, is_conflict);
+                self.counters.count_drift(id.kind, DriftOutcome::Repaired);
                 let versions = repairs.repaired.entry(home.to_owned()).or_default();
                 versions.insert(id, meta.resource_version);
                 None
             }
             Err(error) => {
                 repairs.backoff.failed(&key, limit, now);
+                self.counters.count_drift(id.kind, DriftOutcome::Failed);
                 tracing::warn!(namespace = home, object = %id, %error, "cannot repair object of a lease, retrying");
                 repairs.backoff.waits_until(&key, now)
             }
@@ -346,6 +352,7 @@ impl Inner {
         match self.calls(HEAL).apply_namespace(home, &body).await {
             Ok(()) => {
                 let is_conflict = repairs.labels.repaired(&key, Limit::Isolation, now);
+                self.counters.count_namespace(DriftOutcome::Repaired);
                 tracing::info!(
                     namespace = home,
                     path,
@@ -362,6 +369,7 @@ impl Inner {
             }
             Err(error) => {
                 repairs.labels.failed(&key, Limit::Isolation, now);
+                self.counters.count_namespace(DriftOutcome::Failed);
                 tracing::warn!(namespace = home, path, %error, "cannot restore the labels of the namespace of a lease, retrying");
                 repairs.labels.waits_until(&key, now)
             }
@@ -385,12 +393,14 @@ impl Inner {
         match self.calls(HEAL).delete_version(id.kind, home, meta).await {
             Ok(()) => {
                 backoff.repaired(&key, limit, now);
+                self.counters.count_drift(id.kind, DriftOutcome::Deleted);
                 let label = labels::KEEP;
                 tracing::warn!(namespace = home, object = %id, label, "object deleted, not part of the lease");
                 None
             }
             Err(error) => {
                 backoff.failed(&key, limit, now);
+                self.counters.count_drift(id.kind, DriftOutcome::Failed);
                 tracing::warn!(namespace = home, object = %id, %error, "cannot delete object that weakens the isolation of a lease, retrying");
                 backoff.waits_until(&key, now)
             }

@@ -4,6 +4,7 @@ use super::manifests::Basis;
 use super::{Inner, KubeCluster};
 use crate::rights;
 use crate::state::State;
+use crate::statistics::Operation;
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, EventOptions, ExecIo, ExecRequest, ForwardedPort, Hostnames, LeaseEvent,
     LeaseStatus, LeasedIps, Listing, LogLine, LogOptions, ServiceStatus, Shell, Teardown, WorkloadSpec,
@@ -21,7 +22,9 @@ const RECORD: &str = "record";
 #[async_trait]
 impl Cluster for KubeCluster {
     async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
-        self.inner.deploy(deployment).await.map_err(rights::retried)
+        let deploy = self.inner.deploy(deployment);
+        let deployed = self.inner.counters.run(Operation::Deploy, deploy).await;
+        deployed.map_err(rights::retried)
     }
 
     async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
@@ -41,7 +44,8 @@ impl Cluster for KubeCluster {
     }
 
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error> {
-        self.inner.teardown(lease).await
+        let teardown = self.inner.teardown(lease);
+        self.inner.counters.run(Operation::Teardown, teardown).await
     }
 
     async fn deployments(&self) -> Result<Listing, Error> {

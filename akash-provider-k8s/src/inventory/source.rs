@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::state::follow::Follower;
 use crate::state::reading::{Bookkeeping, Reading};
 use crate::state::{Definitions, WatchConfig};
+use crate::statistics::IgnoredResources;
 use crate::task;
 use akash_provider_core::error::{Error, ErrorKind, Failure};
 use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
@@ -344,6 +345,14 @@ impl KubeInventory {
         let shared = Arc::new(Shared::new(leased_ips.clone(), options));
         let tasks = start(client, &shared, options, leased_ips, leases);
         Self { shared, tasks }
+    }
+}
+
+impl KubeInventory {
+    /// Returns the number of resources that are not offered.
+    #[must_use]
+    pub fn ignored_resources(&self) -> IgnoredResources {
+        self.shared.inner().tally.ignored_resources()
     }
 }
 

@@ -65,6 +65,21 @@ pub(crate) enum Denial {
 }
 
 impl Denial {
+    /// Returns the name of the reason, for statistics.
+    #[must_use]
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Header => "header",
+            Self::Ambiguous => "ambiguous",
+            Self::Token => "token",
+            Self::Claims => "claims",
+            Self::Expired => "expired",
+            Self::Unauthorized => "unauthorized",
+            Self::Outage => "chain_outage",
+            Self::TooMany => "unknown_accounts",
+        }
+    }
+
     /// Returns the `message` of the JSON response: the text of the Go provider where it has one.
     #[must_use]
     pub(crate) const fn message(self) -> &'static str {

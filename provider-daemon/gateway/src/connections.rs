@@ -12,6 +12,7 @@
 //! authenticated request counts as a use of its connection.
 
 use super::budget::network;
+use super::statistics::GatewayCounters;
 use akash_provider_core::types::Address;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -52,6 +53,7 @@ pub(crate) enum Port {
 #[derive(Debug)]
 pub(crate) struct Connections {
     table: Mutex<Table>,
+    counters: GatewayCounters,
 }
 
 #[derive(Debug)]
@@ -65,6 +67,7 @@ struct Table {
     of_account: HashMap<Address, usize>,
     unleased_max: usize,
     ports: [Places; 2],
+    counters: GatewayCounters,
 }
 
 /// Numbers of connections of one port.
@@ -91,6 +94,7 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Connection {
     of: Arc<Connections>,
+    port: Port,
     number: u64,
     close: CancellationToken,
     _place: OwnedSemaphorePermit,
@@ -111,7 +115,7 @@ pub(crate) fn network_of(client: IpAddr, server: Option<IpAddr>) -> IpAddr {
 impl Connections {
     /// Creates an empty table with the places of each port; one network may take `unleased_max` of them without a live
     /// lease.
-    pub(crate) fn new(rest: usize, grpc: usize, unleased_max: usize) -> Arc<Self> {
+    pub(crate) fn new([rest, grpc]: [usize; 2], unleased_max: usize, counters: GatewayCounters) -> Arc<Self> {
         let table = Table {
             clock: 0,
             open: HashMap::new(),
@@ -119,9 +123,11 @@ impl Connections {
             of_account: HashMap::new(),
             unleased_max,
             ports: [Places::new(rest), Places::new(grpc)],
+            counters: counters.clone(),
         };
         Arc::new(Self {
             table: Mutex::new(table),
+            counters,
         })
     }
 
@@ -153,8 +159,10 @@ impl Connections {
             },
         );
         drop(table);
+        self.counters.connection_opened(port);
         Connection {
             of: Arc::clone(self),
+            port,
             number,
             close,
             _place: place,
@@ -201,6 +209,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.of.lock().remove(self.number);
+        self.of.counters.connection_closed(self.port);
     }
 }
 
@@ -285,6 +294,7 @@ impl Table {
     fn close(&mut self, number: u64) -> bool {
         let entry = self.remove(number);
         entry.is_some_and(|entry| {
+            self.counters.count_displaced(entry.port);
             entry.close.cancel();
             true
         })

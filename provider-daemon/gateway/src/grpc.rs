@@ -9,6 +9,7 @@ mod status;
 use super::App;
 use super::calls::TimedBody;
 use super::listen::Peer;
+use super::statistics::count_requests;
 use super::wire::PermitBody;
 use akash_provider_chain::proto::DESCRIPTORS;
 use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse, Status};
@@ -161,6 +162,7 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .into_axum_router()
         .layer(middleware::from_fn(only_grpc))
         .layer(middleware::from_fn_with_state(Arc::clone(app), counted))
+        .layer(middleware::from_fn_with_state(Arc::clone(app), count_requests))
 }
 
 /// Counts a call against the request budget of the client's IP network, as for REST. Health checks are not counted.
@@ -172,6 +174,7 @@ async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> R
     if is_health || app.budgets.requests.take(Peer::ip(peer_of(&request).as_ref())) {
         return next.run(request).await;
     }
+    app.counters.count_over_budget();
     let words = "too many requests from this address; try again in a minute";
     tonic::Status::resource_exhausted(words).into_http()
 }

@@ -48,7 +48,9 @@ impl LeadershipSource {
         Self(Arc::new(now))
     }
 
-    pub(crate) fn now(&self) -> Leadership {
+    /// Returns the current state.
+    #[must_use]
+    pub fn now(&self) -> Leadership {
         (self.0)()
     }
 }

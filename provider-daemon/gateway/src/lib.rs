@@ -43,6 +43,7 @@ mod listen;
 mod rest;
 mod screening;
 mod settings;
+mod statistics;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,7 @@ pub use leadership::{Leadership, LeadershipSource};
 pub use rest::reply::escaped;
 pub use screening::Screening;
 pub use settings::{CertificateFiles, Limits, Program, Settings};
+pub use statistics::{GatewayCounters, GatewayStatistics, PortStatistics, RequestKind, StreamKind};
 
 use akash_provider_chain::cert::OwnCertificate;
 use akash_provider_core::chain::ChainQuery;
@@ -133,6 +135,7 @@ struct App {
     program: Program,
     screenings: screening::ScreeningState,
     budgets: Budgets,
+    counters: GatewayCounters,
     /// Permits for concurrent status streams of all clients.
     status_streams: Arc<Semaphore>,
 }
@@ -262,6 +265,7 @@ impl Gateway {
             program: settings.program.clone(),
             screenings: screening::ScreeningState::new(settings.limits.screenings),
             budgets: Budgets::new(&settings.limits),
+            counters: settings.counters.clone(),
             status_streams: Arc::new(Semaphore::new(settings.limits.status_streams)),
         };
         Ok(Self {
@@ -312,7 +316,8 @@ impl Gateway {
         if let Some(warning) = descriptors::warning(places, app.limits.connections) {
             tracing::warn!("{warning}");
         }
-        let table = Connections::new(places.rest, places.grpc, app.limits.unleased_per_network);
+        let places_of = [places.rest, places.grpc];
+        let table = Connections::new(places_of, app.limits.unleased_per_network, app.counters.clone());
         let listener_for = |protocol, places| {
             Arc::new(Listener {
                 tls: Arc::clone(&self.tls),
@@ -320,6 +325,7 @@ impl Gateway {
                 limits: app.limits.clone(),
                 shutdown: shutdown.clone(),
                 protocol,
+                counters: app.counters.clone(),
                 table: Arc::clone(&table),
                 places,
             })

@@ -13,6 +13,7 @@ use super::auth::{Authenticator, ClientCertificate, CredentialValidity};
 use super::calls::Calls;
 use super::connections::{Connection, Connections, Port, network_of};
 use super::settings::Limits;
+use super::statistics::GatewayCounters;
 use super::tls::Tls;
 use super::wire::{PendingWrites, Wire};
 use axum::Router;
@@ -70,6 +71,7 @@ pub(crate) struct Listener {
     pub(crate) limits: Limits,
     pub(crate) shutdown: CancellationToken,
     pub(crate) protocol: Protocol,
+    pub(crate) counters: GatewayCounters,
     /// Open connections of both ports.
     pub(crate) table: Arc<Connections>,
     /// Maximum number of concurrent connections on this port, lower than the setting if the process may open too few
@@ -116,8 +118,12 @@ impl Listener {
                 }
             };
             // Closed before the wait below: silent clients with all places would never release one.
-            if places.available_permits() == 0 && table.make_room(port) {
-                tracing::debug!(%address, "connection closed for a new client");
+            if places.available_permits() == 0 {
+                if table.make_room(port) {
+                    tracing::debug!(%address, "connection closed for a new client");
+                } else {
+                    self.counters.count_delayed(port);
+                }
             }
             // Never closed, so a place always becomes free.
             let place = tokio::select! {
@@ -168,6 +174,9 @@ impl Listener {
             () = self.shutdown.cancelled() => return Ok(()),
             greeted = timeout(self.limits.handshake, self.handshake(tcp)) => greeted,
         };
+        if !matches!(greeted, Ok(Ok(_))) {
+            self.counters.count_failed_handshake(self.protocol.port());
+        }
         let Ok(tls) = greeted else {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
@@ -183,6 +192,7 @@ impl Listener {
                 // Whether the account has a lease is looked up with its first request.
                 Ok(true) => connection.used_by(&certificate.owner, false),
                 Ok(false) => {
+                    self.counters.count_certificate();
                     tracing::info!(%address, owner = %certificate.owner, "connection to the gateway closed: client certificate not on the chain");
                     return close(tls).await;
                 }

@@ -32,6 +32,7 @@ pub(super) use caller::{Caller, permit, unauthorized};
 pub(super) use path::{LeasePath, bad_number};
 
 use super::listen::Peer;
+use super::statistics::count_requests;
 use super::{App, leadership, stream};
 use axum::Router;
 use axum::extract::{Request, State};
@@ -141,6 +142,7 @@ pub(super) fn router(app: &Arc<App>) -> Router {
     });
     router
         .fallback(|| async { reply::not_found() })
+        .layer(middleware::from_fn_with_state(Arc::clone(app), count_requests))
         .with_state(Arc::clone(app))
 }
 
@@ -157,7 +159,7 @@ async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next)
     let from = Peer::ip(request.extensions().get());
     match Caller::from_request(&app, &request).await {
         // Only anonymous requests count: a tenant behind a shared address must not be slowed down by its neighbours.
-        Ok(caller) if caller.is_anonymous() && !app.budgets.requests.take(from) => too_many(),
+        Ok(caller) if caller.is_anonymous() && !app.budgets.requests.take(from) => too_many(&app),
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             let reply = next.run(request).await;
@@ -172,10 +174,11 @@ async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> R
     if app.budgets.requests.take(Peer::ip(request.extensions().get())) {
         return next.run(request).await;
     }
-    too_many()
+    too_many(&app)
 }
 
-fn too_many() -> Reply {
+fn too_many(app: &App) -> Reply {
+    app.counters.count_over_budget();
     let words = "too many requests from this address; try again in a minute";
     reply::text(StatusCode::TOO_MANY_REQUESTS, words)
 }

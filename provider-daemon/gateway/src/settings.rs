@@ -1,7 +1,7 @@
 //! Settings and limits of the gateway.
 
 use super::auth::Clock;
-use super::{LeadershipSource, Screening};
+use super::{GatewayCounters, LeadershipSource, Screening};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub struct Settings {
     pub leadership: Option<LeadershipSource>,
     /// Limits of sizes, numbers and times.
     pub limits: Limits,
+    /// Counters of requests and connections. A clone that the caller keeps reads the statistics of the gateway.
+    pub counters: GatewayCounters,
     /// Time of day for the validity of tokens and certificates.
     pub clock: Clock,
 }
@@ -52,6 +54,7 @@ impl Settings {
             notes: Vec::new(),
             leadership: None,
             limits: Limits::default(),
+            counters: GatewayCounters::default(),
             clock: Clock::default(),
         }
     }

@@ -14,6 +14,7 @@ use super::App;
 use super::auth::{Scope, Services, Target};
 use super::rest::reply::{self, Reply};
 use super::rest::{Caller, LeasePath, Rejection, permit, unauthorized};
+use super::statistics::StreamKind;
 use akash_provider_core::types::{Address, LeaseId};
 use axum::Extension;
 use axum::extract::{Path, Request, State};
@@ -67,7 +68,7 @@ fn open_logs(
     let services = permit(identity, Scope::Logs, Target::lease(&lease))?;
     options.services = allowed(services, options.services)?;
     open(
-        app,
+        (app, StreamKind::Logs),
         caller,
         request,
         lease,
@@ -90,7 +91,7 @@ fn open_events(
     let services = permit(identity, Scope::Events, Target::lease(&lease))?;
     options.services = allowed(services, options.services)?;
     open(
-        app,
+        (app, StreamKind::Events),
         caller,
         request,
         lease,
@@ -116,7 +117,7 @@ fn open_shell(
     }
     let token = identity.token_id.clone();
     open(
-        app,
+        (app, StreamKind::Shell),
         caller,
         request,
         lease,
@@ -130,7 +131,7 @@ fn open_shell(
 
 /// Opens a stream if the tenant of the lease has fewer open streams than permitted.
 fn open<F>(
-    app: &Arc<App>,
+    (app, kind): (&Arc<App>, StreamKind),
     caller: &Caller,
     request: Request,
     lease: LeaseId,
@@ -140,13 +141,14 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     // Moved into the stream and released with it, also if the upgrade below is refused.
-    let permit = stream_permit(app, &lease)?;
+    let permit = stream_permit(app, &lease, kind)?;
     let validity = caller.validity(app);
     upgrade::upgrade(app, validity, request, move |app, socket| {
+        let open = app.counters.open_stream(kind);
         let running = run(app, socket, lease);
         async move {
             running.await;
-            drop(permit);
+            drop((permit, open));
         }
     })
 }
@@ -185,7 +187,7 @@ struct StreamPermit {
     owner: Address,
 }
 
-fn stream_permit(app: &Arc<App>, lease: &LeaseId) -> Result<StreamPermit, Rejection> {
+fn stream_permit(app: &Arc<App>, lease: &LeaseId, kind: StreamKind) -> Result<StreamPermit, Rejection> {
     let owner = lease.owner().clone();
     let mut taken = app
         .stream_permits
@@ -194,6 +196,7 @@ fn stream_permit(app: &Arc<App>, lease: &LeaseId) -> Result<StreamPermit, Reject
         .unwrap_or_else(PoisonError::into_inner);
     let mine = taken.entry(owner.clone()).or_insert(0);
     if *mine >= app.limits.streams_per_tenant {
+        app.counters.count_refused_stream(kind);
         let words = format!("{mine} streams are open already; close one first");
         return Err(Box::new(reply::text(StatusCode::TOO_MANY_REQUESTS, words)));
     }

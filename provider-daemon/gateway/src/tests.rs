@@ -12,6 +12,7 @@ mod recorded;
 mod routes;
 mod screening;
 mod sdk;
+mod statistics;
 mod streams;
 mod tls;
 mod world;

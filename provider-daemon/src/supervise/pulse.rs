@@ -5,7 +5,7 @@
 
 use super::Part;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -27,6 +27,25 @@ struct Inner {
     beat: AtomicU64,
     /// Maximum time until the next heartbeat, in milliseconds.
     within: AtomicU64,
+    is_running: AtomicBool,
+    restarts: AtomicU64,
+    /// Number of stalls that the watchdog found.
+    stalls: AtomicU64,
+}
+
+/// Status of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartStatus {
+    /// The part.
+    pub part: Part,
+    /// Whether the part runs. A part that waits for its restart does not run.
+    pub is_running: bool,
+    /// Number of restarts.
+    pub restarts: u64,
+    /// Number of stalls that the watchdog found.
+    pub stalls: u64,
+    /// Whether the part is stalled.
+    pub is_stalled: bool,
 }
 
 /// Stalled part.
@@ -48,7 +67,36 @@ impl Pulse {
             step: AtomicU64::new(0),
             beat: AtomicU64::new(0),
             within: AtomicU64::new(0),
+            is_running: AtomicBool::new(false),
+            restarts: AtomicU64::new(0),
+            stalls: AtomicU64::new(0),
         }))
+    }
+
+    /// Returns the status of the part.
+    #[must_use]
+    pub fn status(&self) -> PartStatus {
+        PartStatus {
+            part: self.0.part,
+            is_running: self.0.is_running.load(Ordering::Relaxed),
+            restarts: self.0.restarts.load(Ordering::Relaxed),
+            stalls: self.0.stalls.load(Ordering::Relaxed),
+            is_stalled: self.standstill().is_some(),
+        }
+    }
+
+    pub(super) fn part(&self) -> Part {
+        self.0.part
+    }
+
+    /// Counts a restart.
+    pub(super) fn restarted(&self) {
+        self.0.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a stall.
+    pub(super) fn stalled(&self) {
+        self.0.stalls.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records a heartbeat; the next one is expected within this time.
@@ -64,9 +112,11 @@ impl Pulse {
 
     /// Runs a task and records its steps.
     pub async fn watch<T>(self, task: impl Future<Output = T> + Send) -> T {
+        let _running = Running::new(&self);
+        let pulse = self.clone();
         Watched {
             task: Box::pin(task),
-            pulse: self,
+            pulse,
         }
         .await
     }
@@ -114,6 +164,22 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Marks a part as running until this value is dropped.
+struct Running(Pulse);
+
+impl Running {
+    fn new(pulse: &Pulse) -> Self {
+        pulse.0.is_running.store(true, Ordering::Relaxed);
+        Self(pulse.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.0.is_running.store(false, Ordering::Relaxed);
+    }
+}
+
 struct Watched<F> {
     task: Pin<Box<F>>,
     pulse: Pulse,
@@ -139,7 +205,7 @@ impl<F: Future> Future for Watched<F> {
 
 /// Pulses of all parts; clones share them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pulses(Arc<Mutex<Vec<Pulse>>>);
+pub struct Pulses(Arc<Mutex<Vec<Pulse>>>);
 
 impl Pulses {
     /// Adds a pulse for a part.
@@ -150,6 +216,12 @@ impl Pulses {
             .unwrap_or_else(PoisonError::into_inner)
             .push(pulse.clone());
         pulse
+    }
+
+    /// Returns the status of each part, in the order of their starts.
+    #[must_use]
+    pub fn status(&self) -> Vec<PartStatus> {
+        self.all().iter().map(Pulse::status).collect()
     }
 
     pub(super) fn all(&self) -> Vec<Pulse> {
@@ -163,13 +235,10 @@ mod tests {
 
     #[test]
     fn blocked_step_is_a_standstill_until_it_returns() {
-        let pulse = Pulse(Arc::new(Inner {
-            part: Part::Printing,
-            origin: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
-            step: AtomicU64::new(1),
-            beat: AtomicU64::new(0),
-            within: AtomicU64::new(0),
-        }));
+        let mut pulse = Pulse::new(Part::Printing);
+        let inner = Arc::get_mut(&mut pulse.0).unwrap();
+        inner.origin = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+        inner.step = AtomicU64::new(1);
         let still = pulse.standstill().unwrap();
         assert!(
             still.in_a_step && still.since >= Duration::from_secs(59),

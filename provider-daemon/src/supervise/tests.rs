@@ -70,6 +70,8 @@ async fn part_continues_after_one_failure() {
     let failure = tokio::time::timeout(Duration::from_secs(3600), parts.failure()).await;
     assert!(failure.is_err(), "{failure:?}");
     assert_eq!(begun.load(Ordering::SeqCst), 2);
+    let status = parts.pulses().status();
+    assert!(status[0].is_running && status[0].restarts == 1, "{status:?}");
     draining.cancel();
     assert_eq!(parts.end().await, Ok(()));
 }

@@ -107,8 +107,17 @@ impl Watch {
         self.last = now;
         let found: Vec<Standstill> = all.iter().filter_map(|pulse| pulse.standstill()).collect();
         let still: BTreeSet<Part> = found.iter().map(|one| one.part).collect();
-        let begun = found.into_iter().filter(|one| !self.still.contains(&one.part));
-        let mut changes: Vec<StallChange> = begun.map(StallChange::Stalled).collect();
+        let begun: Vec<Standstill> = found
+            .into_iter()
+            .filter(|one| !self.still.contains(&one.part))
+            .collect();
+        for pulse in all
+            .iter()
+            .filter(|pulse| begun.iter().any(|one| one.part == pulse.part()))
+        {
+            pulse.stalled();
+        }
+        let mut changes: Vec<StallChange> = begun.into_iter().map(StallChange::Stalled).collect();
         changes.extend(self.still.difference(&still).copied().map(StallChange::Recovered));
         self.still = still;
         changes
@@ -132,6 +141,8 @@ mod tests {
             "{told:?}"
         );
         assert_eq!(watch.look(&pulses, Instant::now()), [], "once");
+        let status = pulses.status();
+        assert!(status[0].is_stalled && status[0].stalls == 1, "{status:?}");
         pulse.beat(Duration::from_secs(60));
         assert_eq!(
             watch.look(&pulses, Instant::now()),

@@ -240,6 +240,8 @@ async fn reports_pushed_blocks_without_queries() {
         (5, 0, 1),
         "{status:?}"
     );
+    let fetched = (status.polled, status.missed, status.replayed, status.skipped);
+    assert_eq!(fetched, (0, 0, 0, 0));
     let stored = scene.reader.heights.load().unwrap();
     assert_eq!(stored.map(|block| block.height), Some(scene.reported));
 }
@@ -261,8 +263,14 @@ async fn lagging_subscription_does_not_delay_blocks() {
     let last = scene.block(20);
     // The response to another query contains the newest height.
     scene.reader.params().await.unwrap();
+    let before = scene.reader.status().follower;
     scene.push(first);
     scene.expect_up_to(last).await;
+    let after = scene.reader.status().follower;
+    assert_eq!(
+        (after.missed - before.missed, after.blocks - before.blocks),
+        (19, 20)
+    );
     let seen = observer.0.lock().unwrap().clone();
     let of = |height| seen.iter().find(|(at, _)| *at == height).unwrap().1;
     assert!(!of(first) && of(last), "{seen:?}");
@@ -307,7 +315,10 @@ async fn without_a_websocket_blocks_are_polled() {
         let height = scene.block(dseq);
         scene.expect_up_to(height).await;
     }
-    assert_eq!(scene.reader.status().follower.source, Source::Polling);
+    let status = scene.reader.status().follower;
+    assert_eq!(status.source, Source::Polling);
+    assert!(status.polled > 0, "{status:?}");
+    assert_eq!((status.missed, status.polled + status.replayed), (0, 3));
     scene
         .node
         .as_ref()
@@ -401,7 +412,9 @@ async fn blocks_during_a_network_failure_are_reported_afterwards() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     scene.start_node().await;
     scene.expect_up_to(last).await;
-    assert_eq!(scene.reader.status().follower.resyncs, 1);
+    let status = scene.reader.status().follower;
+    assert_eq!(status.resyncs, 1);
+    assert_eq!((status.replayed, status.missed, status.fetched), (20, 0, 20));
 }
 
 #[tokio::test(start_paused = true)]
@@ -538,6 +551,7 @@ async fn large_gap_causes_a_resync() {
     scene.start_node().await;
     let snapshot = scene.resync().await;
     assert_eq!(snapshot.height, at_the_limit + 51);
+    scene.status("skipped blocks", |s| s.skipped == 51).await;
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use super::super::object_state::ObjectState;
 use super::chain_state::Tip;
 use super::flight::{Check, Flight, Phase};
 use super::{Action, FlightId, Planner, backoff, failure};
-use crate::signer::Ordering;
+use crate::signer::{Ordering, Price};
 use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{Msg, TxError, TxOutcome};
@@ -50,6 +50,11 @@ enum Reaction {
     Order,
     /// No reaction: the refusal is the outcome of the transaction.
     None,
+}
+
+/// Returns true if the chain refused a transaction before the execution of its messages, because of the nonce.
+fn is_refused_nonce(code: &Code) -> bool {
+    code.is_sdk(TIMEOUT) || code.is_sdk(TIMEOUT_HEIGHT) || code.is_sdk(WRONG_SEQUENCE)
 }
 
 fn reaction(code: &Code, ordered: bool) -> Reaction {
@@ -368,6 +373,14 @@ impl Planner {
         }
     }
 
+    /// Returns the price of a transaction that a block contains. Returns `None` if the block contains no known draft, or
+    /// if the chain refused the nonce, because the chain then takes no fee.
+    pub(in crate::tx) fn price_of(&self, id: FlightId, included: &IncludedTx) -> Option<&Price> {
+        let draft = self.flights.get(&id)?.draft.as_ref()?;
+        let is_refused_nonce = included.failure.as_ref().is_some_and(is_refused_nonce);
+        (!is_refused_nonce).then_some(&draft.price)
+    }
+
     fn included(&mut self, id: FlightId, included: &IncludedTx, out: &mut Vec<Action>) {
         let Some(code) = &included.failure else {
             let outcome = TxOutcome::Committed {
@@ -382,9 +395,7 @@ impl Planner {
             flight.gas = flight.gas.map(|g| g.max(included.gas_used));
             return self.handle_out_of_gas(id);
         }
-        // Refused before the execution of messages, because of the nonce.
-        let ante = code.is_sdk(TIMEOUT) || code.is_sdk(TIMEOUT_HEIGHT) || code.is_sdk(WRONG_SEQUENCE);
-        if ante {
+        if is_refused_nonce(code) {
             return self.expire(id, out);
         }
         self.rejected(id, code, &included.log, out);

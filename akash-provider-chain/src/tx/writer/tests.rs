@@ -109,6 +109,16 @@ async fn calls_return_the_height_of_inclusion() {
     running.await.unwrap();
     let error = writer.broadcast_msgs(vec![bid(&api, 99)]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stopped);
+    let counted = writer.statistics();
+    let bids = |outcome| counted.messages.get(&("MsgCreateBid", outcome)).copied();
+    assert_eq!(bids(MessageOutcome::Committed), Some(20));
+    assert_eq!(bids(MessageOutcome::NotSent), Some(1));
+    assert_eq!((counted.submissions, counted.included), (20, 20));
+    assert_eq!(counted.outcome_times.total(), 20);
+    let node = api.node.lock().unwrap();
+    assert_eq!(counted.fees.len(), 1);
+    assert_eq!(u128::from(counted.fees[&Denom::from("uakt")]), node.fees);
+    assert!(node.fees > 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,6 +180,9 @@ async fn bid_without_sufficient_balance_fails_without_cost() {
         };
         assert_eq!((error, &*code), (lack, "simulation"), "{lacking}");
         assert!(api.node.lock().unwrap().included().is_empty(), "{lacking}");
+        let counted = writer.statistics();
+        assert_eq!(counted.refusals, [("simulation".to_owned(), 1)].into());
+        assert_eq!((counted.submissions, counted.fees.len()), (0, 0));
         stop.cancel();
         running.await.unwrap();
     }
@@ -184,6 +197,8 @@ async fn dropped_call_is_not_sent() {
     api.is_unreachable.store(false, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(api.node.lock().unwrap().executed.is_empty());
+    let counted = writer.statistics().messages;
+    assert_eq!(counted, [(("MsgCreateBid", MessageOutcome::Abandoned), 1)].into());
     stop.cancel();
     running.await.unwrap();
 }

@@ -6,6 +6,7 @@ use crate::apply::item::Id;
 use crate::crd::Manifest;
 use crate::drift::RepairBackoff;
 use crate::state::LeaseView;
+use crate::statistics::{ClusterCounters, DriftOutcome};
 use akash_provider_core::types::LeaseId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -54,12 +55,18 @@ impl RepairState {
         is_outdated
     }
 
-    /// Logs objects that are not repaired, each once until it is restored.
-    pub(super) fn log(&mut self, home: &str, left: impl Iterator<Item = (Id, String)>) {
+    /// Logs and counts objects that are not repaired, each once until it is restored.
+    pub(super) fn log(
+        &mut self,
+        home: &str,
+        left: impl Iterator<Item = (Id, String)>,
+        counters: &ClusterCounters,
+    ) {
         let before = self.logged.remove(home).unwrap_or_default();
         let mut now = BTreeSet::new();
         for (object, reason) in left {
             if !before.contains(&object) {
+                counters.count_drift(object.kind, DriftOutcome::Left);
                 tracing::warn!(namespace = home, %object, reason, "object of a lease drifted, not repaired");
             }
             now.insert(object);

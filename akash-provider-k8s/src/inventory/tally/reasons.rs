@@ -2,11 +2,28 @@
 
 use super::{NodeEntry, Tally};
 use crate::labels;
+use crate::statistics::IgnoredResources;
 
 /// Maximum number of lines, to limit memory.
 const LINES: usize = 200;
 
 impl Tally {
+    /// Returns the number of resources that are not offered. Storage is that of the last snapshot.
+    pub(crate) fn ignored_resources(&self) -> IgnoredResources {
+        let nodes = || self.nodes.values().filter(|node| node.facts.is_some());
+        let is_closed = |node: &&NodeEntry| {
+            let facts = node.listed();
+            facts.is_some_and(|facts| facts.closed_now(node.pods()).is_some())
+        };
+        IgnoredResources {
+            unlabelled_nodes: nodes().filter(|node| node.listed().is_none()).count(),
+            closed_nodes: nodes().filter(is_closed).count(),
+            storage_classes: self.storage_notes.len() + self.unmounted().count(),
+            unreadable_manifests: self.spaces.values().filter(|space| space.bad.is_some()).count(),
+            unreadable_kinds: self.troubles.len(),
+        }
+    }
+
     /// Returns all resources that are not offered, with the reason: unreadable kinds, storage, Manifests and nodes.
     pub(super) fn reasons(&self) -> Vec<String> {
         let mut lines = Vec::new();

@@ -315,6 +315,15 @@ fn resources_that_are_not_offered_are_reported() {
             "node `n2`: missing label akash.network=true",
         ]
     );
+    let counted = tally.ignored_resources();
+    let numbers = [
+        counted.unreadable_kinds,
+        counted.storage_classes,
+        counted.unreadable_manifests,
+        counted.closed_nodes,
+        counted.unlabelled_nodes,
+    ];
+    assert_eq!(numbers, [1, 2, 1, 1, 1]);
 }
 
 #[test]

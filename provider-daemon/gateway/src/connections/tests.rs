@@ -28,7 +28,8 @@ fn closed(connections: &[Connection]) -> Vec<bool> {
 
 #[test]
 fn a_network_with_too_many_connections_loses_its_oldest_anonymous_one() {
-    let table = Connections::new(100, 8, 3);
+    let counters = GatewayCounters::default();
+    let table = Connections::new([100, 8], 3, counters.clone());
     let other = enter(&table, client(2, 1));
     let first = enter(&table, client(1, 0));
     first.used_by(&account(1), false);
@@ -37,6 +38,8 @@ fn a_network_with_too_many_connections_loses_its_oldest_anonymous_one() {
     leased.used_by(&account(2), true);
     let mine: Vec<_> = (0..3).map(|host| enter(&table, client(1, host))).collect();
     assert_eq!(closed(&mine), [true, false, false]);
+    let counted = counters.statistics().rest;
+    assert_eq!((counted.accepted, counted.displaced, counted.open), (6, 1, 6));
     assert!(!is_closed(&first) && !is_closed(&leased) && !is_closed(&other));
     // Connections of an account count against the network too, and are closed if no anonymous one is left.
     for (number, one) in (3..).zip(&mine) {
@@ -48,7 +51,7 @@ fn a_network_with_too_many_connections_loses_its_oldest_anonymous_one() {
 
 #[test]
 fn network_with_most_connections_loses_one_first_and_authenticated_ones_last() {
-    let table = Connections::new(100, 8, 100);
+    let table = Connections::new([100, 8], 100, GatewayCounters::default());
     let lone = enter(&table, client(2, 1));
     let many: Vec<_> = (0..4).map(|host| enter(&table, client(1, host))).collect();
     many[0].used_by(&account(1), true);
@@ -66,7 +69,7 @@ fn network_with_most_connections_loses_one_first_and_authenticated_ones_last() {
 
 #[test]
 fn authenticated_connections_leave_places_and_the_least_recently_used_is_closed() {
-    let table = Connections::new(16, 8, 100);
+    let table = Connections::new([16, 8], 100, GatewayCounters::default());
     let leased: Vec<_> = (0..6).map(|_| enter(&table, client(1, 1))).collect();
     for (number, one) in (100..).zip(&leased) {
         one.used_by(&account(number), true);
@@ -94,7 +97,7 @@ fn authenticated_connections_leave_places_and_the_least_recently_used_is_closed(
 
 #[test]
 fn with_leases_only_the_account_with_most_connections_loses_one() {
-    let table = Connections::new(8, 8, 100);
+    let table = Connections::new([8, 8], 100, GatewayCounters::default());
     let many: Vec<_> = (0..6).map(|_| enter(&table, client(1, 1))).collect();
     many.iter().for_each(|one| one.used_by(&account(1), true));
     let other = enter(&table, client(2, 1));
@@ -111,7 +114,7 @@ fn with_leases_only_the_account_with_most_connections_loses_one() {
 #[test]
 fn one_account_has_a_number_of_connections_and_more_are_anonymous() {
     for (is_leased, most) in [(false, UNLEASED_OF_ACCOUNT), (true, LEASED_OF_ACCOUNT)] {
-        let table = Connections::new(10_000, 8, 10_000);
+        let table = Connections::new([10_000, 8], 10_000, GatewayCounters::default());
         let mine: Vec<_> = (0..=most).map(|_| enter(&table, client(1, 1))).collect();
         for one in &mine {
             one.used_by(&account(1), is_leased);
@@ -135,7 +138,7 @@ fn local_probes_have_reserved_places() {
             "{remote}"
         );
     }
-    let table = Connections::new(16, 8, 100);
+    let table = Connections::new([16, 8], 100, GatewayCounters::default());
     let probes: Vec<_> = (0..2).map(|_| enter(&table, LOCAL)).collect();
     let flood: Vec<_> = (0..14).map(|network| enter(&table, client(network, 1))).collect();
     while table.make_room(Port::Rest) {}
@@ -148,7 +151,7 @@ fn local_probes_have_reserved_places() {
 
 #[test]
 fn limits_count_both_ports_and_places_are_those_of_one() {
-    let table = Connections::new(8, 4, 3);
+    let table = Connections::new([8, 4], 3, GatewayCounters::default());
     let [first, second] = [0, 1].map(|host| enter(&table, client(1, host)));
     let third = enter_at(&table, Port::Grpc, client(1, 2));
     let fourth = enter_at(&table, Port::Grpc, client(1, 3));
@@ -157,7 +160,7 @@ fn limits_count_both_ports_and_places_are_those_of_one() {
     assert!(table.make_room(Port::Grpc) && table.make_room(Port::Grpc) && !table.make_room(Port::Grpc));
     assert!(is_closed(&third) && is_closed(&fourth) && !is_closed(&second));
     // An account with its maximum number of REST connections stays anonymous over gRPC.
-    let table = Connections::new(200, 100, 1000);
+    let table = Connections::new([200, 100], 1000, GatewayCounters::default());
     let rest: Vec<_> = (0..UNLEASED_OF_ACCOUNT)
         .map(|_| enter(&table, client(1, 0)))
         .collect();

@@ -3,6 +3,7 @@
 use super::Streamed;
 use crate::App;
 use crate::inventory::{bytes, cluster, cores, pair};
+use crate::statistics::StreamKind;
 use akash_provider_chain::proto::akash::provider::v1 as wire;
 use akash_provider_chain::proto::k8s::io::apimachinery::pkg::api::resource::Quantity;
 use akash_provider_core::engine::Status;
@@ -36,12 +37,16 @@ pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::St
     if app.draining.is_cancelled() {
         return Err(tonic::Status::unavailable("the provider is stopping; try again"));
     }
-    let refused = |_| tonic::Status::resource_exhausted("too many streams are open; try later");
+    let refused = |_| {
+        app.counters.count_refused_stream(StreamKind::Status);
+        tonic::Status::resource_exhausted("too many streams are open; try later")
+    };
     // The share of the network first: a network without a free one must not take the last permit, not even for a
     // moment.
     let of_network = app.budgets.status_streams.take(peer).ok_or(()).map_err(refused)?;
     let permit = Arc::clone(&app.status_streams).try_acquire_owned();
     let permit = permit.map_err(|_| refused(()))?;
+    let open = app.counters.open_stream(StreamKind::Status);
     let mut ticks = interval(LOOK_EVERY);
     // A slow client misses ticks. Without the delay, a burst of reads of the same status would follow.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -57,7 +62,7 @@ pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::St
     // The permits are released with the stream.
     Ok(news
         .inspect(move |_| {
-            let _held = (&permit, &of_network);
+            let _held = (&permit, &of_network, &open);
         })
         .boxed())
 }

@@ -31,7 +31,8 @@ impl Caller {
                 certificate: peer.as_ref().and_then(|p| p.certificate.as_deref()),
                 peer: Peer::ip(peer.as_ref()),
             };
-            let identity = app.auth.identify(shown).await?;
+            let identified = app.auth.identify(shown).await;
+            let identity = identified.inspect_err(|denial| app.counters.count_denial(*denial))?;
             if let (Some(identity), Some(peer)) = (&identity, &peer) {
                 // Before the permission check: a connection that authenticates is closed later than an anonymous one.
                 let is_leased = app.status.has_lease(&identity.owner).await;

@@ -1,0 +1,31 @@
+//! Statistics of the backend, as plain data.
+//!
+//! | type | content |
+//! |---|---|
+//! | [`ApiCalls`] | requests to the API server, counted by a layer of the client |
+//! | [`ClusterStatistics`] | deploys, teardowns and repairs of a [`KubeCluster`](crate::cluster::KubeCluster) |
+//! | [`IgnoredResources`] | resources that a [`KubeInventory`](crate::inventory::KubeInventory) does not offer |
+
+mod api;
+mod cluster;
+mod request;
+
+pub use api::{ApiCalls, ApiStatistics, CountedCalls};
+pub(crate) use cluster::ClusterCounters;
+pub use cluster::{ClusterStatistics, DriftOutcome, Operation};
+pub use request::{ApiCall, ApiResult, Verb};
+
+/// Number of resources that the provider does not offer, by reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IgnoredResources {
+    /// Nodes without the label of the network.
+    pub unlabelled_nodes: usize,
+    /// Nodes that accept no new pods, for example because they are cordoned or not ready.
+    pub closed_nodes: usize,
+    /// Problems of storage classes: a missing label, or no node that mounts the class.
+    pub storage_classes: usize,
+    /// Manifest records that cannot be read.
+    pub unreadable_manifests: usize,
+    /// Kinds that the API server does not list.
+    pub unreadable_kinds: usize,
+}
