@@ -12,6 +12,7 @@ pub mod help;
 pub mod keys;
 pub mod kubernetes;
 pub mod limits;
+pub mod metrics;
 pub mod migrate;
 pub mod operator;
 pub mod operators;

@@ -15,6 +15,7 @@ pub mod flight;
 mod hardware;
 pub mod json;
 mod logging;
+pub mod metrics;
 pub mod operator;
 pub mod operators;
 pub mod plain;

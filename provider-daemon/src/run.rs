@@ -14,6 +14,7 @@ mod cluster;
 mod cluster_proxy;
 mod gateway;
 mod ha;
+mod metrics;
 mod parts;
 mod readiness;
 mod summary;
@@ -108,6 +109,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let settings = client(args, nodes, &config.chain_id, key.clone(), &state)?;
     let ha = Ha::start(args, &config, &shut, &state, &printer).await?;
     let mut parts = Supervisor::new(shutdown.clone());
+    let _metrics = metrics::start(args, &printer, &background, &mut parts);
     let conditions = Conditions::new(ha.gate(), ha.writers(args.ha.ha_lease));
     let chain = connect(settings, &conditions.writers, &background, &mut parts)?;
     let prepared = (operators, state.lease_events());
@@ -147,17 +149,19 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     stop_operators(cluster.proxy).await;
     // The last write: another instance leads immediately afterwards. Without an orderly end the lease expires.
     ha.end(&handle, ended.is_ok() && failure.is_none()).await;
-    // Stopped after the provider, which still sends transactions and events while it stops.
-    background.cancel();
-    // The gateway ends with the provider, in every case.
-    shutdown.cancel();
-    end.stopped.cancel();
+    // Stopped after the provider, which still sends transactions and events while it stops. The gateway ends with the
+    // provider, in every case.
+    cancel_all(&[&background, &shutdown, &end.stopped]);
     let parts = all_ended(parts).await;
     bus.finish().await;
     written(recording).await;
     signals.abort();
     // The first failed part is the cause. Later failures may be consequences.
     concluded(failure.map_or(parts, Err), ended, &printer)
+}
+
+fn cancel_all(tokens: &[&CancellationToken]) {
+    tokens.iter().for_each(|token| token.cancel());
 }
 
 fn concluded(

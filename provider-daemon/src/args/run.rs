@@ -5,6 +5,7 @@ use super::go_flags::GoFlagArgs;
 use super::ha::HaStore;
 use super::kubernetes::IngressArg;
 use super::limits::LimitArgs;
+use super::metrics::MetricsArgs;
 use super::operators::EmbeddedOperatorArg;
 use super::query::NodeArgs;
 use super::rules::RuleArgs;
@@ -71,6 +72,9 @@ pub struct RunArgs {
     /// Prices.
     #[command(flatten)]
     pub pricing: PricingArgs,
+    /// Metrics.
+    #[command(flatten)]
+    pub metrics: MetricsArgs,
     /// Event bus.
     #[command(flatten)]
     pub bus: BusArgs,

@@ -12,11 +12,12 @@ mod prober;
 
 use self::dns::Dns;
 use self::prober::Http;
-use super::metrics::{Measure, count_metrics, watch_metrics};
+use super::metrics::{count_metrics, watch_metrics};
 use super::process::{self, Operator};
 use super::responses::{awaited, forgotten, json, value};
 use super::serve::Peer;
 use crate::args::operators::{HostnameArgs, NamesArgs};
+use crate::metrics::Measure;
 use akash_provider_core::cluster::ReachState;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
 use akash_provider_k8s::operators::hostname::live::Acceptance;

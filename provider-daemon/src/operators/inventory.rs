@@ -14,12 +14,13 @@ mod grpc;
 mod list;
 mod shape;
 
-use super::metrics::{Measure, count_metrics, watch_metrics};
+use super::metrics::{count_metrics, watch_metrics};
 use super::pod;
 use super::process::{self, Operator};
 use super::responses::{awaited, value};
 use super::serve::status;
 use crate::args::operators::{GpuListArgs, InventoryArgs};
+use crate::metrics::Measure;
 use akash_provider_core::error::listen_text;
 use akash_provider_k8s::operators::inventory::rules::Rules;
 use akash_provider_k8s::operators::inventory::{

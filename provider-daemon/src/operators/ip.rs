@@ -6,11 +6,12 @@
 //! | `POST /forget/LEASE` | retries the addresses of the lease; local clients only |
 //! | `POST /confirm` | confirms held deletions; local clients only |
 
-use super::metrics::{Measure, count_metrics, watch_metrics};
+use super::metrics::{count_metrics, watch_metrics};
 use super::process::{self, Operator};
 use super::responses::{answer, awaited, forgotten, json, value};
 use super::serve::{Peer, status};
 use crate::args::operators::IpArgs;
+use crate::metrics::Measure;
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator};
 use axum::Router;

@@ -8,7 +8,7 @@
 //! | `GET /status` | status of the operator and of the election |
 //! | `GET /metrics` | metrics for Prometheus |
 
-use super::metrics::{Measure, MetricsCollector};
+use super::metrics;
 use super::pod;
 use super::responses::{answer, json, not_local};
 use super::serve::{CachedBody, Peer, serve, status};
@@ -17,6 +17,7 @@ use crate::args::Output;
 use crate::args::operators::common::{CommonArgs, ElectionArg};
 use crate::cluster_client::client;
 use crate::dev::Printer;
+use crate::metrics::{Format, Measure};
 use crate::signals::on_signals;
 use akash_provider_core::election::{Candidate, ElectionConfig};
 use akash_provider_core::error::listen_text;
@@ -295,7 +296,7 @@ pub(super) fn router<O: Operator>(process: &Arc<Process<O>>) -> Router {
         .route("/health", get(|| async { status(StatusCode::OK, "OK") }))
         .route("/healthz", get(|| async { status(StatusCode::OK, "OK") }))
         .route("/readyz", get(ready::<O>))
-        .route("/metrics", get(metrics::<O>))
+        .route("/metrics", get(scrape::<O>))
         .route("/version", get(version))
         .route("/confirm", post(confirm::<O>));
     for path in process.texts.keys().copied() {
@@ -334,12 +335,12 @@ async fn ready<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<
     status(StatusCode::SERVICE_UNAVAILABLE, process.operator.awaited())
 }
 
-async fn metrics<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<Body> {
-    let Some(text) = MetricsCollector::new(O::NAME, process.measures()).text() else {
+async fn scrape<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<Body> {
+    let Some(text) = metrics::text(O::NAME, process.measures()) else {
         return status(StatusCode::INTERNAL_SERVER_ERROR, "cannot encode the metrics\n");
     };
     let mut answer = status(StatusCode::OK, text);
-    let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+    let kind = HeaderValue::from_static(Format::OpenMetrics.content_type());
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
 }

@@ -8,10 +8,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,10 @@ const LIFE_TIME: Duration = Duration::from_secs(60);
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// Delay after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Delay after a failed attempt to listen.
+const LISTEN_PAUSE: Duration = Duration::from_millis(500);
+/// Maximum size of the head of a request in bytes.
+const HEAD_MAX: usize = 64 << 10;
 /// Maximum size of a response in bytes, as in the Go operators.
 const TEXT_MAX: usize = 8 << 20;
 
@@ -46,6 +51,30 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, until: Cancella
         }
     };
     take(listener, answer, until).await;
+}
+
+/// Listens on an address. Retries until the cancellation, and reports each new error once.
+pub(crate) async fn listen(
+    address: impl ToSocketAddrs,
+    until: &CancellationToken,
+    report: impl Fn(&io::Error),
+) -> Option<TcpListener> {
+    let mut reported = None;
+    loop {
+        match TcpListener::bind(&address).await {
+            Ok(listener) => return Some(listener),
+            Err(error) if reported == Some(error.kind()) => {}
+            Err(error) => {
+                report(&error);
+                reported = Some(error.kind());
+            }
+        }
+        tokio::select! {
+            biased;
+            () = until.cancelled() => return None,
+            () = sleep(LISTEN_PAUSE) => {}
+        }
+    }
 }
 
 /// Accepts connections until the cancellation, then waits for open connections up to a limit. A client with many
@@ -106,6 +135,7 @@ async fn converse(stream: TcpStream, peer: Peer, router: Router, until: Cancella
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
+        .max_buf_size(HEAD_MAX)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

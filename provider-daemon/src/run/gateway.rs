@@ -26,7 +26,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -203,19 +202,14 @@ async fn probes(
     over: &CancellationToken,
 ) {
     let Some(address) = address else { return };
-    let listener = loop {
-        match TcpListener::bind(address).await {
-            Ok(listener) => break listener,
-            Err(error) => tracing::warn!(
-                %address, %error,
-                "cannot listen for health probes, retrying: free the port or change --gateway-health-listen-address"
-            ),
-        }
-        tokio::select! {
-            biased;
-            () = over.cancelled() => return,
-            () = tokio::time::sleep(CHECK_INTERVAL) => {}
-        }
+    let report = |error: &std::io::Error| {
+        tracing::warn!(
+            %address, %error,
+            "cannot listen for health probes, retrying: free the port or change --gateway-health-listen-address"
+        );
+    };
+    let Some(listener) = serve::listen(address, over, report).await else {
+        return;
     };
     let url = format!("http://{}", listener.local_addr().unwrap_or(address));
     if printer.is_text() {

@@ -24,11 +24,13 @@ pub enum Part {
     Printing,
     /// Check of the conditions that bidding waits for.
     Watch,
+    /// Server of the metrics.
+    Metrics,
 }
 
 impl Part {
     /// All parts, in the order of their codes.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Provider,
         Self::Writer,
         Self::Cluster,
@@ -38,6 +40,7 @@ impl Part {
         Self::OperatorSocket,
         Self::Printing,
         Self::Watch,
+        Self::Metrics,
     ];
 
     /// Returns the name, for logs.
@@ -53,6 +56,7 @@ impl Part {
             Self::OperatorSocket => "operator socket",
             Self::Printing => "event output",
             Self::Watch => "readiness check",
+            Self::Metrics => "metrics server",
         }
     }
 
@@ -69,6 +73,7 @@ impl Part {
             Self::OperatorSocket => 46,
             Self::Printing => 47,
             Self::Watch => 48,
+            Self::Metrics => 49,
         }
     }
 
@@ -81,6 +86,8 @@ impl Part {
             Self::MemoryCluster | Self::Gateway | Self::OperatorSocket | Self::Printing | Self::Watch => {
                 Policy::USUAL
             }
+            // Leases do not depend on metrics.
+            Self::Metrics => Policy::UNLIMITED,
         }
     }
 }

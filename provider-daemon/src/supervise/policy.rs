@@ -39,6 +39,11 @@ impl Policy {
         first: Duration::from_secs(1),
         longest: Duration::from_secs(30),
     };
+    /// Restarts without a limit, for parts that no lease depends on.
+    pub const UNLIMITED: Self = Self {
+        restarts: u32::MAX,
+        ..Self::USUAL
+    };
 }
 
 /// State of a part.

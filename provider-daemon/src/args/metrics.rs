@@ -1,0 +1,18 @@
+//! Flags for metrics.
+
+use super::values;
+use crate::metrics::MetricsAddress;
+use clap::{ArgAction, Args};
+
+/// Metrics.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Metrics")]
+pub struct MetricsArgs {
+    /// Listen address of `/metrics` for Prometheus, without TLS; empty or `none` disables it
+    #[arg(long, value_name = "HOST:PORT", default_value = "", value_parser = MetricsAddress::parse)]
+    pub metrics_listener: MetricsAddress,
+    /// Add metrics with one value per lease
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
+    pub metrics_per_lease: bool,
+}

@@ -1,0 +1,87 @@
+//! Metrics of a provider and of the operators, in the formats of Prometheus.
+//!
+//! ```text
+//! sources ─▶ Metrics ─┬─▶ server: GET /metrics (cached)
+//!                     └─▶ Registry of an embedder (Collector)
+//! ```
+//! There is no global registry. Each source computes its values during a scrape. `docs/metrics.md` lists the metrics.
+
+mod collector;
+mod measure;
+mod process;
+mod server;
+mod text;
+
+pub(crate) use collector::MeasureCollector;
+pub use measure::{Histogram, Measure};
+pub(crate) use process::ProcessSource;
+pub use server::MetricsAddress;
+pub(crate) use server::serve;
+pub use text::Format;
+
+use futures::future::{BoxFuture, join_all};
+use futures::{FutureExt, future};
+use prometheus_client::registry::Registry;
+use std::fmt::Debug;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Maximum time for the update of one source. After a timeout the source reports its previous values.
+const REFRESH_TIME: Duration = Duration::from_secs(2);
+
+/// Source of metrics.
+pub trait MetricSource: Debug + Send + Sync + 'static {
+    /// Returns the current values. Called during a scrape, so the function must not block.
+    fn measures(&self) -> Vec<Measure>;
+
+    /// Updates values that need a query. Called before each scrape.
+    fn refresh(&self) -> BoxFuture<'_, ()> {
+        future::ready(()).boxed()
+    }
+}
+
+/// Sources of metrics of one provider. A clone shares the sources.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    sources: Arc<RwLock<Vec<Arc<dyn MetricSource>>>>,
+}
+
+impl Metrics {
+    /// Adds a source. A part that is restarted must not add its source again.
+    pub fn add(&self, source: impl MetricSource) {
+        let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
+        sources.push(Arc::new(source));
+    }
+
+    /// Registers all sources with a registry, also the sources that are added later. Before each scrape of the registry
+    /// the caller runs [`Metrics::refresh`].
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(self.clone()));
+    }
+
+    /// Updates all sources at the same time, up to a time limit.
+    pub async fn refresh(&self) {
+        let sources = self.sources();
+        let updates = sources
+            .iter()
+            .map(|source| timeout(REFRESH_TIME, source.refresh()));
+        drop(join_all(updates).await);
+    }
+
+    /// Returns the values of all sources.
+    #[must_use]
+    pub fn measures(&self) -> Vec<Measure> {
+        self.sources()
+            .iter()
+            .flat_map(|source| source.measures())
+            .collect()
+    }
+
+    fn sources(&self) -> Vec<Arc<dyn MetricSource>> {
+        self.sources
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}

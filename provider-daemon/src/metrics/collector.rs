@@ -1,0 +1,86 @@
+//! Encoding of measures with `prometheus-client`.
+
+use super::Metrics;
+use super::measure::{Kind, Labels, Measure, Value};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Collector of measures that are already computed.
+#[derive(Debug)]
+pub(crate) struct MeasureCollector {
+    measures: Vec<Measure>,
+}
+
+impl MeasureCollector {
+    pub(crate) const fn new(measures: Vec<Measure>) -> Self {
+        Self { measures }
+    }
+}
+
+impl Collector for MeasureCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        self.measures
+            .iter()
+            .try_for_each(|measure| encode(measure, &mut encoder))
+    }
+}
+
+impl Collector for Metrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let measures = merged(self.measures());
+        measures
+            .iter()
+            .try_for_each(|measure| encode(measure, &mut encoder))
+    }
+}
+
+/// Merges measures with the same name, which both formats allow only once. Adds the number of dropped values.
+fn merged(measures: Vec<Measure>) -> Vec<Measure> {
+    let mut positions: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let mut merged: Vec<Measure> = Vec::new();
+    for measure in measures {
+        match positions.get(measure.name()) {
+            Some(at) => merged[*at].merge(measure),
+            None => {
+                positions.insert(measure.name(), merged.len());
+                merged.push(measure);
+            }
+        }
+    }
+    let dropped = merged.iter().map(Measure::dropped).sum();
+    merged.push(
+        Measure::gauge(
+            "akash_provider_metrics_dropped_series",
+            "Values in this scrape over the limit of values per metric",
+        )
+        .counted("reason", [("limit", dropped)]),
+    );
+    merged
+}
+
+fn encode(measure: &Measure, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+    let kind = match measure.kind() {
+        Kind::Counter => MetricType::Counter,
+        Kind::GoCounter => MetricType::Unknown,
+        Kind::Gauge => MetricType::Gauge,
+        Kind::Histogram => MetricType::Histogram,
+    };
+    let mut metric = encoder.encode_descriptor(measure.name(), measure.help(), None, kind)?;
+    for (labels, value) in measure.values() {
+        encode_value(measure.kind(), value, metric.encode_family(labels)?)?;
+    }
+    Ok(())
+}
+
+fn encode_value(kind: Kind, value: &Value, mut metric: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+    match (kind, value) {
+        (Kind::Counter, Value::Number(number)) => metric.encode_counter::<Labels, _, f64>(number, None),
+        (_, Value::Number(number)) => metric.encode_gauge(number),
+        (_, Value::Histogram(histogram)) => {
+            metric.encode_histogram::<Labels>(histogram.sum(), histogram.count(), histogram.buckets(), None)
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! HTTP server of `GET /metrics`.
+
+use super::{Format, Metrics};
+use crate::operators::serve::{self, listen};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::routing::get;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Ratio of the lifetime of a cached text to the duration of its computation. Scrapes use at most 1/50 of one core.
+const LIFETIME_RATIO: u32 = 50;
+/// Maximum lifetime of a cached text.
+const LIFETIME_MAX: Duration = Duration::from_secs(5);
+
+/// Listen address of the metrics, or `None` if disabled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetricsAddress(Option<String>);
+
+impl MetricsAddress {
+    /// Parses `HOST:PORT`, or `:PORT` for all IPv4 addresses. An empty text and `none` disable the metrics.
+    ///
+    /// # Errors
+    /// Returns an error if the text has no valid port.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() || text == "none" {
+            return Ok(Self(None));
+        }
+        let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+        if port.parse::<u16>().is_err() || host.contains('/') {
+            return Err("expected HOST:PORT such as 0.0.0.0:9090, or none".to_owned());
+        }
+        let host = if host.is_empty() { "0.0.0.0" } else { host };
+        Ok(Self(Some(format!("{host}:{port}"))))
+    }
+
+    /// Returns the host and port.
+    pub(crate) fn get(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
+/// Texts of one scrape in both formats.
+#[derive(Debug, Clone)]
+struct Texts {
+    prometheus: Bytes,
+    open_metrics: Bytes,
+    valid_until: Instant,
+}
+
+/// Cached texts of the last scrape.
+#[derive(Debug)]
+struct Cache {
+    metrics: Metrics,
+    texts: Mutex<Option<Texts>>,
+}
+
+impl Cache {
+    /// Returns the cached texts, or new texts if the cached texts are too old. Concurrent requests share one
+    /// computation.
+    async fn texts(&self) -> Option<Texts> {
+        let mut cached = self.texts.lock().await;
+        if let Some(texts) = cached.as_ref().filter(|texts| Instant::now() < texts.valid_until) {
+            return Some(texts.clone());
+        }
+        let begun = std::time::Instant::now();
+        self.metrics.refresh().await;
+        let (prometheus, open_metrics) = self.metrics.texts().ok()?;
+        let lifetime = (begun.elapsed() * LIFETIME_RATIO).min(LIFETIME_MAX);
+        let texts = Texts {
+            prometheus: prometheus.into(),
+            open_metrics: open_metrics.into(),
+            valid_until: Instant::now() + lifetime,
+        };
+        *cached = Some(texts.clone());
+        Some(texts)
+    }
+}
+
+fn router(metrics: Metrics) -> Router {
+    let cache = Cache {
+        metrics,
+        texts: Mutex::new(None),
+    };
+    Router::new()
+        .route("/metrics", get(answer))
+        .with_state(Arc::new(cache))
+}
+
+async fn answer(State(cache): State<Arc<Cache>>, headers: HeaderMap) -> Response<Body> {
+    let Some(texts) = cache.texts().await else {
+        return serve::status(StatusCode::INTERNAL_SERVER_ERROR, "cannot encode the metrics\n");
+    };
+    let format = Format::from_headers(&headers);
+    let body = match format {
+        Format::Prometheus => texts.prometheus,
+        Format::OpenMetrics => texts.open_metrics,
+    };
+    let mut response = Response::new(Body::from(body));
+    let kind = HeaderValue::from_static(format.content_type());
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// Serves the metrics until the cancellation. `started` receives the URL.
+pub(crate) async fn serve(
+    address: &str,
+    metrics: Metrics,
+    until: &CancellationToken,
+    started: impl FnOnce(&str),
+) {
+    let report = |error: &std::io::Error| {
+        tracing::warn!(address, %error, "cannot listen for metrics, retrying: free the port or change --metrics-listener");
+    };
+    let Some(listener) = listen(address, until, report).await else {
+        return;
+    };
+    let address = listener
+        .local_addr()
+        .map_or_else(|_| address.to_owned(), |address| address.to_string());
+    started(&format!("http://{address}/metrics"));
+    serve::serve(listener, router(metrics), until.clone()).await;
+}

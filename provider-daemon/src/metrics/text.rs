@@ -1,0 +1,171 @@
+//! Text formats of a scrape.
+
+use super::Metrics;
+use http::HeaderMap;
+use http::header::ACCEPT;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use std::fmt;
+
+/// Text format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus text format, version 0.0.4.
+    Prometheus,
+    /// `OpenMetrics` text format, version 1.0.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// Returns the media type.
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+
+    /// Returns the format that a client accepts: `OpenMetrics` if the client prefers that format to plain text.
+    #[must_use]
+    pub fn from_headers(headers: &HeaderMap) -> Self {
+        let values = headers
+            .get_all(ACCEPT)
+            .iter()
+            .filter_map(|value| value.to_str().ok());
+        let (mut open, mut plain) = (0.0_f32, 0.0_f32);
+        for range in values.flat_map(|value| value.split(',')) {
+            let mut parts = range.split(';').map(str::trim);
+            let quality = match parts.next() {
+                Some("application/openmetrics-text") => &mut open,
+                Some("text/plain") => &mut plain,
+                _ => continue,
+            };
+            let given = parts.find_map(|part| part.strip_prefix("q="));
+            *quality = quality.max(given.map_or(1.0, |q| q.parse().unwrap_or(0.0)));
+        }
+        if open > 0.0 && open >= plain {
+            Self::OpenMetrics
+        } else {
+            Self::Prometheus
+        }
+    }
+}
+
+impl Metrics {
+    /// Encodes the current values in both formats.
+    ///
+    /// # Errors
+    /// Returns an error if a value cannot be encoded.
+    pub fn texts(&self) -> Result<(String, String), fmt::Error> {
+        let mut registry = Registry::default();
+        self.register(&mut registry);
+        let mut open = String::new();
+        encode(&mut open, &registry)?;
+        Ok((prometheus_text(&open), open))
+    }
+}
+
+/// Converts the `OpenMetrics` text of this module to the Prometheus text format. In the Prometheus format, a description
+/// names a counter with its suffix. Metrics of the type `unknown` are the counters of the Go provider.
+fn prometheus_text(open: &str) -> String {
+    let mut text = String::with_capacity(open.len());
+    let mut help = None;
+    for line in open.lines() {
+        if line == "# EOF" {
+            break;
+        }
+        if let Some(described) = line.strip_prefix("# HELP ") {
+            help = described.split_once(' ');
+            continue;
+        }
+        let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' ')) else {
+            text.push_str(line);
+            text.push('\n');
+            continue;
+        };
+        let (suffix, kind) = match kind {
+            "counter" => ("_total", "counter"),
+            "unknown" => ("", "counter"),
+            kind => ("", kind),
+        };
+        if let Some((_, help)) = help.take() {
+            text.push_str(&format!("# HELP {name}{suffix} {help}\n"));
+        }
+        text.push_str(&format!("# TYPE {name}{suffix} {kind}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Histogram, Measure, MetricSource};
+    use super::*;
+
+    #[derive(Debug)]
+    struct Source;
+
+    impl MetricSource for Source {
+        fn measures(&self) -> Vec<Measure> {
+            let duration = Histogram::new(vec![(0.5, 2), (f64::INFINITY, 1)], 2.5);
+            vec![
+                Measure::counter("akash_provider_bids", "Bids").with([], 2.0),
+                Measure::go_counter("provider_bid", "Bids").with([("action", "open")], 2.0),
+                Measure::gauge("nodes", "Nodes").with([("name", "a \"b\"\n\\")], 1.0),
+                Measure::histogram("seconds", "Seconds").with_histogram([("kind", "x")], duration),
+            ]
+        }
+    }
+
+    const SAMPLES: &str = "akash_provider_bids_total 4.0\n\
+        provider_bid{action=\"open\"} 4.0\n\
+        nodes{name=\"a \\\"b\\\"\\n\\\\\"} 2.0\n\
+        seconds_sum{kind=\"x\"} 2.5\n\
+        seconds_count{kind=\"x\"} 3\n\
+        seconds_bucket{le=\"0.5\",kind=\"x\"} 2\n\
+        seconds_bucket{le=\"+Inf\",kind=\"x\"} 3\n\
+        akash_provider_metrics_dropped_series{reason=\"limit\"} 1.0\n";
+
+    #[test]
+    fn both_formats_have_the_same_samples() {
+        let metrics = Metrics::default();
+        metrics.add(Source);
+        metrics.add(Source);
+        let (prometheus, open) = metrics.texts().unwrap();
+        let samples = |text: &str| -> String {
+            let samples = text.lines().filter(|line| !line.starts_with('#'));
+            samples.map(|line| line.to_owned() + "\n").collect()
+        };
+        assert_eq!(samples(&prometheus), SAMPLES);
+        assert_eq!(samples(&open), SAMPLES);
+        let types = |text: &str, name: &str| text.contains(&format!("# TYPE {name}\n"));
+        assert!(types(&prometheus, "akash_provider_bids_total counter"));
+        assert!(prometheus.contains("# HELP akash_provider_bids_total Bids\n"));
+        assert!(types(&prometheus, "provider_bid counter"));
+        assert!(types(&open, "akash_provider_bids counter"));
+        assert!(types(&open, "provider_bid unknown"));
+        assert!(open.ends_with("# EOF\n") && !prometheus.contains("# EOF"));
+    }
+
+    #[test]
+    fn the_accept_header_selects_the_format() {
+        let format = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            Format::from_headers(&headers)
+        };
+        let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
+            text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+        assert_eq!(format(prometheus), Format::OpenMetrics);
+        assert_eq!(format("application/openmetrics-text"), Format::OpenMetrics);
+        for plain in [
+            "*/*",
+            "",
+            "text/plain, application/openmetrics-text;q=0.5",
+            "application/openmetrics-text;q=0",
+        ] {
+            assert_eq!(format(plain), Format::Prometheus, "{plain}");
+        }
+        assert_eq!(Format::from_headers(&HeaderMap::new()), Format::Prometheus);
+    }
+}
