@@ -19,7 +19,7 @@ const NANOS_PER_MILLI: i64 = 1_000_000;
 /// 10^18, the scale of a decimal.
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// Constant parameters of the checks.
+/// Constant parameters of the checks of a transaction.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     pub(super) chain_id: String,
@@ -29,7 +29,7 @@ pub(super) struct Rules {
     pub(super) takes_unordered: bool,
 }
 
-/// Sequences, money and nonces used by pending transactions.
+/// Sequences, money and nonces that the transactions in the mempool use.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     sequences: HashMap<Address, u64>,
@@ -50,7 +50,7 @@ impl Nonces {
         self.0.insert((nanos, signer.clone()));
     }
 
-    /// Removes nonces that are too old for any later block.
+    /// Removes the nonces of transactions that cannot be in a block after the block time `time`.
     pub(super) fn expire(&mut self, time: BlockTime) {
         let now = time.0.saturating_mul(NANOS_PER_MILLI);
         // Only nonces before the block's time: one that ends exactly then may still land, as in `timeout`.
@@ -60,14 +60,14 @@ impl Nonces {
     }
 }
 
-/// Purpose of a check.
+/// Purpose for which a transaction is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Acceptance into the mempool.
+    /// The transaction is checked before it enters the mempool.
     Check,
-    /// Execution in a block, after its earlier transactions.
+    /// The transaction is checked before its execution in a block, after the earlier transactions of this block.
     Deliver,
-    /// Gas estimate: no signature and no gas limit.
+    /// The transaction is simulated to estimate its gas. Signature and gas limit are not checked.
     Simulate,
 }
 
@@ -77,13 +77,13 @@ pub(super) struct View<'a> {
     pub(super) rules: &'a Rules,
     pub(super) market: &'a Market,
     pub(super) nonces: &'a Nonces,
-    /// `None` in a block.
+    /// Transactions in the mempool. `None` for the execution in a block.
     pub(super) pending: Option<&'a Pending>,
     pub(super) height: Height,
     pub(super) time: BlockTime,
 }
 
-/// Values of a checked transaction.
+/// Values of a transaction that passed the checks.
 #[derive(Debug, Clone)]
 pub(super) struct CheckedTx {
     pub(super) fee: Vec<Coin>,
@@ -96,7 +96,7 @@ pub(super) struct CheckedTx {
 }
 
 impl Pending {
-    /// Adds a pending transaction.
+    /// Adds a transaction that entered the mempool.
     pub(super) fn add(&mut self, signer: &Address, checked: &CheckedTx) {
         if let Some(sequence) = checked.sequence {
             self.sequences.insert(signer.clone(), sequence + 1);
@@ -113,7 +113,7 @@ impl Pending {
 }
 
 impl View<'_> {
-    /// Checks a transaction without changing the state. A refusal has the code and text of the network's nodes.
+    /// Checks a transaction without changing the state. A refusal has the same code and text as on an Akash node.
     pub(super) fn check(&self, tx: &Tx, stage: Stage) -> Result<CheckedTx, Refusal> {
         // The order is the network's: the first of several faults determines the refusal.
         self.timeout(tx)?;
@@ -313,7 +313,7 @@ pub(super) fn out_of_gas(wanted: u64, used: u64) -> Refusal {
     Refusal::sdk(11, log)
 }
 
-/// Formats a time as nodes do in texts.
+/// Formats a time in the form that Akash nodes use in error texts.
 fn go_time(nanos: i64) -> String {
     let since = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     let text = humantime::format_rfc3339_nanos(UNIX_EPOCH + since).to_string();

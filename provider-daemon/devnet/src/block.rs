@@ -1,7 +1,7 @@
 //! Blocks, in the JSON format of a node.
 //!
-//! Hashes depend on the contents of a block and form a chain. They are not the network's Merkle roots, and the
-//! signature of the single validator is a placeholder. Clients that trust a node do not verify them.
+//! Hashes depend on the contents of a block and form a chain. The hashes are not Merkle roots as on the Akash network,
+//! and the signature of the single validator is a placeholder. Clients that trust a node do not verify them.
 
 use super::deliver::TxResult;
 use super::event::Event;
@@ -73,13 +73,13 @@ fn hex(hash: &Hash) -> String {
     HEXUPPER.encode(hash)
 }
 
-/// Formats a time as nodes do.
+/// Formats a time in the form of CometBFT nodes (RFC 3339).
 pub(super) fn rfc3339(time: BlockTime) -> String {
     let since = Duration::from_millis(u64::try_from(time.0).unwrap_or(0));
     humantime::format_rfc3339_nanos(UNIX_EPOCH + since).to_string()
 }
 
-/// Encodes bytes as nodes do; null if empty.
+/// Encodes bytes as base64. Returns null for no bytes, like CometBFT nodes.
 fn base64(bytes: &[u8]) -> Value {
     if bytes.is_empty() {
         return Value::Null;
@@ -134,7 +134,8 @@ impl Block {
         }
     }
 
-    /// Returns the header as JSON. As in the network, its hashes of state and results are those of the previous block.
+    /// Returns the header as JSON. `app_hash` and `last_results_hash` belong to the previous block, as on the Akash
+    /// network.
     pub(super) fn header(&self) -> Value {
         let validators = hex(&hash_of(&[b"validators"]));
         json!({
@@ -179,12 +180,12 @@ impl Block {
         )
     }
 
-    /// Returns the commit of this block.
+    /// Returns the commit (the validator signature) of this block.
     pub(super) fn commit(&self) -> Value {
         commit(self.height, &self.hash, &self.chain_id, self.time)
     }
 
-    /// Returns the events of the block itself.
+    /// Returns the events that belong to the block and to none of its transactions.
     pub(super) fn events(&self) -> Vec<Event> {
         let zero = || "0.000000000000000000".to_owned();
         vec![Event::new(
@@ -203,7 +204,7 @@ impl Block {
         self.txs.iter().map(|tx| tx.result.json()).collect()
     }
 
-    /// Returns the result of `block_results`, with null for an empty list as nodes do.
+    /// Returns the result of the JSON-RPC method `block_results`. Like a CometBFT node, it has null for an empty list.
     pub(super) fn block_results(&self) -> Value {
         let results = self.results();
         let events: Vec<Value> = self.events().iter().map(Event::json).collect();
@@ -233,7 +234,7 @@ impl Block {
         json!({"block": self.block(), "block_id": self.id(), "result_finalize_block": results})
     }
 
-    /// Returns a transaction in the format of `tx` and `tx_search`.
+    /// Returns a transaction in the format of the JSON-RPC methods `tx` and `tx_search`.
     pub(super) fn tx(&self, index: usize) -> Option<Value> {
         let tx = self.txs.get(index)?;
         Some(json!({
@@ -266,7 +267,7 @@ impl Block {
 }
 
 impl TxResult {
-    /// Encodes the result as in results of blocks.
+    /// Encodes the result as JSON, in the format of `block_results`.
     pub(super) fn json(&self) -> Value {
         let events: Vec<Value> = self.events.iter().map(Event::json).collect();
         json!({

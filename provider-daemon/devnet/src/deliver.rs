@@ -13,7 +13,7 @@ use data_encoding::BASE64;
 use prost::Message;
 use prost_types::Any;
 
-/// Result of a transaction.
+/// Result of the execution of a transaction.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TxResult {
     pub(super) code: u32,
@@ -40,7 +40,7 @@ impl TxResult {
     }
 }
 
-/// State changed by transactions.
+/// State that the transactions of a block change.
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     pub(super) rules: &'a Rules,
@@ -60,8 +60,8 @@ struct Effects {
 }
 
 impl Ledger<'_> {
-    /// Checks and executes a transaction. A transaction that fails the checks pays no fee; a transaction that fails
-    /// later pays its fee.
+    /// Checks and executes a transaction. A transaction that fails the checks pays no fee. A transaction that fails
+    /// after the checks pays its fee.
     pub(super) fn deliver(&mut self, tx: &Tx) -> TxResult {
         let view = View {
             rules: self.rules,
@@ -131,7 +131,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Takes the fee and stores key and nonce; returns the account's next sequence.
+    /// Deducts the fee from the signer's account, and stores the signer's public key and the nonce. Returns the
+    /// account's next sequence.
     fn take(&mut self, tx: &Tx, checked: &CheckedTx) -> u64 {
         let account = self.market.account_mut(&tx.signer);
         for coin in &checked.fee {

@@ -1,7 +1,7 @@
 //! Market events in the format of transaction results.
 //!
-//! A typed event has one attribute for each field, sorted by name; a value is the JSON of the field. Each transfer of
-//! money has four untyped events, placed between the typed events.
+//! A typed event has one attribute for each field, sorted by name. The value of an attribute is the JSON of the field.
+//! Each transfer of money has four untyped events, placed between the typed events.
 
 use akash_provider_chain::proto::akash::market::v1::LeaseClosedReason;
 use akash_provider_core::types::{
@@ -15,7 +15,7 @@ pub(super) const FEE_COLLECTOR: &str = "akash17xpfvakm2amg962yls6f84z3kell8c5laz
 /// Account that holds deposits.
 pub(super) const ESCROW: &str = "akash14pphss726thpwws3yc458hggufynm9x77l4l2u";
 
-/// Event in the result of a transaction or a block: a kind, and attributes in the order of the network.
+/// Event in the result of a transaction or a block: a kind, and attributes in the same order as on the Akash network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: String,
@@ -30,7 +30,7 @@ impl Event {
         }
     }
 
-    /// Encodes the event as in responses.
+    /// Encodes the event as JSON, in the format of a node's responses.
     pub(super) fn json(&self) -> Value {
         let attribute = |(key, value): &(&str, String)| json!({"key": key, "value": value, "index": true});
         let attributes: Vec<Value> = self.attributes.iter().map(attribute).collect();
@@ -38,7 +38,7 @@ impl Event {
     }
 }
 
-/// Returns the events of a transfer.
+/// Returns the four events of a transfer of money.
 pub(super) fn transfer(from: &str, to: &str, coin: &Coin) -> [Event; 4] {
     let (from, to, amount) = (from.to_owned(), to.to_owned(), coin.to_string());
     [
@@ -58,7 +58,8 @@ pub(super) fn transfer(from: &str, to: &str, coin: &Coin) -> [Event; 4] {
     ]
 }
 
-/// Id of a deployment, group, order, bid or lease. The network serializes the parts in this order.
+/// Id of a deployment, group, order, bid or lease. The fields are declared in the order of the JSON on the Akash
+/// network.
 #[derive(Default, Serialize)]
 struct Id<'a> {
     owner: &'a str,
@@ -79,7 +80,7 @@ struct Price<'a> {
     amount: String,
 }
 
-/// Encodes a value that always has a JSON form.
+/// Encodes a value as JSON text. The values here can always be encoded.
 fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
@@ -144,16 +145,16 @@ fn hash(hash: &[u8; 32]) -> (&'static str, String) {
     quoted("hash", data_encoding::BASE64.encode(hash))
 }
 
-/// Fields of an event that the market event lacks.
+/// Fields of a typed event that the [`ChainEvent`] does not contain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Context<'a> {
-    /// Hash of a deployment's manifest.
+    /// Hash of the manifest, for events of a deployment.
     pub(super) hash: Option<&'a [u8; 32]>,
-    /// Whether the provider's record is new.
+    /// True if the message created the provider's record, false if it changed the record.
     pub(super) is_new: bool,
 }
 
-/// Returns the typed event of a market event, or `None` for one outside of transactions.
+/// Returns the typed event for a [`ChainEvent`], or `None` if transactions do not cause this event.
 pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
     let dep = |name: &str, attributes| Event::new(format!("akash.deployment.v1.{name}"), attributes);
     let market = |name: &str, attributes| Event::new(format!("akash.market.v1.{name}"), attributes);
@@ -217,7 +218,7 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
     })
 }
 
-/// Returns the `message` event, which precedes the other events of a message.
+/// Returns the untyped event `message`, which precedes the other events of a transaction message.
 pub(super) fn message(type_url: &str, signer: &Address) -> Event {
     // `/akash.market.v1beta5.MsgCreateBid` belongs to the module `market`.
     let module = type_url.split('.').nth(1).unwrap_or_default();

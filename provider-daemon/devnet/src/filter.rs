@@ -1,4 +1,5 @@
-//! Query language for events: conditions on keys, all of which must hold.
+//! Query language for subscriptions to events. A query is a list of conditions on keys. An event matches if all
+//! conditions hold.
 //!
 //! `tm.event='Tx' AND akash.market.v1.EventBidCreated.id EXISTS AND tx.height > 5`
 
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 /// Maximum number of conditions of a query. The queries of real clients have fewer than ten.
 const CONDITIONS_MAX: usize = 32;
 
-/// Values of an event by key, as sent to subscribers.
+/// Values of an event by key. Conditions of a query are compared with these values.
 pub(super) type Facts = BTreeMap<String, Vec<String>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +37,7 @@ impl Filter {
     /// Parses a query.
     ///
     /// # Errors
-    /// A text with the position of the error, as from a node.
+    /// Returns an error text with the position of the syntax error, in the format of a node.
     pub(super) fn parse(query: &str) -> Result<Self, String> {
         let mut reader = Reader { query, at: 0 };
         let mut conditions = Vec::new();

@@ -1,14 +1,14 @@
-//! Gas costs: a deterministic model close to the network's.
+//! Gas costs: a deterministic model that is close to the gas on the Akash network.
 //!
-//! Gas measured on the network: a bid 125k; two bids in one transaction 209k; the close of an open bid 118k; the close
-//! of an active bid 252k; a payout 98k; a payout that overdraws the account 277k; a new deployment with one group 140k,
-//! and 55k for each further group.
+//! Gas measured on the Akash network: a bid 125k; two bids in one transaction 209k; the close of an open bid 118k; the
+//! close of an active bid 252k; a payout 98k; a payout that overdraws the account 277k; a new deployment with one group
+//! 140k, and 55k for each further group.
 
 use akash_provider_core::types::ChainEvent;
 
 /// Gas for reading the accounts, taking the fee and checking the signature.
 pub(super) const ANTE: u64 = 37_000;
-/// Gas of each byte of the transaction, as in the network's parameter.
+/// Gas of each byte of the transaction, the same as on the Akash network.
 pub(super) const BYTE: u64 = 10;
 /// Additional gas of an unordered transaction, which writes its nonce.
 pub(super) const UNORDERED: u64 = 4_000;
@@ -17,7 +17,7 @@ pub(super) const FAILED: u64 = 8_000;
 /// Gas of a transfer of money.
 pub(super) const TRANSFER: u64 = 18_000;
 
-/// Returns the gas of a message without its effects.
+/// Returns the gas of a message, without the gas of the effects of the message.
 pub(super) fn message(type_url: &str) -> u64 {
     match type_url.rsplit('.').next().unwrap_or_default() {
         "MsgWithdrawLease" => 39_000,
@@ -27,7 +27,7 @@ pub(super) fn message(type_url: &str) -> u64 {
     }
 }
 
-/// Returns the gas of an effect of a message.
+/// Returns the gas of one effect of a message.
 pub(super) const fn fact(fact: &ChainEvent) -> u64 {
     match fact {
         ChainEvent::DeploymentCreated { .. } => 10_000,

@@ -1,6 +1,7 @@
-//! gRPC of the node: raw bytes of each query by its path.
+//! gRPC port of the node. The request and response of each query are encoded messages, selected by the path of the
+//! query.
 //!
-//! Metadata of responses, as in the network's nodes:
+//! Metadata of responses, the same as on Akash nodes:
 //!
 //! | response | head | trailers |
 //! |---|---|---|
@@ -60,7 +61,8 @@ async fn respond(node: Node, request: Request<Incoming>, limits: Limits) -> Resp
     move_status(grpc.unary(requested, request).await)
 }
 
-/// Moves status and message to where the network's nodes send them: into the head only for refusals before any state.
+/// Moves `grpc-status` and `grpc-message` to the same place as on Akash nodes: the head for a refusal before any state
+/// is read, otherwise the trailers.
 fn move_status(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     let no_message = || HeaderValue::from_static("");

@@ -1,4 +1,4 @@
-//! JSON-RPC of the node over HTTP on one port: calls in bodies, calls in URLs, and the upgrade to websockets.
+//! JSON-RPC of the node over HTTP on one port: calls in request bodies, calls in URLs, and the upgrade to websockets.
 
 use super::node::Node;
 use super::rpc::{Failure, call, parameters};
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of calls in one body.
+/// Maximum number of calls in one request body.
 const BATCH_MAX: usize = 100;
 /// Id in the response to a call that has no id.
 const NO_ID: i64 = -1;
@@ -109,7 +109,8 @@ pub(super) fn envelope(id: &Value, result: Result<Value, Failure>) -> Value {
     }
 }
 
-/// Executes one call of a body or websocket. An unknown method is refused before its parameters are parsed.
+/// Executes one call from a request body or a websocket. A call of an unknown method is refused before its parameters
+/// are parsed.
 pub(super) async fn one(node: &Node, call: Call) -> Result<Value, Failure> {
     let Some(names) = parameters(&call.method) else {
         return Err(Failure::no_method());

@@ -1,4 +1,4 @@
-//! Throw-away keys of a development network, in a keyring that the network's own tool can open.
+//! Throw-away keys of a development network, in a keyring that the Akash command-line tool `akash` can open.
 
 use akash_provider_chain::keyring::{
     Backend, DEFAULT_PATH, Keyring, KeyringError, derive_key, generate_mnemonic,
@@ -45,7 +45,7 @@ pub enum KeysError {
     Keyring(#[from] KeyringError),
 }
 
-/// Keyring with a key for each name.
+/// Keyring of a development network, with a key for each of [`NAMES`].
 #[derive(Debug)]
 pub struct Keys {
     folder: PathBuf,
@@ -53,7 +53,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Opens the keyring in a folder, by default in the user's cache, and creates missing keys.
+    /// Opens the keyring in `folder`, by default in the user's cache directory, and creates missing keys.
     ///
     /// # Errors
     /// The folder cannot be read or written, or the user's cache directory is unknown.
@@ -67,7 +67,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Opens an existing keyring in a folder, by default in the user's cache, without creating keys.
+    /// Opens an existing keyring in `folder`, by default in the user's cache directory, without creating keys.
     ///
     /// # Errors
     /// The folder cannot be read, or the user's cache directory is unknown.
@@ -93,13 +93,13 @@ impl Keys {
         Ok(())
     }
 
-    /// Returns the folder of the keyring, which the network's own tool also accepts as `--keyring-dir`.
+    /// Returns the folder of the keyring. The Akash command-line tool `akash` accepts this folder as `--keyring-dir`.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Returns the accounts by name.
+    /// Returns the name and the address of each account.
     ///
     /// # Errors
     /// A key cannot be read.

@@ -1,15 +1,15 @@
-//! Development network: a [`MemoryChain`] behind the protocols of the network's nodes.
+//! Development network: a [`MemoryChain`] that is served through the protocols of Akash nodes.
 //!
 //! | port | protocol |
 //! |---|---|
 //! | RPC | CometBFT's JSON-RPC in bodies and URLs, and its websocket with subscriptions |
-//! | gRPC | the queries of the network's modules, transactions, the node itself, discovery |
+//! | gRPC | the queries of the Akash modules, transactions, queries about the node itself, discovery |
 //!
 //! Transactions are real: they are decoded and checked for signature, chain id, sequence or nonce, timeout, fee and gas
-//! as in the network. The next block executes them, with the network's codes, texts and events. Not implemented:
-//! consensus, proofs, signatures other than in direct mode, transactions of several signers, grants, rewards. The next
-//! block also contains changes that are made directly on the [`MemoryChain`]. The crate does not depend on the daemon,
-//! so tests of any client can use it.
+//! as on the Akash network. The next block executes them, with the codes, texts and events of the Akash network. Not
+//! implemented: consensus, proofs, signatures other than in direct mode, transactions of several signers, grants,
+//! rewards. The next block also contains changes that are made directly on the [`MemoryChain`]. The crate does not
+//! depend on the daemon, so tests of any client can use it.
 //!
 //! ```
 //! use akash_provider_core::chain::MemoryChain;
@@ -59,16 +59,16 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Time between blocks if no clock creates them: the network's own block time.
+/// Time between blocks that [`Devnet::make_block`] creates: the block interval of the Akash network.
 const BLOCK_STEP: Duration = Duration::from_secs(6);
-/// 0.0025, scaled by 10^18: the default gas price of a node.
+/// 0.0025, scaled by 10^18: the default of the minimum gas price.
 const GAS_PRICE: i128 = 2_500_000_000_000_000;
 
 /// Settings of a development network. Start with [`DevnetConfig::new`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DevnetConfig {
-    /// Chain to serve, with its present contents.
+    /// Chain to serve. The development network starts with the newest block of this chain.
     pub chain: MemoryChain,
     /// Time between blocks; `None` if only [`Devnet::make_block`] creates them.
     pub block_time: Option<Duration>,
@@ -76,9 +76,9 @@ pub struct DevnetConfig {
     pub listen_rpc: SocketAddr,
     /// Address of gRPC.
     pub listen_grpc: SocketAddr,
-    /// Minimum gas price.
+    /// Minimum gas price that a transaction must pay.
     pub gas_price: DecCoin,
-    /// Whether unordered transactions are accepted, as in the network; older chains refuse them.
+    /// Whether unordered transactions are accepted, as on the Akash network. Older chains refuse them.
     pub takes_unordered: bool,
 }
 
@@ -105,7 +105,7 @@ pub enum DevnetError {
     /// The address cannot be bound.
     #[error("{flag} {address}: {}", listen_text(.why))]
     Listen {
-        /// Flag that sets the address.
+        /// Name of the flag that sets the address.
         flag: &'static str,
         /// Requested address; port 0 is any free one.
         address: SocketAddr,
@@ -114,7 +114,7 @@ pub enum DevnetError {
     },
 }
 
-/// Running development network, stopped on drop.
+/// Running development network. Dropping this value stops the network.
 #[derive(Debug)]
 pub struct Devnet {
     chain: MemoryChain,
@@ -178,14 +178,14 @@ impl Devnet {
         format!("grpc://{}", self.grpc)
     }
 
-    /// Returns the chain. The next block contains changes that are made directly on the chain.
+    /// Returns the chain. Changes that the caller makes directly on the chain are in the next block.
     #[must_use]
     pub const fn chain(&self) -> &MemoryChain {
         &self.chain
     }
 
-    /// Completes a block and returns its height. The block is 6 s later than the one before, but never later than the
-    /// local clock: clients refuse blocks from the future.
+    /// Completes a block and returns its height. The block time is 6 s after that of the previous block, but never
+    /// after the local clock, because clients refuse blocks from the future.
     pub fn make_block(&self) -> Height {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let before = self.chain.market(|market| market.time());
@@ -194,7 +194,7 @@ impl Devnet {
         self.chain.advance(BLOCK_STEP.min(left))
     }
 
-    /// Stops the network and closes every connection.
+    /// Stops the development network and closes every connection.
     pub async fn stop(self) {
         self.stop.cancel();
         for task in self.tasks {

@@ -1,8 +1,8 @@
-//! Transfers of money that a message causes, derived from the records before and after the message, and merged with the
-//! events of the message.
+//! Events of the transfers of money that a message causes. The transfers are derived from the records before and after
+//! the message. Their events are merged with the other events of the message.
 //!
-//! The order is the network's: a deposit is returned before the event of its bid; payouts follow the end of a lease and
-//! precede a new order; the end of a deployment pays out and refunds everything first.
+//! The order is the same as on the Akash network: a deposit is returned before the event of its bid; payouts follow the
+//! end of a lease and precede a new order; the end of a deployment first causes all payouts and refunds.
 
 use super::event::{Context, ESCROW, Event, transfer, typed};
 use super::tx::{Act, deployment};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// 10^18, the scale of a decimal.
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// Records before a message.
+/// Values of the records before the execution of a message.
 #[derive(Debug, Default)]
 pub(super) struct MoneyBefore {
     deployment: Option<DeploymentId>,
@@ -109,7 +109,7 @@ impl MoneyBefore {
         events
     }
 
-    /// Returns the transfers of remaining deposits to the tenant.
+    /// Returns the events of the refunds of remaining deposits to the tenant.
     fn refunds(&self, market: &Market) -> Vec<Event> {
         let Some(id) = &self.deployment else {
             return Vec::new();
@@ -140,7 +140,7 @@ fn withdrawn(market: &Market, id: &LeaseId) -> u128 {
     payment.map_or(0, |p| p.withdrawn.amount)
 }
 
-/// Returns the transfer of a bid's deposit to the provider.
+/// Returns the events of the transfer of a bid's deposit back to the provider.
 fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     let deposit = market.bid_deposit(id);
     deposit.map_or_else(Vec::new, |d| {
@@ -148,7 +148,7 @@ fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     })
 }
 
-/// Returns the transfers of the deposits of losing bids.
+/// Returns the events of the transfers that return the deposits of the losing bids to their providers.
 fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     let mut events = Vec::new();
     for bid in market.bids_of(&winner.order) {
@@ -162,7 +162,7 @@ fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     events
 }
 
-/// Returns the transfers from the signer.
+/// Returns the events of the transfers that the signer pays.
 fn paid(act: &Act) -> Vec<Event> {
     match act {
         Act::Provider(Msg::CreateBid { id, deposit, .. }) => {

@@ -24,36 +24,37 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
-/// Number of newest heights with a state that can be queried: the network's minimum setting for pruning nodes.
+/// Number of newest heights with a state that can be queried: the minimum that a pruning Akash node can be configured
+/// with.
 const HEIGHTS_MAX: u64 = 100;
 /// Maximum number of stored states, which take most of the memory. Clients read all pages of a snapshot within a few
 /// blocks.
 const STATES_MAX: usize = 32;
 /// Maximum number of stored blocks: more than a day of one-second blocks.
 const BLOCKS_MAX: usize = 100_000;
-/// Maximum number of transactions in stored blocks; each has some kilobytes with its events.
+/// Maximum number of transactions in stored blocks, in total. Each has some kilobytes with its events.
 const LANDED_MAX: usize = 50_000;
-/// Maximum number of pending transactions, as the network's default.
+/// Maximum number of transactions in the mempool, the default of Akash nodes.
 const WAITING_MAX: usize = 5_000;
-/// Maximum number of stored hashes of earlier transactions, as the network's default.
+/// Maximum number of stored hashes of earlier transactions, the default of Akash nodes.
 const SEEN_MAX: usize = 10_000;
-/// Number of blocks buffered for a slow subscriber before the subscriber loses blocks: the network's default.
+/// Number of blocks buffered for a slow subscriber before the subscriber loses blocks, the default of Akash nodes.
 const SUBSCRIBER_BLOCKS: usize = 200;
 
-/// Market after a block.
+/// State of the market after a block.
 #[derive(Debug, Clone)]
 pub(super) struct State {
     pub(super) market: Arc<Market>,
 }
 
-/// Handle to the state of the node; clones share it.
+/// Handle to the state of the node. Clones share the state.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     inner: Arc<Mutex<Inner>>,
     blocks: broadcast::Sender<Arc<Block>>,
 }
 
-/// Reason for a missing state.
+/// Reason why no state is available at a height.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoState {
     /// The block does not exist yet.
@@ -65,9 +66,10 @@ pub(super) enum NoState {
 /// Refusal of a transaction by the mempool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum MempoolError {
-    /// The transaction is a duplicate.
+    /// The mempool has received this transaction before.
     Duplicate,
-    /// The mempool is full. Contains the number of pending transactions, which is part of the network's error text.
+    /// The mempool is full. Contains the number of transactions in the mempool, which is part of the error text of a
+    /// node.
     Full(usize),
     /// The transaction fails the checks.
     Refused(Refusal),
@@ -88,7 +90,7 @@ pub(super) struct Inner {
     landed: Vec<IncludedTx>,
 }
 
-/// Hashes of the newest transactions.
+/// Hashes of the transactions that the mempool received last.
 #[derive(Debug, Default)]
 struct RecentHashes {
     order: VecDeque<TxHash>,
@@ -138,12 +140,12 @@ impl Node {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a stream of future blocks.
+    /// Returns a stream of the blocks that are completed after this call.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<Block>> {
         self.blocks.subscribe()
     }
 
-    /// Returns the hook that creates blocks.
+    /// Returns the hook with which the chain completes the blocks of this node.
     pub(super) fn maker(&self) -> impl BlockMaker {
         Maker(self.clone())
     }
@@ -352,7 +354,8 @@ impl Inner {
     }
 }
 
-/// Returns direct changes of the chain as a transaction.
+/// Returns changes that were made directly on the chain, as a transaction without a signature. Returns `None` if there
+/// are none.
 fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<IncludedTx> {
     if facts.is_empty() {
         return None;

@@ -13,9 +13,9 @@ use std::fmt::Display;
 use std::str::FromStr;
 use tonic::Code;
 
-/// Default size of a page, as in the network.
+/// Default number of records in a page, the same as on the Akash network.
 const PAGE_DEFAULT: usize = 100;
-/// Maximum size of a page.
+/// Maximum number of records in a page.
 const PAGE_MAX: usize = 10_000;
 
 /// Failure of a query.
@@ -25,16 +25,16 @@ pub(super) struct QueryError {
     pub(super) status: Code,
     /// Text over gRPC.
     pub(super) text: String,
-    /// Text over `abci_query`, without the meaning of its code.
+    /// Error text over `abci_query`, without the text that belongs to the error code.
     log: String,
-    /// Code over `abci_query`, if it does not follow from the status.
+    /// Error code over `abci_query` and its text, if the code does not follow from the gRPC status.
     number: Option<(u32, &'static str)>,
     /// True if the query failed before a state was selected. gRPC then sends no height.
     pub(super) is_without_state: bool,
 }
 
 impl QueryError {
-    /// Creates a module's own "not found" error.
+    /// Creates a "not found" error with an error code of the module `module`.
     fn not_found(module: &str, code: u32, text: &str) -> Self {
         Self {
             status: Code::NotFound,
@@ -63,7 +63,7 @@ impl QueryError {
         }
     }
 
-    /// Creates an error with a code shared by all modules.
+    /// Creates an error with a code of the codespace `sdk`, which all modules share.
     fn sdk(number: u32, meaning: &'static str, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -86,7 +86,7 @@ impl QueryError {
         Self::sdk(18, "invalid request", error.to_string())
     }
 
-    /// Returns code and text for `abci_query`; the codespace is always `sdk`.
+    /// Returns error code and text for `abci_query`. The codespace is always `sdk`.
     pub(super) fn abci(&self) -> (u32, String) {
         let (code, meaning) = self.number.unwrap_or(match self.status {
             Code::NotFound => (22, "key not found"),
@@ -124,7 +124,7 @@ impl From<NoState> for QueryError {
     }
 }
 
-/// Transport of a query. Some services exist on one transport only.
+/// Transport of a query. Some services are available on one transport only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
     Abci,
@@ -165,7 +165,7 @@ fn unknown(transport: Transport, path: &str) -> QueryError {
 
 type QueryResult = Result<Vec<u8>, QueryError>;
 
-/// Executes a query if the path is that of `M`.
+/// Executes a query if `path` is the path of the method `M`.
 fn handle<M: Method + Default>(
     path: &str,
     data: &[u8],
@@ -237,7 +237,7 @@ fn page<T, W, P: Ord + Display + FromStr>(
     Ok((items, Some(pagination)))
 }
 
-/// Returns true if a filter is empty or equals the value.
+/// Returns true if the filter is empty (the default value), or equals the value.
 fn matches_filter<T: PartialEq + Default>(filter: &T, value: &T) -> bool {
     *filter == T::default() || filter == value
 }

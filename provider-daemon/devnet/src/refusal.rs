@@ -10,7 +10,7 @@ pub(super) struct Refusal {
     pub(super) log: String,
 }
 
-/// Code of a handler that panicked.
+/// Error code for a message handler that panicked.
 const PANIC: u32 = 111_222;
 
 impl Refusal {
@@ -22,12 +22,13 @@ impl Refusal {
         }
     }
 
-    /// Creates a refusal with a code shared by all modules.
+    /// Creates a refusal with a code of the codespace `sdk`, which all modules share.
     pub(super) fn sdk(code: u32, log: impl Into<String>) -> Self {
         Self::new("sdk", code, log)
     }
 
-    /// Creates the refusal of a message by the market, in the format of transaction results.
+    /// Creates the refusal of the message at index `index` that the market rejected, in the format of transaction
+    /// results.
     pub(super) fn from_rejection(index: usize, rejection: &Rejection) -> Self {
         let (space, number) = rejection.code.split_once('/').unwrap_or((&rejection.code, ""));
         // Every refusal of the market has a number; 1 is the fallback.
@@ -43,14 +44,14 @@ impl Refusal {
         )
     }
 
-    /// Adds the index of the message to the text.
+    /// Adds the index of the refused message to the text.
     pub(super) fn in_message(self, index: usize) -> Self {
         let log = format!("failed to execute message; message index: {index}: {}", self.log);
         Self { log, ..self }
     }
 }
 
-/// Returns the network's text of a code, if it is constant.
+/// Returns the text of an error code on the Akash network, or `None` if the text varies.
 fn network_text(space: &str, code: u32) -> Option<&'static str> {
     if space != "market" {
         return None;

@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Default and maximum page size of `tx_search`.
+/// Default page size of `tx_search`; [`SEARCH_MAX`] is its maximum.
 const SEARCH_DEFAULT: u64 = 30;
 const SEARCH_MAX: u64 = 100;
 /// Maximum number of headers in a `blockchain` result.
 const HEADERS_MAX: u64 = 20;
-/// Maximum wait of `broadcast_tx_commit` for a block, as the network's default.
+/// Maximum time that `broadcast_tx_commit` waits for the block, the default of Akash nodes.
 const COMMIT_TIME: Duration = Duration::from_secs(10);
 
-/// Error of a call.
+/// Error response of a JSON-RPC call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     code: i64,
@@ -32,7 +32,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Creates an error inside a method.
+    /// Creates the JSON-RPC error for a failure during the execution of a method.
     pub(super) fn internal(data: impl Into<String>) -> Self {
         Self {
             code: -32603,
@@ -89,7 +89,7 @@ pub(super) fn parameters(method: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Calls a method of [`parameters`]. Only `broadcast_tx_commit` waits.
+/// Calls one of the methods that [`parameters`] lists. Only `broadcast_tx_commit` waits for a block.
 pub(super) async fn call(node: &Node, method: &str, params: &Params) -> Result<Value, Failure> {
     match method {
         "status" => Ok(status(&node.lock())),

@@ -1,4 +1,4 @@
-//! Parameters of a call, with different notations in JSON and URLs.
+//! Parameters of a JSON-RPC call. The notation in JSON differs from the notation in URLs.
 //!
 //! | | JSON | URL |
 //! |---|---|---|
@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 pub(super) enum Params {
     /// Parameters from the body of a request or a message.
     Json(Map<String, Value>),
-    /// Parameters from the query of a URL, quotes included. Of several parameters with the same name, the first is
-    /// used.
+    /// Parameters from the query string of a URL, with their quotes. If several parameters have the same name, the
+    /// first is used.
     Uri(Vec<(String, String)>),
 }
 
@@ -41,7 +41,7 @@ impl Params {
         }
     }
 
-    /// Returns a parameter of a URL, with its quotes.
+    /// Returns the text of a parameter in a URL, with its quotes.
     fn uri(&self, name: &str) -> Option<&str> {
         match self {
             Self::Json(_) => None,
@@ -86,7 +86,7 @@ impl Params {
         }
     }
 
-    /// Parses bytes, in base64 in JSON.
+    /// Parses a parameter that contains bytes. In JSON, the bytes are base64.
     pub(super) fn bytes(&self, name: &str) -> Result<Vec<u8>, Failure> {
         if let Some(text) = self.uri(name) {
             return uri_bytes(name, text);
@@ -95,7 +95,7 @@ impl Params {
         BASE64.decode(text.as_bytes()).map_err(|_| wrong(name, "base64"))
     }
 
-    /// Parses bytes, in hexadecimal digits in JSON.
+    /// Parses a parameter that contains bytes. In JSON, the bytes are hexadecimal digits.
     pub(super) fn hex(&self, name: &str) -> Result<Vec<u8>, Failure> {
         if let Some(text) = self.uri(name) {
             return uri_bytes(name, text);

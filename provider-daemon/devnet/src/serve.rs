@@ -1,4 +1,4 @@
-//! Listeners: one task per connection, up to a limit, all stopped together.
+//! Listeners: one task per connection, up to a maximum number of connections. A stop closes all of them.
 
 use std::error::Error;
 use std::future::Future;
@@ -10,20 +10,20 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of connections of a listener, as the network's default for its RPC.
+/// Maximum number of connections of a listener, the default of the JSON-RPC port of Akash nodes.
 const CONNECTIONS_MAX: usize = 900;
 /// Pause after the system failed to accept a connection, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Result of a connection.
+/// Result of serving a connection.
 pub(super) type Served = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Limits of a client.
+/// Limits for the requests of a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Maximum size of a request, in bytes: the largest transaction as hexadecimal digits or base64, and its envelope.
     pub(super) request_bytes: usize,
-    /// Concurrent calls of one gRPC connection.
+    /// Maximum number of concurrent calls on one gRPC connection.
     pub(super) streams: u32,
     /// Maximum time to receive the head and the body of a request.
     pub(super) request_time: Duration,
@@ -39,7 +39,7 @@ impl Default for Limits {
     }
 }
 
-/// Accepts connections until it is stopped, and then closes all of them.
+/// Accepts connections until the node is stopped, and then closes all of them.
 pub(super) async fn listen<F>(
     listener: TcpListener,
     stop: CancellationToken,

@@ -1,4 +1,4 @@
-//! Websocket with calls and subscriptions. A slow reader loses events, as with the network's nodes.
+//! Websocket with calls and subscriptions. A slow client loses events, as on Akash nodes.
 
 use super::block::Block;
 use super::event::Event;
@@ -20,13 +20,13 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of subscriptions of one client, as the network's default.
+/// Maximum number of subscriptions of one client, the default of Akash nodes.
 const SUBSCRIPTIONS_MAX: usize = 5;
-/// Maximum length of a query, as in the network.
+/// Maximum length of a subscription query, the same as on Akash nodes.
 const QUERY_MAX: usize = 512;
-/// Maximum time of a write.
+/// Maximum time for writing a message.
 const WRITE_TIME: Duration = Duration::from_secs(10);
-/// Kinds of events for a whole block.
+/// Kinds of events that are sent once per block.
 const BLOCK_KINDS: [&str; 3] = ["NewBlock", "NewBlockHeader", "NewBlockEvents"];
 
 type Stream = WebSocketStream<TokioIo<Upgraded>>;

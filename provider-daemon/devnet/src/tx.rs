@@ -1,4 +1,4 @@
-//! Decoding of transactions, and checks without a state.
+//! Decoding of transactions, and the checks that need no chain state.
 
 use super::refusal::Refusal;
 use akash_provider_chain::convert::{self, Malformed};
@@ -12,9 +12,9 @@ use bytes::Bytes;
 use prost::{Message, Name};
 use prost_types::{Any, Timestamp};
 
-/// Maximum size of a transaction, as in the network's mempool.
+/// Maximum size of a transaction, the same as in the mempool of Akash nodes.
 pub(super) const TX_BYTES_MAX: usize = 1_048_576;
-/// Maximum number of messages in one transaction; the network only limits the size.
+/// Maximum number of messages in one transaction. The Akash network limits only the size of a transaction.
 const MESSAGES_MAX: usize = 1_000;
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
@@ -33,14 +33,14 @@ pub(super) enum Act {
     },
 }
 
-/// Message with its type URL.
+/// Message of a transaction, with its type URL.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) type_url: String,
     pub(super) act: Act,
 }
 
-/// Decoded transaction, with its bytes: the signature covers them, and a block stores them.
+/// Decoded transaction. The encoded bytes are retained, because the signature covers them and a block stores them.
 #[derive(Debug, Clone)]
 pub(super) struct Tx {
     pub(super) bytes: Bytes,
@@ -62,7 +62,7 @@ fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Refusal> {
 }
 
 impl Tx {
-    /// Decodes a transaction of one signer. Refusals here do not depend on the state.
+    /// Decodes a transaction that has one signer. Refusals here do not depend on the chain state.
     pub(super) fn decode(bytes: Bytes) -> Result<Self, Refusal> {
         // Before decoding: decoded messages take several times the memory of their bytes.
         if bytes.len() > TX_BYTES_MAX {
@@ -103,7 +103,8 @@ impl Tx {
         })
     }
 
-    /// Returns the timeout of an unordered transaction, which is its nonce.
+    /// Returns the timeout of an unordered transaction, which is also its nonce. Returns `None` for an ordered
+    /// transaction.
     pub(super) fn timeout_nanos(&self) -> Option<i64> {
         let Timestamp { seconds, nanos } = self.body.timeout_timestamp?;
         Some(
@@ -113,7 +114,7 @@ impl Tx {
         )
     }
 
-    /// Returns the fee as coins, in the order of the transaction; may be empty.
+    /// Returns the coins of the fee, in the order of the transaction. The list may be empty.
     pub(super) fn fee_coins(&self) -> Result<Vec<Coin>, Refusal> {
         let coins = self.fee.amount.iter().map(|coin| {
             let amount = coin.amount.parse::<u128>().ok();
@@ -180,7 +181,7 @@ fn act(any: &Any) -> Result<Option<Act>, Refusal> {
     }))
 }
 
-/// Checks a message like the network does before it reads any state.
+/// Performs the checks of a message that the Akash network performs before it reads any state.
 fn check_message(msg: &Msg) -> Result<(), Refusal> {
     match msg {
         Msg::CreateBid { price, .. } if price.amount.is_zero() => {
@@ -205,7 +206,7 @@ fn one_signer(steps: &[Step]) -> Result<Address, Refusal> {
     first.ok_or_else(|| Refusal::sdk(18, "must contain at least one message: invalid request"))
 }
 
-/// Returns the required signer of a message.
+/// Returns the account that must sign a message.
 pub(super) const fn signer(act: &Act) -> &Address {
     match act {
         Act::Provider(msg) => msg.signer(),

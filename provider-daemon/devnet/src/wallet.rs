@@ -1,4 +1,4 @@
-//! Key that sends transactions to a node over the wire: for tenants, auditors and competing providers.
+//! Wallet that sends transactions to a node over its protocols, for tenants, auditors and competing providers.
 //!
 //! Each call is one unordered transaction, estimated and signed. A provider uses the transaction writer of the chain
 //! client. This wallet is for clients that send single messages and wait for the result.
@@ -16,20 +16,20 @@ use std::time::Duration;
 
 /// Lifetime of a transaction, in block time.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// Gas limit of a simulated transaction.
+/// Gas limit of a transaction while it is simulated.
 const TRIAL_GAS: u64 = 2_000_000;
-/// Interval of queries for a pending transaction.
+/// Interval between queries for a transaction that is not in a block yet.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Failure to get a transaction into a block, or failure of the transaction in its block.
+/// Reason why a transaction is in no block, or why it failed in its block.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalletError {
     /// The node does not respond.
     #[error(transparent)]
     Node(#[from] Error),
-    /// The node accepts no fee that this key could pay.
+    /// The node accepts no fee that the wallet can pay.
     #[error(transparent)]
     Fee(#[from] FeeError),
     /// The account does not exist on the chain.
@@ -49,7 +49,7 @@ pub enum WalletError {
         /// Text of the refusal.
         log: String,
     },
-    /// The transaction timed out.
+    /// The transaction expired before a block included it.
     #[error("transaction {0} is in no block and has expired")]
     Expired(TxHash),
     /// The transaction failed in its block.
@@ -64,27 +64,27 @@ pub enum WalletError {
     },
 }
 
-/// Transaction accepted by a node.
+/// Transaction that a node accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentTx {
-    /// Hash of the transaction bytes, for queries.
+    /// Hash of the encoded transaction, for queries.
     pub hash: TxHash,
-    /// Latest time of a block that may include the transaction.
+    /// Last block time at which a block can include the transaction.
     pub expires: BlockTime,
 }
 
-/// Key with its node.
+/// Signing key, with the node to which transactions are sent.
 #[derive(Debug, Clone)]
 pub struct Wallet {
     api: Arc<dyn TxApi>,
     key: Arc<PrivateKey>,
     gas: GasConfig,
-    /// Last used nonce.
+    /// Nonce of the last transaction of this wallet, in nanoseconds.
     last_nanos: Arc<AtomicI64>,
 }
 
 impl Wallet {
-    /// Creates a wallet with the usual gas settings. It sends no query yet.
+    /// Creates a wallet with default gas settings. This function sends no query.
     #[must_use]
     pub fn new(api: Arc<dyn TxApi>, key: PrivateKey) -> Self {
         Self {
@@ -101,7 +101,8 @@ impl Wallet {
         self.key.address()
     }
 
-    /// Sends messages as one transaction, and returns when the node has checked it.
+    /// Sends messages as one transaction. Returns after the node has accepted the transaction, before a block includes
+    /// it.
     ///
     /// # Errors
     /// The node does not respond, or refuses the transaction.
@@ -139,7 +140,7 @@ impl Wallet {
         }
     }
 
-    /// Waits until a transaction is in a block; returns the height.
+    /// Waits until a block includes a transaction. Returns the height of this block.
     ///
     /// # Errors
     /// The transaction failed in its block or expired, or the node does not respond.
@@ -157,7 +158,7 @@ impl Wallet {
         }
     }
 
-    /// Sends messages as one transaction and waits until it is in a block; returns the height.
+    /// Sends messages as one transaction and waits until a block includes it. Returns the height of this block.
     ///
     /// # Errors
     /// The transaction is refused or failed in its block, or the node does not respond.
@@ -166,7 +167,7 @@ impl Wallet {
         self.wait(&sent).await
     }
 
-    /// Returns an unused nonce.
+    /// Returns an unused nonce, and the expiry of a transaction with this nonce.
     fn nonce(&self, now: BlockTime) -> (Ordering, BlockTime) {
         let wanted = now.plus(LIFETIME).0.saturating_mul(NANOS_PER_MILLI);
         // Two within one block time would have the same nonce, so each is at least a nanosecond after the last.
@@ -191,7 +192,7 @@ fn landed(included: IncludedTx) -> Result<Height, WalletError> {
     }
 }
 
-/// Returns initial money: uakt for fees and uact for everything else.
+/// Returns the initial balance of an account: uakt for fees, and uact for all other payments.
 #[must_use]
 pub fn allowance() -> [Coin; 2] {
     const AMOUNT: u128 = 1_000_000_000_000;

@@ -25,11 +25,11 @@ use prost::{Message, Name};
 use prost_types::{Any, Timestamp};
 use tonic::Code;
 
-/// Version of the node.
+/// Version that the node reports as its own version.
 pub(crate) const VERSION: &str = concat!("devnet-", env!("CARGO_PKG_VERSION"));
 /// Version of the emulated CometBFT.
 pub(crate) const COMET_VERSION: &str = "0.38.21";
-/// Modules and their versions, as in the network's discovery.
+/// Modules and their versions that the discovery query reports, the same as on the Akash network.
 pub(crate) const MODULES: [(&str, &str); 6] = [
     ("audit", "v1"),
     ("cert", "v1"),
@@ -38,10 +38,10 @@ pub(crate) const MODULES: [(&str, &str); 6] = [
     ("market", "v1beta5"),
     ("provider", "v1beta4"),
 ];
-/// API versions, the newest first; both have the same modules.
+/// API versions that the discovery query reports, the newest first. Both have the same modules.
 pub(crate) const API_VERSIONS: [&str; 2] = ["v1beta4", "v1beta3"];
 
-/// Executes a query of one of these modules; returns `None` for another path.
+/// Executes a query of the modules in this file. Returns `None` if no such module has the path.
 pub(super) fn execute(
     node: &Node,
     transport: Transport,

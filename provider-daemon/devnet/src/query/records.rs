@@ -1,4 +1,4 @@
-//! Queries of the network's own modules: market, deployment, provider, audit, cert, escrow.
+//! Queries of the Akash modules: market, deployment, provider, audit, cert, escrow.
 
 use super::{At, Place, QueryError, QueryResult, handle, matches_filter, page, wanted_states};
 use akash_provider_chain::convert::{self, responses};
@@ -33,7 +33,7 @@ const LEASE_STATES: [(&str, LeaseState); 4] = [
     ("reclaiming", LeaseState::Reclaiming),
 ];
 
-/// Executes a query of one of these modules; returns `None` for another path.
+/// Executes a query of the modules in this file. Returns `None` if no such module has the path.
 pub(super) fn execute(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
     market(state, path, data)
         .or_else(|| deployment(state, path, data))
@@ -99,7 +99,7 @@ fn wire_lease(market: &Market, lease: &LeaseRecord) -> mkt::QueryLeaseResponse {
     )
 }
 
-/// Returns the position in listings that are sorted by state first.
+/// Returns the position of a record in a listing that is sorted by state, then by id.
 fn place<S: PartialEq, I: Clone>(states: &[(&str, S)], state: &S, id: &I) -> Place<I> {
     let state = states.iter().position(|(_, s)| s == state);
     Place(state.unwrap_or(0), id.clone())

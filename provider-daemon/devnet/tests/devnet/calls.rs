@@ -1,4 +1,4 @@
-//! Plain calls of a client.
+//! HTTP and JSON-RPC calls to a development network, without a chain client.
 
 use data_encoding::BASE64;
 use http_body_util::{BodyExt, Full};

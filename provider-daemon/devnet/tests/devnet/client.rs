@@ -1,4 +1,4 @@
-//! Client that only uses gRPC, except for blocks, which gRPC does not have.
+//! Chain client that uses gRPC for everything except blocks, which gRPC does not provide.
 
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::gas::MemoryExpenses;
@@ -31,7 +31,7 @@ pub(crate) struct WireClient {
     _ends: DropGuard,
 }
 
-/// Returns a reader of one address, with intervals for fast blocks.
+/// Returns a reader with the node at `address`, with short intervals because blocks are fast.
 pub(crate) fn reader(address: &str, chain_id: &str) -> Reader {
     let limits = Limits {
         health_age: Duration::from_millis(200),

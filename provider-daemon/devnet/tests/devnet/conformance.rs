@@ -1,4 +1,4 @@
-//! Conformance suite of the chain port over both protocols.
+//! Conformance suite of the chain port, over JSON-RPC and over gRPC.
 
 use super::client::WireClient;
 use super::driver::{CHAIN_ID, WireDriver, key};

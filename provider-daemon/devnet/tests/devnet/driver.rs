@@ -1,4 +1,4 @@
-//! Tenant and competing provider of the conformance suite, with signed transactions over the wire.
+//! Tenant and competing provider of the conformance suite. Both send signed transactions to the development network.
 
 use super::client::reader;
 use akash_provider_chain::convert::{tenant_to_any, to_any};
@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) const CHAIN_ID: &str = "devnet";
-/// Block interval of the network: short, and long enough for a busy machine.
+/// Block interval of the development network: short, but long enough for a slow machine under load.
 const BLOCK_TIME: Duration = Duration::from_millis(150);
 
-/// Returns a constant key.
+/// Returns the private key with the number `number`, the same in each call.
 pub(crate) fn key(number: u8) -> PrivateKey {
     PrivateKey::from_bytes(&[number; 32]).unwrap()
 }

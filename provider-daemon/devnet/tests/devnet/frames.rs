@@ -47,7 +47,7 @@ impl Frames {
         }
     }
 
-    /// Returns the frames of a block with this number of transactions, by kind.
+    /// Waits for a block with `txs` transactions, and returns its websocket frames by kind of event.
     pub(crate) async fn block(&mut self, txs: usize) -> BTreeMap<String, Vec<Value>> {
         let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for _ in 0..KINDS.len() - 1 + txs {
@@ -78,12 +78,13 @@ pub(crate) fn without_gas(mut value: Value) -> Value {
     value
 }
 
-/// Removes a part of a value, and returns it.
+/// Removes the part at `path` from a JSON value, and returns the removed part.
 fn take(value: &mut Value, path: &str) -> Value {
     value.pointer_mut(path).map(Value::take).unwrap_or_default()
 }
 
-/// Compares the frames of the block of a transaction with the recorded frames. Returns the differences.
+/// Compares the frames `ours` of the block that contains a transaction with the recorded frames. Returns the
+/// differences.
 pub(crate) fn compare_frames(folder: &Path, name: &str, ours: &BTreeMap<String, Vec<Value>>) -> Vec<String> {
     let mut differences = Vec::new();
     for kind in KINDS {

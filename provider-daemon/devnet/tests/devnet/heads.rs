@@ -15,8 +15,8 @@ const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 const TYPE: &str = "content-type";
 
-/// Methods behind the network's query router, which opens the state after a block and reports its height before the
-/// method is called. A refusal by the method therefore also has the height.
+/// Methods behind the query router of an Akash node. The router opens the state after a block and reports its height
+/// before it calls the method. A refusal by the method therefore also has the height.
 const OF_STATE: [&str; 32] = [
     "/akash.audit.v1.Query/AllProvidersAttributes",
     "/akash.audit.v1.Query/AuditorAttributes",
@@ -51,8 +51,7 @@ const OF_STATE: [&str; 32] = [
     "/cosmos.tx.v1beta1.Service/GetTx",
     "/cosmos.tx.v1beta1.Service/Simulate",
 ];
-/// The network's node registers this method at the gRPC server itself, so a call does not open the state of a
-/// block.
+/// Method that an Akash node registers at the gRPC server itself, so a call does not open the state of a block.
 const OF_SERVER: &str = "/akash.discovery.v1.Discovery/GetInfo";
 /// Recorded methods of modules that the development network does not implement.
 const NOT_PLAYED: [&str; 2] = [
@@ -60,7 +59,7 @@ const NOT_PLAYED: [&str; 2] = [
     "/akash.oracle.v2.Query/AggregatedPrice",
 ];
 
-/// Names in the head and in the trailers of a response, and its height.
+/// Names of the metadata in the head and in the trailers of a response, and the height in the metadata.
 #[derive(Debug, PartialEq)]
 struct ResponseMetadata {
     head: BTreeSet<String>,

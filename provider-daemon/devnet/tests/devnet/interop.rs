@@ -41,7 +41,7 @@ fn installed() -> Option<PathBuf> {
         .ok()
 }
 
-/// The script of the tenant with its chain account, and a client of this project, both on the same network.
+/// Script of the tenant with its chain account, and a client of this project. Both use the same development network.
 struct Sides {
     folder: PathBuf,
     mnemonic: SecretString,

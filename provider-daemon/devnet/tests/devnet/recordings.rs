@@ -110,7 +110,7 @@ pub(crate) fn recorded(folder: &Path) -> Vec<Recorded> {
     all
 }
 
-/// Returns the signer and sequence of a transaction, or `None` for an unordered one.
+/// Returns the signer and the sequence of an encoded transaction, or `None` for an unordered transaction.
 pub(crate) fn signed(bytes: &[u8]) -> Option<(Address, u64)> {
     let raw = TxRaw::decode(bytes).unwrap();
     let (body, auth) = (
@@ -126,8 +126,8 @@ pub(crate) fn signed(bytes: &[u8]) -> Option<(Address, u64)> {
     Some((key.address().clone(), info.sequence))
 }
 
-/// Splits a response with a page of orders. Returns the response with a placeholder instead of the key of the
-/// next page, and the key.
+/// Splits a response that contains a page of orders. Returns the response with a placeholder for the key of the next
+/// page, and that key.
 pub(crate) fn split_page(response: &Value) -> (Value, Vec<u8>) {
     let mut response = response.clone();
     let bytes = BASE64
@@ -150,7 +150,7 @@ fn deployment(dseq: u64) -> DeploymentId {
     }
 }
 
-/// Returns the message that created a recorded deployment, with another deployment number.
+/// Returns the message that created the recorded deployment `name`, with `dseq` as its deployment number.
 fn same_as(name: &str, dseq: u64) -> TenantMsg {
     let folder = testbed::recordings::folder("chain");
     let recorded = read(&folder.join(format!("tx/{name}.rpc-tx.json")));
@@ -166,8 +166,8 @@ fn same_as(name: &str, dseq: u64) -> TenantMsg {
     msg
 }
 
-/// Repeats actions on the recorded chain that happened between the recorded transactions and are visible in a
-/// recording.
+/// Repeats on `chain` the actions of the recorded chain that are not among the recorded transactions, but are visible
+/// in a recorded response.
 pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
     let of_tenant = match height {
         613 => Some(same_as("deployment-create-two-groups", 1004)),
@@ -274,7 +274,7 @@ pub(crate) fn shape(value: &Value) -> Value {
     }
 }
 
-/// Returns the recorded queries of supported modules by height.
+/// Returns the recorded queries by height, only those of modules that the development network implements.
 pub(crate) fn recorded_queries(folder: &Path) -> BTreeMap<u64, Vec<PathBuf>> {
     let mut found: BTreeMap<u64, Vec<PathBuf>> = BTreeMap::new();
     for state in fs::read_dir(folder.join("grpc")).unwrap() {

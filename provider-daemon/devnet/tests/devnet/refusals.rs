@@ -85,7 +85,7 @@ fn unordered(devnet: &Devnet, after_nanos: i64) -> Ordering {
     }
 }
 
-/// Starts a network with an open order with deployment number 1.
+/// Starts a development network with an open order. Its deployment has the number 1.
 async fn with_order() -> Devnet {
     let devnet = devnet(None).await;
     devnet.chain().tenant(create(&deployment(1), 1)).unwrap();

@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Sets the sequence of each account to that of its next recorded transaction. Accounts in `busy` are left
-/// out, because they sent other transactions between the recorded ones.
+/// Sets the sequence of each account to the sequence of its next recorded transaction. Accounts in `busy` are left out,
+/// because they sent other transactions between the recorded ones.
 fn catch_up(devnet: &Devnet, coming: &[Recorded], busy: &[Address]) {
     let mut next: BTreeMap<Address, u64> = BTreeMap::new();
     for (address, sequence) in coming.iter().filter_map(|tx| signed(&tx.bytes)) {
