@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct Verdict {
     /// Bid that the provider would place, or the first reason not to bid.
     pub bid: Result<Offer, Decline>,
-    /// Free capacity of each node for the order, even if the order is declined for another reason.
+    /// Reasons for every node why the order fits or does not fit, even if the order is declined for another reason.
     pub explanation: Explanation,
 }
 
@@ -62,8 +62,7 @@ pub fn evaluate(
 }
 
 /// Evaluates an order. Runs [`evaluate`], requests the price within
-/// [`pricing_timeout`](crate::config::Config::pricing_timeout), and determines the free capacity of each
-/// node.
+/// [`pricing_timeout`](crate::config::Config::pricing_timeout), and explains for each node whether the order fits.
 ///
 /// The result equals the decision of the engine in the same state. Only the engine can detect that the chain
 /// refuses the bid, or that the account cannot pay for the bid.

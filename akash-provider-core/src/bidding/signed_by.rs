@@ -4,8 +4,8 @@ use super::{Decline, attributes};
 use crate::types::{Attribute, AuditedAttributes, GroupSpec, SignedBy};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of auditors in one order. The provider queries the node once per auditor. Real orders name
-/// only a few auditors.
+/// Maximum number of auditors in one order. The provider sends one query to the chain node for each auditor. Real
+/// orders name only a few auditors.
 pub const AUDITORS_MAX: usize = 32;
 /// Maximum number of auditors that a decline message lists.
 const SHOWN: usize = 3;

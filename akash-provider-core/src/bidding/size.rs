@@ -11,7 +11,7 @@ use crate::types::{AuditedAttributes, GroupSpec};
 /// Maximum number of resource units of one order. Each unit is placed separately. A unit with several
 /// possible GPU models is placed once for each model that is tried.
 pub const UNITS_MAX: usize = 512;
-/// Maximum number of comparisons of a requested attribute with a declared or signed attribute.
+/// Maximum number of comparisons for one order, each of a requested attribute with a declared or signed attribute.
 pub const COMPARISONS_MAX: usize = 1_000_000;
 /// Maximum length of one text in a decline, in characters. Tenants choose these texts, and the texts appear
 /// in logs and use memory.
@@ -26,7 +26,7 @@ pub fn check_size(group: &GroupSpec) -> Result<(), Decline> {
     signed_by::check_count(&group.requirements.signed_by)
 }
 
-/// Checks the maximum number of attribute comparisons for an order.
+/// Checks that an order needs at most [`COMPARISONS_MAX`] attribute comparisons.
 pub(super) fn check_comparisons(
     group: &GroupSpec,
     facts: &OrderContext<'_>,

@@ -30,7 +30,7 @@ pub enum BidState {
     Open,
     /// The bid won. The lease has the same id as the bid.
     Active,
-    /// Another provider won; the chain has returned the deposit.
+    /// Another provider won the order. The chain has returned the deposit of this bid.
     Lost,
     /// Closed. The record remains and prevents a second bid of the provider on the order.
     Closed,
@@ -42,8 +42,8 @@ pub enum BidState {
 pub enum LeaseState {
     /// The workload runs, and the lease is paid per block.
     Active,
-    /// The workload runs and is paid until the reclamation deadline has passed and the provider closes the
-    /// lease.
+    /// The provider has started to reclaim the capacity. The workload runs and is paid until the provider closes the
+    /// lease, at the earliest at the reclamation deadline.
     Reclaiming,
     /// Closed by the chain because of insufficient escrow funds.
     InsufficientFunds,
@@ -65,7 +65,8 @@ impl LeaseState {
 pub enum GroupState {
     /// The group has an order, or will get one.
     Open,
-    /// Stopped by the tenant or by a close of the provider. The tenant can start the group again.
+    /// Stopped by the tenant, or because the provider closed the lease of the group. The tenant can start the group
+    /// again.
     Paused,
     /// Stopped by the chain because of insufficient escrow funds of its deployment.
     InsufficientFunds,
@@ -90,7 +91,7 @@ pub enum CloseReason {
     ManifestTimeout,
     /// The escrow funds were insufficient (20000).
     InsufficientFunds,
-    /// An unknown number.
+    /// Any other number. The field contains this number.
     Other(u32),
 }
 
@@ -186,9 +187,9 @@ pub struct Lease {
 pub struct Payment {
     /// Amount that the lease earns per block.
     pub rate: DecCoin,
-    /// Earnings up to the last settlement that are not withdrawn yet.
+    /// Earnings up to the last settlement that the provider has not withdrawn yet.
     pub balance: DecCoin,
-    /// Total amount withdrawn by the provider, in whole units.
+    /// Total amount withdrawn by the provider, in whole base units.
     pub withdrawn: Coin,
 }
 
@@ -254,9 +255,9 @@ pub struct DeploymentRecord {
 pub struct ProviderRecord {
     /// Account that signs transactions and is part of every bid id.
     pub owner: Address,
-    /// URI of the provider for tenants.
+    /// URI at which tenants reach the provider.
     pub host_uri: String,
-    /// Declared attributes, which are compared with orders.
+    /// Attributes that the provider declares. They are compared with the requirements of orders.
     pub attributes: Vec<Attribute>,
     /// Contact information.
     #[serde(default)]
@@ -344,7 +345,7 @@ pub struct MarketParams {
     pub max_reclamation_window: Duration,
 }
 
-/// An event of a block. Events of a transaction are in the order of the transaction.
+/// An event of a block. Events of one transaction arrive in the order in which the transaction emitted them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -441,7 +442,7 @@ pub enum ChainEvent {
         /// Account of the provider.
         owner: Address,
     },
-    /// An auditor signed attributes of a provider, or removed them.
+    /// An auditor signed attributes of a provider, or removed its signature.
     AuditChanged {
         /// Account of the auditor.
         auditor: Address,
@@ -451,8 +452,9 @@ pub enum ChainEvent {
 }
 
 impl ChainEvent {
-    /// Returns whether the event is relevant to `provider`. An event that concerns only another provider is
-    /// not relevant. The exception is a lease of another provider, because it ends the order for `provider`.
+    /// Returns whether the event is relevant to `provider`. An event that concerns only another provider is not
+    /// relevant. The exception is `LeaseCreated` for another provider, because `provider` can then no longer win the
+    /// order.
     #[must_use]
     pub fn concerns(&self, provider: &Address) -> bool {
         match self {
@@ -476,7 +478,7 @@ impl ChainEvent {
     }
 }
 
-/// Current state of all records of one provider, at one height.
+/// Current state of the records that concern one provider, and of all open orders. All records are from one height.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Chain id.
@@ -519,13 +521,13 @@ pub enum Agreement {
     Single,
     /// A second endpoint returned the same record.
     Confirmed,
-    /// A second endpoint returned a different record, or the record of the client is incomplete.
+    /// A second endpoint returned a different record, or the record of the first endpoint is incomplete.
     Disputed,
     /// The second endpoint could not be queried.
     Unreachable,
 }
 
-/// A record, with the data that determines its value as evidence.
+/// A record, with its height and the agreement of the endpoints. They decide whether the record counts as evidence.
 ///
 /// The record was read from a node that has the configured chain id and is not catching up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ pub enum Topic {
     /// Leases and their health.
     #[serde(rename = "akash.provider.cluster.status")]
     ClusterStatus,
-    /// Pending orders, and declined orders by reason.
+    /// Orders in progress, number of declined orders by reason, and the newest declines.
     #[serde(rename = "akash.provider.bidengine.status")]
     BidengineStatus,
     /// Deployments with their manifests and pending requests.
@@ -150,7 +150,7 @@ pub enum Event {
         /// Price per block for the whole group.
         price: DecCoin,
     },
-    /// The provider took over an open bid after a start.
+    /// After a start, the provider found its open bid on the chain and continues with this bid.
     BidAdopted {
         /// Order and provider of the bid.
         bid: BidId,
@@ -164,7 +164,7 @@ pub enum Event {
         /// Outcome of the bid.
         outcome: BidOutcome,
     },
-    /// The provider took over an active lease after a start.
+    /// After a start, the provider found its active lease on the chain and continues with this lease.
     LeaseAdopted {
         /// Order and provider of the lease.
         lease: LeaseId,
@@ -217,7 +217,7 @@ pub enum Event {
     LeaseEnding {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Reason recorded on the chain.
+        /// Reason that the provider records on the chain.
         reason: CloseReason,
     },
     /// A lease was closed and its workload removed.
@@ -246,13 +246,14 @@ pub enum Event {
         /// Cause of the failure, as text.
         message: String,
     },
-    /// The circuit breaker stopped closes by the provider. Store this state for the next start.
+    /// The circuit breaker tripped for all owners: it holds the closes by this provider until an operator releases
+    /// the breaker. This state must be stored for the next start.
     BreakerTripped {
         /// Number of requested closes within the window.
         wanted: u32,
     },
-    /// The circuit breaker stopped closes by the provider for the leases of one owner. Store this state for
-    /// the next start.
+    /// The circuit breaker tripped for one owner: it holds the closes of this owner's leases by this provider. This
+    /// state must be stored for the next start.
     BreakerTrippedFor {
         /// Account of the owner.
         owner: Address,
@@ -273,8 +274,8 @@ pub enum Event {
         /// Account of the owner.
         owner: Address,
     },
-    /// The cluster has an unusable record of a lease. The lease is not closed because of a missing manifest.
-    /// Published once for each problem.
+    /// The cluster has an unusable record of a lease. While the problem exists, the lease is not closed because of a
+    /// missing manifest. Published once for each problem.
     RecordUnusable {
         /// Order and provider of the lease.
         lease: LeaseId,
@@ -294,7 +295,7 @@ pub enum Event {
         /// Location of the records in the backend, as text.
         place: String,
     },
-    /// A record was found.
+    /// A record was found after `RecordsNotFound`.
     RecordsFound,
     /// A full scan found differences between chain, cluster and ledger.
     DriftFound {

@@ -14,7 +14,7 @@ pub type Denom = Arc<str>;
 pub const FRACTION_DIGITS: usize = 18;
 const ONE: i128 = 1_000_000_000_000_000_000;
 
-/// A decimal with exactly 18 fractional digits, as on the chain (±1.7·10^20).
+/// A decimal with exactly 18 fractional digits, as on the chain. The range is about ±1.7·10^20.
 ///
 /// Arithmetic is checked and returns `None` on overflow. Sums and differences are exact. Products and
 /// quotients are rounded to 18 digits, half to even.
@@ -333,7 +333,7 @@ mod tests {
         ]
     }
 
-    /// Checks that twice the error is at most the divisor.
+    /// Returns whether `got` is the nearest decimal: twice the rounding error is at most the divisor.
     fn is_nearest(got: Dec, dividend: &BigInt, divisor: &BigInt) -> bool {
         let off = BigInt::from(got.0) * divisor - dividend;
         off.magnitude() * 2_u32 <= *divisor.magnitude()

@@ -66,8 +66,8 @@ pub struct Storage {
     pub attributes: Vec<Attribute>,
 }
 
-/// Default size of the ephemeral storage of a replica, in bytes: 1 GiB. For logs and temporary files of a
-/// service with other volumes. Without a limit, one container could fill its node.
+/// Ephemeral storage of a replica that has no volume of this kind, in bytes: 1 GiB, for logs and temporary files.
+/// Without a limit, one container could fill its node.
 pub const DEFAULT_EPHEMERAL: u64 = 1 << 30;
 
 impl Resources {
@@ -146,7 +146,7 @@ impl TryFrom<u32> for EndpointKind {
     }
 }
 
-/// An endpoint of a unit.
+/// An external endpoint of a resource unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Endpoint {
     /// Kind; omitted from the JSON for shared HTTP.

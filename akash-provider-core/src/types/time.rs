@@ -1,4 +1,4 @@
-//! The two clocks of the engine. Both are inputs; this crate's engine reads no clock.
+//! The two clocks of the engine. The caller passes both to the engine, which reads no clock.
 //!
 //! Deadlines of chain records use block time, so that a halted chain expires nothing. Health, retries and
 //! caches use monotonic time.

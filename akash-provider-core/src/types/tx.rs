@@ -139,7 +139,7 @@ pub enum TxError {
     AlreadyReclaiming,
     /// market/38: the reclamation deadline has not passed.
     WindowNotElapsed,
-    /// market/39 to 41: the offered window is missing, too short or outside the parameters.
+    /// market/39 to 41: the offered window is missing, too short or outside the limits of the market parameters.
     Reclamation,
     /// market/31: the order has more bids than the parameters allow.
     InvalidBid,
