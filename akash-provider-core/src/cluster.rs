@@ -50,7 +50,7 @@ impl WorkloadSpec {
 pub struct HostnameDeclaration {
     /// Hostname in lower case.
     pub hostname: String,
-    /// Service of the lease.
+    /// Name of the service of the lease.
     pub service: String,
     /// External port of the expose.
     pub external_port: u16,
@@ -109,7 +109,7 @@ pub struct UnusableRecord {
     pub problem: String,
 }
 
-/// State of the record of a lease without a usable record.
+/// Reason why the record of a lease is unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordDefect {
@@ -161,8 +161,8 @@ pub enum ClusterChange {
     },
     /// The watch of the backend failed. The health of every workload is unknown until the next snapshot.
     Lost,
-    /// Objects of running leases, such as hostnames, were deleted, or the API server serves their kind again.
-    /// The provider soon compares the cluster with the leases, and repeats failed deploys.
+    /// Objects of running leases, such as hostnames, were deleted, or the API server again serves a resource kind
+    /// that was unavailable. The provider soon compares the cluster with the leases, and repeats failed deploys.
     RecordsLost,
 }
 
@@ -258,13 +258,13 @@ pub struct HostnameNotes {
 pub struct Reachability {
     /// Result of the probe.
     pub state: ReachState,
-    /// Reason of the result.
+    /// Explanation of the result.
     pub why: String,
     /// Time of the probe, RFC 3339 in UTC.
     pub at: String,
 }
 
-/// State of a probe.
+/// Result of a reachability probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReachState {

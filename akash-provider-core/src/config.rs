@@ -130,8 +130,8 @@ pub struct Config {
     /// Owners for which the circuit breaker had tripped before the restart. If there are more than 64 owners,
     /// the breaker trips for all owners.
     pub breaker_held_owners: BTreeSet<Address>,
-    /// Time for which a second endpoint may be unreachable. After this time, the provider applies the rule
-    /// for a single endpoint.
+    /// Time for which the second chain endpoint may be unreachable. After this time, a record of the first endpoint
+    /// alone is evidence of a closed lease.
     #[serde(with = "duration")]
     pub witness_grace: Duration,
     /// Time that a new leader waits before it closes a lease. During this time, transactions of the old

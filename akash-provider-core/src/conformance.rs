@@ -148,7 +148,7 @@ impl Rule {
     }
 }
 
-/// Function that affects a backend from outside.
+/// Function of a test that changes a backend from outside, for example to start an outage.
 pub type ActionFn<'a> = Box<dyn Fn() -> BoxFuture<'a, ()> + Send + Sync + 'a>;
 
 /// Functions that start and end an outage of a backend.
@@ -181,7 +181,7 @@ static UNDER_WAY: Mutex<BTreeMap<u64, (Instant, String)>> = Mutex::new(BTreeMap:
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static GUARD: Once = Once::new();
 
-/// A call in progress. Dropping this value ends the call.
+/// A call in progress, with its number in `UNDER_WAY`. Dropping this value removes the entry: the call has ended.
 struct Watch(u64);
 
 impl Watch {

@@ -68,7 +68,7 @@ pub struct ElectionConfig {
     pub timing: Timing,
     /// State that this instance stores for the next leader, used if the election record contains no state.
     pub state: String,
-    /// Highest known term. A new leader uses a higher term than this value.
+    /// Highest term that is known from before the start. A new leader uses a higher term than this value.
     pub known_term: u64,
     /// Timeout of one call to the store.
     pub call_timeout: Duration,
@@ -104,7 +104,7 @@ pub struct ElectionStatus {
     pub term: Option<u64>,
     /// Identity of the current leader; `None` if there is no leader or the leader is unknown.
     pub holder: Option<String>,
-    /// Highest known term.
+    /// Highest term that this instance has observed.
     pub known_term: u64,
     /// Address of the leader for requests. `None` if the leader published no address.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -55,7 +55,7 @@ impl<B: Bus> LeaderBus<B> {
         }
     }
 
-    /// Stores events for the next term of this instance, and returns their results.
+    /// Stores events, which are published when this instance next leads. Returns one `Ok` per event.
     fn store(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         let stored = &mut *lock(&self.stored);
         for (topic, event) in events {

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-/// Default length of a subscriber's queue, in events. A busy provider needs some minutes to publish this
-/// number.
+/// Default length of a subscriber's queue, in events. A busy provider needs some minutes to publish this number of
+/// events.
 pub const QUEUE_LIMIT: usize = 1024;
 
 /// A bus in memory. Each subscriber has its own bounded queue. If a subscriber is too slow, one

@@ -268,8 +268,8 @@ impl MemoryChain {
         lock(&self.state).outage = None;
     }
 
-    /// Makes queries return the present state until [`MemoryChain::thaw_reads`], like a node that no longer
-    /// follows the chain.
+    /// Makes queries return the state at the time of this call until [`MemoryChain::thaw_reads`], like a node that no
+    /// longer follows the chain.
     pub fn freeze_reads(&self) {
         let mut state = lock(&self.state);
         state.stale = Some(Box::new(state.market.clone()));

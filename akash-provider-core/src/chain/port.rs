@@ -168,13 +168,12 @@ pub struct Account {
 /// Queries of the chain.
 ///
 /// # Contract
-/// "Not found" is `Ok(None)` or an empty page. A failed query is an error, never an empty result. A client
-/// does not guess missing data. If a record is incomplete, the client returns
-/// [`Disputed`](crate::types::Agreement::Disputed), and the provider closes no lease because of this record.
-/// Responses come from a node that has the configured chain id and is not catching up. After the outcome of a
-/// transaction was returned, every later query returns the changes of this transaction. The height of
-/// [`Observed`] is then not lower than the height of the transaction. A provider record is returned exactly
-/// as the provider sent it.
+/// "Not found" is `Ok(None)` or an empty page. A failed query is an error, never an empty result. A client does not
+/// guess missing data. If a record is incomplete, the client returns [`Disputed`](crate::types::Agreement::Disputed),
+/// and the provider closes no lease because of this record. Responses come from a node that has the configured chain
+/// id and is not catching up. After the outcome of a transaction was returned, the results of all later queries
+/// include the changes of this transaction. The height of [`Observed`] is then not lower than the height of the
+/// transaction. A provider record is returned exactly as the provider sent it.
 ///
 /// Each page has at most `limit` records. The pages contain every matching record once, and the number of
 /// pages is finite. [`Page::from_sorted`] builds such pages. After `query_timeout`, the caller drops the
@@ -265,7 +264,7 @@ pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
 /// consumer is bounded, and a `Resync` replaces the missed events.
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait ChainEvents: fmt::Debug + Send + Sync + 'static {
-    /// Subscribes to the events of `provider`.
+    /// Subscribes to the events that concern `provider` (`ChainEvent::concerns`).
     fn subscribe(&self, provider: &Address) -> BoxStream<'static, Result<ChainEvent, Error>>;
 }
 

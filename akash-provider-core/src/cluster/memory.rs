@@ -29,7 +29,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// Maximum number of log lines and events stored per lease, and of changes queued for a slow watcher.
+/// Maximum number of log lines stored per lease, of events stored per lease, and of changes queued for one slow
+/// watcher. Each is limited separately.
 const HISTORY_LIMIT: usize = 1000;
 
 /// First forwarded port.
@@ -60,7 +61,7 @@ impl Default for Facets {
 /// State of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contents {
-    /// Running workloads, as deployed last.
+    /// Running workloads, with the specification of the last deploy.
     pub running: BTreeMap<LeaseId, WorkloadSpec>,
     /// Recorded workloads, running or not.
     pub recorded: BTreeMap<LeaseId, WorkloadSpec>,
@@ -120,10 +121,10 @@ enum Record {
 
 #[derive(Debug)]
 struct Workload {
-    /// Workload as recorded or deployed last.
+    /// Specification of the last `record` or `deploy` call.
     recorded: WorkloadSpec,
     record: Record,
-    /// Workload as deployed last; `None` while only recorded.
+    /// Specification of the last `deploy` call; `None` if the workload was only recorded.
     running: Option<WorkloadSpec>,
     health: Health,
     /// Number of ticks until the workload is healthy.
@@ -335,7 +336,8 @@ impl MemoryCluster {
     }
 }
 
-/// A registry under `.invalid` cannot exist, so its images never start.
+/// Returns whether the image of a service can start. A registry under `.invalid` cannot exist, so its images never
+/// start.
 fn has_image(service: &Service) -> bool {
     let registry = service.image.split('/').next().unwrap_or_default();
     let host = registry.split(':').next().unwrap_or_default();

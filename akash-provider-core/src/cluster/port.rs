@@ -335,9 +335,9 @@ impl fmt::Display for Severity {
 /// An event of the backend about a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LeaseEvent {
-    /// Wall-clock time; 0 if unknown.
+    /// Wall-clock time of the event; 0 if unknown.
     pub time: BlockTime,
-    /// Service of the event; empty for the whole lease.
+    /// Service that the event concerns; empty if it concerns the whole lease.
     pub service: String,
     /// Severity of the event.
     pub severity: Severity,

@@ -5,9 +5,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
 
-/// Expected form in error messages.
+/// Accepted form of a duration, for error messages.
 const WANTED: &str = "a duration as text, such as 500ms, 30s, 5m or 1h30m";
-/// Text of a missing duration.
+/// Text form of `None`.
 const NEVER: &str = "never";
 
 fn parse<E: de::Error>(text: &str) -> Result<Duration, E> {
@@ -33,7 +33,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     Duration::deserialize(deserializer)
 }
 
-/// Reads text, and the older form `{"secs": 30, "nanos": 0}`.
+/// Deserializes a duration from text, or from the older form `{"secs": 30, "nanos": 0}`.
 struct Text;
 
 impl<'de> Visitor<'de> for Text {

@@ -205,8 +205,8 @@ impl Contest {
         &self.state
     }
 
-    /// Stores state for the next leader with the next heartbeat. Returns false if this instance does not
-    /// lead.
+    /// Sets the state for the next leader. The next heartbeat writes the state to the election record. Returns false
+    /// if this instance does not lead.
     pub(super) fn set_state(&mut self, state: String) -> bool {
         let leads = self.held.is_some();
         if leads {
@@ -322,7 +322,7 @@ impl Contest {
         self.held.is_some()
     }
 
-    /// Applies a successful write of this instance; `begun` is the start of the call.
+    /// Applies a successful write of this instance; `begun` is the time at which the call started.
     pub(super) fn wrote(&mut self, plan: &Plan, stored: Stored, begun: Duration, now: Duration) {
         if matches!(plan, Plan::Create(_)) {
             // No other instance has led in the meantime if the record was held continuously.

@@ -144,7 +144,7 @@ pub struct Stored {
 pub struct Claim {
     /// Identity of the leader; `None` releases the leadership.
     pub holder: Option<String>,
-    /// Current or new term. If the store has a later term, it writes an even later term.
+    /// Current or new term. A store with its own memory of terms may write a higher term than this one.
     pub term: u64,
     /// Whether the write starts a new leadership instead of renewing the current one.
     pub is_new_term: bool,
@@ -175,7 +175,7 @@ pub trait ElectionStore: fmt::Debug + Send + Sync + 'static {
     /// Creates the record if it does not exist.
     async fn create(&self, claim: &Claim) -> Result<Stored, Error>;
 
-    /// Replaces this version of the record.
+    /// Replaces the record if it still has the given version.
     async fn replace(&self, claim: &Claim, version: &str) -> Result<Stored, Error>;
 }
 

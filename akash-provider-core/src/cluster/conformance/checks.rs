@@ -88,7 +88,7 @@ pub(super) async fn assert_listed(
     ));
 }
 
-/// Summarizes the fields that usually differ.
+/// Formats the fields in which two specifications usually differ, for a failure message.
 fn brief(deployment: Option<&WorkloadSpec>) -> String {
     let Some(deployment) = deployment else {
         return "nothing".to_owned();

@@ -6,7 +6,7 @@ use crate::types::LeaseId;
 use futures::future::BoxFuture;
 use std::fmt;
 
-/// Damages the stored record of a lease. The backend has observed the damage when the future completes.
+/// Function that damages the stored record of a lease. The backend has observed the damage when the future completes.
 pub type DamageFn<'a> = Box<dyn Fn(LeaseId) -> BoxFuture<'a, ()> + Send + Sync + 'a>;
 
 /// Functions that damage records of a backend.

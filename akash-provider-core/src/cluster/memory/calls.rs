@@ -65,7 +65,7 @@ impl Operation {
         }
     }
 
-    /// Returns whether two calls for the same lease must not overlap.
+    /// Returns whether this operation changes a lease. Two such calls for the same lease must not overlap.
     const fn is_exclusive(self) -> bool {
         match self {
             Self::Deploy
@@ -189,7 +189,7 @@ impl Script {
     }
 }
 
-/// A call in progress. The call ends when this value is dropped.
+/// A started call. The call counts as in progress until this value is dropped.
 pub(super) struct Call<'a> {
     cluster: &'a MemoryCluster,
     operation: Operation,

@@ -190,8 +190,8 @@ impl LeasedIps for MemoryCluster {
 }
 
 impl MemoryCluster {
-    /// Returns the command function of a running service, `None` for the default, and the banner of the
-    /// cluster.
+    /// Returns the function that runs commands (`None` for the default behavior) and the banner. Fails if the service
+    /// or the replica does not run.
     fn find_exec(
         &self,
         lease: &LeaseId,

@@ -107,7 +107,7 @@ struct Luck {
     way_back: u64,
     /// Whether the request or its response is lost.
     lost: u8,
-    /// Delay of a lost request.
+    /// Additional delay with which a request without a response still arrives at the store.
     late: u64,
     /// Duration of a suspension before the next step.
     stands_still: u64,
@@ -141,7 +141,7 @@ impl Node {
         self.contest.leads(self.now(at)).map(|(term, _)| term)
     }
 
-    /// Runs the node at one time.
+    /// Runs one step of the node at the time `at`.
     fn step(&mut self, at: u64, store: &mut Store, mut luck: impl FnMut() -> Luck) {
         let lease = Timing::default().lease;
         for (_, plan) in self.late.extract_if(.., |(when, _)| *when <= at) {
