@@ -20,8 +20,8 @@ pub struct Cx<'a> {
     pub block_time: Duration,
     /// True if events of the block at `height + 1` were already received.
     pub within_block: bool,
-    /// Version of the provider's own data on the chain. If the version has changed since a decision about an
-    /// order, the decision is made again.
+    /// Version of the provider record, the audits and the market parameters. If the version has changed since a
+    /// decision about an order, the decision is made again.
     pub provider_version: u32,
     /// Deposit for a bid in a denomination that the chain accepts and the account can pay. `None` if the account can
     /// pay none.
@@ -31,11 +31,12 @@ pub struct Cx<'a> {
     /// True if closing leases is allowed: this instance leads, and the transactions of an earlier leader have
     /// expired.
     pub may_close: bool,
-    /// True if the workloads in the cluster are known.
+    /// True after the workloads in the cluster were listed for the first time.
     pub cluster_known: bool,
     /// True during shutdown: no new work may start.
     pub stopping: bool,
-    /// True if the operator or a check has paused bidding.
+    /// True while the operator or a check of the runtime holds all bids
+    /// ([`Input::HoldBids`](super::Input::HoldBids)).
     pub bids_held: bool,
     /// Reason why the reservation of the order can no longer back a bid.
     pub displaced: Option<&'a Decline>,

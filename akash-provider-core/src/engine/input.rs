@@ -49,10 +49,10 @@ pub enum Input {
 pub enum Leadership {
     /// Leader with write permission. Each new leader has a higher epoch.
     Leader {
-        /// Number of the leader, stamped on every object applied to the cluster.
+        /// Number of the leadership. The engine writes it into every object that it applies to the cluster.
         epoch: u64,
     },
-    /// Follower of all state that sends no writes.
+    /// Standby: it follows the state of chain and cluster, and sends no writes.
     Standby,
 }
 

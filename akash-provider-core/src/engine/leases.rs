@@ -109,7 +109,7 @@ impl Leases {
         self.workloads.each_mut().for_each(|machine| machine.hide(cover));
     }
 
-    /// Lowers all stored heights to at most `to`.
+    /// Replaces every stored height above `to` by `to`.
     pub(super) fn lower_heights(&mut self, to: Height) {
         self.won.iter_mut().for_each(|(_, at)| *at = to.min(*at));
         self.workloads

@@ -63,7 +63,7 @@ impl Market {
         self.orders.mark_bid_used(id);
     }
 
-    /// Lowers all stored heights to at most `to`.
+    /// Replaces every stored height above `to` by `to`.
     pub(super) fn lower_heights(&mut self, to: Height) {
         self.orders.lower_heights(to);
     }
@@ -73,7 +73,7 @@ impl Market {
         self.orders.retain_open(open);
     }
 
-    /// Queues the orders that were declined for lack of capacity, because capacity was released.
+    /// Queues the orders that were declined for lack of capacity for a new decision, because capacity was released.
     pub(super) fn capacity_freed(&mut self) {
         self.orders.retries.capacity_freed();
     }
@@ -100,7 +100,8 @@ impl Market {
         self.wallet.parameters_read();
     }
 
-    /// Returns the version of the provider's data on the chain, which increases with each change.
+    /// Returns the version of the provider record, the audits and the market parameters. The version increases with
+    /// each change.
     pub(super) const fn provider_version(&self) -> u32 {
         self.provider_data.version()
     }

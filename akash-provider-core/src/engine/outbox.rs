@@ -63,7 +63,7 @@ impl Outbox {
         self.in_flight.get(&id).map(|(target, _)| target)
     }
 
-    /// Counts a completion without a pending call, or one of the wrong kind.
+    /// Counts a completion that belongs to no pending call or has the wrong kind.
     pub(super) const fn count_unexpected(&mut self) {
         self.unexpected += 1;
     }

@@ -46,7 +46,7 @@ pub enum OrderPhase {
     Looking,
     /// The engine decides whether to bid, or waits for data of the provider from the chain.
     Judging,
-    /// Capacity for the order is being reserved, or is not available yet.
+    /// Capacity for the order is being reserved, or the engine waits for the first inventory update.
     Reserving,
     /// The bids of other providers are counted, and the price is calculated.
     Pricing,

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) enum BlockPosition {
     AlreadyProcessed,
     Next,
-    /// Blocks in between were not received.
+    /// The block is above the next height: blocks in between were not received.
     AfterGap,
 }
 
@@ -77,7 +77,7 @@ impl Progress {
         self.chain_known
     }
 
-    /// Returns true if the workloads in the cluster are known.
+    /// Returns true after the workloads in the cluster were listed for the first time.
     pub(super) const fn cluster_known(&self) -> bool {
         self.cluster_known
     }
@@ -101,7 +101,7 @@ impl Progress {
         self.within_block = within_block;
     }
 
-    /// Records the end of a block.
+    /// Records the end of a block, and returns the position of this block.
     pub(super) fn block(&mut self, height: Height, time: BlockTime) -> BlockPosition {
         if height <= self.height {
             return BlockPosition::AlreadyProcessed;

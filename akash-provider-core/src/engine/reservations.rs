@@ -42,7 +42,8 @@ pub struct Reservations {
     /// Leases with unknown resources, because their winning bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders with IP addresses that the last count of the pool included, unless they were released since.
+    /// Orders with leased IPs that the last reported usage of the pool includes. An order that has released its IPs
+    /// since is not in the set.
     counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::ParamsInterner,
 }
@@ -325,14 +326,15 @@ impl Reservations {
         }
     }
 
-    /// Marks the reservation for a comparison with the offer of the bid on the chain.
+    /// Marks a reservation: its units must be compared with the offer of the bid on the chain.
     pub fn recheck_offer(&mut self, order: &OrderId) {
         if let Some(held) = self.held.get_mut(order) {
             held.needs_recheck = true;
         }
     }
 
-    /// Ends the wait for the comparison: the transaction of the bid with this offer was included.
+    /// Removes the mark of [`recheck_offer`](Self::recheck_offer), because the bid with the offer of this reservation
+    /// was included in a block.
     pub fn confirm_offer(&mut self, order: &OrderId) {
         if let Some(held) = self.held.get_mut(order) {
             held.needs_recheck = false;

@@ -31,7 +31,7 @@ pub struct Status {
     pub deposit_missing: Option<String>,
     /// True after the first inventory update.
     pub inventory_known: bool,
-    /// True if the workloads in the cluster are known.
+    /// True after the workloads in the cluster were listed for the first time.
     pub cluster_known: bool,
     /// Orders in progress, with their phases.
     pub orders: Vec<OrderStatus>,

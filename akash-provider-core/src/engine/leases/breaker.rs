@@ -97,7 +97,7 @@ impl Breaker {
         }
     }
 
-    /// Returns the maximum number of closes within the window, for a total number of leases.
+    /// Returns the maximum number of closes within the window for a provider with `leases` leases.
     #[must_use]
     pub(crate) fn allowed(config: &Config, leases: usize) -> u32 {
         let leases = u64::try_from(leases).unwrap_or(u64::MAX);
@@ -223,7 +223,7 @@ impl Breaker {
         std::mem::take(&mut self.deferred).into_iter().collect()
     }
 
-    /// Returns the time at which the held requests must be repeated.
+    /// Returns the time at which the requests held for the warm-up period must be repeated.
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<Mono> {
         let is_deferred = self.records_missing.is_none() && !self.deferred.is_empty();
@@ -273,7 +273,7 @@ impl Breaker {
             .then(|| "no lease is closed during the warm-up period after a start".to_owned())
     }
 
-    /// Cancels a held request.
+    /// Cancels the held request of a lease.
     pub(crate) fn cancel(&mut self, lease: &LeaseId) {
         self.since.remove(lease);
         self.deferred.remove(lease);

@@ -256,8 +256,8 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// Schedules payouts for active leases that have no scheduled payout. A payout that was rejected for a
-    /// closed lease removed its schedule.
+    /// Schedules payouts for the leases that `record` lists as active and that have no scheduled payout. A lease
+    /// loses its schedule when the chain rejects a payout because the lease is closed.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;

@@ -1,4 +1,4 @@
-//! Functions that add a lease: after a won bid, from a record on the chain, or from before the start.
+//! Functions that add a lease: after a won bid, from a record on the chain, or from before the start of the engine.
 
 use super::deployment::{self, Origin};
 use super::workload::{Input, Workload};

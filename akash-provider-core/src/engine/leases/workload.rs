@@ -59,10 +59,10 @@ pub enum ClusterLane {
     Gone,
 }
 
-/// Close of the lease that this provider intends.
+/// Close of the lease that this provider has planned or requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ending {
-    /// Reason recorded on the chain.
+    /// Reason that this provider states to the chain.
     pub reason: CloseReason,
     /// True if the circuit breaker or the operator permits the close.
     pub granted: bool,
@@ -92,7 +92,7 @@ pub enum Input {
     Health(Health),
     /// Request to close the lease.
     End {
-        /// Reason recorded on the chain.
+        /// Reason that this provider states to the chain.
         reason: CloseReason,
         /// True for a request of the operator, which needs no permission of the circuit breaker.
         granted: bool,
@@ -257,7 +257,8 @@ impl Workload {
         self.ending.as_ref()
     }
 
-    /// Lowers the minimum height of a record that can prove the close to at most `to`.
+    /// Lowers the height of the close report to at most `to`. Only a record that was read at a later height than the
+    /// report proves the close.
     pub(crate) fn lower_heights(&mut self, to: Height) {
         if let Some(report) = &mut self.close_report {
             report.height = to.min(report.height);

@@ -238,7 +238,7 @@ pub struct Order {
     /// Height of the bid's block, or a later height. The bid timeout starts when the block at this height is
     /// processed.
     timeout_from: Option<Height>,
-    /// Version of the provider's data on the chain that the decision used.
+    /// Version of the provider record, the audits and the market parameters that the decision used.
     provider_version: u32,
 }
 
@@ -262,7 +262,8 @@ impl Order {
         }
     }
 
-    /// Creates an open order with an existing open bid of this provider. The engine adopts the reservation.
+    /// Creates an open order with an existing open bid of this provider. The engine reserves the resources of the
+    /// bid.
     pub fn from_open_bid(bid: &Bid, deadline: Option<BlockTime>, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::BidAdopted {
             bid: bid.id.clone(),
@@ -308,7 +309,7 @@ impl Order {
         }
     }
 
-    /// Lowers all stored heights to at most `to`.
+    /// Replaces every stored height above `to` by `to`.
     pub(crate) fn lower_heights(&mut self, to: Height) {
         for height in [&mut self.min_read_height, &mut self.timeout_from]
             .into_iter()

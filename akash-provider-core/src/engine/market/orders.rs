@@ -39,7 +39,7 @@ pub(in crate::engine) struct Orders {
     /// Order for which the chain just rejected the bid because of parameters that the engine does not know
     /// yet.
     awaits_parameters: Option<OrderId>,
-    /// Sequence number of the reservation of each order in progress.
+    /// Value of `Retries::sequence` when the capacity for each order in progress was reserved.
     reserved: FxHashMap<OrderId, Sequence>,
     pub(in crate::engine) bids: bids::BidCounts,
     pub(in crate::engine) decline_counts: BTreeMap<DeclineCode, u64>,
@@ -111,7 +111,7 @@ impl Orders {
         self.last_decline.remove(id);
     }
 
-    /// Lowers all stored heights to at most `to`.
+    /// Replaces every stored height above `to` by `to`.
     pub(in crate::engine) fn lower_heights(&mut self, to: Height) {
         self.machines
             .each_mut()
@@ -447,14 +447,14 @@ impl Engine {
         bidding::check_bid_count(bids, self.market.provider_data.params()?).err()
     }
 
-    /// Makes the decision about the orders that waited for an audit.
+    /// Decides about the orders that waited for this auditor's audit.
     pub(in crate::engine) fn judge_waiting_for(&mut self, auditor: &str) {
         let waiting = self.market.provider_data.take_waiting_for(auditor);
         self.judge_all(waiting);
     }
 
-    /// Makes the decision about all waiting orders after a snapshot. If the snapshot changed the provider's
-    /// data, retries declined orders.
+    /// Decides about all waiting orders after a snapshot. If the snapshot changed the provider record or the market
+    /// parameters, retries declined orders.
     pub(in crate::engine) fn judge_waiting(&mut self) {
         if self.market.provider_data.take_changed() {
             self.market.orders.retry_declined();

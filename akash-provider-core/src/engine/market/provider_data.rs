@@ -40,7 +40,7 @@ enum Audit {
 pub(in crate::engine) struct ProviderData {
     provider: Option<ProviderRecord>,
     is_provider_pending: bool,
-    /// True if the record changed while a query was in flight.
+    /// True if the provider record changed while a query for it was in flight.
     is_provider_outdated: bool,
     params: Option<MarketParams>,
     audits: BTreeMap<String, Audit>,
@@ -74,13 +74,13 @@ impl ProviderData {
         self.params = Some(params.clone());
     }
 
-    /// Returns true if a snapshot changed the data since the last call.
+    /// Returns true if a snapshot changed the provider record or the market parameters since the last call.
     pub(in crate::engine) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// Returns the version of the data. An order compares versions to detect that its decision used older
-    /// data.
+    /// Returns the version of the provider record, the audits and the parameters. An order compares versions to
+    /// detect that its decision used older data.
     #[must_use]
     pub(in crate::engine) const fn version(&self) -> u32 {
         self.version
@@ -237,12 +237,12 @@ impl ProviderData {
         false
     }
 
-    /// Removes and returns the orders waiting for an audit.
+    /// Removes and returns the orders that wait for this auditor's audit.
     pub(in crate::engine) fn take_waiting_for(&mut self, auditor: &str) -> BTreeSet<OrderId> {
         self.waiting.remove(auditor).unwrap_or_default()
     }
 
-    /// Removes and returns all waiting orders.
+    /// Removes and returns all orders that wait for an audit.
     pub(in crate::engine) fn take_waiting(&mut self) -> BTreeSet<OrderId> {
         std::mem::take(&mut self.waiting)
             .into_values()

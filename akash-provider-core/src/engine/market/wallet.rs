@@ -44,8 +44,8 @@ pub(in crate::engine) struct Wallet {
     read: BTreeMap<Denom, u128>,
     /// True while a read is in flight.
     is_reading: bool,
-    /// Deposits that the pending read may not include: of bids that were in flight when the read was
-    /// requested, and of bids that were sent since.
+    /// Deposits that the balance of the read in flight may not have deducted yet: of bids that were in flight when
+    /// the read was requested, and of bids that were sent since.
     unconfirmed: BTreeMap<OrderId, Coin>,
     /// Height at which the last read was requested, and whether events of the next block were already received.
     requested_at: Option<(Height, bool)>,
@@ -314,7 +314,7 @@ impl Engine {
         (self.progress.height(), self.progress.within_block())
     }
 
-    /// Returns true if the order must wait for a read. The order reserves capacity after the read.
+    /// Returns true if the order must wait for a read of the balance. The order reserves capacity after this read.
     pub(in crate::engine) fn awaits_wallet(&mut self, id: &OrderId) -> bool {
         let wallet = &mut self.market.wallet;
         // If reads fail, bids do not wait for them.
@@ -410,7 +410,7 @@ impl Engine {
         }
     }
 
-    /// Continues the orders that waited for a read.
+    /// Continues the orders that waited for the read of the balance.
     fn reserve_waiting(&mut self) {
         for id in std::mem::take(&mut self.market.wallet.waiting) {
             // The order may have ended in the meantime.
@@ -442,7 +442,7 @@ impl Engine {
         message
     }
 
-    /// Returns the reason why no bid can be paid, or `None` if one can be paid or the balance is unknown.
+    /// Returns the reason why no bid can be paid, or `None` if a bid can be paid or the balance is unknown.
     pub(in crate::engine) fn deposit_missing(&self) -> Option<String> {
         let wallet = &self.market.wallet;
         let mut deposits = bidding::deposits(&self.config, self.market.provider_data.params()).peekable();

@@ -47,7 +47,7 @@ impl Engine {
         self.scan.after_resync();
     }
 
-    /// Lowers all stored heights to at most `to`, because they belong to an invalid chain.
+    /// Replaces every stored height above `to` by `to`, because such a height is from an invalid chain.
     fn lower_heights(&mut self, to: Height) {
         self.market.lower_heights(to);
         self.leases.lower_heights(to);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Origin of a lease, which determines whether the lease can have a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Origin {
-    /// The lease was won while this engine followed the chain. No manifest was accepted before.
+    /// The lease was won while this engine followed the chain. Before that, no manifest was accepted for it.
     Won,
     /// The lease was on the chain before this engine started. The cluster may have a manifest of the lease.
     Found,
@@ -54,8 +54,8 @@ impl LeaseEntry {
         self.deadline.filter(|_| self.has_started && self.waits())
     }
 
-    /// Returns true if the deadline was already started. It can be earlier than a deadline computed from the
-    /// recorded creation time.
+    /// Returns true if the deadline was already started. The running deadline can be earlier than a deadline computed
+    /// from the recorded creation time.
     pub(super) fn has_clock(&self) -> bool {
         self.evidence == Evidence::Missing || self.deadline.is_some()
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Time to wait for the event after a close or reclaim message was committed. Without the event, the record
 /// of the lease is read.
 const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Interval at which a close that may not be sent yet is checked again.
+/// Interval between checks whether a planned close may be sent now.
 const PERMISSION_POLL: Duration = Duration::from_secs(5);
 
 /// State of the chain lane.
@@ -138,9 +138,9 @@ impl Workload {
         }
     }
 
-    /// Resumes a close that was announced before a restart. Only this provider can have started the
-    /// reclamation, and the chain does not close the lease at the deadline. The close reason is taken from
-    /// the record.
+    /// Resumes a close if its reclamation was started before a restart. Only this provider can have started the
+    /// reclamation, and the chain does not close the lease at the deadline. The close reason is taken from the
+    /// record.
     fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if announced && self.price.is_some() && self.close_report.is_none() && self.ending.is_none() {

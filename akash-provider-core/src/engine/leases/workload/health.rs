@@ -5,7 +5,7 @@ use crate::types::Mono;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Observed health of a workload, and the unhealthy time that was counted before.
+/// Observed health of a workload, and the unhealthy time that was counted before this health was observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct HealthClock {
     health: Health,
@@ -41,7 +41,7 @@ impl HealthClock {
         self.since = now;
     }
 
-    /// Returns the unhealthy time since the health was last `good`.
+    /// Returns the unhealthy time since the health was last `good` or a new version was deployed.
     #[must_use]
     pub(crate) fn unhealthy_time(&self, now: Mono) -> Duration {
         if self.health.is_counted() {

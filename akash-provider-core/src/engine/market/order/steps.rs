@@ -15,7 +15,7 @@ use crate::types::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval at which a close that may not be sent yet is tried again.
+/// Interval between attempts to send the close of a bid while this instance may not send it.
 const CLOSE_RECHECK: Duration = Duration::from_secs(5);
 
 impl Order {
