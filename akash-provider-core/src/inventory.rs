@@ -76,7 +76,7 @@ pub struct Explanation {
     pub fits: bool,
     /// One entry for each unit and node.
     pub nodes: Vec<NodeVerdict>,
-    /// Reasons in the cluster as a whole why the group does not fit.
+    /// Reasons why the group does not fit that concern the whole cluster instead of a node.
     pub cluster: Vec<String>,
     /// Resources that exist but are not offered, each with the reason, such as an unlabeled storage class or
     /// an unhealthy device.
@@ -294,7 +294,7 @@ pub struct Placement {
 /// Utilization of the pool of leased IPs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct LeasedIpUsage {
-    /// Addresses in the pool.
+    /// Number of addresses in the pool.
     pub total: u32,
     /// Number of addresses in use, by leases of the provider or by other workloads.
     pub in_use: u32,
@@ -302,7 +302,7 @@ pub struct LeasedIpUsage {
     pub confirmed: Vec<LeaseId>,
 }
 
-/// New state of the cluster.
+/// New capacity of the cluster, with the locations of the provider's pods.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InventoryUpdate {
     /// Capacity without the pods of the provider's leases.

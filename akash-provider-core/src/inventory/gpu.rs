@@ -110,7 +110,7 @@ impl GpuRequest {
         }
     }
 
-    /// Returns the attribute that a reservation promises.
+    /// Returns the GPU attribute that a bid or reservation contains for this request.
     pub(crate) fn to_attribute(&self) -> Attribute {
         let mut key = format!(
             "vendor/{}/model/{}",

@@ -139,7 +139,7 @@ impl Need {
         rooms.min().unwrap_or(i64::MAX)
     }
 
-    /// Returns the GPUs that can be promised: each requested GPU with every matching model of the cluster.
+    /// Returns the GPUs that a bid can offer: each requested GPU with every matching model of the cluster.
     pub(super) fn choices(&self, layout: &Layout) -> Vec<GpuRequest> {
         let mut choices: Vec<GpuRequest> = Vec::new();
         for kind in &layout.kinds {

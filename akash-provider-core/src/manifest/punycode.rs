@@ -1,6 +1,6 @@
 //! Decoder of internationalized labels, RFC 3492.
 
-/// Number of digits: `a` to `z`, then `0` to `9`.
+/// Number of different digits: `a` to `z`, then `0` to `9`.
 const BASE: u32 = 36;
 /// Minimum and maximum threshold of a digit (RFC 3492, section 5).
 const T_MIN: u32 = 1;

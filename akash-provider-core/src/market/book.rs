@@ -171,7 +171,8 @@ impl GroupBook {
         self.end_order(cx, ending);
     }
 
-    /// Closes the newest order with its bids and its lease, in the event order of a paused or closed group.
+    /// Closes the newest order with its bids and its lease. The events have the order that the chain uses when a
+    /// group is paused or closed.
     pub(super) fn end_order(&mut self, cx: &mut TxContext<'_>, ending: Ending) {
         let Some(order) = self.orders.last_mut() else {
             return;
@@ -254,7 +255,8 @@ impl OrderBook {
         cx.events.push(ChainEvent::LeaseClosed { id, reason });
     }
 
-    /// Closes the lease, its bid and the order, in the event order of a lease closed by one side.
+    /// Closes the lease, its bid and the order. The events have the order that the chain uses when the tenant or the
+    /// provider closes a lease.
     pub(super) fn end_by_lease(&mut self, cx: &mut TxContext<'_>, reason: CloseReason) {
         self.close_lease(cx, LeaseState::Closed, reason);
         self.close_bids(cx);

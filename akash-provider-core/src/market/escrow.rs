@@ -22,7 +22,8 @@ pub(super) struct Escrow {
 /// Details of an escrow account that a node reports in addition to the funds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct EscrowDetails {
-    /// Total earnings of providers by denomination.
+    /// Total amount that the account has transferred to leases, by denomination. Providers withdraw it from the
+    /// leases.
     pub transferred: BTreeMap<Denom, Dec>,
     /// Remaining amount and height of each deposit, oldest first; empty after the close.
     pub deposits: Vec<(Height, DecCoin)>,
@@ -31,7 +32,7 @@ pub struct EscrowDetails {
 }
 
 impl EscrowDetails {
-    /// Spends the oldest deposits first.
+    /// Subtracts an amount from the deposits, from the oldest deposit first.
     fn spend(&mut self, denom: &Denom, amount: Dec) {
         let transferred = self.transferred.entry(denom.clone()).or_default();
         // Saturating, because this sum is only displayed and must not block a payment.

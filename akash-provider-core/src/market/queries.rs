@@ -21,7 +21,7 @@ pub struct BidDeposit {
 /// Details of a lease that a node reports in addition to the record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseDetails {
-    /// Earnings that are not paid.
+    /// Earnings that are not paid, because the funds were insufficient.
     pub unsettled: Dec,
     /// Height and reason of the start of a reclamation.
     pub reclaim: Option<(Height, CloseReason)>,
@@ -109,7 +109,8 @@ impl Market {
         self.ledger.account(address).pubkey = Some(pubkey);
     }
 
-    /// Returns an account for changes of fees and sequences. Creates the account if it does not exist.
+    /// Returns an account, so that the caller can deduct fees and increase the sequence. Creates the account if it
+    /// does not exist.
     pub fn account_mut(&mut self, address: &Address) -> &mut AccountRecord {
         self.ledger.account(address)
     }
@@ -219,7 +220,7 @@ impl Market {
         self.deployments.values().map(deployment_record)
     }
 
-    /// Returns the current state of all records of `provider`.
+    /// Returns the current state of the records that concern `provider`, and all open orders.
     ///
     /// The height of the snapshot is the height of the newest complete block. The snapshot also contains the
     /// transactions of the block under construction.

@@ -33,7 +33,8 @@ const CALLS: usize = 32;
 pub struct Setup {
     /// Denominations with prices, at least one.
     pub denoms: Vec<String>,
-    /// A unit with a price. Its own price is the maximum of the tenant, in each of the denominations above.
+    /// A unit for which the strategy calculates a price. The `price` of the unit is the maximum of the tenant, in
+    /// each of the denominations in `denoms`.
     pub unit: ResourceUnit,
     /// Time limit of one call.
     pub timeout: Duration,

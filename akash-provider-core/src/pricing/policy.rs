@@ -30,7 +30,7 @@ const DENOMINATIONS_MAX: usize = 20;
 const STEPS_MAX: usize = 100;
 /// Maximum length of the name of a rule, in bytes.
 const NAME_MAX: usize = 100;
-/// Number of fractional digits for prices per block of the smallest amounts.
+/// Number of fractional digits to which the price of one millicore, one MiB or one piece per block is rounded.
 const DIGITS: i64 = 36;
 /// Seconds per month: a twelfth of a year of 365.244 days.
 const MONTH_S: u64 = 2_629_757;
@@ -215,7 +215,8 @@ impl Policy {
         })
     }
 
-    /// Returns the sum of the resources, the factors and the minimum.
+    /// Returns three values: the sum of the resource prices, the factors by which it is multiplied, and the minimum
+    /// price.
     #[expect(
         clippy::type_complexity,
         reason = "three values for two callers in this module"
@@ -396,7 +397,7 @@ fn decimal(at: &str, amount: &BigDecimal) -> Result<Dec, PolicyError> {
     }
 }
 
-/// Rounds to the number of digits of a price.
+/// Rounds an amount to [`DIGITS`] fractional digits.
 fn rounded(amount: &BigDecimal) -> BigDecimal {
     amount.with_scale_round(DIGITS, bigdecimal::RoundingMode::HalfUp)
 }

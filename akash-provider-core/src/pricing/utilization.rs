@@ -121,12 +121,12 @@ impl Utilization {
         shares.reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
 
-    /// Adds reserved units.
+    /// Adds reserved units to the amounts in use, with and without the order.
     pub(crate) fn hold(&mut self, units: &[ResourceUnit]) {
         self.take(units, false);
     }
 
-    /// Adds the units of the order.
+    /// Adds the units of the order to the amounts in use with the order.
     pub(crate) fn add(&mut self, units: &[ResourceUnit]) {
         self.take(units, true);
     }

@@ -17,7 +17,7 @@ pub const VERSION: u32 = 1;
 pub struct PolicyFile {
     /// Version of the format, [`VERSION`].
     pub version: u32,
-    /// Period of all prices.
+    /// Period to which all prices in the file refer: a month, an hour or a block.
     #[serde(default)]
     pub per: Period,
     /// Average block time in seconds, which converts prices per month or hour to prices per block. The
@@ -142,7 +142,7 @@ pub struct Amount(BigDecimal);
 
 /// Maximum length of a number, in bytes.
 const NUMBER_MAX: usize = 100;
-/// Maximum number of digits before and after the decimal point. The calculation with a number like
+/// Maximum number of digits before the decimal point, and also after it. The calculation with a number like
 /// `1e999999999` would need a gigabyte.
 const DIGITS_MAX: i64 = 40;
 

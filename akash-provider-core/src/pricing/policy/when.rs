@@ -9,7 +9,7 @@ use bigdecimal::{BigDecimal, ToPrimitive};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ANY: &str = "*";
-/// Number of bytes of a GiB, and of millicores of a core.
+/// Number of bytes in a GiB.
 const GIB: u32 = 1 << 30;
 const MILLI: u32 = 1000;
 

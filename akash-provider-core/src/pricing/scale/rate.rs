@@ -6,7 +6,7 @@ use crate::types::price::{Dec, FRACTION_DIGITS};
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, RoundingMode, Zero};
 
-/// Maximum number of digits before and after the decimal point of a price. More digits are a mistake and
+/// Maximum number of digits of a price before the decimal point, and also after it. More digits are a mistake and
 /// would need much memory.
 const MAX_DIGITS: i64 = 40;
 /// Number of fractional digits of an amount of MiB, as in the Go provider.

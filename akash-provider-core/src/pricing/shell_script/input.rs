@@ -95,7 +95,7 @@ impl<'a> Element<'a> {
 }
 
 impl<'a> GpuAttributes<'a> {
-    /// One model per vendor, the last one in the list. Attributes of another form are skipped.
+    /// Collects one model per vendor: the last one in the list. Attributes of another form are skipped.
     fn of(attributes: &'a [Attribute]) -> Self {
         let models = attributes.iter().filter_map(|a| GpuModel::parse(&a.key));
         let entry = |gpu: GpuModel<'a>| {
@@ -115,7 +115,7 @@ impl<'a> GpuAttributes<'a> {
 }
 
 impl<'a> Volume<'a> {
-    /// The class attribute, also of a volume that is not persistent.
+    /// Creates the JSON of a volume. The class attribute is used even if the volume is not persistent.
     fn of(volume: &'a Storage) -> Self {
         Self {
             class: volume.class().unwrap_or("ephemeral"),

@@ -31,7 +31,7 @@ pub(super) enum RunError {
     TooMuchOutput,
 }
 
-/// Variables of the provider that a script receives: those that programs need to run and to access the
+/// Environment variables of the provider that a script receives: those that programs need to run and to access the
 /// network, and those that existing scripts of operators read.
 const PASSED: [&str; 22] = [
     "PATH",
@@ -57,10 +57,10 @@ const PASSED: [&str; 22] = [
     "WHITELIST_URL",
     "DEBUG_BID_SCRIPT",
 ];
-/// Prefixes of further variables: those for scripts, and the locale.
+/// Prefixes of further environment variables that a script receives: variables for scripts, and the locale.
 const PASSED_PREFIXES: [&str; 2] = ["PRICE_", "LC_"];
 
-/// Returns the variables of the provider that a script receives. An allow list, because other variables
+/// Returns the environment variables of the provider that a script receives. An allow list, because other variables
 /// contain keys and passphrases under unknown names.
 fn inherited(
     environment: impl Iterator<Item = (OsString, OsString)>,
@@ -68,7 +68,7 @@ fn inherited(
     environment.filter(|(name, _)| name.to_str().is_some_and(is_passed))
 }
 
-/// Returns whether a script receives a variable of the provider.
+/// Returns whether a script receives an environment variable of the provider.
 pub(super) fn is_passed(name: &str) -> bool {
     PASSED.contains(&name) || PASSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
