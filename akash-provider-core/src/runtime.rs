@@ -456,7 +456,7 @@ impl<B: StateMachine> Driver<B> {
         self.shown.status(&self.brain, now, lifecycle)
     }
 
-    /// Returns the time of the next wake without an event.
+    /// Returns the time at which the loop wakes if nothing else wakes it before.
     fn alarm(&self) -> Instant {
         // Without a deadline the loop wakes once a day, which avoids a second kind of wait.
         const IDLE: Duration = Duration::from_secs(24 * 3600);

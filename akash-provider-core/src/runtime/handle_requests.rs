@@ -89,7 +89,7 @@ impl RequestQueue {
         }
     }
 
-    /// Refuses requests from now on. Queries are served until the end.
+    /// Refuses all later requests to the engine. Queries of handles are served until the loop ends.
     pub(crate) const fn stop_admitting(&mut self) {
         self.closed = true;
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Minimum interval between status updates.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
-/// Status updates take at most one part in this number of the loop's time.
+/// Maximum share of the loop's time for status updates, as its reciprocal: at most one fiftieth.
 const STATUS_SHARE: u32 = 50;
 
 /// Publishes events on the bus and in the log without waiting.
@@ -49,7 +49,7 @@ impl Observer {
             .get_or_insert_with(|| now.max(self.status_not_before));
     }
 
-    /// Returns the time of the next status update, or `None` without an event.
+    /// Returns the time of the next status update, or `None` if no update is scheduled.
     pub(crate) const fn status_due(&self) -> Option<Mono> {
         self.status_due
     }

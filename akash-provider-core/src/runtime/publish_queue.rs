@@ -152,7 +152,7 @@ impl Publisher {
     }
 }
 
-/// Number of unpublished events until the next report.
+/// Number of events that could not be published since the last report in the log.
 #[derive(Debug, Default)]
 struct PublishFailures {
     failed: u64,

@@ -83,7 +83,7 @@ fn profiles(document: &Document, placement: &str, placed: &PlacementEntry, notes
 #[derive(Default)]
 struct Ips<'a> {
     used: BTreeSet<&'a str>,
-    /// User of each port of an address.
+    /// Location of the expose that uses each port of a leased IP.
     ports: BTreeMap<(&'a str, u16, Proto), &'a Location>,
 }
 

@@ -93,9 +93,9 @@ pub(super) fn load(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, SdlE
 
 /// Maximum number of quoted texts with a continuation line that is not indented enough.
 const MAX_SHALLOW: usize = 32;
-/// Maximum number of lines of such a quoted text that are indented by the parser.
+/// Maximum number of lines of one quoted text that the parser indents, because they are not indented enough.
 const MAX_LINES: usize = 200;
-/// Indentation that the parser adds to such lines. It is deeper than in any SDL.
+/// Indentation that the parser adds to continuation lines of quoted texts. It is deeper than in any SDL.
 const DEEP: &str =
     "                                                                                                ";
 
@@ -188,7 +188,7 @@ fn line(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX).max(1)
 }
 
-/// An incomplete container.
+/// A list or map that is still being read.
 struct OpenContainer {
     line: u32,
     anchor: usize,
