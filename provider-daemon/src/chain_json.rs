@@ -1,5 +1,5 @@
-//! Messages of the chain in the form of the Go tools: JSON with all fields in the order of the messages, or YAML with
-//! sorted keys.
+//! Messages of the chain, printed in the form of the Go tools: JSON with all fields in the order of the messages, or
+//! YAML with sorted keys.
 //!
 //! Scripts compare this text, so it has the JSON form of the network: 64-bit numbers as strings, enums by name, bytes
 //! as base64, decimals with 18 digits, missing messages as `null`.
@@ -56,7 +56,7 @@ fn block(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-/// Formats the value of a key. A list has the indentation of the key.
+/// Formats the value that follows a key. The items of a list have the same indentation as the key.
 fn below(value: &Value, indent: usize, out: &mut String) {
     if !is_block(value) {
         out.push(' ');

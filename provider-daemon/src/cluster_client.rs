@@ -9,8 +9,8 @@ use std::path::Path;
 /// Maximum size of a kubeconfig file, in bytes; each cluster has a few kilobytes of certificates.
 const KUBECONFIG_BYTES_MAX: u64 = 4 << 20;
 
-/// Creates a client for the cluster of a kubeconfig file. Without a file, the client uses the cluster of the
-/// environment or of this pod.
+/// Creates a client for the cluster of a kubeconfig file. Without a file, the client uses the cluster of `KUBECONFIG`,
+/// of `~/.kube/config` or of this pod.
 ///
 /// # Errors
 /// As [`config`], and if certificates or credentials in it are invalid.
@@ -18,7 +18,8 @@ pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> 
     Client::try_from(config(kubeconfig).await?).with_context(|| source(kubeconfig))
 }
 
-/// Returns the source of a configuration, for errors about its certificates or credentials.
+/// Returns the context of an error in the certificates or credentials of a cluster configuration: the path of the
+/// kubeconfig file, if there is one.
 pub(crate) fn source(kubeconfig: Option<&Path>) -> String {
     match kubeconfig {
         Some(path) => format!("kubeconfig {}", path.display()),
@@ -26,7 +27,7 @@ pub(crate) fn source(kubeconfig: Option<&Path>) -> String {
     }
 }
 
-/// Reads the configuration of the cluster of a kubeconfig file, or else of that of the environment or of this pod.
+/// Reads the cluster configuration from a kubeconfig file, or else from `KUBECONFIG`, `~/.kube/config` or this pod.
 ///
 /// # Errors
 /// Returns an error if the file is invalid, or if no cluster is configured. The cluster may be unavailable.

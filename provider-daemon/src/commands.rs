@@ -53,7 +53,7 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
     String::from_utf8(bytes).with_context(|| format!("cannot read {name}: invalid UTF-8"))
 }
 
-/// Reads an SDL and returns its text too, for messages with line numbers.
+/// Reads an SDL, and returns the text of the file and the parsed SDL. Messages with line numbers need the text.
 ///
 /// # Errors
 /// Same as [`read_sdl`].

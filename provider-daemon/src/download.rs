@@ -77,7 +77,7 @@ async fn fetch(url: &Url, most: usize) -> Result<Vec<u8>, String> {
     Err(format!("more than {REDIRECTS} redirects"))
 }
 
-/// Returns the target of a redirect.
+/// Returns the URL that a redirect with this `Location` header leads to.
 pub(crate) fn onward(from: &Url, location: Option<&http::HeaderValue>) -> Result<Url, String> {
     let text = location
         .and_then(|value| value.to_str().ok())

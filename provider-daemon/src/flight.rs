@@ -78,7 +78,7 @@ pub(crate) enum Record {
         wall: u64,
         engine: Box<Engine>,
     },
-    /// Input of the engine, or a timeout, with the number of resulting effects.
+    /// Input of the engine, or `None` for a timeout, with the number and the checksum of the resulting effects.
     Turn {
         now: Now,
         input: Option<Input>,
@@ -87,7 +87,7 @@ pub(crate) enum Record {
     },
     /// Number of missing turns, which arrived faster than they were written.
     Gap { turns: u64 },
-    /// End of the process.
+    /// Regular end of the process.
     End,
 }
 

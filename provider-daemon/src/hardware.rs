@@ -41,7 +41,7 @@ impl Part {
     }
 }
 
-/// Machine with the names of its devices.
+/// Machine, with the database of device names.
 #[derive(Debug)]
 pub(crate) struct Machine {
     tree: Tree,
@@ -58,12 +58,12 @@ impl Machine {
         }
     }
 
-    /// Returns whether there is a database of names.
+    /// Returns whether there is a database of device names.
     pub(crate) fn has_names(&self) -> bool {
         !self.names().is_empty()
     }
 
-    /// Replaces the database of names.
+    /// Replaces the database of device names.
     pub(crate) fn set_names(&self, names: Names) {
         *self.names.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
     }

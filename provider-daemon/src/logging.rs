@@ -10,7 +10,7 @@ use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
-/// Filter of the log, which is global as the log itself. Unset in a process with another log.
+/// Filter of the log. The filter is global because the log is global. It is unset in a process that uses another log.
 static FILTER: OnceLock<Filter> = OnceLock::new();
 
 struct Filter {

@@ -40,7 +40,7 @@ fn path(home: &Path) -> PathBuf {
 enum Request {
     /// Returns the state of the circuit breaker.
     Breaker,
-    /// Releases the circuit breaker, so that waiting closes continue.
+    /// Releases the circuit breaker, so that the closes that the breaker holds are sent.
     ReleaseBreaker {
         /// Owner for whom the circuit breaker is released; `None` for all leases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,17 +48,17 @@ enum Request {
     },
     /// Compares chain, cluster and ledger, and repairs the differences.
     Scan {
-        /// Reports the differences without a repair.
+        /// True to report the differences without repairing them.
         dry_run: bool,
-        /// Confirms the deletions that operators hold.
+        /// True to confirm the deletions that the embedded operators hold.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         confirm: bool,
     },
     /// Returns the leases.
     Leases,
-    /// Returns the status of the operators in the process.
+    /// Returns the status of the operators that are embedded in the provider.
     Operators,
-    /// Applies the isolation of the settings to a lease.
+    /// Changes the pods of a lease to the isolation level in the settings of the provider.
     Harden {
         /// Order and provider of the lease.
         lease: LeaseId,
@@ -99,7 +99,7 @@ struct LeaseLine {
     /// Time at which the circuit breaker started to hold the close of the lease.
     #[serde(default)]
     held_since: Option<String>,
-    /// Last error of the cluster for the workload.
+    /// Last error that a cluster operation on the workload returned.
     last_error: Option<String>,
     /// Error of the last withdrawal of earnings.
     #[serde(default)]
@@ -117,7 +117,7 @@ enum Response {
         /// Owners for which the circuit breaker tripped separately.
         #[serde(default)]
         held_owners: Vec<String>,
-        /// Number of closes within the window; each owner counts for at most half of the limit.
+        /// Number of closes within the window. Of the closes of one owner, at most half of `allowed` are counted.
         recent: u32,
         /// Maximum number of closes within the window.
         allowed: u32,
@@ -143,25 +143,25 @@ enum Response {
         /// All leases, including leases that are being closed.
         leases: Vec<LeaseLine>,
     },
-    /// Operators in the process.
+    /// Operators that are embedded in the provider.
     Operators {
         /// Status of each operator, by name.
         operators: BTreeMap<String, Value>,
     },
-    /// The lease has the isolation of the settings.
+    /// The pods of the lease have the isolation level in the settings of the provider.
     Hardened,
     /// The close of the lease is being sent to the chain.
     Ending,
     /// Log level of the process.
     LogLevel {
-        /// Level from now on.
+        /// Level after the request.
         level: String,
         /// Level before the request.
         before: String,
     },
     /// The request failed.
     Refused {
-        /// Reason for the operator; it may contain text of the cluster.
+        /// Reason of the refusal, for the person who ran the command; it may contain a message of the API server.
         message: String,
     },
 }

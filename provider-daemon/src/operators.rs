@@ -1,4 +1,4 @@
-//! Operators of the cluster, each with an HTTP port for its status.
+//! Operators for a Kubernetes cluster, each with an HTTP port for its status.
 
 mod commands;
 mod embedded;

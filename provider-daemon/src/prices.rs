@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 const BYTES_MAX: u64 = 8 << 20;
 /// Maximum age of the last file check when a price is calculated.
 const AGE_MAX: Duration = Duration::from_millis(500);
-/// Number of blocks with a stored policy. Orders of one block are priced within seconds.
+/// Maximum number of blocks with a stored policy. Orders of one block are priced within seconds.
 const BLOCKS: usize = 16;
 
-/// Pricing strategy with the policy of a file, which is reloaded when it changes. An invalid file keeps the policy in
-/// force and is logged once. Clones share the policy.
+/// Pricing strategy with the policy of a file, which is reloaded when it changes. While the file is invalid, the last
+/// valid policy stays in force; the error is logged once. Clones share the policy.
 #[derive(Debug, Clone)]
 pub(crate) struct FilePolicy {
     path: PathBuf,
@@ -34,16 +34,17 @@ struct State {
     policy: Arc<Policy>,
     /// Number of policies that were loaded after the first one.
     version: u64,
-    /// Policy at the first price of each block, so that all orders of one block have the same policy.
+    /// Policy that was in force when the first order of each block was priced, so that all orders of one block have the
+    /// same policy.
     block_policies: VecDeque<(Height, Arc<Policy>)>,
-    /// Stamp of the file when it was read; `None` after a failed read, so that the file is read again.
+    /// Stamp that the file had when it was last read; `None` after a failed read, so that the file is read again.
     stamp: Option<Stamp>,
     /// Error of the last check of the file, which is logged once.
     error: Option<String>,
 }
 
-/// Metadata that changes with a file. Kubernetes replaces files, editors write into them, and `chmod` changes the
-/// ctime.
+/// File metadata that changes whenever the content of the file may have changed. Kubernetes replaces files, editors
+/// write into them, and `chmod` changes the ctime.
 pub(crate) type Stamp = (u64, u64, [i64; 4]);
 
 impl FilePolicy {
@@ -100,7 +101,7 @@ impl FilePolicy {
         locked(&self.state).version
     }
 
-    /// Returns the policy of an order.
+    /// Returns the policy to use for the price of an order: the policy of the order's block.
     fn policy_of(&self, request: &PriceRequest) -> Arc<Policy> {
         let mut state = locked(&self.state);
         let policy = Arc::clone(&state.policy);
@@ -132,7 +133,7 @@ fn look(path: &Path, state: &Mutex<State>) {
     }
 }
 
-/// Returns true if the content with this stamp was read.
+/// Returns true if the last successful read saw the file with this stamp.
 fn is_read(state: &Mutex<State>, seen: Option<Stamp>) -> bool {
     seen.is_some() && locked(state).stamp == seen
 }
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!(price().await, "20");
     }
 
-    /// While one price calculation reads the file, the others of the same burst wait.
+    /// Prices a burst of orders concurrently: while one price calculation reads the file, the others wait.
     #[tokio::test]
     async fn uses_one_policy_for_a_burst_and_for_a_block() {
         let folder = tempfile::tempdir().unwrap();

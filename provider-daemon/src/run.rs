@@ -59,16 +59,16 @@ pub(crate) use writers::Writers;
 pub struct Plan<'a> {
     /// Flags, for parts with separate settings: gateway, cluster, chain client.
     pub args: &'a RunArgs,
-    /// Home directory, with the persisted state.
+    /// Home directory, which contains the persisted state.
     pub home: &'a Path,
-    /// Configuration of the engine. The start adds the stored state of the circuit breaker, and whether IP addresses
-    /// are leased.
+    /// Configuration of the engine. When the provider starts, the stored state of the circuit breaker is added, and
+    /// whether IP addresses are leased.
     pub config: Config,
-    /// Key of the account, which signs transactions and decrypts the certificate of the gateway.
+    /// Key of the provider's account, which signs transactions and decrypts the certificate of the gateway.
     pub key: PrivateKey,
     /// Strategy that calculates prices, for bids and for screening.
     pub pricing: Arc<dyn PricingStrategy>,
-    /// File of `pricing` if the strategy is a policy.
+    /// Policy file that `pricing` uses; `None` for any other strategy.
     pub(crate) policy: Option<FilePolicy>,
     /// Printer of events, as text or JSON.
     pub printer: Arc<Printer>,
@@ -175,7 +175,7 @@ fn concluded(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the builder of the provider, with a flight recorder if enabled.
+/// Returns the builder of the provider. If `--record` is set, the builder has a flight recorder.
 fn recorded(args: &RunArgs, config: &Config) -> anyhow::Result<(ProviderBuilder, Option<flight::Finish>)> {
     let Some(dir) = &args.record.record else {
         return Ok((Provider::builder(), None));
@@ -184,14 +184,14 @@ fn recorded(args: &RunArgs, config: &Config) -> anyhow::Result<(ProviderBuilder,
     Ok((Provider::builder().recorder(recorder), Some(recording)))
 }
 
-/// Writes the remaining part of the recording after the provider has stopped.
+/// Waits until the recorder has written the last turns, after the provider has stopped.
 async fn written(recording: Option<flight::Finish>) {
     if let Some(recording) = recording {
         recording.wait().await;
     }
 }
 
-/// Returns the rules for screening, which equal those for bids.
+/// Returns the rules for screening requests, which are the same as the rules for bids.
 fn screening(config: &Config, pricing: &Arc<dyn PricingStrategy>) -> Screening {
     Screening {
         config: config.clone(),
@@ -206,7 +206,7 @@ async fn stop_operators(cluster: Option<ClusterProxy>) {
     }
 }
 
-/// Reads the persisted state of the chain client into its settings.
+/// Connects the settings of the chain client with the stores of its persisted state.
 fn remember(
     settings: &mut ClientSettings,
     state: &State,

@@ -10,8 +10,8 @@ const ARGUMENT: &str = "--supervise-price-script";
 
 static IS_AVAILABLE: AtomicBool = AtomicBool::new(false);
 
-/// Runs a supervisor if this process was started as one, and returns the exit code. Otherwise enables supervision for
-/// the scripts of this process, and returns `None`. Must be called first in `main`.
+/// Runs a supervisor of one price script if this process was started as such a supervisor, and returns the exit code.
+/// Otherwise enables supervision for the scripts of this process, and returns `None`. Must be called first in `main`.
 pub fn start() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     if words.next()? != ARGUMENT {
@@ -25,7 +25,7 @@ pub fn start() -> Option<ExitCode> {
     }))
 }
 
-/// Returns the command that supervises a script; empty in other programs, such as tests.
+/// Returns the start of the command line that runs a script under a supervisor; empty in other programs, such as tests.
 pub(crate) fn command() -> Vec<OsString> {
     if IS_AVAILABLE.load(Ordering::Relaxed) {
         vec!["/proc/self/exe".into(), ARGUMENT.into()]

@@ -15,7 +15,7 @@ use akash_provider_chain::keyring::DEFAULT_PATH;
 
 /// Maximum length of a secret, in bytes.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
-/// Maximum number of attempts at a terminal.
+/// Maximum number of attempts to type a secret correctly at a terminal.
 const ATTEMPTS: u32 = 3;
 /// First line of an exported key.
 const ARMOR: &str = "-----BEGIN TENDERMINT PRIVATE KEY-----";
@@ -135,7 +135,7 @@ fn from_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
     Ok(Some(SecretSource::Variable(variable).read()?))
 }
 
-/// Checks the settings of the signing key that need no passphrase.
+/// Checks those settings of the signing key that need no passphrase.
 ///
 /// # Errors
 /// Same as [`signer`].
@@ -172,7 +172,7 @@ pub fn signer(args: &SignerArgs, home: &Path) -> anyhow::Result<PrivateKey> {
     Ok(key)
 }
 
-/// Returns a key that is given without a keyring.
+/// Returns the key of `--key-file` or of the environment, or `None` if the key is in a keyring.
 fn secret_key(args: &SignerArgs) -> anyhow::Result<Option<PrivateKey>> {
     let Some(path) = &args.key_file else {
         let mnemonic = from_environment("key-mnemonic")?;

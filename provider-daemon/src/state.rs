@@ -55,7 +55,7 @@ pub enum StateError {
     Later {
         /// Path of the file, which is unchanged.
         path: PathBuf,
-        /// Layout version of the file.
+        /// Layout version that the file has.
         found: u64,
     },
     /// A file system operation failed.
@@ -88,9 +88,9 @@ pub struct State {
 /// Opened state, and the path of a damaged predecessor.
 #[derive(Debug)]
 pub struct OpenedState {
-    /// New state; empty if `moved_aside` is set.
+    /// Opened state; empty if the damaged file was renamed (`moved_aside`).
     pub state: State,
-    /// New path of the damaged file.
+    /// Path to which the damaged file was renamed; `None` if the file was not damaged.
     pub moved_aside: Option<PathBuf>,
 }
 

@@ -32,7 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Future of a part; `Err` is the reason of its failure.
 pub type Work = BoxFuture<'static, Result<(), String>>;
 
-/// Running parts. Dropping it aborts them.
+/// Running parts. Dropping the supervisor aborts them.
 #[derive(Debug)]
 pub struct Supervisor {
     running: FuturesUnordered<BoxFuture<'static, Result<(), PartFailed>>>,
@@ -41,7 +41,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Creates a supervisor. Once the token is cancelled, parts may end and are not restarted.
+    /// Creates a supervisor. After `draining` is cancelled, a part that ends is not a failure and is not restarted.
     #[must_use]
     pub fn new(draining: CancellationToken) -> Self {
         Self {
@@ -78,13 +78,12 @@ impl Supervisor {
 
     /// Starts the watchdog, also for parts that are added later.
     ///
-    /// # Errors
-    /// The thread cannot be created.
+    /// # Errors Returns an error if the thread cannot be created.
     pub fn watchdog(&self) -> std::io::Result<Watchdog> {
         Watchdog::start(self.pulses.clone())
     }
 
-    /// Waits for the first permanent failure, possibly forever.
+    /// Waits for the first permanent failure of a part. If no part fails, this never returns.
     pub async fn failure(&mut self) -> PartFailed {
         while let Some(ended) = self.running.next().await {
             if let Err(failed) = ended {
@@ -96,8 +95,7 @@ impl Supervisor {
 
     /// Waits until all parts have ended.
     ///
-    /// # Errors
-    /// The first failure, after the other parts have ended.
+    /// # Errors Returns the first permanent failure, after all other parts have ended.
     pub async fn end(mut self) -> Result<(), PartFailed> {
         let mut failure = None;
         while let Some(ended) = self.running.next().await {

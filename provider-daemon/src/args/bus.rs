@@ -88,7 +88,7 @@ impl BusArgs {
 /// Credential files of a Redis.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Files<'a> {
-    /// Prefix of the flag names, for error messages.
+    /// Prefix of the names of the flags that contain these files, for error messages.
     pub(super) of: &'static str,
     pub(super) password: Option<&'a Path>,
     pub(super) sentinel_password: Option<&'a Path>,
@@ -99,7 +99,7 @@ pub(super) struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Returns `location` with the content of the credential files.
+    /// Returns `location` with the credentials that the files contain.
     pub(super) fn given_to(self, mut location: Location) -> anyhow::Result<Location> {
         let flag = |name: &str| format!("--{}-{name}", self.of);
         if let Some(file) = self.password {

@@ -76,7 +76,7 @@ impl ClusterArgs {
         spec
     }
 
-    /// Returns `given` and the attributes that follow from the hardware.
+    /// Returns `given` and the attributes that describe the hardware of the in-memory cluster.
     #[must_use]
     pub fn attributes(&self, given: &[Attribute]) -> Vec<Attribute> {
         let mut all: BTreeSet<Attribute> = given.iter().cloned().collect();

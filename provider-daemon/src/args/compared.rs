@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Compared part of a setting.
+/// Part of a setting that must be equal on all instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ComparedPart {
     Value,
@@ -96,7 +96,7 @@ const COMPARED: [(&str, ComparedPart); 74] = [
     ("gpu-list", ComparedPart::Content),
 ];
 
-/// Flags that may differ between instances, with the reason.
+/// Flags that may differ between instances, grouped by the reason.
 #[cfg(test)]
 const OWN: [(&str, &[&str]); 8] = [
     (
@@ -210,7 +210,7 @@ const OWN: [(&str, &[&str]); 8] = [
 /// Compared settings of a command line, its files and its environment.
 #[derive(Debug, Clone, Default)]
 pub struct ComparedArgs {
-    /// Values by flag name; empty for a flag without a value.
+    /// Text of the values by flag name; empty for a flag without a value.
     pub(crate) values: BTreeMap<&'static str, String>,
     /// Paths by flag name, for flags that name a file.
     pub(crate) files: BTreeMap<&'static str, PathBuf>,

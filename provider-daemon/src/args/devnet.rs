@@ -125,7 +125,7 @@ pub enum TenantCommand {
     },
 }
 
-/// Bids that a tenant accepts.
+/// Selection of the bids that a tenant accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BidSelection {
     /// Cheapest bid of every open order of the deployment with this number.

@@ -1,5 +1,5 @@
-//! Settings from the environment. The variable `AP_FLAG`, or else `AKASH_FLAG`, sets a flag, with `_` for each `-`. A
-//! flag on the command line takes precedence.
+//! Settings from the environment. The variable `AP_SOME_FLAG`, or else `AKASH_SOME_FLAG`, sets the flag `--some-flag`.
+//! A flag on the command line takes precedence over both variables.
 //!
 //! The commands for trials (`dev`, `devnet`) do not read the environment, because the settings of a real provider
 //! must not lead a trial to a real cluster. `explain` reads the environment only if its command line names a real
@@ -40,8 +40,8 @@ pub(crate) const COMMANDS: [&str; 21] = [
 /// Flags of `explain` that the environment does not set: tenant commands use the same variables for another purpose.
 const TYPED: [&str; 2] = ["provider", "provider-url"];
 
-/// Sets flags from an environment; `look` returns the value of a variable. `is_real` states whether `explain` names a
-/// real provider.
+/// Returns the command `root`, with flags that also read environment variables. `look` returns the value of a variable.
+/// `is_real` states whether `explain` names a real provider.
 #[must_use]
 pub fn read_in(root: Command, is_real: bool, look: impl Fn(&str) -> Option<String>) -> Command {
     let root = root.mut_args(|arg| settable(arg, &look));

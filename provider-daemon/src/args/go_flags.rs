@@ -123,7 +123,7 @@ impl Kind {
     }
 }
 
-/// Flags without effect that are set.
+/// Flags of the Go provider without effect, with the values that the command line sets.
 #[derive(Debug, Default)]
 pub struct GoFlagArgs {
     set: Vec<SetFlag>,

@@ -27,7 +27,7 @@ For trials:     dev, devnet
 Flags are set in the environment too: --chain-id is AP_CHAIN_ID or AKASH_CHAIN_ID. The help of a command says which, and \
 has examples: provider-daemon query leases --help";
 
-/// Command with its exit codes in the help.
+/// Name of the command with exit codes in its help.
 const RUN: &str = "run";
 
 fn exit_codes() -> String {

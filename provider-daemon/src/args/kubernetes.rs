@@ -191,8 +191,8 @@ impl KubernetesArgs {
         wanted.contains(&operator)
     }
 
-    /// Returns the proxy pods that the flags select. Without these flags, returns the proxy pods of the common charts
-    /// for the controller.
+    /// Returns the proxy pods that `--ingress-proxy-namespace` and `--ingress-proxy-labels` select. Without these
+    /// flags, returns the proxy pods of the common charts for `--ingress-controller`.
     fn proxies(&self) -> Vec<ProxyPods> {
         let namespace = self.ingress_proxy_namespace.iter();
         let namespace: Vec<_> = namespace

@@ -5,7 +5,7 @@ use super::values::check_log_levels;
 use akash_provider_core::types::{Address, CloseReason, LeaseId};
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Commands for the running provider of the home directory.
+/// Commands for the running provider that uses the home directory `--home`.
 #[derive(Debug, Subcommand)]
 pub enum OperatorCommand {
     /// Show or release the circuit breaker of the running provider
@@ -51,7 +51,7 @@ pub struct EndLeaseArgs {
     pub printed: OutputArgs,
 }
 
-/// Reason of a close by the operator of the provider.
+/// Reason for which the operator of the provider closes a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EndReason {
     /// The workload is not healthy

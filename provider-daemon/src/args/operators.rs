@@ -139,7 +139,7 @@ pub enum IssuerKindArg {
 }
 
 impl HostnameArgs {
-    /// Returns the options of the operator.
+    /// Returns the options of the hostname operator.
     ///
     /// # Errors
     /// Returns an error if flags contradict each other.

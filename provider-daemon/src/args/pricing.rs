@@ -114,8 +114,7 @@ impl PricingArgs {
 
     /// Returns the price policy of the strategy `policy`.
     ///
-    /// # Errors
-    /// Returns an error with the file and the position of the mistake.
+    /// # Errors Returns an error with the policy file and the position of the mistake in the file.
     pub(crate) fn policy(&self) -> anyhow::Result<FilePolicy> {
         let path = self.bid_price_policy.as_deref();
         let path = path
@@ -125,8 +124,8 @@ impl PricingArgs {
         policy.context("--bid-price-policy")
     }
 
-    /// Returns the problem with the price script and its remedy. The operator may fix the script while the provider
-    /// runs.
+    /// Returns why the price script cannot run, and the remedy; `None` if it can run. The provider starts anyway,
+    /// because the operator may fix the script while the provider runs.
     #[must_use]
     pub fn script_trouble(&self) -> Option<String> {
         let path = self.bid_price_script_path.as_ref()?;

@@ -1,4 +1,4 @@
-//! Flags of `run`, with the names of the Go provider where it has the same flag.
+//! Flags of `run`, with the same names as in the Go provider, if the Go provider has the flag.
 
 use super::compared::ComparedArgs;
 use super::go_flags::GoFlagArgs;
@@ -267,7 +267,7 @@ const PRICES: [&str; 5] = [
     "bid-price-ip-scale",
 ];
 
-/// Flags that affect bids under help headings with other flags that do not affect bids.
+/// Flags that affect bids, although other flags under the same help heading do not.
 const CHANGE_BIDS: [&str; 9] = [
     "bid-deposit",
     "reclamation-window",

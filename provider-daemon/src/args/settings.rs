@@ -26,11 +26,11 @@ pub struct FileSettings {
     entries: Vec<Entry>,
     /// Notes about lines that are not settings, to be logged.
     notes: Vec<String>,
-    /// Unknown lines.
+    /// Lines of the files with an unknown key.
     unknown: Vec<String>,
 }
 
-/// Setting of a file.
+/// Setting that a file contains.
 #[derive(Debug)]
 struct Entry {
     flag: String,
@@ -171,7 +171,7 @@ fn run_command<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Co
     }
 }
 
-/// Returns the named files, in order of precedence.
+/// Returns the paths that the flags `names` have as values, without repetitions, in the order of `names`.
 fn files(names: &[&str], matches: &ArgMatches) -> Vec<PathBuf> {
     let file = |id: &&str| matches.try_get_one::<PathBuf>(id).ok().flatten();
     let files = names.iter().filter_map(file);

@@ -27,7 +27,7 @@ pub struct Setting {
     pub instead: Option<&'static str>,
 }
 
-/// Returns all settings of a command that are set or have a default, by name.
+/// Returns all settings of a command that are set or have a default, sorted by name.
 pub(super) fn all(
     command: &Command,
     matches: &ArgMatches,
@@ -70,7 +70,7 @@ fn one(
     })
 }
 
-/// Returns a value without secrets.
+/// Returns a printable value: secrets of the flag are hidden, and credentials are removed from URLs.
 fn shown(name: &str, value: &str) -> String {
     if SECRET.contains(&name) && !value.is_empty() {
         return HIDDEN.to_owned();

@@ -148,7 +148,7 @@ pub enum SignMode {
 /// Gas limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gas {
-    /// Gas of a simulation on a node.
+    /// Gas that a simulation on a node reports, times `--gas-adjustment`.
     Auto,
     /// Fixed number of gas units, without a simulation.
     Limit(u64),

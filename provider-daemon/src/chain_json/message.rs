@@ -11,20 +11,20 @@ use prost_reflect::{
 use std::sync::OnceLock;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Decimal places of the network's decimals.
+/// Number of decimal places of a decimal number on the chain.
 const DECIMALS: usize = 18;
-/// Decimal fields: on the wire, integers scaled by 10^18.
+/// Full names of decimal fields. Their encoded value is an integer scaled by 10^18.
 const DECIMAL_FIELDS: [&str; 2] = [
     "cosmos.base.v1beta1.DecCoin.amount",
     "akash.escrow.types.v1.Balance.amount",
 ];
-/// Field with the digits of a number as bytes.
+/// Full name of the field that contains the decimal digits of a number as bytes.
 const DIGITS_FIELD: &str = "akash.base.resources.v1beta4.ResourceValue.val";
 const ANY: &str = "google.protobuf.Any";
 const TIMESTAMP: &str = "google.protobuf.Timestamp";
 const DURATION: &str = "google.protobuf.Duration";
 
-/// Converts a message.
+/// Converts a message of the chain to JSON.
 ///
 /// # Errors
 /// Returns an error if a nested message has an unknown type.
@@ -32,7 +32,7 @@ pub fn from_message<M: Message + Name>(message: &M) -> anyhow::Result<Json> {
     decoded(&M::full_name(), &message.encode_to_vec())
 }
 
-/// Converts an unsigned transaction.
+/// Converts the body and the `auth_info` of an unsigned transaction to JSON.
 ///
 /// # Errors
 /// Same as [`from_message`].
@@ -50,7 +50,7 @@ fn pool() -> anyhow::Result<&'static DescriptorPool> {
     pool.as_ref().context("cannot read the message descriptors")
 }
 
-/// Decodes and converts a message by its full type name.
+/// Decodes the bytes of a message with the full type name `name`, and converts the message to JSON.
 ///
 /// # Errors
 /// Returns an error if the type is unknown, or if the bytes are invalid.
@@ -81,7 +81,7 @@ fn shown(message: &DynamicMessage) -> anyhow::Result<Json> {
     Ok(Json::Fields(fields))
 }
 
-/// Returns the fields in the order of the declaration, as the Go tools print them.
+/// Returns the fields of a message type in the order of their declaration, in which the Go tools print them.
 fn in_order(descriptor: &MessageDescriptor) -> Vec<FieldDescriptor> {
     let declared = descriptor.descriptor_proto().field.iter();
     declared
@@ -129,7 +129,7 @@ fn enum_name(number: i32, field: &FieldDescriptor) -> String {
     value.map_or_else(|| number.to_string(), |v| v.name().to_owned())
 }
 
-/// Converts a packed message with its type. Unknown types are printed as bytes.
+/// Converts a packed message (`Any`) to JSON with its type. The content of an unknown type is printed as bytes.
 fn any(message: &DynamicMessage) -> anyhow::Result<Json> {
     let text = |name: &str| {
         let value = message.get_field_by_name(name);

@@ -1,4 +1,4 @@
-//! Nodes of the commands that query the chain.
+//! Chain nodes that commands send their queries to.
 
 use crate::args::NodeArgs;
 use akash_provider_chain::endpoints::Endpoints;
@@ -11,7 +11,7 @@ const ATTEMPTS: u32 = 3;
 /// Remedy for a node that gives no usable response.
 const REMEDY: &str = "select another node with --node";
 
-/// Runs the queries of a command.
+/// Runs `work`, the queries of a command, to its end.
 ///
 /// # Errors
 /// Returns the error of `work`.
@@ -23,7 +23,7 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
     runtime.block_on(work)
 }
 
-/// Returns the nodes. Without `--chain-id`, the first node that responds determines the chain.
+/// Returns the nodes of `--node`. Without `--chain-id`, the first node that responds determines the chain.
 ///
 /// # Errors
 /// Returns an error if an address is invalid, or if no node responds.

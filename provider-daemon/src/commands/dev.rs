@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Number of the tenant account for the SDL files; each generated tenant has a separate account.
 const GIVEN: u32 = 0;
-/// Maximum wait for the removal of closed leases.
+/// Maximum time to wait until closed leases are removed from the cluster.
 const SETTLE: Duration = Duration::from_secs(20);
 
 /// Runs the embedded market until it is stopped, or until all SDLs are finished.
@@ -119,7 +119,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
     Ok(code)
 }
 
-/// Prints a notice at the start, and an event for programs.
+/// Prints how the workloads run: the notice as text, or the keyword `are` and the notice as a JSON event.
 fn tell_workloads(printer: &Printer, are: &str, notice: &str) {
     if printer.is_text() {
         printer.note(&format!("{notice}\n"));
@@ -228,7 +228,7 @@ async fn finish(
     })
 }
 
-/// Returns whether a tenant is generated; the totals include its result.
+/// Returns whether the result belongs to a generated tenant. Only the totals include such results.
 fn is_generated(outcome: &Outcome) -> bool {
     outcome.name.starts_with(load::PREFIX)
 }

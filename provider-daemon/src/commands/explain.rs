@@ -45,7 +45,7 @@ pub struct Verdict {
     pub reason: Option<DeclineCode>,
     /// Text of the reason for a decline.
     pub message: Option<String>,
-    /// Result of each node for each unit, also if there is a bid.
+    /// Explanation for each unit and node why the group fits or not; also set for a bid.
     pub explanation: Explanation,
 }
 

@@ -1,7 +1,7 @@
 //! `migrate`: lists and runs migrations between provider versions.
 //!
-//! The state file has the form of the Go provider, `{applied, last_run, provider_version}`. The version is not changed,
-//! because the Go provider uses it after a downgrade to find its pending migrations.
+//! The state file has the form of the Go provider, `{applied, last_run, provider_version}`. The field
+//! `provider_version` is not changed, because the Go provider uses it after a downgrade to find its pending migrations.
 
 use crate::args::Output;
 use crate::args::migrate::{MigrateCommand, MigrateListArgs, MigrateRunArgs};
@@ -33,10 +33,10 @@ const FILE_MAX: u64 = 1 << 20;
 struct MigrationState {
     #[serde(default)]
     applied: Option<Vec<String>>,
-    /// Time in RFC 3339.
+    /// Time of the last run of the migrations, in RFC 3339.
     #[serde(default)]
     last_run: Option<String>,
-    /// Unknown fields, which are preserved, such as the version.
+    /// All other fields of the file, such as `provider_version`, which are written back unchanged.
     #[serde(flatten)]
     rest: Map<String, Value>,
 }

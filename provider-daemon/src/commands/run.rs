@@ -79,7 +79,8 @@ fn seed() -> u64 {
     u64::from(nanos) + 1
 }
 
-/// Creates the configuration from flags and the file of `--provider-config`. A duration of zero disables the limit.
+/// Creates the configuration from flags and the file of `--provider-config`. A duration flag with the value zero
+/// disables its limit.
 pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<Config> {
     let set = |duration: Duration| (!duration.is_zero()).then_some(duration);
     let mut config = Config::new(provider, chain_id);
@@ -160,8 +161,9 @@ fn flag_error(error: &InvalidConfig) -> String {
     format!("{flag} {}: {remedy}", error.value())
 }
 
-/// Returns the hostnames denied to tenants: the hostnames of the flag, the hostnames of the provider, and all names
-/// below the cluster domain. A tenant with a name of the provider, or a name below, could impersonate the provider.
+/// Returns the hostnames denied to tenants: the hostnames of `--deployment-blocked-hostnames`, the hostnames of the
+/// provider, and all names below the cluster domain. A tenant with a name of the provider, or a name below, could
+/// impersonate the provider.
 fn blocked_hostnames(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
     let host = record.and_then(|record| Url::parse(&record.host).ok());
     let host = host.as_ref().and_then(Url::host_str);

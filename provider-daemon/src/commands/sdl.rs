@@ -59,7 +59,7 @@ struct Verdict<'a> {
     hash: Option<String>,
 }
 
-/// Error, or warning without a kind.
+/// Error or warning about the SDL. A warning has no `kind`.
 #[derive(Debug, Serialize)]
 struct Issue<'a> {
     line: u32,

@@ -38,10 +38,10 @@ pub fn run(args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Account of a transaction.
+/// Account that signs and pays a transaction.
 struct TxAccount {
     address: Address,
-    /// `None` if nothing is signed.
+    /// Key of the account; `None` if the command signs nothing.
     key: Option<PrivateKey>,
 }
 

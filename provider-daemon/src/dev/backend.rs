@@ -71,7 +71,7 @@ impl Backend {
         }
     }
 
-    /// Returns a keyword and a notice about the limits of the workloads, if there are any.
+    /// Returns a keyword and a notice for workloads that do not run as pods: simulated workloads and local processes.
     #[must_use]
     pub const fn notice(&self) -> Option<(&'static str, &'static str)> {
         match self {
@@ -107,7 +107,7 @@ impl Backend {
         }
     }
 
-    /// Returns the remaining objects of leases, one line each.
+    /// Returns the objects of leases that the cluster still has, one line each.
     ///
     /// # Errors
     /// Returns an error if the cluster does not respond.
@@ -132,7 +132,7 @@ impl Backend {
 }
 
 impl InMemory {
-    /// Publishes the number of used addresses if it changed.
+    /// Publishes the number of leased IP addresses in use, if the number changed.
     async fn tell_capacity(&self) {
         let leased_ips = match self.cluster.leased_ips() {
             Some(facet) => facet.usage().await.ok(),

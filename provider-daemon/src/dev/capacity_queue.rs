@@ -5,7 +5,7 @@ use akash_provider_core::types::DeclineCode;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// Declines that may succeed after resources were released.
+/// Reasons of a decline for which a new order may succeed after another tenant has released resources.
 const FOR_CAPACITY: [DeclineCode; 3] = [
     DeclineCode::InsufficientCapacity,
     DeclineCode::LeasedIpsExhausted,
@@ -16,7 +16,7 @@ const FOR_CAPACITY: [DeclineCode; 3] = [
 const RELEASED: usize = 4;
 /// Maximum number of concurrent retries. Each retry is an order that the provider must evaluate.
 const RELEASED_MAX: usize = 32;
-/// Interval at which remaining reservations are checked.
+/// Interval at which a waiting tenant checks whether any resources are still in use.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Queue of waiting tenants.
@@ -34,7 +34,7 @@ impl Default for CapacityQueue {
 }
 
 impl CapacityQueue {
-    /// Returns whether a decline may succeed later.
+    /// Returns whether a new order may succeed later, after a decline for this reason.
     #[must_use]
     pub fn is_for_capacity(reason: DeclineCode) -> bool {
         FOR_CAPACITY.contains(&reason)

@@ -44,7 +44,7 @@ pub struct DevGateway {
     serving: JoinHandle<()>,
     /// URL of the node for tenant commands.
     node_url: String,
-    /// Node, if the provider does not run one for itself.
+    /// Node for tenant commands; `None` if tenants use the node that the provider itself uses.
     node: Option<Devnet>,
 }
 

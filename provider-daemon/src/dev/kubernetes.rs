@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Maximum number of foreign objects in an error message.
+/// Maximum number of objects of another chain that an error message lists.
 const LISTED_MAX: usize = 5;
 
 /// Connected Kubernetes cluster. Dropping it ends the tasks of this process; pods continue to run.
@@ -54,7 +54,7 @@ impl Debug for OpaqueClient {
 }
 
 impl Kubernetes {
-    /// Connects for the embedded chain. Nothing is written.
+    /// Connects to a cluster for the embedded chain. Connecting changes nothing in the cluster.
     ///
     /// # Errors
     /// Returns an error if the kubeconfig is invalid, the cluster does not respond, or the cluster has leases of
@@ -82,8 +82,9 @@ impl Kubernetes {
         .await
     }
 
-    /// Connects for a real chain with existing leases. The cluster is that of the kubeconfig, or without a kubeconfig
-    /// the cluster of the environment or of this pod. Writes happen only while the provider leads.
+    /// Connects to a cluster for a real chain. Leases of this chain may already exist in the cluster. The cluster is
+    /// that of the kubeconfig, or without a kubeconfig that of `KUBECONFIG`, `~/.kube/config` or this pod. The client
+    /// writes only while the provider leads.
     ///
     /// # Errors
     /// Returns an error if the kubeconfig is invalid, or if the cluster does not respond.
@@ -164,14 +165,14 @@ impl Kubernetes {
         });
     }
 
-    /// Restores the events of leases, and stores new events. Only the first call has an effect.
+    /// Reads the stored events of leases from `store`, and writes new events to it. Only the first call has an effect.
     pub(crate) fn persist_events(&self, store: Arc<dyn EventStore>) {
         let history = Arc::clone(self.cluster.state().history());
         self.events
             .get_or_init(|| task::spawn("storage of lease events", history.persist(store)));
     }
 
-    /// Returns the status of the embedded operators by name.
+    /// Returns the status of the embedded operators, by the name of the operator.
     #[must_use]
     pub fn operators(&self) -> BTreeMap<&'static str, Value> {
         self.operators
@@ -204,7 +205,7 @@ impl Kubernetes {
         self.cluster.harden(lease).await
     }
 
-    /// Returns the remaining namespaces and records of this chain, one line each.
+    /// Returns the namespaces and records of this chain that the cluster still has, one line each.
     pub(super) async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         let client = &self.client.0;
         let mut left = Vec::new();
@@ -311,7 +312,7 @@ where
     Ok(removed)
 }
 
-/// Returns the labelled objects of a chain.
+/// Returns the objects that a provider of this chain created, selected by their labels.
 async fn made_by<K>(api: &Api<K>, chain_id: &str) -> anyhow::Result<Vec<K>>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + serde::de::DeserializeOwned,

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of deployments with a stored order time.
 const ORDERS_MAX: usize = 10_000;
-/// Maximum number of stored healthy leases. For further leases an additional line may be printed.
+/// Maximum number of leases in `settled`. While the set is full, every unhealthy event is printed.
 const SETTLED_MAX: usize = 20_000;
-/// Minimum time for which an order time is stored.
+/// Age after which the stored order time of a deployment may be removed.
 const ORDER_AGE_MAX: Duration = Duration::from_secs(600);
 
 /// Returns the text of an event; `None` for events without text.
@@ -44,7 +44,7 @@ pub struct Printer {
 /// Time at the start of each line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
-    /// Seconds since the start or the order, for short runs.
+    /// Seconds since the deployment's order, or else since the start of the process, for short runs.
     Elapsed,
     /// Time of day in UTC with full IDs, for logs.
     Wall,
@@ -72,7 +72,7 @@ impl Printer {
         }
     }
 
-    /// Sets the name of a deployment and starts its time.
+    /// Sets the name of a deployment, and counts its elapsed time from now on.
     pub fn name(&self, id: &DeploymentId, name: &str) {
         if let Ok(mut names) = self.names.lock() {
             names.insert(id.clone(), (name.to_owned(), Instant::now()));
@@ -98,7 +98,7 @@ impl Printer {
         }
     }
 
-    /// Starts the time of a deployment with its first order.
+    /// Counts the elapsed time of a deployment from its first order on.
     fn ordered(&self, id: &DeploymentId) {
         if let Ok(mut names) = self.names.lock()
             && self.make_space(&mut names)

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const WAIT_BLOCKS: u32 = 60;
 /// Minimum time that a tenant waits for the next event, whatever the block time is.
 const WAIT_MIN: Duration = Duration::from_secs(20);
-/// Attempts of a waiting tenant after all capacity is released.
+/// Maximum number of declined attempts of a tenant while no other tenant uses capacity.
 const ATTEMPTS_MAX: u32 = 2;
 /// Number of blocks without reservations after which no capacity will be released.
 const IDLE_BLOCKS: u32 = 3;
@@ -42,7 +42,7 @@ pub(crate) fn create_deployment(id: DeploymentId, sdl: &Sdl, deposit: Coin) -> T
     }
 }
 
-/// Result of one SDL.
+/// Result of the deployment of one SDL.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// Name of the SDL.
@@ -106,7 +106,7 @@ impl Tenant {
         })
     }
 
-    /// Lets the tenant wait for capacity as long as other tenants release some.
+    /// Lets the tenant wait for capacity as long as other tenants may release capacity.
     #[must_use]
     pub fn with_queue(mut self, queue: &Arc<CapacityQueue>) -> Self {
         self.queue = Some(Arc::clone(queue));
@@ -199,7 +199,7 @@ impl Tenant {
         self.printer.tenant(&self.id, "goes on", detail);
     }
 
-    /// Returns a lease for every group. A group without a lease gets the lease of its cheapest bid.
+    /// Returns the leases of all groups. For a group without a lease, accepts the cheapest bid.
     async fn lease(&self, outcome: &mut Outcome) -> anyhow::Result<Vec<LeaseId>> {
         let (mut leases, mut prices) = self.leases();
         let bids = self.bids(outcome).await?;

@@ -26,13 +26,13 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Interval of status queries.
+/// Interval at which the status of the provider is queried.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Chain, cluster and provider.
 #[derive(Debug)]
 pub struct World {
-    /// Market. Tenants always use it directly, even if the provider uses the network protocols.
+    /// Chain of the market. Tenants always use it directly, even if the provider uses the network protocols.
     pub chain: MemoryChain,
     /// Account of the provider, registered and funded from the start.
     pub provider: Address,
@@ -258,7 +258,7 @@ pub(crate) fn widest_reclamation<'a>(sdls: impl IntoIterator<Item = &'a Sdl>) ->
     wanted.max().map(|window| window.max(least))
 }
 
-/// Returns the maximum number of volumes of a unit.
+/// Returns the number of volumes of the unit with the most volumes.
 pub(crate) fn most_volumes<'a>(groups: impl IntoIterator<Item = &'a GroupSpec>) -> u32 {
     let units = groups.into_iter().flat_map(|g| &g.resources);
     let most = units.map(|u| u.resources.storage.len()).max().unwrap_or(0);
@@ -343,7 +343,7 @@ fn watch_status(
     (tokio::spawn(asking), status)
 }
 
-/// Creates blocks, and advances the cluster.
+/// Starts a task that adds a block to the chain, and advances the cluster, every `block_time`.
 fn make_blocks(
     chain: &MemoryChain,
     backend: &Arc<Backend>,

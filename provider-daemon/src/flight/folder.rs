@@ -13,7 +13,7 @@ const ENDING: &str = "flight";
 pub(super) struct RecordingFolder {
     dir: PathBuf,
     limit: u64,
-    /// Complete files, the oldest first, with their sizes.
+    /// Number and size in bytes of each complete file, the oldest first.
     old: Vec<(u64, u64)>,
     newest: u64,
 }

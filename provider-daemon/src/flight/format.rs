@@ -88,7 +88,8 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Adds a record, which is in the file after the next flush.
+    /// Adds a record to the waiting bytes, which reach the file with the next [`pack`](Self::pack) and
+    /// [`store`](Self::store).
     pub(super) fn push(&mut self, record: &Record) -> io::Result<()> {
         let at = self.raw.len();
         self.raw.extend([0; 4]);
@@ -103,7 +104,7 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Returns the number of uncompressed bytes that wait for the next flush.
+    /// Returns the number of uncompressed bytes that wait for the next [`pack`](Self::pack).
     pub(super) const fn waiting(&self) -> usize {
         self.raw.len()
     }
@@ -116,7 +117,7 @@ impl<W: Write> Encoder<W> {
         self.is_empty
     }
 
-    /// Compresses the waiting bytes and returns the length of the file with them.
+    /// Compresses the waiting bytes and returns the length that the file will have after [`store`](Self::store).
     pub(super) fn pack(&mut self) -> io::Result<u64> {
         let before = self.deflate.total_in();
         loop {
@@ -137,7 +138,7 @@ impl<W: Write> Encoder<W> {
         Ok(self.written + self.packed.len() as u64 + START as u64)
     }
 
-    /// Writes the compressed bytes.
+    /// Writes the compressed bytes to the file.
     pub(super) fn store(&mut self) -> io::Result<()> {
         self.written += part(&mut self.out, &self.packed)?;
         self.is_empty = false;

@@ -22,7 +22,7 @@ struct Inner {
 pub struct RecordingStatus {
     /// Whether the inputs of the provider are recorded.
     pub is_written: bool,
-    /// Error of the last write; the recorder retries.
+    /// Error of the last write, if it failed; the recorder retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
     /// Number of turns since the start that are missing in the recording.
@@ -57,7 +57,7 @@ impl Health {
         self.0.is_paused.store(false, Ordering::Relaxed);
     }
 
-    /// Sets the error, or clears it with `None`; returns the previous one.
+    /// Sets the error of the last write, or clears it with `None`. Returns the previous error.
     pub(super) fn set_error(&self, trouble: Option<String>) -> Option<String> {
         let mut told = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *told, trouble)

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
     reason = "nearly all are turns, and boxing would be one more allocation for each"
 )]
 pub(super) enum Item {
-    /// Record of the process with the current head.
+    /// Record that was written by the process of the latest `File` item.
     Record(Record),
     /// Start of a file. `is_other` is true if another process wrote this file than the previous file.
     File { is_other: bool, head: Head },
-    /// Rest of a file that cannot be read, with the reason.
+    /// Reason why the rest of the current file cannot be read.
     Broken(String),
 }
 
@@ -44,8 +44,8 @@ impl Recording {
 
     /// Returns the next item, or `None` at the end.
     ///
-    /// # Errors
-    /// A file cannot be opened, has another format, or belongs to another provider or chain.
+    /// # Errors Returns an error if a file cannot be opened, has another format, or belongs to another provider or
+    /// chain.
     pub(super) fn next(&mut self) -> anyhow::Result<Option<Item>> {
         if let Some((path, decoder)) = &mut self.open {
             match decoder.next() {

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const QUEUE: usize = 8192;
 /// Time until a state that did not fit the queue is sent again.
 const RETRY: Duration = Duration::from_millis(250);
-/// Maximum time to write the last turns.
+/// Maximum time to write the last turns after the engine has stopped.
 const LAST: Duration = Duration::from_secs(5);
 
 /// Recorder of the engine's turns.
@@ -42,7 +42,7 @@ pub struct FlightRecorder {
     open: Option<(Now, Option<Input>)>,
 }
 
-/// Handle that waits for the writer.
+/// Handle that waits until the writer has written the last turns.
 #[derive(Debug)]
 pub struct Finish {
     writer: JoinHandle<()>,
@@ -51,8 +51,7 @@ pub struct Finish {
 
 /// Starts a recorder for a provider with these settings.
 ///
-/// # Errors
-/// The folder cannot be created or read.
+/// # Errors Returns an error if the folder cannot be created or read.
 pub fn start(dir: &Path, limit: u64, config: &Config) -> anyhow::Result<(FlightRecorder, Finish)> {
     let head = Head {
         version: env!("CARGO_PKG_VERSION").to_owned(),

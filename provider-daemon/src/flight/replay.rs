@@ -98,7 +98,7 @@ pub(super) struct Turn<'a> {
 pub(super) struct Replay {
     pub(super) outcome: Outcome,
     head: Option<Head>,
-    /// Engine, with its clock and the wall clock at its state.
+    /// Engine, with the monotonic time and the wall clock of the recorded state that it started from.
     engine: Option<(Box<Engine>, Mono, u64)>,
     /// Last engine before a gap or the end.
     ended: Option<Box<Engine>>,
@@ -207,7 +207,7 @@ impl Replay {
         Ok(false)
     }
 
-    /// Compares a recorded state with the replayed one.
+    /// Counts a difference if a recorded state of the engine has another status than the replayed engine.
     fn goes_on(&mut self, recorded: &Engine, now: Now) -> anyhow::Result<()> {
         // Calculated in any case, so that an invalid state is reported here.
         let recorded = status(recorded, now)?;

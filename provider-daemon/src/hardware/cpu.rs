@@ -11,7 +11,7 @@ const TEXT_MAX: u64 = 16 << 20;
 /// Maximum number of threads.
 const THREADS_MAX: usize = 8192;
 
-/// Processors. The fields are those of ghw, including its older versions.
+/// Processors. The JSON fields are those of the library ghw, including fields of its older versions.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Cpu {
     total_cores: u32,
@@ -42,7 +42,7 @@ struct Core {
 
 type Fields<'a> = BTreeMap<&'a str, &'a str>;
 
-/// Returns the online threads by processor and core.
+/// Returns the online threads, grouped by processor and core.
 ///
 /// # Errors
 /// Returns an error if the threads cannot be listed, or if there are too many.

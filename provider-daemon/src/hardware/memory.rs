@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 const BLOCKS: &str = "/sys/devices/system/memory";
 /// Directory in which the kernel lists huge page sizes.
 const PAGES: &str = "/sys/kernel/mm/hugepages";
-/// Maximum size of a text, in bytes.
+/// Maximum size of `/proc/meminfo`, in bytes.
 const TEXT_MAX: u64 = 1 << 20;
 
-/// Memory. The fields are those of ghw.
+/// Memory. The JSON fields are those of the library ghw.
 #[derive(Debug, Serialize)]
 pub(crate) struct Memory {
     total_physical_bytes: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Memory {
     default_huge_page_size: u64,
     total_huge_page_bytes: u64,
     huge_page_amounts_by_size: BTreeMap<u64, Pages>,
-    /// Memory modules, which only root can read.
+    /// Memory modules; always `None`, because only root can read them.
     modules: Option<()>,
 }
 

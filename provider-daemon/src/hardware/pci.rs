@@ -9,14 +9,14 @@ const DEVICES: &str = "/sys/bus/pci/devices";
 /// Maximum number of devices.
 const DEVICES_MAX: usize = 4096;
 
-/// PCI devices. The name of the field is that of ghw.
+/// PCI devices. The JSON field has the name that the library ghw uses.
 #[derive(Debug, Serialize)]
 pub(crate) struct Pci {
     #[serde(rename = "Devices")]
     pub(super) devices: Vec<Device>,
 }
 
-/// Number and name.
+/// ID of a vendor, product or class, with its name in the PCI ID database.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct NamedId {
     pub(super) id: String,

@@ -149,7 +149,7 @@ fn leases(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the status of the operators in the process of a provider.
+/// Prints the status of the operators that are embedded in a provider.
 ///
 /// # Errors
 /// Returns an error if no provider runs with the home directory, or if the connection fails.
@@ -170,7 +170,7 @@ pub fn operators(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Formats the status of an operator as one line.
+/// Formats the status of an embedded operator as one line.
 fn works(name: &str, status: &Value) -> String {
     let election = &status["election"];
     let work = match (election["is_leader"] == true, election["holder"].as_str()) {

@@ -29,12 +29,12 @@ const LAST_DATE: u64 = 253_402_300_799;
 const MODE: u32 = 0o600;
 /// Maximum number of concurrent requests; further clients wait.
 const AT_ONCE: usize = 8;
-/// Maximum time to receive a request, which a program sends at once, and to send a response.
+/// Maximum time to receive a request, and maximum time to send its response.
 const LINE_LIMIT: Duration = Duration::from_secs(5);
 /// Delay after a failed accept; the process may be out of file descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Request handler; cloned for each connection.
+/// Handler of the requests on the socket; cloned for each connection.
 #[derive(Debug, Clone)]
 pub(crate) struct SocketHandler {
     /// Running provider.
@@ -57,7 +57,8 @@ impl Drop for Socket {
     }
 }
 
-/// Serves requests until the cancellation. If the socket cannot be opened, the provider continues without it.
+/// Serves requests on the socket until `until` is cancelled. If the socket cannot be opened, the provider continues
+/// without it.
 pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: CancellationToken) {
     let socket = match open(&path(&home)) {
         Ok(socket) => socket,
@@ -267,7 +268,7 @@ impl SocketHandler {
     }
 }
 
-/// Returns one line for each Kubernetes operator that holds deletions until they are confirmed.
+/// Returns one line for each embedded operator that holds deletions of cluster objects until they are confirmed.
 fn held(operators: &BTreeMap<&'static str, Value>) -> Vec<String> {
     let lines = operators.iter().filter_map(|(name, status)| {
         let hold = status.get("hold")?;
@@ -350,7 +351,7 @@ fn lease_line(status: &Status, info: &LeaseInfo) -> LeaseLine {
     }
 }
 
-/// Formats a block time as a date, at most the last RFC 3339 date.
+/// Formats a block time as an RFC 3339 date. A later time is printed as `LAST_DATE`.
 fn date(at: BlockTime) -> String {
     let seconds = u64::try_from(at.0 / 1000).unwrap_or_default().min(LAST_DATE);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()

@@ -22,10 +22,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Maximum size of a response in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Retries the failed objects of a lease; `what` is the name of one object.
+/// Requests that the operator retries the failed objects of a lease now. `what` is the name of one such object in
+/// messages.
 ///
-/// # Errors
-/// Returns an error if no operator listens on this machine and port, or if it refuses.
+/// # Errors Returns an error if no operator listens on this machine and port, or if the operator refuses.
 pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> {
     let answer = post(args.rest_port, &format!("/forget/{}", args.lease))?;
     let count = answer["forgotten"].as_u64().unwrap_or(0);
@@ -37,7 +37,7 @@ pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Confirms the deletions that the operator holds.
+/// Confirms the deletions of cluster objects that the operator holds.
 ///
 /// # Errors
 /// Returns an error as `forget` does, and if another instance is the leader.

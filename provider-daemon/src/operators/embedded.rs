@@ -37,7 +37,7 @@ trait EmbeddedOperator: Send + Sync {
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Operator with its election and its background task.
+/// Running operator, with its leader election and its background task.
 struct RunningOperator<O> {
     process: Process<O>,
     #[expect(dead_code, reason = "dropping it ends the task")]
@@ -89,8 +89,8 @@ pub(crate) struct OperatorPlan {
 }
 
 impl OperatorPlan {
-    /// Reads the flags: the operators of `--with-operators`, or the defaults. Hostnames under `own_domain` need no
-    /// proof. `home` stores the list of GPUs.
+    /// Reads the flags of the operators in `--with-operators`, or else of the operators in `usual`. Hostnames under
+    /// `own_domain` need no proof. The list of GPUs is stored in the directory `home`.
     ///
     /// # Errors
     /// Returns an error for invalid or unreadable rules of the inventory operator, for `--probe` or
@@ -128,8 +128,8 @@ impl OperatorPlan {
     }
 }
 
-/// Operators in this process. Each takes part in the election of its kind, with pods and other providers. Dropping
-/// the value stops them at once.
+/// Operators in this process. Each takes part in the leader election of its kind of operator, together with operator
+/// pods and other providers. Dropping the value stops them at once.
 #[derive(Default)]
 pub(crate) struct EmbeddedOperators(Vec<Box<dyn EmbeddedOperator>>);
 
@@ -175,7 +175,7 @@ impl EmbeddedOperators {
         self.0.iter().map(|part| (part.name(), part.status())).collect()
     }
 
-    /// Confirms the held deletions; returns one line for each operator that holds some.
+    /// Confirms the deletions that the operators hold. Returns one line for each operator that held deletions.
     pub(crate) fn confirm(&self) -> Vec<String> {
         self.0.iter().filter_map(|part| part.confirm()).collect()
     }

@@ -53,7 +53,7 @@ pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Probe and proof of hostnames, as configured by the flags.
+/// Probes and proofs of hostnames, configured from the flags.
 #[derive(Debug, Default)]
 pub(super) struct HostnameChecks {
     probe: Option<Probe>,
@@ -83,7 +83,7 @@ impl HostnameChecks {
         Ok(Self { probe, proof })
     }
 
-    /// Applies the configuration to the settings of an operator.
+    /// Writes the configuration of probes and proofs into the options of the hostname operator.
     pub(super) fn give(self, options: &mut Options) {
         options.probe = self.probe;
         (options.plan.proof, options.proving) = self.proof.unzip();

@@ -49,18 +49,18 @@ use tokio_util::sync::CancellationToken;
 /// Default gRPC port.
 const GRPC_PORT: u16 = 8081;
 
-/// Interval between two reads of the file of rules.
+/// Interval between two reads of the file with the inventory rules.
 const RULES_EVERY: Duration = Duration::from_secs(2);
 
-/// Inventory operator with its sources and its gRPC port.
+/// Inventory operator, with the sources of its rules and of its GPU list, and its gRPC port.
 #[derive(Debug)]
 pub(super) struct InventoryProcess {
     operator: InventoryOperator,
     list: Arc<List>,
     rules: Mutex<RulesStatus>,
-    /// Source of the rules, and its last text.
+    /// Source of the inventory rules, and the text that was last read from it.
     source: Option<(config::Source, String)>,
-    /// gRPC listener before it is served; `None` in the process of a provider.
+    /// gRPC listener before it is served; `None` in an embedded operator.
     grpc: Mutex<Option<TcpListener>>,
     /// Maximum time that a request waits for the first count of the cluster.
     patience: Duration,
@@ -75,7 +75,7 @@ struct RulesStatus {
     error: Option<String>,
 }
 
-/// Response of `/status`.
+/// Response of the route `/status`.
 #[derive(Serialize)]
 struct Page {
     rules: RulesStatus,
@@ -94,7 +94,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Reads the rules. `flag` is the flag of the rules, and `folder` stores the list of GPUs.
+    /// Reads the inventory rules. `flag` is the name of the flag with the rules. The list of GPUs is stored in
+    /// `folder`.
     ///
     /// # Errors
     /// Returns an error for invalid or unreadable rules.
@@ -114,7 +115,7 @@ impl Plan {
         })
     }
 
-    /// Starts the operator. `options` has no rules.
+    /// Starts the operator with the rules of this plan; `options` contains all other options.
     pub(super) fn start(self, client: &Client, options: Options, patience: Duration) -> InventoryProcess {
         let from = self.source.as_ref().map(|(source, _)| source.name());
         let options = Options {
@@ -179,7 +180,7 @@ fn list_source(args: &GpuListArgs) -> list::Source {
     }
 }
 
-/// Reads the rules at the start. Without previous rules, an error stops the process.
+/// Reads the rules at the start. No earlier rules exist yet, so an error stops the process.
 fn first_rules(flag: &str, source: Option<&config::Source>) -> anyhow::Result<(String, Rules)> {
     let Some(source) = source else {
         return Ok((String::new(), Rules::default()));
@@ -249,7 +250,7 @@ impl InventoryProcess {
         }
     }
 
-    /// Returns the cluster, or `None` if it was not counted in time.
+    /// Waits for the first count of the cluster and returns the latest report, or `None` if the wait takes too long.
     async fn awaited(&self) -> Option<Arc<ClusterReport>> {
         let mut shown = self.operator.shown();
         let known = timeout(self.patience, shown.wait_for(Option::is_some)).await;

@@ -28,7 +28,7 @@ use std::sync::Arc;
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct AddressCounts {
-    /// Total number of addresses; the Go operator names it so.
+    /// Total number of addresses in the pool. The Go operator uses the name `available` for this total.
     available: u32,
     in_use: u32,
 }

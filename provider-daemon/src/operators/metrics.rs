@@ -1,4 +1,4 @@
-//! Prometheus metrics of an operator, computed from its status on each request.
+//! Prometheus metrics of an operator, computed from the operator's status on each request.
 
 use crate::metrics::{Measure, MeasureCollector};
 use akash_provider_k8s::operators::{Counts, WatchStatus};
@@ -7,7 +7,7 @@ use prometheus_client::registry::Registry;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Returns the metrics of writes and deletions.
+/// Returns the metrics of an operator's writes and deletions.
 #[expect(clippy::cast_precision_loss, reason = "a count of writes is below 2^52")]
 pub(super) fn count_metrics(counts: Counts) -> [Measure; 3] {
     let one = |name, help, count: u64| Measure::counter(name, help).with([], count as f64);

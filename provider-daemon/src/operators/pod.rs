@@ -7,10 +7,11 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use std::time::Duration;
 
-/// Maximum duration of the request for the own pod. After this time, the default port is used.
+/// Maximum duration of the request for the pod of this process. After this time, the default port is used.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Returns the port with a name from the containers of the own pod, or `None` outside of a pod or without permission.
+/// Returns the port with a name from the containers of the pod of this process, or `None` outside of a pod or without
+/// permission.
 pub(super) async fn port(client: &Client, args: &CommonArgs, name: &str) -> Option<u16> {
     let (Some(pod), Some(namespace)) = (&args.pod_name, &args.pod_namespace) else {
         return None;

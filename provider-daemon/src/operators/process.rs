@@ -46,12 +46,12 @@ const REFRESH: Duration = Duration::from_secs(5);
 
 /// Interface of an operator to its process.
 pub(super) trait Operator: Send + Sync + 'static {
-    /// Name on the command line; `akash-operator-NAME` is the name of its Lease.
+    /// Name of the operator on the command line. The election Lease is named `akash-operator-` and this name.
     const NAME: &'static str;
-    /// Paths of cached responses in addition to those of every operator.
+    /// Paths of cached responses, in addition to the paths that every operator serves.
     const TEXTS: &'static [&'static str];
 
-    /// Returns true after the initial lists.
+    /// Returns true after the initial lists of all watches were received.
     fn is_ready(&self) -> bool;
 
     /// Returns what the operator still waits for at its start, one item per line. Called only before the operator is
@@ -61,12 +61,13 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Renders one of [`Operator::TEXTS`] as JSON. With `None`, the previously cached response is served.
     fn text(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// Returns the reason why a response is not available now.
+    /// Returns the reason why the response of a path is not available now, or `None` if it is.
     fn kept_back(&self, _path: &str) -> Option<String> {
         None
     }
 
-    /// Returns the reason why a response is missing, if the missing response must not be served as an empty response.
+    /// Returns the reason for an error response, if the path has no cached response and an empty response would be
+    /// wrong.
     fn missing(&self, _path: &str) -> Option<&'static str> {
         None
     }
@@ -85,7 +86,7 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns the status as metrics.
     fn measures(&self) -> Vec<Measure>;
 
-    /// Returns the routes in addition to the cached responses.
+    /// Returns the routes of the operator, in addition to the cached responses.
     fn routes(self: Arc<Self>) -> Router;
 
     /// Describes further addresses of the operator, for the log.
@@ -93,13 +94,13 @@ pub(super) trait Operator: Send + Sync + 'static {
         String::new()
     }
 
-    /// Confirms the held deletions and returns the number of confirmed deletions, or `None` for an operator that never
-    /// holds deletions.
+    /// Confirms the deletions of cluster objects that the operator holds, and returns the number of confirmed
+    /// deletions, or `None` for an operator that never holds deletions.
     fn confirm(&self) -> Option<usize> {
         None
     }
 
-    /// Runs background work until the cancellation.
+    /// Runs the background work of the operator until `until` is cancelled.
     fn beside(self: Arc<Self>, until: CancellationToken) -> impl Future<Output = ()> + Send {
         async move { until.cancelled().await }
     }
@@ -229,8 +230,8 @@ impl<O: Operator> Process<O> {
 
     /// Confirms the deletions that the operator holds, and returns the number of confirmed deletions.
     ///
-    /// # Errors
-    /// Another instance leads, or this operator holds no deletions. The text contains the remedy.
+    /// # Errors Returns an error if another instance leads, or if this operator never holds deletions. The text
+    /// contains the remedy.
     pub(super) fn confirm(&self) -> Result<usize, String> {
         let election = self.election.as_ref().map(Election::status);
         if let Some(election) = election.filter(|election| !election.is_leader) {

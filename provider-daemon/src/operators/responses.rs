@@ -15,7 +15,7 @@ pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// Returns the pending initial lists, one per line.
+/// Returns the kinds of objects with a pending initial list, one per line.
 pub(super) fn awaited(watches: &BTreeMap<&'static str, WatchStatus>) -> String {
     let unsynced = watches
         .iter()
@@ -43,7 +43,7 @@ pub(super) fn answer(code: StatusCode, value: &impl Serialize) -> Response<Body>
     answer
 }
 
-/// Returns the refusal of a command from a remote client, or `None` for a client on the same machine.
+/// Returns the error response to a command from a remote client, or `None` for a client on the same machine.
 pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body>> {
     // A dual-stack socket reports 127.0.0.1 as an IPv6 address, which is not a loopback address.
     let is_local = peer.ip().to_canonical().is_loopback();
@@ -52,7 +52,8 @@ pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body
     (!is_local).then(|| status(StatusCode::FORBIDDEN, words))
 }
 
-/// Retries the failed objects of a lease. Retries cause writes to the cluster, so only local clients are allowed.
+/// Calls `forget`, which retries the failed objects of a lease, and returns the response. Only local clients are
+/// allowed, because retries cause writes to the cluster.
 pub(super) fn forgotten(
     operator: &str,
     Peer(peer): Peer,

@@ -77,8 +77,8 @@ pub(crate) async fn listen(
     }
 }
 
-/// Accepts connections until the cancellation, then waits for open connections up to a limit. A client with many
-/// connections loses its oldest one, so that slow clients do not block a probe.
+/// Accepts connections until the cancellation. Then waits until the open connections end, for at most `DRAIN_TIME`. A
+/// client with many connections loses its oldest one, so that slow clients do not block a probe.
 pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     answer: impl Fn(TcpStream, SocketAddr) -> F,
@@ -155,7 +155,7 @@ async fn converse(stream: TcpStream, peer: Peer, router: Router, until: Cancella
 #[derive(Debug, Default)]
 pub(super) struct CachedBody {
     text: RwLock<Option<(bytes::Bytes, SystemTime)>>,
-    /// Time of the last generation, and whether the operator was ready.
+    /// Time at which the body was last generated, and whether the operator was ready at that time.
     looked: Mutex<Option<(Instant, bool)>>,
 }
 
@@ -184,7 +184,7 @@ impl CachedBody {
         *kept = Some((text.into(), SystemTime::now()));
     }
 
-    /// Returns the response: 204 without a body, 500 for a body over the limit.
+    /// Returns the response: 204 without a body, 500 if the last body exceeded the limit.
     pub(super) fn answer(&self) -> Response<Body> {
         let kept = self.text.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((text, made)) = kept else {

@@ -1,6 +1,6 @@
-//! Persisted state of the circuit breaker: a file that exists while the breaker is tripped, for all or for some owners.
-//! The next start reads the file. To release the breaker, use the command `breaker release`: a deleted file is written
-//! again while the breaker is tripped.
+//! Persisted state of the circuit breaker: a file that exists while the breaker is tripped for all owners or for some
+//! owners. The next start reads the file. To release the breaker, use the command `breaker release`: a deleted file is
+//! written again while the breaker is tripped.
 //!
 //! ```text
 //! # a remark
@@ -41,7 +41,7 @@ pub(super) struct BreakerFile {
 }
 
 impl BreakerFile {
-    /// Returns the file for one account on one chain.
+    /// Returns the file of the provider with this account on this chain, in the home directory `home`.
     pub(super) fn new(home: &Path, chain_id: &str, provider: &Address) -> Self {
         let plain = |c: char| {
             if c.is_ascii_alphanumeric() || "-_.".contains(c) {
@@ -58,7 +58,7 @@ impl BreakerFile {
         }
     }
 
-    /// Writes the file again if it was deleted while the breaker is tripped.
+    /// Writes the file again if it is missing; called while the breaker is tripped.
     pub(super) async fn rewrite_if_deleted(&self, shut: &RestartState, handle: &ProviderHandle) {
         if self.path.try_exists().is_ok_and(|is_there| !is_there) {
             tracing::warn!(
@@ -105,7 +105,8 @@ impl BreakerFile {
         shut
     }
 
-    /// Persists the state of the engine; a failure is logged.
+    /// Writes the state `shut` of the circuit breaker to the file, or removes the file if the breaker has not tripped.
+    /// A failure is logged.
     fn keep(&self, shut: &RestartState) {
         if let Err(error) = self.set(shut) {
             tracing::error!(error = %format_args!("{error:#}"), "cannot store the state of the circuit breaker for the next start; check the home directory");
@@ -151,7 +152,7 @@ impl StateStore for BreakerFile {
     }
 }
 
-/// Makes created and deleted files of a directory durable.
+/// Makes the creation and the deletion of files in a directory durable.
 fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -191,7 +192,7 @@ fn text(shut: &RestartState) -> String {
     text
 }
 
-/// Parses the file; returns the state and the fault of the file, if any.
+/// Parses the content of the file. Returns the state of the breaker, and the mistake in the content, if any.
 fn parse_file(bytes: &[u8]) -> (RestartState, Option<String>) {
     let mut shut = RestartState::default();
     let mut problem = None;

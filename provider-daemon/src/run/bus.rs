@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Maximum time to send the last events to the remote bus.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
 
-/// Buses of the process.
+/// Event buses of the process.
 pub(super) struct Buses {
     /// Bus within this process.
     pub(super) local: Arc<LocalBus>,
@@ -25,7 +25,7 @@ pub(super) struct ProviderBus {
 }
 
 impl Buses {
-    /// Creates the buses. Nothing is connected yet, so the server may be unavailable.
+    /// Creates the buses. The remote bus is not connected yet, so its server may be unavailable.
     ///
     /// # Errors
     /// Returns an error if a credential file is invalid.
@@ -38,7 +38,7 @@ impl Buses {
         Ok(Self { local, remote })
     }
 
-    /// Returns the bus of the provider. The remote bus receives events only while the instance leads.
+    /// Returns the bus to which the provider publishes. Events reach the remote bus only while this instance leads.
     pub(super) fn provider_bus(&self, writers: &Writers) -> ProviderBus {
         let local = Arc::clone(&self.local);
         let all = self.remote.clone().map(|location| {
@@ -57,7 +57,7 @@ impl ProviderBus {
         }
     }
 
-    /// Sends the pending events to the remote bus.
+    /// Sends the pending events to the remote bus, for at most `LAST_EVENTS`.
     pub(super) async fn finish(&self) {
         if let Some(all) = &self.all {
             all.finish(LAST_EVENTS).await;

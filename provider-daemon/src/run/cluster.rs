@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Interval of steps of the in-memory cluster: a started workload is healthy after the next step.
+/// Interval between two steps of the in-memory cluster: a started workload is healthy after the next step.
 const TICK: Duration = Duration::from_secs(1);
 /// Maximum time between two heartbeats of the in-memory cluster.
 const TICK_LIMIT: Duration = Duration::from_secs(30);
@@ -97,7 +97,7 @@ impl ClusterAccess {
     }
 }
 
-/// Advances the in-memory cluster.
+/// Advances the in-memory cluster periodically until `until` is cancelled.
 async fn tick(backend: Arc<Backend>, until: CancellationToken, pulse: Pulse) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
@@ -122,7 +122,7 @@ struct ClusterConnector {
     writers: Writers,
     /// Embedded operators to start after the connection.
     operators: OperatorPlan,
-    /// Store of lease events.
+    /// Store that persists the events of leases.
     events: Arc<dyn EventStore>,
 }
 
@@ -140,7 +140,7 @@ impl ClusterConnector {
         }
     }
 
-    /// Retries until the cluster responds.
+    /// Tries to connect until the cluster responds, and then runs the background work of the cluster.
     async fn run(self, proxy: ClusterProxy, until: CancellationToken) {
         let mut wait = WAIT_MIN;
         loop {

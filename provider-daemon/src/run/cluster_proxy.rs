@@ -58,7 +58,7 @@ impl ClusterProxy {
         }
     }
 
-    /// Returns the status of the embedded operators by name.
+    /// Returns the status of the embedded operators, by the name of the operator.
     pub(crate) fn operators(&self) -> BTreeMap<&'static str, Value> {
         match self.there.get() {
             Some(Backend::Kubernetes(kubernetes)) => kubernetes.operators(),
@@ -88,7 +88,7 @@ impl ClusterProxy {
             .ok_or_else(|| away(operation))
     }
 
-    /// Returns an optional port of the connected cluster.
+    /// Returns an optional interface of the connected cluster, such as shells. `operation` is for the error message.
     fn facet<T: ?Sized>(
         &self,
         operation: &'static str,

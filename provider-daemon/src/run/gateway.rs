@@ -1,4 +1,5 @@
-//! Gateway of a provider: starts when a certificate is available, and reloads a changed certificate.
+//! Gateway of a provider: the gateway starts when its certificate is available, and reloads the certificate when the
+//! file changes.
 
 use super::readiness::WaitCondition;
 use super::writers::Writers;
@@ -36,12 +37,12 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct GatewayOptions {
     settings: Settings,
-    /// Listen address of health probes.
+    /// Listen address of health probes; `None` if disabled.
     health: Option<SocketAddr>,
     home: PathBuf,
     account: Address,
     key: Arc<PrivateKey>,
-    /// Names of the certificate to maintain; empty if the certificate is maintained externally.
+    /// Host names for which the provider creates and renews its certificate; empty if others renew the certificate.
     domains: Vec<String>,
 }
 
@@ -116,7 +117,7 @@ impl GatewayOptions {
 /// Condition that delays bids until the gateway serves requests.
 pub(super) const PENDING: &str = "the gateway to start, so that tenants can be served";
 
-/// Starts the gateway if enabled.
+/// Starts the gateway as a supervised part, if it is enabled.
 pub(super) fn start(
     plan: Option<GatewayOptions>,
     dependencies: GatewayDependencies,
@@ -157,7 +158,7 @@ pub(super) struct ShutdownTokens {
 }
 
 impl ShutdownTokens {
-    /// Creates the tokens of a provider that stops with `shutdown`.
+    /// Creates the tokens of a provider that starts to stop when `shutdown` is cancelled.
     pub(super) fn new(shutdown: &CancellationToken) -> Self {
         Self {
             draining: shutdown.clone(),
@@ -166,7 +167,7 @@ impl ShutdownTokens {
     }
 }
 
-/// Serves the gateway until the shutdown.
+/// Starts the gateway and serves requests until the shutdown.
 async fn serve(
     plan: Arc<GatewayOptions>,
     dependencies: Arc<GatewayDependencies>,
@@ -262,7 +263,8 @@ async fn maintain_certificate(
     }
 }
 
-/// Starts the gateway; returns its address and the stamp of the certificate file, or `None` at a shutdown.
+/// Waits for the certificate and starts the gateway. Returns the address of the gateway and the stamp of the
+/// certificate file, or `None` at a shutdown.
 async fn begin(
     plan: &GatewayOptions,
     dependencies: &GatewayDependencies,

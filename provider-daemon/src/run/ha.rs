@@ -52,7 +52,7 @@ const TERM_INTERVAL: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(super) struct Ha {
     election: Option<Arc<Election>>,
-    /// Task that updates the settings in the election.
+    /// Task that updates the hashes of this instance's settings in the election.
     following: Option<Arc<AbortOnDropHandle<()>>>,
     address: Option<String>,
     terms: Terms,
@@ -62,10 +62,10 @@ pub(super) struct Ha {
 }
 
 impl Ha {
-    /// Starts the election if enabled; `kept` is the persisted state of this home directory.
+    /// Starts the election if enabled; `kept` is the opened state file of the home directory.
     ///
-    /// # Errors
-    /// Returns an error if a setting is invalid or the state cannot be read. An unavailable store is not an error.
+    /// # Errors Returns an error if a setting is invalid or the state cannot be read. An unavailable election store
+    /// (cluster or Redis) is not an error.
     pub(super) async fn start(
         args: &RunArgs,
         config: &Config,
@@ -132,8 +132,8 @@ impl Ha {
         Ok(ha)
     }
 
-    /// Returns the initial role. Without an election the instance leads, in a term that is at least the highest stored
-    /// term.
+    /// Returns the initial role. Without an election the instance leads, in an election term that is at least the
+    /// highest stored term.
     pub(super) const fn role(&self) -> Leadership {
         match self.election {
             Some(_) => Leadership::Standby,
@@ -148,7 +148,7 @@ impl Ha {
         self.election.as_ref().map(|election| election.gate())
     }
 
-    /// Returns the write access of this instance.
+    /// Returns the factory of ports through which this instance writes. `lease` is the duration of the election lease.
     pub(super) fn writers(&self, lease: Duration) -> Writers {
         Writers::new(self.gate(), lease)
     }
@@ -251,8 +251,8 @@ impl Ha {
         }));
     }
 
-    /// Releases the election lease and stores the state for the next leader. If the provider did not stop in order, the
-    /// election lease is not released and expires.
+    /// Releases the election lease and stores the state of the circuit breaker for the next leader. If `in_order` is
+    /// false, the election lease is not released and expires.
     pub(super) async fn end(&self, handle: &ProviderHandle, in_order: bool) {
         let Some(election) = self.election.as_ref().filter(|_| in_order) else {
             return;

@@ -1,4 +1,4 @@
-//! Start and end of the parts of a provider.
+//! Start and end of the supervised parts of a provider.
 
 use super::bus::Buses;
 use super::cluster_proxy::ClusterProxy;
@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum time for the parts to end after the provider.
+/// Maximum time for the other parts to end, after the provider has ended.
 const PARTS_END: Duration = Duration::from_secs(10);
 
 /// Starts the chain client as the first part of the provider.
@@ -68,7 +68,7 @@ pub(super) async fn all_ended(parts: Supervisor) -> Result<(), PartFailed> {
     })
 }
 
-/// Runs the provider, its readiness watch and its heartbeat.
+/// Runs the provider, the watch that checks its readiness, and its heartbeat as supervised parts.
 pub(super) fn run_and_look<E: Send + 'static>(
     parts: &mut Supervisor,
     running: impl Future<Output = Result<(), E>> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Readiness: the conditions that a provider waits for before it bids, and the role of the instance.
+//! Readiness: the conditions that a provider waits for before it bids, and whether the instance leads or stands by.
 
 use super::breaker::BreakerFile;
 use super::summary;
@@ -22,23 +22,23 @@ use tokio_util::sync::CancellationToken;
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval of the printed summaries.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
-/// Maximum time between two heartbeats of this loop. A slow provider delays the loop for at most the timeout of one
-/// status request.
+/// Maximum time between two heartbeats of the loop that checks the conditions. A slow provider delays the loop for at
+/// most the timeout of one status request.
 const LOOP_LIMIT: Duration = Duration::from_secs(180);
 /// Maximum time between two responses of the provider, which normally responds within milliseconds.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
-/// Minimum duration of a disconnection that counts as an outage.
+/// Minimum duration for which the chain is disconnected before this counts as an outage.
 const OUTAGE_MIN: Duration = Duration::from_secs(2);
 /// Maximum number of node faults in a message; the log contains all.
 const REASONS_MAX: usize = 4;
 
-/// Condition that a part waits for, shared with the watch.
+/// Condition that delays bids: a part sets it, and the watch reads it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct WaitCondition {
     awaited: Arc<Mutex<Option<String>>>,
 }
 
-/// Conditions of the parts, and the gates of the cluster.
+/// Conditions of the cluster and of the gateway, and the gates that permit writes of this instance.
 #[derive(Debug)]
 pub(super) struct Conditions {
     pub(super) cluster: WaitCondition,
@@ -50,7 +50,7 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Creates the conditions; `elected` is the gate of an election, if any.
+    /// Creates the conditions; `elected` is the gate of the leader election, or `None` without an election.
     pub(super) fn new(elected: Option<LeadershipGate>, writers: Writers) -> Self {
         Self {
             writers,
@@ -74,7 +74,7 @@ impl WaitCondition {
     }
 }
 
-/// Watch that checks the conditions and reports changes.
+/// Watch that checks the conditions for bids periodically and reports changes.
 #[derive(Debug)]
 pub(super) struct Watch {
     printer: Arc<Printer>,
@@ -119,7 +119,8 @@ impl Watch {
         }
     }
 
-    /// Checks until `until` is cancelled or the provider stops, and then closes the gate of the cluster.
+    /// Checks the conditions until `until` is cancelled or the provider stops. Without an election, the gate for writes
+    /// is then closed.
     pub(super) async fn follow(
         &self,
         handle: &ProviderHandle,
@@ -196,7 +197,7 @@ impl Watch {
         }
     }
 
-    /// Reports a failed or resumed recording.
+    /// Logs that the recording has failed or has resumed.
     fn report_recording(&self, recording: &flight::RecordingStatus) {
         let mut reported = self
             .reported_recording

@@ -1,5 +1,5 @@
-//! Write access of one instance. All ports with which `run` changes anything outside of its home directory are created
-//! here and reject writes while another instance leads.
+//! Write access of one instance. All interfaces through which `run` changes anything outside of its home directory are
+//! created here and reject writes while another instance leads.
 //!
 //! The clients of the elections are created in other modules, because elections decide which instance leads: the client
 //! of the provider's election, and the clients of the embedded operators' elections.
@@ -20,11 +20,11 @@ use std::time::Duration;
 use tower::layer::layer_fn;
 use tower::{BoxError, Service};
 
-/// Requests with a body that are queries: the API server stores nothing.
+/// Prefixes of API paths for queries that have a request body: the API server stores nothing.
 const REVIEWS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];
 const REFUSED: &str = "not written: another instance may be the leader";
 
-/// Factory of ports that write while this instance leads. Clones share the gate.
+/// Factory of clients and buses that write only while this instance leads. Clones share the gate of the election.
 #[derive(Debug, Clone)]
 pub(crate) struct Writers {
     gate: Option<LeadershipGate>,
@@ -37,7 +37,7 @@ impl Writers {
         Self { gate, lease }
     }
 
-    /// Returns write access that rejects every write, for commands that only read.
+    /// Returns a factory of clients that reject every write, for commands that only read.
     pub(crate) fn read_only() -> Self {
         Self::new(Some(LeadershipGate::new(false)), Duration::ZERO)
     }
@@ -137,7 +137,7 @@ fn is_write(request: &Request<Body>) -> bool {
     !reads && !REVIEWS.iter().any(|path| request.uri().path().starts_with(path))
 }
 
-/// Returns the rejection in the form of the API server, so that callers retry later.
+/// Returns the response to a rejected write, in the form of an API server's response 503, so that callers retry later.
 fn refusal() -> Response<Body> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",

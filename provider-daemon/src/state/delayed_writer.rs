@@ -89,7 +89,8 @@ impl<T: Clone + fmt::Debug> DelayedWriter<T> {
         self.shared.pending().newest.clone()
     }
 
-    /// Replaces the value with the result of `next`; `None` leaves it unchanged.
+    /// Replaces the latest value with the result of `next`, which receives the latest value. `None` leaves the value
+    /// unchanged.
     ///
     /// # Errors
     /// Returns the failure of the previous write; the new value is written anyway.
@@ -107,7 +108,7 @@ impl<T: Clone + fmt::Debug> DelayedWriter<T> {
 }
 
 impl<T: Clone> Shared<T> {
-    /// Writes changed values until the writer is dropped.
+    /// Writes each changed value to the database until the writer is dropped.
     fn write_pending(&self) {
         loop {
             let mut pending = self.pending();

@@ -12,10 +12,10 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Chain ID to height.
+/// Table of the last processed height by chain ID.
 const HEIGHTS: TableDefinition<'_, &str, u64> = TableDefinition::new("heights");
-/// Chain ID to height and block time in milliseconds. Earlier versions write the height only, so a time is valid only
-/// together with the same height.
+/// Table of height and block time (milliseconds since the Unix epoch) of the last processed block by chain ID. Earlier
+/// versions write the height only, so a time is valid only together with the same height.
 const TIMES: TableDefinition<'_, &str, (u64, i64)> = TableDefinition::new("height-times");
 
 /// Store of the heights of one chain. Dropping the store writes the last height.
@@ -35,7 +35,7 @@ impl State {
         Ok(Arc::new(Heights { writer }))
     }
 
-    /// Returns the last block of every chain.
+    /// Returns the chain ID and the last processed block of every chain.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
@@ -49,7 +49,8 @@ impl State {
         blocks.filter_map(Result::transpose).collect()
     }
 
-    /// Removes the last block of one chain or of all, and returns the number of removed blocks.
+    /// Removes the stored last block of one chain, or of all chains without `chain_id`. Returns the number of removed
+    /// records.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.

@@ -1,8 +1,8 @@
 //! Events of leases, which the API server drops after an hour.
 //!
-//! A row is one event. Writes do not wait for the disk: the next write of a height makes them durable, and the API
-//! server still has the events that a crash loses. Number and size of the rows are bounded; the oldest events are
-//! removed first.
+//! Each event is one row of a table. Writes do not wait for the disk: the next stored block height makes them durable,
+//! and the API server still has the events that a crash loses. Number and size of the rows are bounded; the oldest
+//! events are removed first.
 
 use super::{State, any};
 use akash_provider_core::cluster::LeaseEvent;
@@ -12,16 +12,17 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinitio
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Namespace and identity of an event to its version and the event as JSON.
+/// Table of events: the key is the namespace and the identity of an event, the value is its version and the event as
+/// JSON.
 const EVENTS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("lease-events");
-/// Maximum number of stored events of all leases.
+/// Maximum number of stored events of all leases together.
 const EVENTS_MAX: usize = 20_000;
 /// Maximum total size of all stored events, in bytes.
 const BYTES_MAX: usize = 16 << 20;
-/// Maximum size of a stored event, in bytes. A larger event is in memory only.
+/// Maximum size of a stored event, in bytes. A larger event is not stored.
 const EVENT_BYTES_MAX: usize = 8 << 10;
 
-/// Namespace and identity of an event.
+/// Namespace of an event, and its identity within the namespace.
 type Key = (String, String);
 
 /// Store of lease events in the state file.
@@ -38,7 +39,7 @@ struct Limits {
     bytes: usize,
 }
 
-/// Rows of the table, without their text.
+/// Metadata of all rows of the table, without the text of the events.
 type Index = BTreeMap<Key, Row>;
 
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use akash_provider_core::types::Address;
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::sync::Arc;
 
-/// Chain ID and account to rows of [`ROW`] bytes.
+/// Table of payments: the key is the chain ID and the account, the value consists of rows of [`ROW`] bytes.
 const SPENT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("spent");
 /// Size of a row: minute, gas and fee, as little-endian numbers of 8, 8 and 16 bytes.
 const ROW: usize = 32;
@@ -24,7 +24,7 @@ pub struct Payments {
 }
 
 impl State {
-    /// Returns the payments of an account on a chain in the last hour.
+    /// Returns the store of the fees that an account paid on a chain in the last hour.
     ///
     /// # Errors
     /// Returns an error if the thread of the writer cannot be started.

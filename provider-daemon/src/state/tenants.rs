@@ -2,7 +2,7 @@
 //! unavailable, even after a restart.
 //!
 //! An entry has some hundred bytes and is created by the first request of a tenant. Writes do not wait for the disk:
-//! the next write of a height makes them durable, and lost entries are queried again on the chain.
+//! the next stored block height makes them durable, and lost entries are queried again on the chain.
 
 use super::{State, any};
 use akash_provider_core::types::Address;
@@ -14,16 +14,17 @@ use redb::{
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Address of an account to its compressed public key, which never changes.
+/// Table of compressed public keys by account address. The key of an account never changes.
 const KEYS: TableDefinition<'_, &str, &[u8; 33]> = TableDefinition::new("tenant-keys");
-/// Fingerprints of certificates that were valid at the last chain query.
+/// Table of the fingerprints of certificates that were valid at the last chain query.
 const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("tenant-certificates");
 
-/// Times at which keys were stored. A key without a stored time counts as older than all other keys.
+/// Table of the times at which the public keys were stored, by account address. A key without a stored time counts as
+/// older than all other keys.
 const KEY_AGES: TableDefinition<'_, &str, u64> = TableDefinition::new("tenant-key-ages");
 const CERTIFICATE_AGES: TableDefinition<'_, &[u8; 32], u64> = TableDefinition::new("tenant-certificate-ages");
-/// Divisor for evictions: when the table is full, one sixteenth of the entries is removed at once, because finding the
-/// oldest entries needs a full scan.
+/// Divisor of the number of evicted entries. When a table is full, one sixteenth of its entries is removed at once,
+/// because finding the oldest entries needs a full scan.
 const EVICTED_FRACTION: u64 = 16;
 
 /// Store of tenant keys and certificates.
@@ -144,7 +145,8 @@ fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
     Ok(by_age.into_iter().take(go).map(|(_, key)| key).collect())
 }
 
-/// Logs a failure and returns the default: the chain is queried instead.
+/// Returns the value of `result`. After a failure, logs it and returns the default, so that the chain is queried
+/// instead.
 fn or_default<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
     result.unwrap_or_else(|error| {
         tracing::warn!(what, %error, "cannot use the stored keys and certificates of tenants, querying the chain instead");

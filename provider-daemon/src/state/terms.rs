@@ -7,10 +7,10 @@ use akash_provider_core::election::TERM_MAX;
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::sync::Arc;
 
-/// Chain ID and account to term.
+/// Table of the highest election term by chain ID and account.
 const TERMS: TableDefinition<'_, &str, u64> = TableDefinition::new("terms");
 
-/// Store of the term of one provider.
+/// Store of the highest election term of one provider.
 #[derive(Debug, Clone)]
 pub struct Terms {
     database: Arc<Database>,
@@ -18,7 +18,7 @@ pub struct Terms {
 }
 
 impl State {
-    /// Returns the term store of an account on a chain.
+    /// Returns the store of the highest election term of an account on a chain.
     #[must_use]
     pub fn terms(&self, chain_id: &str, account: &str) -> Terms {
         Terms {
@@ -29,7 +29,7 @@ impl State {
 }
 
 impl Terms {
-    /// Returns the highest stored term; 0 if there is none.
+    /// Returns the highest stored election term; 0 if none is stored.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
@@ -47,7 +47,7 @@ impl Terms {
         }
     }
 
-    /// Stores a term unless a higher one is stored.
+    /// Stores an election term, unless a higher term is already stored.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.

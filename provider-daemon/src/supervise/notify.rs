@@ -33,17 +33,17 @@ static SOCKET_QUEUE: LazyLock<Option<SyncSender<Notification>>> = LazyLock::new(
     Some(queue)
 });
 
-/// Reports that every part runs. The provider may not bid yet; the status states the reason.
+/// Reports to systemd that every part runs. The provider may not bid yet; the status states the reason.
 pub(crate) fn ready() {
     queue(Notification::Ready);
 }
 
-/// Reports the start of the drain.
+/// Reports to systemd that the provider has started to stop.
 pub(crate) fn stopping() {
     queue(Notification::Stopping);
 }
 
-/// Reports the pending conditions in one line.
+/// Reports the conditions that the provider waits for to systemd, in one line.
 pub(crate) fn status(text: &str) {
     let mut line: String = text.chars().take(STATUS_MAX).collect();
     // A line break would end the status and start another notification.
@@ -51,7 +51,7 @@ pub(crate) fn status(text: &str) {
     queue(Notification::Status(line));
 }
 
-/// Reports that no part is stalled.
+/// Reports to systemd that no part is stalled (`WATCHDOG=1`).
 pub(super) fn alive() {
     queue(Notification::Alive);
 }

@@ -14,13 +14,13 @@ pub enum Part {
     Cluster,
     /// Clock of an in-memory cluster.
     MemoryCluster,
-    /// Leader election.
+    /// Leader election of the provider's instances.
     Leadership,
     /// Gateway, with the renewal of its certificate.
     Gateway,
     /// Socket for operator commands.
     OperatorSocket,
-    /// Output of events.
+    /// Output of events to stdout.
     Printing,
     /// Check of the conditions that bidding waits for.
     Watch,

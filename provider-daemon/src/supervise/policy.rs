@@ -25,14 +25,14 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// No restarts.
+    /// Policy of a part that is never restarted.
     pub const NEVER: Self = Self {
         restarts: 0,
         window: Duration::ZERO,
         first: Duration::ZERO,
         longest: Duration::ZERO,
     };
-    /// Five restarts within ten minutes: more frequent failures are not transient.
+    /// Policy of most parts: five restarts within ten minutes. More frequent failures are not transient.
     pub const USUAL: Self = Self {
         restarts: 5,
         window: Duration::from_secs(600),
@@ -46,7 +46,7 @@ impl Policy {
     };
 }
 
-/// State of a part.
+/// State of a supervised part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// Running.
@@ -66,7 +66,7 @@ pub enum Input {
     Due,
 }
 
-/// Action to take.
+/// Action that the supervisor takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// No action.
@@ -82,12 +82,12 @@ pub enum Action {
 pub struct Machine {
     policy: Policy,
     state: State,
-    /// Times of the restarts that count.
+    /// Times of the restarts within the window of the policy.
     restarts: VecDeque<Duration>,
 }
 
 impl Machine {
-    /// Creates the machine of a part that has just started.
+    /// Creates the state machine of a part that has just started.
     #[must_use]
     pub const fn new(policy: Policy) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl Machine {
         self.state
     }
 
-    /// Returns the number of restarts that count.
+    /// Returns the number of restarts within the window of the policy.
     #[must_use]
     pub fn restarts(&self) -> u32 {
         u32::try_from(self.restarts.len()).unwrap_or(u32::MAX)

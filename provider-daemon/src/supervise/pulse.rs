@@ -21,9 +21,9 @@ pub struct Pulse(Arc<Inner>);
 struct Inner {
     part: Part,
     origin: Instant,
-    /// Start of the step, in milliseconds after the origin plus one; 0 between steps.
+    /// Start of the current step: one plus the milliseconds since the origin; 0 between steps.
     step: AtomicU64,
-    /// Time of the last heartbeat, in milliseconds after the origin plus one; 0 while no heartbeat is expected.
+    /// Time of the last heartbeat: one plus the milliseconds since the origin; 0 while no heartbeat is expected.
     beat: AtomicU64,
     /// Maximum time until the next heartbeat, in milliseconds.
     within: AtomicU64,
@@ -145,7 +145,8 @@ impl Pulse {
         None
     }
 
-    /// Restarts the measured times after a pause of the whole process, so that the pause does not count as a stall.
+    /// Sets the start of the step and the last heartbeat to the current time. Called after a pause of the whole
+    /// process, so that the pause does not count as a stall.
     pub(super) fn reset(&self) {
         let now = self.mark();
         for at in [&self.0.step, &self.0.beat] {
@@ -218,7 +219,7 @@ impl Pulses {
         pulse
     }
 
-    /// Returns the status of each part, in the order of their starts.
+    /// Returns the status of each part, in the order in which the parts were added.
     #[must_use]
     pub fn status(&self) -> Vec<PartStatus> {
         self.all().iter().map(Pulse::status).collect()

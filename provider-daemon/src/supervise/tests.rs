@@ -1,4 +1,4 @@
-//! Parts that panic, fail, end or stall.
+//! Tests of parts that panic, fail, end or stall.
 
 use super::*;
 use futures::FutureExt;

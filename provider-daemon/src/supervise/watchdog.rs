@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 /// Interval of the checks for stalled parts, unless systemd requires a shorter one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Minimum delay of a check that counts as a pause of the whole process: the process was stopped, or the machine was
+/// Delay of a check from which the whole process counts as paused: the process was stopped, or the machine was
 /// overloaded.
 const OVERSLEPT: Duration = Duration::from_secs(3);
 
-/// Handle of the watchdog thread, which ends on drop.
+/// Handle of the watchdog thread. Dropping the handle ends the thread.
 #[derive(Debug)]
 pub struct Watchdog {
     /// Dropping the sender ends the thread.
@@ -53,7 +53,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// State change of a part.
+/// Change of a part between stalled and running.
 #[derive(Debug, PartialEq, Eq)]
 enum StallChange {
     Stalled(Standstill),

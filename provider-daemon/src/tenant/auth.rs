@@ -20,13 +20,14 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Lifetime of a token, as in the Go provider.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15 * 60);
-/// Time by which the validity of a token starts before its creation, because providers tolerate no clock difference.
+/// Duration by which the start of a token's validity precedes its creation, because providers tolerate no clock
+/// difference.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Remedy for a certificate that is no longer valid.
 const RENEW: &str = "run `tx cert generate client --overwrite` and `tx cert publish client`";
 
-/// Authentication method of a request.
+/// Method by which a tenant authenticates a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AuthMethod {
     /// No authentication, for public endpoints.

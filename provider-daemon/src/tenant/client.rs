@@ -31,7 +31,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use url::{Host, Position, Url};
 
-/// Timeout of a connection including the TLS handshake. Chain queries have a separate timeout.
+/// Timeout of a connection including the TLS handshake. Chain queries during the handshake have a separate timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout of a response. Providers query their cluster for up to 30 seconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!("provider-daemon/", 
 #[derive(Debug, Clone)]
 pub(super) struct ProviderRequest<'a> {
     pub(super) method: Method,
-    /// Path segments below the address of the provider.
+    /// Segments of the path, which follow the path in the address of the provider.
     pub(super) path: &'a [&'a str],
     pub(super) query: &'a [(String, String)],
     pub(super) body: Bytes,
@@ -103,7 +103,7 @@ impl Client {
         })
     }
 
-    /// Returns the address for messages.
+    /// Returns the address of the provider, for messages.
     pub(super) fn at(&self) -> String {
         self.base.as_str().trim_end_matches('/').to_owned()
     }
@@ -239,8 +239,8 @@ impl Client {
         Ok(config)
     }
 
-    /// Returns the name for SNI. With a client certificate this is a name without a public certificate, so that the
-    /// provider presents its self-signed certificate and requests the client's.
+    /// Returns the server name for the TLS handshake (SNI). If the client authenticates with a certificate, the name is
+    /// `mtls.HOST`: the provider then presents its self-signed certificate and requests the certificate of the client.
     fn server_name(&self) -> Result<ServerName<'static>, ProviderError> {
         let name = match (self.base.host(), self.auth_method()) {
             (Some(Host::Ipv4(ip)), _) => return Ok(IpAddr::V4(ip).into()),

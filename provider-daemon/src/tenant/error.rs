@@ -4,7 +4,7 @@ use super::auth::AuthMethod;
 use std::fmt;
 use std::time::Duration;
 
-/// Close code for expired or revoked credentials.
+/// Close code of a websocket with credentials that have expired or were revoked.
 const CREDENTIALS_EXPIRED: u16 = 1008;
 /// Remedy for a client certificate that a provider rejects.
 const CHECK_CERTIFICATE: &str =
@@ -47,7 +47,7 @@ pub(super) enum ProviderError {
     Closed { at: String, code: u16, reason: String },
 }
 
-/// Condition under which a stream is reopened after a failure.
+/// How long, and with which token, a stream is reopened after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
     /// With a new token, because the token has expired.
@@ -61,7 +61,7 @@ pub(super) enum Retry {
 }
 
 impl ProviderError {
-    /// Returns the condition for reopening the stream.
+    /// Returns whether and how long a stream is reopened after this failure.
     pub(super) const fn retry(&self, auth: AuthMethod) -> Retry {
         match self {
             Self::Unreachable { .. }
@@ -182,7 +182,7 @@ fn close_reason(code: u16, reason: &str) -> String {
     }
 }
 
-/// Returns an untrusted text on one line, cut and without control characters.
+/// Returns an untrusted text on one line, without control characters and cut to a maximum length.
 pub(super) fn shortened(text: &str) -> String {
     const CHARS_MAX: usize = 500;
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });

@@ -20,18 +20,18 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 /// Initial and maximum back-off of reconnects; each back-off is twice the previous one.
 const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// Maximum duration of an outage before reconnects stop.
+/// Maximum duration of an outage before the client gives up reconnecting.
 const OUTAGE_MAX: Duration = Duration::from_secs(30 * 60);
-/// Maximum duration of rejections before reconnects stop. A provider that is starting has loaded all its leases within
-/// this time.
+/// Maximum duration for which a provider rejects reconnects before the client gives up. A provider that is starting has
+/// loaded all its leases within this time.
 const REJECTION_MAX: Duration = Duration::from_secs(60);
-/// Duration after which a stream counts as stable.
+/// Duration after which a stream counts as stable, so that the next back-off starts at the initial value.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
 /// Function that creates the history of a stream from its query.
 pub(super) type NewHistory = fn(&[(String, String)]) -> History;
 
-/// Endpoint and query of a stream.
+/// Endpoint and query that all streams of a command have.
 pub(super) struct Subscription<'a> {
     /// Last segment of the path.
     pub(super) endpoint: &'static str,
@@ -135,7 +135,7 @@ struct LeaseStream<'a> {
     tenant: &'a Tenant,
     subscription: &'a Subscription<'a>,
     lease: LeaseId,
-    /// `None` after the end, while buffered messages remain.
+    /// Reader of the connection; `None` after the end of the stream, while buffered messages are still to be printed.
     reader: Option<StreamReader>,
     history: Option<History>,
     opened: Instant,
@@ -155,7 +155,7 @@ struct Outage {
 /// Result of waiting for a message.
 enum Next {
     Message(Json),
-    /// No message until buffered messages are due.
+    /// No message arrived before the buffered messages became due.
     Quiet,
     /// The stream ended by a close frame or a closed connection.
     End,
@@ -245,7 +245,8 @@ impl<'a> LeaseStream<'a> {
         self.take_new(fresh)
     }
 
-    /// Reconnects until the stream is open, the lease is closed (`false`) or the outage lasts too long.
+    /// Retries the connection until the stream is open (returns `true`), the lease is closed (`false`) or the outage
+    /// lasts too long (error).
     async fn reconnect(&mut self, mut failure: Option<ProviderError>) -> anyhow::Result<bool> {
         let now = Instant::now();
         // Only a stable stream ends an outage. Otherwise a stream that opens and breaks immediately would be reopened
@@ -310,7 +311,7 @@ impl<'a> LeaseStream<'a> {
 }
 
 impl Outage {
-    /// Returns whether another attempt is permitted.
+    /// Returns whether the outage is still short enough for another attempt to connect.
     fn permits(&self, retry: Retry) -> bool {
         let lasted = self.since.elapsed();
         match retry {
@@ -350,7 +351,7 @@ fn resume_query(subscription: &Subscription<'_>) -> Vec<(String, String)> {
     query
 }
 
-/// Query parameter for the number of last lines.
+/// Name of the query parameter for the number of last log lines.
 pub(super) const TAIL: &str = "tail";
 
 /// Returns the query that selects services.

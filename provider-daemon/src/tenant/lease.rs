@@ -18,18 +18,18 @@ use std::sync::Arc;
 /// Maximum number of leases of one deployment. A deployment has at most 20 groups with few orders each.
 const LEASES_MAX: usize = 1000;
 
-/// Tenant with its credentials and its access to the chain.
+/// Tenant, with credentials for providers and access to the chain.
 #[derive(Debug)]
 pub(super) struct Tenant {
     owner: Address,
     credentials: Credentials,
-    /// `None` with `--offline`.
+    /// Reader of the chain; `None` with `--offline`.
     chain: Option<Reader>,
     provider_url: Option<String>,
 }
 
 impl Tenant {
-    /// Creates the tenant of `--from`.
+    /// Creates the tenant with the key that `--from` selects.
     ///
     /// # Errors
     /// Returns an error if the key, the certificate or a node is unavailable, or if flags contradict each other.
@@ -58,7 +58,8 @@ impl Tenant {
         })
     }
 
-    /// Returns the selected lease at the given provider, or the only active lease of the deployment.
+    /// Returns the lease of the deployment at the given provider. The group and the order have number 1 unless they are
+    /// selected.
     ///
     /// # Errors
     /// Same as [`leases`](Self::leases).
@@ -108,7 +109,7 @@ impl Tenant {
         Ok(leases)
     }
 
-    /// Returns the reason if the lease is closed; `None` if the lease is active or its state is unknown.
+    /// Returns the reason why the lease is closed, or `None` if the lease is active or its state is unknown.
     pub(super) async fn is_over(&self, lease: &LeaseId) -> Option<String> {
         match self.chain.as_ref()?.lease(lease).await {
             // A missing record is not evidence: a node may lag behind.
@@ -123,11 +124,10 @@ impl Tenant {
         }
     }
 
-    /// Returns the manifest version that the chain has of a deployment, in lower-case hex. Returns `None` if no node
-    /// was given or the node does not know the deployment.
+    /// Returns the manifest version that the chain stores for a deployment, in lower-case hex. Returns `None` if no
+    /// node was given or the node does not know the deployment.
     ///
-    /// # Errors
-    /// The query of the deployment failed.
+    /// # Errors Returns an error if the query of the deployment failed.
     pub(super) async fn version(&self, dseq: u64) -> anyhow::Result<Option<String>> {
         let Some(chain) = &self.chain else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! `lease-status`, and queries about leases in general.
+//! `lease-status`, and other commands that send a query about a lease to its provider.
 
 use super::client::ProviderRequest;
 use super::error::ProviderError;
@@ -58,7 +58,7 @@ pub(super) fn print(response: &Json) -> anyhow::Result<()> {
 /// Query about a lease.
 #[derive(Debug)]
 pub(super) struct LeaseQuery<'a> {
-    /// Name of the response, for messages and for lists.
+    /// Name of the response, in messages and as the field name in a printed list.
     pub(super) name: &'static str,
     /// Path segments below the path of the lease.
     pub(super) path: &'a [&'a str],
@@ -67,7 +67,8 @@ pub(super) struct LeaseQuery<'a> {
     pub(super) is_valid: fn(&Json) -> bool,
 }
 
-/// Queries the given provider and prints the response, or queries all providers with active leases and prints a list.
+/// Queries the provider of `--provider` and prints its response. Without this flag, queries all providers with active
+/// leases of the deployment and prints a list.
 ///
 /// # Errors
 /// Returns the error of the single provider, or an error if no lease is found.
@@ -106,7 +107,7 @@ pub(super) fn report(lease: &LeaseId, error: anyhow::Error) {
     eprintln!("{}", error_text(&error.context(format!("lease {lease}"))));
 }
 
-/// Returns the lease at the given provider, or all active leases.
+/// Returns the lease at the provider of `--provider`, or without this flag all active leases of the deployment.
 ///
 /// # Errors
 /// Returns an error if no lease is found, or if the chain query fails.

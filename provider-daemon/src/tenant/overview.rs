@@ -19,7 +19,7 @@ pub(super) struct Service {
     pub(super) name: String,
     available: u64,
     total: u64,
-    /// Replicas with the latest manifest; not all providers report this number.
+    /// Number of replicas with the latest manifest; `None` if the provider does not report this number.
     updated: Option<u64>,
     termination: Option<String>,
 }
@@ -41,7 +41,7 @@ impl Service {
         self.state() == "available"
     }
 
-    /// Returns the number of available and total replicas.
+    /// Returns the numbers of available and of total replicas, as `1/2`.
     pub(super) fn ready(&self) -> String {
         format!("{}/{}", self.available, self.total)
     }

@@ -24,7 +24,7 @@ const PODS_MAX: usize = 64;
 const BUFFER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Pause after which the repeated lines are complete: providers send them at once.
 const REPLAY_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum time for which lines of a busy service are buffered.
+/// Maximum time for which repeated log lines are buffered if a busy service never pauses.
 const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Printed messages of one stream.
@@ -32,11 +32,11 @@ const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
 pub(super) enum History {
     /// Log lines per pod.
     Lines(Lines),
-    /// Events of a lease. Repeated events are counted.
+    /// Events of a lease. Events that the provider sends again after a reconnect are counted and not printed.
     Events(Events),
 }
 
-/// Messages to print.
+/// Messages to print, and a warning about gaps.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct NewMessages {
     pub(super) messages: Vec<Json>,
@@ -70,7 +70,7 @@ struct Replay {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     seen: VecDeque<u64>,
-    /// Number of expected repetitions per event, and the time of the last repetition.
+    /// Number of times that each event is expected again after a reconnect, and the time of the last repeated event.
     replay: Option<(HashMap<u64, usize>, Option<Instant>)>,
 }
 
@@ -88,7 +88,7 @@ impl History {
         Self::Events(Events::default())
     }
 
-    /// Prepares the history for repeated messages after a reconnect.
+    /// Prepares the history for the messages that the provider repeats after a reconnect.
     pub(super) fn reopen(&mut self) {
         match self {
             Self::Lines(lines) => {

@@ -17,7 +17,8 @@ use serde::Deserialize;
 /// Maximum length of a provider's reasons, in characters; this provider's reasons are shorter.
 const REASON_CHARS_MAX: usize = 16 * 1024;
 
-/// Client for screening, with the chain that verifies the provider.
+/// Client that sends screening requests to a provider, with a chain reader for the verification of the provider's
+/// certificate.
 #[derive(Debug)]
 pub(crate) struct Screener {
     client: Client,
@@ -33,7 +34,7 @@ pub(crate) enum ScreeningResult {
     NoBid(String),
 }
 
-/// Response `ValidateGroupSpecResult` of the network; unknown fields are ignored.
+/// JSON form of the message `ValidateGroupSpecResult` in the provider's response; unknown fields are ignored.
 #[derive(Deserialize)]
 struct ValidateResponse {
     min_bid_price: DecCoin,
@@ -51,7 +52,7 @@ impl Screener {
         Ok(Self { client, chain })
     }
 
-    /// Returns the address for messages.
+    /// Returns the address of the provider, for messages.
     pub(crate) fn at(&self) -> String {
         self.client.at()
     }

@@ -26,7 +26,7 @@ const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(2);
 const NOT_FOUND: u16 = 404;
 
-/// Result of one provider, in the form of the Go provider.
+/// Result of sending the manifest to one provider, in the form of the Go provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct SendResult {
     provider: String,
@@ -35,7 +35,8 @@ struct SendResult {
     error: Option<String>,
     #[serde(rename = "errorMessage", skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Location in the SDL that the reason names; printed as text only, because the Go provider has no such field.
+    /// Location in the SDL of the service or group that the rejection names; printed as text only, because the Go
+    /// provider has no such field.
     #[serde(skip)]
     location: Option<String>,
     /// Remedy; printed as text only.

@@ -1,4 +1,4 @@
-//! `lease-shell`: runs a command in a service, with or without a terminal, and exits with its exit code.
+//! `lease-shell`: runs a command in a service, with or without a terminal, and exits with the exit code of the command.
 //!
 //! ```text
 //!  100 output   101 errors   102 result, as JSON   103 failure        from the provider
@@ -45,7 +45,7 @@ const CHUNKS_MAX: usize = 16;
 const SIGNAL_BASE: i32 = 128;
 /// Exit code for a command that could not run, as in shells.
 const NOT_RUN: u8 = 1;
-/// Exit code for a session that the user left, as in ssh.
+/// Exit code after the user left the session with `~.`, as in ssh.
 const LEFT: u8 = 255;
 
 /// Result of a command.
@@ -113,7 +113,7 @@ pub(super) async fn run(args: &ShellArgs, home: &Path) -> anyhow::Result<ExitCod
     })
 }
 
-/// Returns the single lease of a shell.
+/// Returns the lease that the shell connects to, or an error if the flags select several leases.
 async fn selected_lease(tenant: &Tenant, args: &ShellArgs) -> anyhow::Result<LeaseId> {
     if let Some(provider) = &args.lease.provider {
         return tenant.lease(&args.lease, provider).await;
@@ -142,7 +142,7 @@ fn query(args: &ShellArgs, arguments: Vec<String>) -> Vec<(String, String)> {
     query
 }
 
-/// Signals that stop this process; with a terminal, Ctrl-C is sent to the command as input.
+/// Signals that stop this process. With a terminal, Ctrl-C is not a signal: it is sent to the remote command as input.
 struct StopSignals {
     interrupt: Option<Signal>,
     others: [(i32, Signal); 3],
@@ -185,7 +185,7 @@ impl StopSignals {
     }
 }
 
-/// Sends and receives concurrently, because a command may write while it reads.
+/// Sends input and receives output concurrently, because the remote command may write while it reads.
 async fn session(stream: Stream, args: &ShellArgs, terminal: Option<Terminal>) -> anyhow::Result<SessionEnd> {
     let (mut reader, mut writer) = stream.split();
     let input = (args.stdin || args.tty).then(read_input).transpose()?;

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 /// Time without a frame after which a stream counts as dead: providers ping every 10 seconds.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
-/// Timeout of the close frame.
+/// Maximum time to send the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum message size, in bytes: a log line has up to 64 kilobytes, and JSON escapes take up to six bytes each.
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -28,7 +28,7 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 const NORMAL: u16 = 1000;
 /// Close code of a failure.
 const FAILURE: u16 = 4000;
-/// Close code if the close frame has none.
+/// Close code that represents a close frame without a code.
 const NO_CODE: u16 = 1005;
 
 type Io = WebSocketStream<TokioIo<Upgraded>>;
@@ -51,12 +51,12 @@ pub(super) struct StreamReader {
     is_closed: bool,
 }
 
-/// Message of a provider.
+/// Message that a provider sends in a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Data {
     /// Message of logs and events.
     Text(Bytes),
-    /// Message of a shell; the first byte is the channel.
+    /// Message of a shell; the first byte is the number of the channel.
     Binary(Bytes),
 }
 
@@ -83,7 +83,7 @@ impl Stream {
         Self { io, at, auth }
     }
 
-    /// Splits the stream, so that sending does not block receiving.
+    /// Splits the stream into its receiving and its sending half, so that sending does not block receiving.
     pub(super) fn split(self) -> (StreamReader, StreamWriter) {
         let (sink, io) = self.io.split();
         let reader = StreamReader {
@@ -179,7 +179,7 @@ impl StreamWriter {
         self.0.send(Message::Binary(bytes.into())).await.is_ok()
     }
 
-    /// Closes the stream, for at most [`CLOSE_TIMEOUT`].
+    /// Sends the close frame, for at most [`CLOSE_TIMEOUT`], and closes the stream.
     pub(super) async fn close(mut self) {
         // The stream may be closed already, which is no problem.
         if let Ok(Err(error)) = timeout(CLOSE_TIMEOUT, self.0.close()).await {
@@ -198,7 +198,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::{Instant, sleep};
 
-    /// Returns a stream and the end of the provider.
+    /// Returns both halves of a stream, and the provider's end of the connection.
     async fn opened() -> (StreamReader, StreamWriter, DuplexStream) {
         let (ours, mut theirs) = duplex(4096);
         let (mut sender, connection) = http1::handshake(TokioIo::new(ours)).await.unwrap();

@@ -2,7 +2,8 @@
 //!
 //! The server has either a certificate of a public CA for its name, or an Akash certificate: self-signed, for the
 //! account of the provider, and identical to the certificate on the chain. The handshake verifies the form and the
-//! validity. Directly after the handshake, and before any data is sent, the certificate is compared with the chain.
+//! validity. Directly after the handshake, and before any data is sent, the certificate is compared with the
+//! certificate on the chain.
 
 use super::error::ProviderError;
 use akash_provider_chain::Reader;
@@ -44,7 +45,7 @@ impl CaCertificates {
     }
 }
 
-/// Identity that the server proved in the handshake.
+/// Kind of certificate with which the server proved its identity in the handshake.
 #[derive(Debug, Clone)]
 enum ServerIdentity {
     /// Certificate of a public CA.
@@ -70,7 +71,7 @@ impl ServerVerifier {
         }
     }
 
-    /// Compares a self-signed certificate with the chain after the handshake.
+    /// Compares a self-signed certificate of the server with the certificate on the chain, after the handshake.
     ///
     /// # Errors
     /// Returns an error if the server is not the provider, or if the chain query fails.
@@ -138,7 +139,7 @@ impl ServerVerifier {
     }
 }
 
-/// Returns the reason if the certificate differs from the one on the chain.
+/// Returns an error with the reason if the certificate differs from the certificate on the chain.
 fn check_published(serial: &str, der: &[u8], found: Option<&Certificate>) -> Result<(), String> {
     let Some(found) = found else {
         return Err(format!("certificate {serial} is not on the chain"));

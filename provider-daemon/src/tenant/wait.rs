@@ -1,4 +1,4 @@
-//! `lease-status --wait`: waits until every service is available.
+//! `lease-status --wait`: waits until every service of the leases is available.
 
 use super::auth::AuthMethod;
 use super::error::{ProviderError, Retry, shortened};
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 const NAMED_MAX: usize = 5;
 const NOT_FOUND: u16 = 404;
 
-/// Waits and prints changes to stderr.
+/// Waits until every service is available, and prints progress to stderr.
 ///
 /// # Errors
 /// Returns an error with the missing services after the timeout, or immediately if waiting cannot help.

@@ -1,4 +1,5 @@
-//! Table of the Go provider's flags: name, type, default there, and the reason for those without effect.
+//! Table of the Go provider's flags: name, type, default in the Go provider, and the reason if this provider ignores
+//! the flag.
 
 use super::{GoFlag, Kind};
 use Kind::{Bool, Coin, Duration, List, Number, Price, Text};

@@ -54,7 +54,7 @@ pub enum ElectionArg {
 }
 
 impl CommonArgs {
-    /// Returns the timing of the election.
+    /// Returns the timing of the leader election.
     #[must_use]
     pub fn timing(&self) -> Timing {
         Timing {
@@ -65,7 +65,7 @@ impl CommonArgs {
     }
 }
 
-/// Retries of an operator that writes objects for records.
+/// Settings of retries, for an operator that writes one Kubernetes object per record.
 #[derive(Debug, Clone, Args)]
 pub struct RetryArgs {
     /// Interval at which the retry state of deleted records is removed

@@ -118,7 +118,7 @@ fn image(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Base URL of the lists, or `None` if downloads are disabled.
+/// Base URL of the GPU list, or `None` if downloads are disabled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigsUrl(pub Option<Url>);
 

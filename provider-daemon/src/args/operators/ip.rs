@@ -73,7 +73,7 @@ pub enum AnnotationPrefixArg {
 }
 
 impl IpArgs {
-    /// Returns the options of the operator.
+    /// Returns the options of the IP operator.
     ///
     /// # Errors
     /// Returns an error if the provider is not set.

@@ -51,7 +51,7 @@ const OBJECTS: [&str; 17] = [
     "serviceaccount",
     "tolerations",
 ];
-/// Values that are not settings, with the replacement.
+/// Chart values that are not settings, with the reason and the flag to use instead.
 const REPLACED: [(&str, &str); 3] = [
     ("key", "settings files cannot contain keys; use --key-file"),
     (

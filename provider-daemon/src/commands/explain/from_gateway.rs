@@ -48,7 +48,7 @@ pub(super) async fn explain(
     Ok(code(all_bid))
 }
 
-/// Formats the reasons of the provider, one per line. Line breaks of the provider are escaped.
+/// Formats the reasons in the provider's response, one per line. Line breaks in the response are escaped.
 fn reason_lines(reasons: &str) -> String {
     plain::line(reasons).replace("; ", "\n  gateway      ")
 }

@@ -129,7 +129,8 @@ async fn close(which: &DeploymentArgs, args: &TxArgs, account: &TxAccount) -> an
     send_message(args, account, TenantMsg::CloseDeployment { id }).await
 }
 
-/// Runs `tx escrow deposit`. With a node, the deployment must be open and the balance sufficient.
+/// Runs `tx escrow deposit`. Unless `--offline` is set, first checks that the deployment is open and the balance is
+/// sufficient.
 pub(super) fn deposit(command: &DepositTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     let DepositTx::Deployment { amount, which } = command;
     let account = TxAccount::from_args(args, home)?;
@@ -170,7 +171,7 @@ pub(super) async fn open_deployment(node: &Reader, id: &DeploymentId) -> anyhow:
     Ok(record)
 }
 
-/// Returns the token of the prices.
+/// Returns the token in which the SDL states its prices.
 fn price_denom(path: &Path, sdl: &Sdl) -> anyhow::Result<Denom> {
     let unit = sdl.groups.iter().flat_map(|group| &group.resources).next();
     let unit = unit.with_context(|| format!("{}: no service is deployed", path.display()))?;

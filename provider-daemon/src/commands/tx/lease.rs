@@ -44,7 +44,7 @@ async fn create(what: &LeaseCreateArgs, args: &TxArgs, account: &TxAccount) -> a
     Ok(code)
 }
 
-/// Returns the ID of the bid from the flags alone.
+/// Returns the ID of the bid to accept from the flags alone, without a query.
 fn named(what: &LeaseCreateArgs, deployment: DeploymentId) -> anyhow::Result<BidId> {
     let Some(provider) = what.provider.clone() else {
         bail!("--offline requires --provider")

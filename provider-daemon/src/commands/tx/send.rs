@@ -1,4 +1,4 @@
-//! Signing and sending of one transaction, until its block.
+//! Signing and sending of one transaction, and the wait for the block that includes it.
 //!
 //! Without `--sequence` or `--timeout-height` the transaction is unordered: it does not conflict with other
 //! transactions of the account, such as those of a running provider, and is valid for one minute. If the chain does not
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 /// Gas limit of a transaction that is only printed, as in the Go tools.
 const DEFAULT_GAS: u64 = 200_000;
-/// Gas limit of a simulation: more than any message of this program needs.
+/// Gas limit of a simulated transaction: more than any message of this program needs.
 const SIMULATION_GAS: u64 = 10_000_000;
 /// Interval between two queries for the transaction.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

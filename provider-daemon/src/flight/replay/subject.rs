@@ -7,7 +7,7 @@ use akash_provider_core::types::{ChainEvent, LeaseId, OrderId};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Order or lease of a replay.
+/// Order or lease for which a replay prints the turns.
 pub(super) struct Subject {
     /// Common prefix of all ids that belong to the order or lease.
     path: String,

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 /// Maximum duration of one query; each server is queried twice.
 const LIMIT: Duration = Duration::from_secs(3);
-/// Maximum number of records of one name.
+/// Maximum number of TXT records of one name.
 const RECORDS_MAX: usize = 256;
 
-/// DNS client without a cache: the caller limits the rate, and a new record is found as soon as the resolvers return
-/// it.
+/// DNS client without a cache: the caller limits the rate, and a new TXT record is found as soon as the resolvers
+/// return it.
 pub(super) struct Dns(TokioResolver);
 
 impl std::fmt::Debug for Dns {

@@ -17,9 +17,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Maximum duration of the connection with its TLS handshake, and of the response.
+/// Maximum duration of each of two steps: to connect with the TLS handshake, and to receive the response.
 const LIMIT: Duration = Duration::from_secs(4);
-/// Maximum size of the head of a response, and number of its headers.
+/// Maximum size of the head of a response, in bytes; `HEADERS_MAX` limits the number of its headers.
 const HEAD_MAX: usize = 16_384;
 const HEADERS_MAX: usize = 100;
 /// Maximum number of bytes of a body that are read.

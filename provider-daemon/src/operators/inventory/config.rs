@@ -45,7 +45,7 @@ impl Source {
         }
     }
 
-    /// Returns the current text.
+    /// Returns the current text of the rules: the content of the file, or the value of the flag.
     pub(super) fn text(&self) -> Result<String, String> {
         match self {
             Self::Inline(_, text) => Ok(text.clone()),
@@ -53,7 +53,7 @@ impl Source {
         }
     }
 
-    /// Parses a text of this source.
+    /// Parses the text of this source as inventory rules.
     pub(super) fn rules(&self, text: &str) -> Result<Rules, String> {
         read(text).map_err(|why| format!("{}: {why}", self.name()))
     }

@@ -38,9 +38,10 @@ const CALLS_MAX: u32 = 16;
 pub(super) const STREAMS_MAX: usize = 64;
 /// Minimum interval between two messages of a stream; each message is the whole cluster.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Maximum size of a request, which is empty.
+/// Maximum size of a request, in bytes; a valid request is empty.
 const REQUEST_BYTES_MAX: usize = 4096;
-/// Maximum size of a response: the default limit of clients, for several thousand nodes.
+/// Maximum size of a response, in bytes. This is the default limit of gRPC clients, and enough for several thousand
+/// nodes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 /// Maximum size of the request headers, in bytes.
 const HEAD_BYTES_MAX: u32 = 16 << 10;
@@ -50,7 +51,7 @@ const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs
 #[derive(Debug, Clone)]
 struct ClusterRpc {
     process: Arc<InventoryProcess>,
-    /// Permits of subscribers.
+    /// Permits for concurrent subscribers.
     streams: Arc<Semaphore>,
     until: CancellationToken,
 }
@@ -88,7 +89,7 @@ impl ClusterRpc {
     }
 }
 
-/// Streaming method.
+/// Streaming method of the service, which sends the cluster to a subscriber.
 struct Subscribe(ClusterRpc);
 
 impl tonic::server::ServerStreamingService<()> for Subscribe {

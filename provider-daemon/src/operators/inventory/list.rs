@@ -1,5 +1,5 @@
-//! List of GPUs of the network: downloaded periodically and stored over restarts. A missing list delays no other
-//! work.
+//! List of the GPU models in the Akash network: downloaded periodically, and stored for the next start. A missing list
+//! delays no other work.
 
 use crate::download::download;
 use crate::files;
@@ -17,25 +17,26 @@ use url::Url;
 /// Name of the stored list in the state directory.
 const FILE_NAME: &str = "gpus.json";
 
-/// Source of the list.
+/// Source of the GPU list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     File(PathBuf),
     Network(Url),
-    /// No list of GPUs. GPU models are then known only from labels of the vendor's tools.
+    /// No list of GPUs. The operator then uses only the GPU models in the node labels that the tools of GPU vendors
+    /// set.
     Nowhere,
 }
 
 /// State of the list of GPUs.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct ListStatus {
-    /// Source of the list.
+    /// Source of the GPU list.
     pub(super) from: String,
     /// Number of devices in the list.
     pub(super) devices: usize,
     /// Number of invalid devices in the list, which are skipped.
     pub(super) skipped: usize,
-    /// SHA-256 hash of the list, in hexadecimal.
+    /// SHA-256 hash of the last valid list, in hexadecimal.
     pub(super) sha256: Option<String>,
     /// Error of the last read of the list; the last valid list applies.
     pub(super) error: Option<String>,
@@ -75,7 +76,7 @@ impl List {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Updates the list of the operator, forever.
+    /// Updates the GPU list of the operator periodically, forever.
     pub(super) async fn keep(self: Arc<Self>, operator: &InventoryOperator) -> std::convert::Infallible {
         if let Some(path) = self.kept.as_ref().filter(|path| path.exists()) {
             let text = files::text(path, BYTES_MAX as u64);
@@ -106,7 +107,7 @@ impl List {
         }
     }
 
-    /// Applies a list; returns true if it changed.
+    /// Applies a downloaded GPU list to the operator. Returns true if the list changed.
     fn take(&self, text: &[u8], operator: &InventoryOperator) -> Result<bool, String> {
         let hash = HEXLOWER.encode(&Sha256::digest(text));
         let is_same = self.status().sha256.as_ref() == Some(&hash);

@@ -8,7 +8,7 @@ use akash_provider_k8s::operators::inventory::discovery::Processor;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Converts a report to protobuf.
+/// Converts the report of a cluster to protobuf.
 pub(super) fn on_the_wire(shown: &ClusterReport) -> wire::Cluster {
     let mut cluster = cluster(shown.metrics());
     for node in &mut cluster.nodes {
@@ -53,7 +53,7 @@ fn processor(seen: &Processor) -> wire::CpuInfo {
     }
 }
 
-/// Converts a report to JSON.
+/// Converts a cluster in protobuf to JSON.
 pub(super) fn in_json(cluster: &wire::Cluster, is_pretty: bool) -> Vec<u8> {
     #[derive(Serialize)]
     struct Body {
@@ -117,7 +117,7 @@ fn storage(storage: &wire::Storage) -> Value {
     })
 }
 
-/// The Go operator encodes an empty list as `null`, and clients compare it.
+/// Returns a JSON array, or `null` for an empty list, as the Go operator does; clients compare the text.
 fn list(items: impl Iterator<Item = Value>) -> Value {
     let items: Vec<_> = items.collect();
     if items.is_empty() {

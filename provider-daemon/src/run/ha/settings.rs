@@ -40,7 +40,7 @@ pub(super) fn cluster(uid: &str) -> (String, String) {
     (CLUSTER.to_owned(), hash(uid.as_bytes()))
 }
 
-/// Hashes of the compared settings by flag name. Changed files are read again.
+/// Hashes of the compared settings by flag name. A file that changed is read and hashed again.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     hashes: BTreeMap<String, String>,
@@ -88,8 +88,8 @@ impl Settings {
         &self.hashes
     }
 
-    /// Reads changed files; returns whether a hash changed. An unreadable file keeps the hash of its last content,
-    /// which the program still uses.
+    /// Reads the changed files and returns whether any hash changed. An unreadable file keeps the hash of its last
+    /// content, which the program still uses.
     fn refresh(&mut self) -> bool {
         let mut is_changed = false;
         for file in &mut self.files {

@@ -89,7 +89,8 @@ async fn rejects_writes_like_an_unavailable_server() {
     assert!(seen.lock().unwrap().is_empty());
 }
 
-/// A suspended process continues at any point between the request and the connection.
+/// Covers a process that was suspended between the request and its transmission, and continues after the leadership
+/// ended.
 #[tokio::test]
 async fn sends_no_queued_write_after_the_leadership_ended() {
     for steps in 0..8 {

@@ -1,4 +1,5 @@
-//! Escape sequence that ends a session without help of the command: `~.` at the start of a line, as in ssh.
+//! Escape sequence that ends a session even if the remote command does not exit: `~.` at the start of a line, as in
+//! ssh.
 
 /// Hint that is printed before the session starts.
 pub(super) const HINT: &str = "to leave the session, type Enter, then ~ and . (~~ sends one ~)";

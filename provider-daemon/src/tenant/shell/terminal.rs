@@ -46,7 +46,8 @@ impl Terminal {
         Ok(RawMode { before })
     }
 
-    /// Returns width and height: immediately the first time, then after each change. Unknown sizes are skipped.
+    /// Returns width and height of the terminal: immediately at the first call, and after the next change at each
+    /// further call. Unknown sizes are skipped.
     pub(super) async fn next_size(&mut self) -> anyhow::Result<(u16, u16)> {
         loop {
             if self.is_told {
