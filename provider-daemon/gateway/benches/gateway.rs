@@ -32,7 +32,7 @@ use std::future::Future;
 
 /// Argument that starts this program as the daemon.
 const SERVE: &str = "serve";
-/// Number of tenants. Each has one lease, and their deployments have this number.
+/// Number of tenants. Each tenant has one deployment with one lease.
 const TENANTS: u8 = 68;
 const DSEQ: u64 = 1;
 

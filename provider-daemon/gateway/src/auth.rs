@@ -40,32 +40,32 @@ use token::Token;
 
 /// Maximum number of cached tokens. Verifying a signature costs a hundred times as much as a lookup.
 const TOKENS_MAX: u64 = 20_000;
-/// Lifetime of a cache entry. The validity period of the token is checked at each use.
+/// Maximum age of a cached token. The validity period of the token is checked at each use.
 const TOKENS_FOR: Duration = Duration::from_secs(60);
 
-/// Reason for the refusal of a caller.
+/// Reason why the gateway refuses a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// The header is not `Bearer` and a token.
+    /// The `Authorization` header does not consist of `Bearer` and a token.
     Header,
     /// The request has both a certificate and a token.
     Ambiguous,
     /// The token is malformed, or its signature is invalid.
     Token,
-    /// A claim breaks a rule.
+    /// A claim of the token breaks a rule.
     Claims,
     /// The token is expired.
     Expired,
     /// The caller is not authenticated, or lacks the permission.
     Unauthorized,
-    /// The chain query failed.
+    /// The chain query for the credential failed.
     Outage,
-    /// Clients in the IP network of the caller named too many unknown accounts.
+    /// Clients in the IP network of the caller have named too many unknown accounts in the last minute.
     TooMany,
 }
 
 impl Denial {
-    /// Returns the name of the reason, for statistics.
+    /// Returns the name of the reason for the refusal, for statistics.
     #[must_use]
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -80,7 +80,8 @@ impl Denial {
         }
     }
 
-    /// Returns the `message` of the JSON response: the text of the Go provider where it has one.
+    /// Returns the `message` of the JSON response: the text of the Go provider for the reasons that the Go provider
+    /// also has.
     #[must_use]
     pub(crate) const fn message(self) -> &'static str {
         match self {
@@ -96,7 +97,7 @@ impl Denial {
     }
 }
 
-/// Failure of a chain query about an account.
+/// Reason why a chain query about an account has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LookupFault {
     /// The chain query failed.
@@ -123,12 +124,12 @@ impl From<ClaimFault> for Denial {
     }
 }
 
-/// Source of the time of day, since the Unix epoch.
+/// Source of the current time, since the Unix epoch.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Clock {
-    /// Creates a clock from a function, such as a constant one in tests.
+    /// Creates a clock that calls `now` for the current time. Tests use a constant.
     pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -159,7 +160,7 @@ pub struct Credentials<'a> {
     pub header: Option<&'a [u8]>,
     /// The client certificate of the TLS connection, if there is one.
     pub certificate: Option<&'a ClientCertificate>,
-    /// Address of the client; chain queries count against its network.
+    /// Address of the client. Chain queries for the request count against the IP network of this address.
     pub peer: IpAddr,
 }
 
@@ -244,7 +245,8 @@ impl Authenticator {
         self.certificates.is_valid(certificate, peer).await
     }
 
-    /// Queries the chain about an account that the client named, within the query budget of the client's IP network.
+    /// Queries the chain about an account that the client named. The query counts against the query budget of the
+    /// client's IP network.
     pub(super) async fn query_chain<T>(
         &self,
         peer: IpAddr,
@@ -319,7 +321,8 @@ impl Authenticator {
     }
 }
 
-/// Returns the token of an `Authorization` header: the scheme `Bearer`, in upper or lower case, and then the token.
+/// Returns the token of an `Authorization` header: the text after the scheme `Bearer`, which may be in upper or lower
+/// case.
 pub(crate) fn bearer(header: &[u8]) -> Option<&str> {
     let mut words = std::str::from_utf8(header).ok()?.split_ascii_whitespace();
     let scheme = words.next()?;

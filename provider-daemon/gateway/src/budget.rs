@@ -1,7 +1,8 @@
-//! Limits for requests without authentication, per IP network of the clients: the number of requests per minute, or the
-//! number of concurrent requests.
+//! Limits for requests without authentication. Each limit applies to the IP network of the clients: the number of
+//! requests per minute, or the number of concurrent requests.
 //!
-//! A network is one IPv4 address, or one /64 prefix of IPv6, because one client usually has a whole /64 prefix.
+//! An IP network is one IPv4 address or one /64 prefix of IPv6 addresses, because one client usually has a whole /64
+//! prefix.
 
 use moka::sync::Cache;
 use std::collections::HashMap;
@@ -10,12 +11,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Maximum number of networks with a counter. A counter takes some hundred bytes.
+/// Maximum number of IP networks with a counter. A counter has some hundred bytes.
 const COUNTED_MAX: u64 = 10_000;
-/// Period of a budget.
+/// Period to which the maximum of a budget applies.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Returns the network of an address.
+/// Returns the IP network of an address.
 pub(super) fn network(peer: IpAddr) -> IpAddr {
     // A dual-stack socket shows IPv4 addresses as `::ffff:a.b.c.d`. As IPv6, all of IPv4 would be one network.
     match peer.to_canonical() {
@@ -27,7 +28,7 @@ pub(super) fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// Number of uses per minute for each network.
+/// Number of requests per minute for each IP network, with a maximum.
 #[derive(Debug)]
 pub(super) struct Budget {
     taken: Cache<IpAddr, Arc<AtomicU32>>,
@@ -45,13 +46,13 @@ impl Budget {
         }
     }
 
-    /// Returns true if a network has used its whole budget.
+    /// Returns true if the IP network of `peer` has used its whole budget of this minute.
     pub(super) fn is_spent(&self, peer: IpAddr) -> bool {
         let taken = self.taken.get(&network(peer));
         taken.is_some_and(|taken| taken.load(Ordering::Relaxed) >= self.most)
     }
 
-    /// Counts one use by a network. Returns false if the network has already used its whole budget.
+    /// Counts one request of the IP network of `peer`. Returns false if the network has already used its whole budget.
     pub(super) fn take(&self, peer: IpAddr) -> bool {
         let taken = self.taken.get_with(network(peer), Arc::default);
         // Never exceeds the maximum, so the counter cannot wrap.
@@ -61,14 +62,14 @@ impl Budget {
     }
 }
 
-/// Number of concurrent uses for each network.
+/// Number of concurrent requests for each IP network, with a maximum.
 #[derive(Debug)]
 pub(super) struct Shares {
     taken: Mutex<HashMap<IpAddr, usize>>,
     most: usize,
 }
 
-/// One concurrent use, released on drop.
+/// One of the concurrent requests of an IP network. Dropping this value releases its place.
 #[derive(Debug)]
 pub(super) struct Share {
     of: Arc<Shares>,
@@ -83,7 +84,7 @@ impl Shares {
         }
     }
 
-    /// Returns a share, or `None` if the network has all of its shares in use.
+    /// Returns a share for the IP network of `peer`, or `None` if the network already has the maximum number of shares.
     pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Share> {
         let network = network(peer);
         // A poisoned lock is used as it is: the counts are correct after each step, and a panic of another task must

@@ -1,8 +1,8 @@
 //! Open calls of an HTTP/2 connection, from the head of the request to the end of the response.
 //!
-//! An HTTP/2 connection stays open between calls, and the protocol has no timeout for an idle connection. The gateway
-//! closes a connection without open calls after a while, as with HTTP/1; a stream that waits for updates is an open
-//! call. The body of a request has a time limit, so it cannot keep a call open.
+//! An HTTP/2 connection stays open between calls, and the protocol has no timeout for an idle connection. As with
+//! HTTP/1, the gateway closes a connection that has had no open call for some time. A stream that waits for updates is
+//! an open call. The body of a request has a time limit, so it cannot keep a call open.
 
 use axum::BoxError;
 use hyper::body::{Body, Frame, SizeHint};
@@ -13,17 +13,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
 
-/// Number of open calls of one connection.
+/// Number of open calls on one connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Calls {
     open: Arc<watch::Sender<usize>>,
 }
 
-/// Open call, closed on drop.
+/// Open call. Dropping this value counts the call as closed.
 #[derive(Debug)]
 pub(super) struct Call(Arc<watch::Sender<usize>>);
 
-/// Response body that keeps its call open until it is dropped.
+/// Response body of a call. The call counts as open until the body is dropped.
 #[derive(Debug)]
 pub(super) struct CallBody<B> {
     body: B,
@@ -31,7 +31,7 @@ pub(super) struct CallBody<B> {
 }
 
 impl Calls {
-    /// Counts a call until the returned value is dropped.
+    /// Counts a call as open until the returned value is dropped.
     pub(super) fn start(&self) -> Call {
         self.open.send_modify(|open| *open += 1);
         Call(Arc::clone(&self.open))
@@ -55,7 +55,7 @@ impl Calls {
 }
 
 impl Call {
-    /// Keeps the call open until this body is dropped.
+    /// Attaches the call to a response body. The call counts as open until the body is dropped.
     pub(super) const fn attach<B>(self, body: B) -> CallBody<B> {
         CallBody { body, _call: self }
     }
@@ -87,7 +87,7 @@ impl<B: Body + Unpin> Body for CallBody<B> {
     }
 }
 
-/// Request body with a time limit.
+/// Request body that fails if it is not received within a time limit.
 #[derive(Debug)]
 pub(super) struct TimedBody<B> {
     body: B,

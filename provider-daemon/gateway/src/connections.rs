@@ -1,10 +1,11 @@
 //! Table of open connections. If all places of a port are taken, the table decides which connection is closed for a new
-//! one. Each port has a separate number of places. The limits of a network and of an account count the connections of
-//! both ports together.
+//! connection. Each port has a separate number of places. The limits of an IP network and of an account count the
+//! connections of both ports together.
 //!
 //! | class | client | closed |
 //! |---|---|---|
-//! | anonymous | has not authenticated | first: the least recently used connection of the network with the most connections |
+//! | anonymous | has not authenticated | first: the least recently used connection of the IP network with the most
+//! connections |
 //! | account | authenticated, no live lease | for another authenticated connection or a new client: the least recently used |
 //! | leased | authenticated, with a live lease | for a leased connection of an account with at least two connections fewer |
 //!
@@ -22,8 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-/// Places that authenticated connections never take: handshakes and first requests of all new clients at once, each
-/// of which takes some milliseconds. Small tables reserve a quarter.
+/// Maximum number of places that authenticated connections never take, so that many new clients can perform the
+/// handshake and the first request at the same time. Each takes some milliseconds. Small tables reserve a quarter of
+/// their places.
 const RESERVED_MAX: usize = 64;
 /// Maximum number of connections of one account with a live lease, twice its maximum number of streams. Further
 /// connections count as anonymous.
@@ -31,10 +33,10 @@ const LEASED_OF_ACCOUNT: usize = 512;
 /// Maximum number of connections of one account without a live lease: a browser opens six connections, a script one.
 /// Further connections count as anonymous.
 const UNLEASED_OF_ACCOUNT: usize = 32;
-/// Network of the clients on this machine, such as a readiness probe.
+/// IP network that counts for all clients on this machine, such as a readiness probe.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Classes of connections; a lower one is closed before a higher one.
+/// Classes of connections. A connection of a lower class is closed before one of a higher class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Anonymous,
@@ -58,11 +60,11 @@ pub(crate) struct Connections {
 
 #[derive(Debug)]
 struct Table {
-    /// Counter of connections and uses. Its values order the entries by last use.
+    /// Counter that increases with each new connection and each use. Its values order the entries by last use.
     clock: u64,
     open: HashMap<u64, Entry>,
-    /// Number of connections of each network without a live lease: anonymous connections, and connections of accounts
-    /// without a live lease.
+    /// Number of unleased connections of each IP network: anonymous connections, and connections of accounts that have
+    /// no live lease.
     unleased: HashMap<IpAddr, usize>,
     of_account: HashMap<Address, usize>,
     unleased_max: usize,
@@ -70,7 +72,7 @@ struct Table {
     counters: GatewayCounters,
 }
 
-/// Numbers of connections of one port.
+/// Numbers of taken and reserved places on one port.
 #[derive(Debug)]
 struct Places {
     authenticated: usize,
@@ -100,7 +102,7 @@ pub(crate) struct Connection {
     _place: OwnedSemaphorePermit,
 }
 
-/// Returns the network that a client counts against; clients on this machine are one network.
+/// Returns the IP network that a client counts against. All clients on this machine are one IP network.
 pub(crate) fn network_of(client: IpAddr, server: Option<IpAddr>) -> IpAddr {
     let is_local = |ip: IpAddr| {
         ip == LOCAL || ip == Ipv6Addr::LOCALHOST || server.is_some_and(|server| server.to_canonical() == ip)
@@ -113,8 +115,8 @@ pub(crate) fn network_of(client: IpAddr, server: Option<IpAddr>) -> IpAddr {
 }
 
 impl Connections {
-    /// Creates an empty table with the places of each port; one network may take `unleased_max` of them without a live
-    /// lease.
+    /// Creates an empty table with the number of places of each port. Connections without a live lease take at most
+    /// `unleased_max` places per IP network.
     pub(crate) fn new([rest, grpc]: [usize; 2], unleased_max: usize, counters: GatewayCounters) -> Arc<Self> {
         let table = Table {
             clock: 0,
@@ -131,8 +133,8 @@ impl Connections {
         })
     }
 
-    /// Adds a connection. If its network already has the maximum number of connections without a live lease, closes one
-    /// of them.
+    /// Adds a connection. If its IP network already has the maximum number of connections without a live lease, closes
+    /// one of these connections.
     pub(crate) fn enter(
         self: &Arc<Self>,
         port: Port,
@@ -169,7 +171,7 @@ impl Connections {
         }
     }
 
-    /// Closes a connection of a port in favor of a new client. Returns false if none may be closed.
+    /// Closes a connection of a port in favor of a new client. Returns false if no connection may be closed.
     pub(crate) fn make_room(&self, port: Port) -> bool {
         let mut table = self.lock();
         let local = table

@@ -7,23 +7,23 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io;
 
-/// Files reserved for the rest of the provider: some connections to each chain node and to the cluster, the state,
-/// price scripts with three pipes each, and the same number again as a margin.
+/// Number of files that the rest of the provider may open: some connections to each chain node and to the cluster, the
+/// state, price scripts with three pipes each, and the same number again as a margin.
 const RESERVE: u64 = 256;
 /// Number of open files of a REST connection: one for the connection, and one for the stream to the cluster if the
 /// connection becomes a stream.
 const FILES_OF_REST: u64 = 2;
-/// Minimum number of connections, whatever the limit is.
+/// Minimum number of connections on a port, even if the limit of open files allows fewer.
 const CONNECTIONS_MIN: u64 = 8;
 
-/// Maximum numbers of connections.
+/// Maximum number of connections on each port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Places {
     pub(super) rest: usize,
     pub(super) grpc: usize,
 }
 
-/// Raises the limit of open files to the maximum that the system allows, and returns it.
+/// Raises the limit of open files of this process to the maximum that the system allows. Returns the new limit.
 ///
 /// # Errors
 /// The limit cannot be read or set.
@@ -36,7 +36,7 @@ pub fn raise() -> io::Result<u64> {
     Ok(hard.max(soft))
 }
 
-/// Number of connections that suffices for most providers; fewer cause a warning.
+/// Number of connections per port that suffices for most providers. A lower number causes a warning.
 const ENOUGH: usize = 1024;
 
 /// Returns a warning with the remedy if the limit of open files leaves so few places that tenants may wait.
@@ -52,7 +52,7 @@ pub(super) fn warning(places: Places, wanted: usize) -> Option<String> {
     })
 }
 
-/// Returns the number of open files that allows this number of connections on each port.
+/// Returns the limit of open files that is necessary for `wanted` connections on each port.
 fn files_for(wanted: usize) -> u64 {
     // The share of gRPC is the smaller one.
     RESERVE + 4 * wanted as u64
@@ -70,7 +70,7 @@ pub(super) fn places(wanted: usize) -> Places {
     }
 }
 
-/// Splits the files left for tenants: three quarters for REST, a quarter for gRPC.
+/// Divides `files`, the open files for tenants, between the ports: three quarters for REST, a quarter for gRPC.
 fn split(files: u64, wanted: usize) -> Places {
     // With a very low limit the reserve takes half at most, so that some connections remain.
     let left = files.saturating_sub(RESERVE.min(files / 2));

@@ -14,10 +14,10 @@ use akash_provider_core::manifest;
 use akash_provider_core::types::Address;
 use std::time::Duration;
 
-/// Parses an input; panics if an invariant is broken.
+/// Function that parses an input. The function panics if an invariant is broken.
 pub type Reader = fn(&[u8]);
 
-/// Targets by the name of their corpus.
+/// Fuzz targets, each with the name of its corpus.
 pub const TARGETS: [(&str, Reader); 5] = [
     ("certificate", certificate),
     ("frames", frames),
@@ -26,7 +26,7 @@ pub const TARGETS: [(&str, Reader); 5] = [
     ("query", query),
 ];
 
-/// Parses a header, a token, and the claims of a token with a valid signature.
+/// Parses the input as an `Authorization` header, as a token, and as the claims of a token with a valid signature.
 pub fn jwt(input: &[u8]) {
     let Ok(provider) = Address::from_bytes(&[1; 20]) else {
         return;
@@ -78,7 +78,7 @@ fn judge(value: &serde_json::Value, provider: &Address) {
     }
 }
 
-/// Parses a client certificate, in the forms of TLS and of the chain.
+/// Parses the input as a client certificate, with the parser of TLS and the parser of the chain client.
 pub fn certificate(input: &[u8]) {
     let now = Clock::new(|| Duration::from_secs(1_800_000_000));
     let is_accepted = client_certificate(input, &now);
@@ -97,7 +97,8 @@ pub fn certificate(input: &[u8]) {
     }
 }
 
-/// Parses a manifest. It must round-trip, and its hash must follow from the parsed form.
+/// Parses the input as a manifest. Encoding and parsing it again must give the same manifest, and the hash must follow
+/// from the parsed form.
 pub fn manifest_json(input: &[u8]) {
     let Ok((read, hashes)) = manifest::parse(input) else {
         return;
@@ -119,12 +120,12 @@ pub fn manifest_json(input: &[u8]) {
     }
 }
 
-/// Parses websocket frames of a shell, and the message of each.
+/// Parses the input as websocket frames of a shell, and the content of each frame as a shell message.
 pub fn frames(input: &[u8]) {
     stream::fuzz_frames(input);
 }
 
-/// Parses the query of each kind of stream.
+/// Parses the input as the URL query of each kind of stream.
 pub fn query(input: &[u8]) {
     stream::fuzz_query(&String::from_utf8_lossy(input));
 }

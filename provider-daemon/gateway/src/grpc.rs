@@ -1,7 +1,7 @@
 //! gRPC services: the provider's status for consoles and indexers, and bid screening.
 //!
-//! Clients need no authentication, and no method changes state. A request of another protocol gets the gRPC error that
-//! liveness checks look for.
+//! Clients need no authentication, and no method changes state. A request in a protocol other than gRPC gets the gRPC
+//! error that liveness checks expect.
 
 mod screening;
 mod status;
@@ -30,10 +30,10 @@ use tonic::service::Routes;
 use tonic_prost::ProstCodec;
 use tower::{Service, service_fn};
 
-/// Maximum size of a message: a group has some kilobytes.
+/// Maximum size of a request message, in bytes. A message with a group has some kilobytes.
 const REQUEST_BYTES_MAX: usize = 256 * 1024;
 
-/// `akash.provider.v1.ProviderRPC`, with three methods; any other is "unimplemented".
+/// `akash.provider.v1.ProviderRPC`, with three methods. Any other method gets the gRPC status "unimplemented".
 #[derive(Debug, Clone)]
 struct ProviderRpc {
     app: Arc<App>,
@@ -43,9 +43,9 @@ impl NamedService for ProviderRpc {
     const NAME: &'static str = "akash.provider.v1.ProviderRPC";
 }
 
-/// Undecoded call.
+/// Call with a message that is not decoded yet.
 type Call = http::Request<tonic::body::Body>;
-/// Stream of statuses.
+/// Response stream of provider statuses.
 type Streamed = BoxStream<'static, Result<Status, tonic::Status>>;
 
 impl ProviderRpc {
@@ -93,12 +93,12 @@ impl ProviderRpc {
     }
 }
 
-/// Returns the connection of a call.
+/// Returns the client that sent a call. Returns `None` without a connection, as in tests.
 fn peer_of<B>(call: &http::Request<B>) -> Option<Peer> {
     call.extensions().get::<Peer>().cloned()
 }
 
-/// Method with a stream as response, and its client.
+/// Method `StreamStatus`, which responds with a stream, and the client that called it.
 struct StreamStatus(Arc<App>, Option<Peer>);
 
 impl tonic::server::ServerStreamingService<()> for StreamStatus {
@@ -132,7 +132,7 @@ impl Service<Call> for ProviderRpc {
     }
 }
 
-/// Returns all services: the provider's, health and reflection.
+/// Returns all gRPC services: the provider's service, health and reflection.
 pub(super) fn router(app: &Arc<App>) -> Router {
     let rpc = ProviderRpc { app: Arc::clone(app) };
     let (health, healthy) = tonic_health::server::health_reporter();
@@ -165,8 +165,8 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(app), count_requests))
 }
 
-/// Counts a call against the request budget of the client's IP network, as for REST. Health checks are not counted.
-/// Also limits the time to receive the request body.
+/// Counts a call against the request budget of the client's IP network, like a REST request. Health checks are not
+/// counted. Also limits the time to receive the request body.
 async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
     // A probe may share its address with many clients. If counted, it would fail with them and restart the process.
     let is_health = request.uri().path().starts_with("/grpc.health.v1.Health/");
@@ -179,7 +179,7 @@ async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> R
     tonic::Status::resource_exhausted(words).into_http()
 }
 
-/// Refuses requests of another protocol.
+/// Refuses requests in a protocol other than gRPC.
 async fn only_grpc(request: Request, next: Next) -> Response<Body> {
     let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let kind = kind.unwrap_or_default();

@@ -1,14 +1,15 @@
-//! Conversion of a cluster's capacity to the inventory message of the network, for the status and for inventory
-//! clients.
+//! Conversion of a cluster's capacity to the inventory message of the Akash network, for the gRPC status and for
+//! clients of the inventory operator.
 
 use akash_provider_chain::proto::akash::inventory::v1 as inventory;
 use akash_provider_chain::proto::k8s::io::apimachinery::pkg::api::resource::Quantity;
 use akash_provider_core::inventory::{GpuMetrics, Hardware, Metrics, NodeMetrics, Pair};
 
-/// Maximum number of listed devices of one kind.
+/// Maximum number of listed devices of one kind on one node.
 const DEVICES_MAX: u32 = 64;
 
-/// Converts a cluster: quantities in the notation of Kubernetes, one entry for each device, at most 64 of one kind.
+/// Converts the capacity of a cluster. Quantities have the Kubernetes notation. Each GPU has one entry, at most 64
+/// entries of one kind.
 #[must_use]
 pub fn cluster(metrics: &Metrics) -> inventory::Cluster {
     let storage = metrics.storage.iter().map(|(class, amount)| inventory::Storage {
@@ -61,8 +62,8 @@ fn node(node: &NodeMetrics) -> inventory::Node {
     }
 }
 
-/// Converts the processors of a node to one entry, as the Go provider does where they are equal. Returns `None` without
-/// a known vendor. No object of the cluster contains the model.
+/// Converts the processors of a node to one entry, like the Go provider does for equal processors. Returns `None` if
+/// the vendor is unknown. The model is empty, because no Kubernetes object contains it.
 fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
     let vendor = machine.cpu_vendor.clone()?;
     let cores = machine.cpu.unwrap_or(0) / 1000;
@@ -74,7 +75,8 @@ fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
     })
 }
 
-/// Returns one entry for each device. The ids of vendor and model are unknown here, only their names.
+/// Returns one entry for each GPU. An entry has the names of vendor and model, but not their PCI ids, which are unknown
+/// here.
 fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
     let info = inventory::GpuInfo {
         vendor: kind.vendor.to_string(),
@@ -87,12 +89,13 @@ fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
     std::iter::repeat_n(info, usize::try_from(kind.count.min(DEVICES_MAX)).unwrap_or(0))
 }
 
-/// Converts an amount without a known capacity: the allocatable amount is the capacity.
+/// Converts an amount of a resource without a known total capacity: the allocatable amount is used as the capacity.
 pub(crate) fn pair(amount: &Pair, shown: fn(u64) -> String) -> inventory::ResourcePair {
     pair_with_capacity(amount, None, shown)
 }
 
-/// Converts an amount of a machine with a capacity that includes the system's own share.
+/// Converts an amount of a node's resource. `capacity` includes the part that the system of the node reserves for
+/// itself.
 fn pair_with_capacity(
     amount: &Pair,
     capacity: Option<u64>,
@@ -111,12 +114,12 @@ fn pair_with_capacity(
     }
 }
 
-/// Formats a number that the network reads as signed.
+/// Formats a number of bytes, at most the maximum of a signed 64-bit integer, because clients parse it as signed.
 pub(crate) fn bytes(number: u64) -> String {
     number.min(i64::MAX.unsigned_abs()).to_string()
 }
 
-/// Formats CPU: millicores, or whole cores.
+/// Formats an amount of CPU: whole cores if possible, otherwise millicores.
 pub(crate) fn cores(milli: u64) -> String {
     if milli.is_multiple_of(1000) {
         (milli / 1000).to_string()

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 
-/// Header with the leader's address, on the response of a standby.
+/// Response header of a standby that contains the address of the leader.
 const LEADER: HeaderName = HeaderName::from_static("akash-provider-leader");
 /// Value of `Retry-After`, in seconds. A fail-over takes less time.
 const AGAIN: HeaderValue = HeaderValue::from_static("3");
@@ -15,18 +15,18 @@ const AGAIN: HeaderValue = HeaderValue::from_static("3");
 /// State of the leader election.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Leadership {
-    /// `leader` or `standby`.
+    /// Role of this instance: `leader` or `standby`.
     pub role: &'static str,
-    /// Election term in which this instance leads.
+    /// Term of the leader election in which this instance is the leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<u64>,
     /// Identity of the leader, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Address of the leader for tenants.
+    /// Address at which tenants reach the leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Term in the election record, if no leader can have reached this term. Such a term is forged and is ignored.
+    /// Term in the leader election record that is too high for any real leader. Such a term is forged and is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
 }
@@ -42,20 +42,20 @@ impl fmt::Debug for LeadershipSource {
 }
 
 impl LeadershipSource {
-    /// Creates a source from a function.
+    /// Creates a source that calls `now` for the current state.
     #[must_use]
     pub fn new(now: impl Fn() -> Leadership + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// Returns the current state.
+    /// Returns the current state of the leader election.
     #[must_use]
     pub fn now(&self) -> Leadership {
         (self.0)()
     }
 }
 
-/// Marks the response of a standby to a request that only the leader can serve.
+/// Response extension of a standby: only the leader can serve the request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NotLeading;
 

@@ -96,14 +96,14 @@ pub struct Ports {
     pub memory: Arc<dyn Memory>,
 }
 
-/// Failure to start a gateway.
+/// Reason why the gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
     /// The address cannot be bound.
     #[error("{flag} {address}: {}", listen_text(.why))]
     Listen {
-        /// Flag that sets the address.
+        /// Name of the flag that sets the address.
         flag: &'static str,
         /// Requested address; port 0 is any free one.
         address: SocketAddr,
@@ -129,7 +129,7 @@ struct App {
     chain: Arc<dyn ChainQuery>,
     clock: Clock,
     screening: Option<Screening>,
-    /// Instructions for operators, shown by `/readyz`.
+    /// Instructions for the person who runs the provider, in the response of `/readyz`.
     notes: Vec<String>,
     leadership: Option<LeadershipSource>,
     program: Program,
@@ -142,11 +142,11 @@ struct App {
 
 /// Budgets per IP network for requests without authentication.
 struct Budgets {
-    /// Anonymous requests per minute.
+    /// Budget of anonymous requests per minute.
     requests: Budget,
-    /// Screened groups per minute.
+    /// Budget of screened groups per minute.
     screenings: Budget,
-    /// Concurrent status streams.
+    /// Limit of concurrent gRPC status streams.
     status_streams: Arc<Shares>,
 }
 
@@ -203,7 +203,7 @@ impl App {
     }
 }
 
-/// Bound gateway that is not serving yet.
+/// Gateway with bound addresses that is not serving yet.
 #[derive(Debug)]
 pub struct Gateway {
     app: Arc<App>,
@@ -214,7 +214,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Reads the certificates and binds the addresses. `provider` is the account of the provider.
+    /// Reads the certificates and binds the addresses. `provider` is the chain account of the provider.
     ///
     /// # Errors
     /// An address cannot be bound, or a certificate cannot be used.
@@ -277,19 +277,19 @@ impl Gateway {
         })
     }
 
-    /// Returns the routes `/healthz` and `/readyz`, for a separate port without TLS. Probes of that port do not compete
-    /// with tenants for connections.
+    /// Returns a router with the routes `/healthz` and `/readyz`, for a separate port without TLS. Probes of that port
+    /// do not compete with tenants for connections.
     pub fn health_router(&self) -> Router {
         rest::health_router(&self.app)
     }
 
-    /// Returns the address of gRPC, or `None` if it is disabled.
+    /// Returns the address of the gRPC port, or `None` if gRPC is disabled.
     #[must_use]
     pub fn grpc_address(&self) -> Option<SocketAddr> {
         self.grpc.as_ref()?.local_addr().ok()
     }
 
-    /// Returns the address of REST and websockets.
+    /// Returns the address of the port for REST and websockets.
     ///
     /// # Errors
     /// The system call fails.
@@ -303,13 +303,13 @@ impl Gateway {
         Arc::clone(&self.tls)
     }
 
-    /// Serves until `shutdown`. Open requests and streams then get [`Limits::grace`] to end.
+    /// Serves until `shutdown` is cancelled. Open requests and streams then have at most [`Limits::grace`] to end.
     pub async fn serve(self, shutdown: CancellationToken) {
         self.serve_through(shutdown.clone(), shutdown).await;
     }
 
-    /// Serves until `shutdown`, for a provider with a drain phase: after `draining`, open streams end and new ones are
-    /// refused, but other requests are still served.
+    /// Serves until `shutdown` is cancelled, for a provider with a drain phase. After `draining` is cancelled, open
+    /// streams end and new streams are refused, but other requests are still served.
     pub async fn serve_through(self, draining: CancellationToken, shutdown: CancellationToken) {
         let app = self.app;
         let places = descriptors::places(app.limits.connections);
@@ -364,7 +364,7 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, 
     listener.map_err(|why| GatewayError::Listen { flag, address, why })
 }
 
-/// Reloads the public certificate whenever its files change. Never returns.
+/// Loads the public certificate again whenever its files change. Never returns.
 async fn follow_files(tls: &Tls, settings: &Settings) {
     let Some(files) = &settings.public_certificate else {
         return std::future::pending().await;
@@ -394,7 +394,7 @@ async fn follow_files(tls: &Tls, settings: &Settings) {
     }
 }
 
-/// Doc tests of the guide.
+/// Doc tests of the page `docs/gateway.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/gateway.md")]
 pub struct GatewayGuide;

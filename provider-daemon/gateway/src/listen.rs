@@ -42,10 +42,10 @@ use tower::Service;
 /// Pause after the system failed to accept a connection, for example without free file descriptors.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Concurrent calls of one connection.
+/// Maximum number of concurrent calls on one connection.
 const CALLS_MAX: u32 = 100;
 
-/// Client of a connection.
+/// Client at the other end of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
@@ -57,7 +57,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Returns the client's address, or the unspecified address without a connection, as in tests.
+    /// Returns the client's IP address. Returns `0.0.0.0` if `peer` is `None`, as in tests without a connection.
     pub(crate) fn ip(peer: Option<&Self>) -> IpAddr {
         peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |p| p.address.ip())
     }
@@ -98,7 +98,7 @@ impl Protocol {
 }
 
 impl Listener {
-    /// Accepts connections until the shutdown. Open connections then get [`Limits::grace`] to end.
+    /// Accepts connections until the gateway shuts down. Open connections then have at most [`Limits::grace`] to end.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, router: Router) {
         let places = Arc::new(Semaphore::new(self.places));
         let (table, port) = (Arc::clone(&self.table), self.protocol.port());
@@ -265,8 +265,9 @@ impl Listener {
         }
     }
 
-    /// Serves a connection until it closes. After a shutdown, only open requests are served. If the connection becomes
-    /// idle or its certificate becomes invalid, open requests get [`Limits::grace`] to end.
+    /// Serves a connection until it closes. After the gateway starts to shut down, only open requests are served. If
+    /// the connection becomes idle or its certificate becomes invalid, open requests have at most [`Limits::grace`] to
+    /// end.
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,

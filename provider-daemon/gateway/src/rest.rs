@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `GET /version`, `/address`, `/status` | none | `public` |
 //! | `GET /healthz`, `/readyz`, `/openapi.json` | none | `public` |
-//! | `GET /validate` with a group | none | `validate` |
+//! | `GET /validate` with a deployment group as the body | none | `validate` |
 //! | `PUT /deployment/{dseq}/manifest` | `send-manifest` | `manifest` |
 //! | `GET /lease/{dseq}/{gseq}/{oseq}/manifest` | `get-manifest` | `lease` |
 //! | `GET /lease/{dseq}/{gseq}/{oseq}/status` | `status` | `lease` |
@@ -15,7 +15,7 @@
 //! | `POST /hostname/migrate` | `hostname-migrate` | `migrate` |
 //! | `POST /endpoint/migrate` | `ip-migrate` | `migrate` |
 //!
-//! Handlers return exact data even if clients of the Go provider expect no such fields.
+//! Responses also contain fields that clients of the Go provider do not expect, such as `hostnames` of a service.
 
 pub(super) mod body;
 mod caller;
@@ -43,23 +43,24 @@ use http::StatusCode;
 use reply::Reply;
 use std::sync::Arc;
 
-/// Response of a refused request.
+/// Response to a refused request.
 pub(super) type Rejection = Box<Reply>;
 
-/// Step before the handler of a route.
+/// Step that runs before the handler of a route.
 #[derive(Debug, Clone, Copy)]
 enum Guard {
     /// No step: for liveness checks, and for `/validate`, which has a separate budget.
     Open,
     /// The request counts against the request budget of the client's IP network.
     Counted,
-    /// The caller is identified. Requests with a wrong method are refused before, like requests for unknown paths.
+    /// The caller is identified. A request with a wrong method is refused before this step, like a request for an
+    /// unknown path.
     Identified,
     /// The caller is identified for every method. The handler refuses wrong methods.
     IdentifiedAnyMethod,
 }
 
-/// Route; `openapi.json` describes each of them.
+/// Route of the REST API. `openapi.json` describes each route.
 #[derive(Debug)]
 struct Route {
     guard: Guard,
@@ -126,7 +127,7 @@ fn routes() -> [Route; 16] {
     ]
 }
 
-/// Returns the routes with their steps. Other paths get "not found", without identification of the caller.
+/// Returns the routes, each with its [`Guard`]. Other paths get "not found", without identification of the caller.
 pub(super) fn router(app: &Arc<App>) -> Router {
     let identifying = middleware::from_fn_with_state(Arc::clone(app), identify);
     let counting = middleware::from_fn_with_state(Arc::clone(app), counted);
@@ -146,7 +147,7 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .with_state(Arc::clone(app))
 }
 
-/// Returns the routes of probes.
+/// Returns a router with the routes for probes.
 pub(super) fn health_router(app: &Arc<App>) -> Router {
     Router::new()
         .route("/healthz", get(public::healthy))
@@ -154,7 +155,7 @@ pub(super) fn health_router(app: &Arc<App>) -> Router {
         .with_state(Arc::clone(app))
 }
 
-/// Identifies the caller before the request is read further.
+/// Identifies the caller before the body of the request is read.
 async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Reply {
     let from = Peer::ip(request.extensions().get());
     match Caller::from_request(&app, &request).await {
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Programs do not find an undescribed route, and fail on a described one that does not exist.
+    /// Checks that every served route is described, and that every described route is served.
     #[test]
     fn openapi_describes_exactly_the_served_routes() {
         let method = |filter: MethodFilter| match filter {
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(described, served);
     }
 
-    /// The parameters of an operation are those of its path.
+    /// Checks that the path parameters of an operation are those of its path.
     #[test]
     fn openapi_parameters_match_the_path() {
         let document: serde_json::Value = serde_json::from_str(public::OPENAPI).unwrap();

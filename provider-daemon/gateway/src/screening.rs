@@ -1,4 +1,5 @@
-//! Bid screening: the decision and price that an order of a group would get. Nothing is stored.
+//! Bid screening: the decision and the price that the provider would calculate for an order with a given group. Nothing
+//! is stored.
 //!
 //! ```text
 //!  budget of the network ──► limits ──► a permit ──► facts of the chain ──► bidding::evaluate ──► Offer::request
@@ -33,15 +34,16 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Maximum number of concurrent price calculations for screenings. A calculation may start a process.
+/// Maximum number of concurrent price calculations for screenings. A calculation may start a process (the price
+/// script).
 const PRICES_AT_ONCE: usize = 2;
 
 /// Configuration of bid screening.
 #[derive(Debug, Clone)]
 pub struct Screening {
-    /// Settings of real bids, so that a screening and a bid have the same result.
+    /// Settings of the provider's real bids, so that a screening and a bid have the same result.
     pub config: Config,
-    /// Price strategy of real bids.
+    /// Price strategy of the provider's real bids.
     pub pricing: Arc<dyn PricingStrategy>,
 }
 
@@ -54,7 +56,7 @@ pub(super) struct ScreeningState {
 }
 
 impl ScreeningState {
-    /// Creates the state for `at_once` concurrent screenings.
+    /// Creates the state. At most `at_once` screenings run concurrently.
     pub(super) fn new(at_once: usize) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(at_once)),
@@ -70,7 +72,7 @@ pub(super) struct ScreeningResult {
     pub(super) reasons: Vec<String>,
     /// Resources that the bid would offer.
     pub(super) offers: Vec<ResourceUnit>,
-    /// Price of the bid.
+    /// Price of the bid. `None` if the provider would not bid.
     pub(super) price: Option<DecCoin>,
     /// Permit of the screening, released when the response is written.
     pub(super) permit: Option<OwnedSemaphorePermit>,
@@ -95,12 +97,12 @@ impl ScreeningResult {
     }
 }
 
-/// Reason why a screening has no result.
+/// Reason why a screening ends without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScreeningError {
-    /// Screening is disabled.
+    /// Bid screening is disabled.
     NotOffered,
-    /// All permits are in use.
+    /// All permits for concurrent screenings are in use.
     Busy,
     /// The IP network of the client has used its budget of screenings.
     TooMany,
@@ -109,7 +111,7 @@ pub(super) enum ScreeningError {
 }
 
 impl ScreeningError {
-    /// Returns the text for the client.
+    /// Returns the error text for the client.
     pub(super) const fn message(self) -> &'static str {
         match self {
             Self::NotOffered => "bid screening is disabled",
@@ -129,7 +131,7 @@ impl From<LookupFault> for ScreeningError {
     }
 }
 
-/// Counts a request against the budget of the client's network, before its body is read.
+/// Counts a screening request against the budget of the client's IP network. Called before the request body is read.
 pub(super) fn admit(app: &App, peer: Option<&Peer>) -> Result<(), ScreeningError> {
     if app.screening.is_none() {
         return Err(ScreeningError::NotOffered);
@@ -138,7 +140,7 @@ pub(super) fn admit(app: &App, peer: Option<&Peer>) -> Result<(), ScreeningError
     if may { Ok(()) } else { Err(ScreeningError::TooMany) }
 }
 
-/// Screens a group and its hostnames for an admitted client.
+/// Screens a group and its hostnames, for a client that [`admit`] has accepted.
 pub(super) async fn screen(
     app: &App,
     peer: Option<&Peer>,
@@ -168,8 +170,8 @@ pub(super) async fn screen(
     Ok(screened)
 }
 
-/// Returns the text of a decline that any caller may read. The text of a price error contains the path and the standard
-/// error of the operator's script, so the full text is only logged.
+/// Returns the reason of a decline, as text for any client. The text of a price error contains the path and the
+/// standard error of the price script, so the full text is only logged.
 fn public_reason(decline: &Decline) -> String {
     let Decline::Price { message } = decline else {
         return decline.to_string();
@@ -186,7 +188,7 @@ fn unavailable(error: &Error) -> ScreeningError {
     ScreeningError::Unavailable("cannot query the chain or the provider; try again")
 }
 
-/// Returns the request for a price, or the reasons against a bid.
+/// Evaluates an order. Returns the request to the price strategy, or the reasons why the provider would not bid.
 async fn judge(
     app: &App,
     screening: &Screening,
@@ -239,7 +241,7 @@ async fn judge(
     judging.await.map_err(|e| unavailable(&failed(e)))
 }
 
-/// Returns an order with the group. Its other fields do not affect the decision.
+/// Returns an order that contains the group. The other fields of the order do not affect the decision.
 fn order(group: GroupSpec, screening: &Screening) -> Order {
     let deployment = DeploymentId {
         owner: screening.config.provider.clone(),
@@ -257,7 +259,7 @@ fn order(group: GroupSpec, screening: &Screening) -> Order {
     }
 }
 
-/// Returns a reason for each hostname that is in use or blocked.
+/// Returns one reason for each hostname that a lease uses or that is blocked.
 async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec<String>, ScreeningError> {
     if names.is_empty() {
         return Ok(Vec::new());
@@ -293,7 +295,7 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     Ok(taken.map(|n| format!("hostname not allowed: {n:?}")).collect())
 }
 
-/// Calculates the bid. Screenings wait for each other here. They never delay the provider's own bids.
+/// Calculates the price of the bid. Screenings wait for each other here, but never delay the provider's own bids.
 async fn price(
     app: &App,
     screening: &Screening,

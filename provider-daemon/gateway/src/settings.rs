@@ -6,40 +6,40 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Settings of a gateway. Start with [`Settings::at`] and change single fields.
+/// Settings of a gateway. Create them with [`Settings::at`], then change single fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Address of REST and websockets (`gateway-listen-address`).
+    /// Address of the port for REST and websockets (`gateway-listen-address`).
     pub listen: SocketAddr,
-    /// Address of gRPC (`gateway-grpc-listen-address`); `None` disables it.
+    /// Address of the gRPC port (`gateway-grpc-listen-address`). `None` disables gRPC.
     pub grpc_listen: Option<SocketAddr>,
-    /// Public hostname of the provider (`cluster-public-hostname`); may be empty.
+    /// Public hostname of the provider (`cluster-public-hostname`). May be empty.
     pub public_hostname: String,
-    /// Reclamation window offered in every bid, for the status.
+    /// Reclamation window that every bid of the provider offers. The status reports this value.
     pub reclamation_window: Option<Duration>,
-    /// Certificate of a public authority, used for the public hostname only.
+    /// Certificate of a public certificate authority, used only for connections to the public hostname.
     pub public_certificate: Option<CertificateFiles>,
-    /// Maximum lifetime of a token; `None` for no limit.
+    /// Maximum lifetime of a token. `None` for no maximum.
     pub token_lifetime_max: Option<Duration>,
-    /// Configuration of bid screening; `None` disables it.
+    /// Configuration of bid screening. `None` disables bid screening.
     pub screening: Option<Screening>,
-    /// Program that serves, for `/version`.
+    /// Name and version of the program that serves the gateway, for `/version`.
     pub program: Program,
-    /// Instructions for operators about missing features, shown by `/readyz`.
+    /// Instructions for the person who runs the provider, about missing features. `/readyz` returns them.
     pub notes: Vec<String>,
-    /// Source of the leader election's state; `None` with a single instance.
+    /// Source of the state of the leader election. `None` for a provider with a single instance.
     pub leadership: Option<LeadershipSource>,
     /// Limits of sizes, numbers and times.
     pub limits: Limits,
-    /// Counters of requests and connections. A clone that the caller keeps reads the statistics of the gateway.
+    /// Counters of requests and connections. The caller can retain a clone to read the statistics of the gateway.
     pub counters: GatewayCounters,
-    /// Time of day for the validity of tokens and certificates.
+    /// Clock for the validity of tokens and certificates.
     pub clock: Clock,
 }
 
 impl Settings {
-    /// Returns the defaults for an address.
+    /// Returns the default settings, with `listen` as the address of REST and websockets.
     #[must_use]
     pub fn at(listen: SocketAddr) -> Self {
         Self {
@@ -60,10 +60,10 @@ impl Settings {
     }
 }
 
-/// Program that serves, as reported by `/version`.
+/// Name and version of the program that serves the gateway, as `/version` reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Name of the program, as `server_name` of `/version`.
+    /// Name of the program: the field `server_name` of `/version`.
     pub name: &'static str,
     /// Version of the program, from its `Cargo.toml`.
     pub version: &'static str,
@@ -87,66 +87,68 @@ impl Default for Program {
 pub struct CertificateFiles {
     /// Certificate chain, the server's certificate first.
     pub certificate: PathBuf,
-    /// Private key of the first certificate, unencrypted PEM. Both files are read again when either changes.
+    /// Private key of the first certificate, as unencrypted PEM. Both files are read again when either file changes.
     pub key: PathBuf,
 }
 
-/// Limits of sizes, numbers and times. Start with the default and change single fields.
+/// Limits of sizes, numbers and times. Create them with `Limits::default()`, then change single fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Maximum number of concurrent connections on each port, streams included. A connection takes some 10 KiB. The
-    /// number is lower if the process may open too few files.
+    /// Maximum number of concurrent connections on each port, including connections that have become streams. A
+    /// connection uses about 10 KiB. The number is lower if the process cannot open enough files.
     pub connections: usize,
-    /// Maximum number of concurrent connections of one network without a live lease, anonymous or authenticated. A
-    /// further connection replaces the least recently used connection.
+    /// Maximum number of concurrent connections of one IP network without a live lease, anonymous or authenticated, on
+    /// both ports together. A further connection replaces the least recently used of them.
     pub unleased_per_network: usize,
-    /// Maximum number of anonymous requests of one network per minute. Many consoles may share one address.
+    /// Maximum number of anonymous requests of one IP network per minute. Many consoles may share one address.
     pub requests_per_network: u32,
-    /// Maximum number of groups that one network may screen per minute.
+    /// Maximum number of groups that the clients of one IP network may screen per minute.
     pub screenings_per_network: u32,
     /// Maximum number of groups that are screened at the same time, including groups with a response that is still
     /// being written.
     pub screenings: usize,
-    /// Maximum number of chain queries per minute that one network may cause about accounts or certificates that do not
-    /// exist. A console connects many tenants from one address, and few of these tenants are unknown.
+    /// Maximum number of chain queries per minute that the clients of one IP network may cause about accounts or
+    /// certificates that do not exist. A console connects many tenants from one address, and few of these tenants are
+    /// unknown.
     pub unknown_per_network: u32,
-    /// Maximum number of concurrent gRPC status streams. An indexer opens one stream.
+    /// Maximum number of concurrent gRPC status streams of all clients. An indexer opens one stream.
     pub status_streams: usize,
-    /// Maximum number of concurrent gRPC status streams of one network.
+    /// Maximum number of concurrent gRPC status streams of one IP network.
     pub status_streams_per_network: usize,
-    /// Maximum time of a TLS handshake: three round trips on the slowest network.
+    /// Maximum time of a TLS handshake, which suffices for three round trips on a very slow network.
     pub handshake: Duration,
-    /// Maximum time between the end of a request and the complete head of the next one. An HTTP/2 connection is closed
-    /// after this time without an open call.
+    /// Maximum time between the end of a request and the complete head of the next request on a connection. An HTTP/2
+    /// connection without an open call is closed after this time.
     pub idle: Duration,
     /// Maximum size of a request's head, in bytes.
     pub head_bytes: usize,
-    /// Maximum size of a request's body, in bytes: a manifest may have a mebibyte.
+    /// Maximum size of a manifest in a request body, in bytes. Other request bodies have lower limits.
     pub body_bytes: usize,
     /// Maximum time to receive the body of a request.
     pub body: Duration,
-    /// Maximum time of a cluster query.
+    /// Maximum time of a query to the cluster.
     pub cluster: Duration,
     /// Maximum age of the cached provider status.
     pub status_age: Duration,
-    /// Maximum time without progress while data waits to be written to a connection.
+    /// Maximum time without progress while data waits to be written to a connection. After this time the connection is
+    /// closed.
     pub write: Duration,
     /// Maximum number of concurrent streams (logs, events, shells) of one tenant.
     pub streams_per_tenant: usize,
     /// Interval of pings on websockets and on HTTP/2. Clients close a connection after 15 s without a ping.
     pub ping: Duration,
-    /// Maximum time until the response to a ping arrives.
+    /// Maximum time between a ping and the response of the client.
     pub pong: Duration,
     /// Maximum time for which the client of a stream may read nothing.
     pub stalled: Duration,
-    /// Maximum size of a client's message, in bytes: enough for text that a user pastes into a terminal.
+    /// Maximum size of a websocket message from a client, in bytes: enough for text that a user pastes into a terminal.
     pub frame_bytes: usize,
     /// Time after which a certificate is compared with the chain again, and interval at which open connections are
     /// checked. A revocation takes effect after at most twice this time. All connections with the same certificate
     /// share one chain query.
     pub recheck: Duration,
-    /// Interval of the check for changed files of the public certificate.
+    /// Interval at which the gateway checks whether the files of the public certificate have changed.
     pub certificate_interval: Duration,
     /// Maximum time for open requests and streams to end when the gateway stops.
     pub grace: Duration,

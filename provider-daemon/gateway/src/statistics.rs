@@ -13,18 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::time::Instant;
 
-/// Maximum number of combinations of route, method and status.
+/// Maximum number of counted combinations of route, method and status.
 const REQUESTS_MAX: usize = 512;
-/// Maximum number of other keys, more than exist.
+/// Maximum number of keys of each other map of counters, more than exist.
 const KEYS_MAX: usize = 64;
-/// Route of requests for an unknown path.
+/// Value of [`RequestKind::route`] for an unknown path.
 const NO_ROUTE: &str = "other";
-/// Prefix of the provider's gRPC service, before the name of the method.
+/// Path of the provider's gRPC service, which precedes the name of the method.
 const PROVIDER_RPC: &str = "/akash.provider.v1.ProviderRPC/";
 /// Methods of the provider's gRPC service.
 const RPC_METHODS: [&str; 3] = ["GetStatus", "StreamStatus", "BidScreening"];
 
-/// Kind of a request, with its status.
+/// Requests that are counted together: route, method and status.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestKind {
     /// Pattern of the path, such as `/lease/{dseq}/{gseq}/{oseq}/status`; `other` for an unknown path.
@@ -33,7 +33,7 @@ pub struct RequestKind {
     pub method: &'static str,
     /// HTTP status.
     pub status: u16,
-    /// gRPC status of a call without a message in the response; 0 for all other responses.
+    /// gRPC status of a response without a message; 0 for all other responses.
     pub grpc_status: u8,
 }
 
@@ -53,11 +53,11 @@ pub enum StreamKind {
 /// Statistics of connections to one port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PortStatistics {
-    /// Number of open connections, with streams.
+    /// Number of open connections, including connections that have become streams.
     pub open: u64,
     /// Number of accepted connections.
     pub accepted: u64,
-    /// Number of connections that were closed in favor of others, because a limit was reached.
+    /// Number of connections that were closed in favor of other connections, because a limit was reached.
     pub displaced: u64,
     /// Number of connections that waited because no place was free and no connection could be closed.
     pub delayed: u64,
@@ -70,25 +70,25 @@ pub struct PortStatistics {
 pub struct GatewayStatistics {
     /// Number of requests by kind.
     pub requests: BTreeMap<RequestKind, u64>,
-    /// Time until the head of the response.
+    /// Durations from a request to the head of its response.
     pub durations: DurationCounts,
     /// Connections to the port of REST and websockets.
     pub rest: PortStatistics,
     /// Connections to the port of gRPC.
     pub grpc: PortStatistics,
-    /// Number of open streams.
+    /// Number of currently open streams, by kind.
     pub open_streams: BTreeMap<StreamKind, u64>,
-    /// Number of opened streams.
+    /// Number of streams that were opened since the start of the process, by kind.
     pub streams: BTreeMap<StreamKind, u64>,
-    /// Number of streams that were refused because of a limit.
+    /// Number of streams that were refused because of a limit, by kind.
     pub refused_streams: BTreeMap<StreamKind, u64>,
     /// Number of requests and connections with rejected credentials, by reason.
     pub rejected_credentials: BTreeMap<&'static str, u64>,
-    /// Number of requests without credentials over the budget of their network.
+    /// Number of requests without credentials that were refused, because their IP network had used its budget.
     pub over_budget: u64,
 }
 
-/// Counters of a gateway. Clones share the counters, also across restarts of the gateway.
+/// Counters of a gateway. Clones share the counters. A new gateway can continue the counters of a stopped gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayCounters(Arc<Counters>);
 
@@ -113,7 +113,7 @@ struct PortCounters {
     failed_handshakes: AtomicU64,
 }
 
-/// Stream that counts as open until this value is dropped.
+/// Open stream. Dropping this value counts the stream as closed.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     counters: GatewayCounters,
@@ -121,10 +121,10 @@ pub(crate) struct OpenStream {
 }
 
 impl StreamKind {
-    /// All kinds.
+    /// All kinds of streams.
     pub const ALL: [Self; 4] = [Self::Logs, Self::Events, Self::Shell, Self::Status];
 
-    /// Returns the name, such as `logs`.
+    /// Returns the name of the kind, such as `logs`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -299,7 +299,8 @@ fn method(method: &Method) -> &'static str {
     }
 }
 
-/// Returns the status in the head of a response. A response with a message has its status at the end.
+/// Returns the gRPC status in the head of a response, or 0. A response that contains a message has its status in the
+/// trailers.
 fn grpc_status(headers: &HeaderMap) -> u8 {
     let status = headers.get("grpc-status").and_then(|status| status.to_str().ok());
     status.and_then(|status| status.parse().ok()).unwrap_or(0)

@@ -1,7 +1,7 @@
 //! Streams over websockets: logs, events, shells.
 //!
-//! A stream reads from the cluster as fast as its client reads, so a slow client only delays its own stream. A stream
-//! ends with a close code when the client, the source or the gateway ends it.
+//! A stream reads data from the cluster only as fast as its client reads the data, so a slow client delays only its own
+//! stream. When the client, the source or the gateway ends a stream, the client gets a close code.
 
 mod events;
 mod logs;
@@ -129,7 +129,7 @@ fn open_shell(
     )
 }
 
-/// Opens a stream if the tenant of the lease has fewer open streams than permitted.
+/// Upgrades a request to a stream if the tenant of the lease has fewer open streams than permitted.
 fn open<F>(
     (app, kind): (&Arc<App>, StreamKind),
     caller: &Caller,
@@ -153,20 +153,20 @@ where
     })
 }
 
-/// Parses client bytes as a websocket, and each message as a message of a shell.
+/// Parses the bytes of a client as websocket frames, and the content of each frame as a shell message.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz_frames(input: &[u8]) {
     shell::fuzz(input, &upgrade::config(64 * 1024));
 }
 
-/// Parses query parameters as those of each stream.
+/// Parses the query of a URL as the parameters of each kind of stream.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz_query(text: &str) {
     query::fuzz(text);
 }
 
-/// Returns the requested services, or all permitted services if the request names none. Fails if a requested service is
-/// not permitted.
+/// Returns the requested services, or all permitted services if the request names no service. Fails if a requested
+/// service is not permitted.
 fn allowed(services: Services, requested: Vec<String>) -> Result<Vec<String>, Rejection> {
     match services {
         Services::All => Ok(requested),
@@ -181,7 +181,7 @@ fn allowed(services: Services, requested: Vec<String>) -> Result<Vec<String>, Re
 #[derive(Debug, Default)]
 pub(super) struct StreamPermits(Mutex<HashMap<Address, usize>>);
 
-/// Permit of one stream of a tenant, released on drop.
+/// Permit for one open stream of a tenant. Dropping this value releases the permit.
 struct StreamPermit {
     app: Arc<App>,
     owner: Address,

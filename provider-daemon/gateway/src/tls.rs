@@ -25,7 +25,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::auth::Clock;
 use super::listen::Protocol;
 
-/// Returns true if a TLS handshake accepts the client certificate.
+/// Returns true if the TLS handshake of the gateway accepts the client certificate.
 #[cfg(feature = "fuzzing")]
 pub(super) fn client_certificate(der: &[u8], clock: &Clock) -> bool {
     use rustls::server::danger::ClientCertVerifier;
@@ -36,10 +36,10 @@ pub(super) fn client_certificate(der: &[u8], clock: &Clock) -> bool {
         .is_ok()
 }
 
-/// Returns the error of a certificate verifier for TLS 1.2 signatures, which are disabled.
+/// Returns an error, for a certificate verifier that gets a signature of TLS 1.2, which is disabled.
 ///
 /// # Errors
-/// Always.
+/// Always returns an error.
 pub fn no_tls12() -> Result<HandshakeSignatureValid, rustls::Error> {
     Err(rustls::Error::PeerIncompatible(
         PeerIncompatible::ServerDoesNotSupportTls12Or13,
@@ -49,7 +49,7 @@ pub fn no_tls12() -> Result<HandshakeSignatureValid, rustls::Error> {
 /// Maximum size of a certificate or key file, in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Failure to set up TLS.
+/// Reason why TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -59,9 +59,9 @@ pub enum TlsError {
     /// A file is unreadable, too large, or has no usable PEM.
     #[error("{file}: {why}")]
     File {
-        /// Path of the file, as configured.
+        /// Configured path of the file.
         file: String,
-        /// Cause, as text of the system or the parser.
+        /// Error text of the operating system or the parser.
         why: String,
     },
     /// TLS library error, usually because key and certificate do not match.
@@ -69,7 +69,7 @@ pub enum TlsError {
     Library(#[from] rustls::Error),
 }
 
-/// Server certificates of the gateway, for both protocols.
+/// Server certificates of the gateway, for the REST port and the gRPC port.
 #[derive(Debug)]
 pub struct Tls {
     clock: Clock,
@@ -83,10 +83,10 @@ struct ServerConfigs {
     public: Option<(Arc<str>, Config)>,
 }
 
-/// Configurations of one certificate, for each protocol.
+/// TLS configurations with one certificate, one for each port.
 #[derive(Debug, Clone)]
 struct Config {
-    /// Offers no ALPN protocol, so that no client selects HTTP/2.
+    /// Offers no ALPN protocol, so that clients do not select HTTP/2.
     http1: Arc<ServerConfig>,
     http2: Arc<ServerConfig>,
 }
@@ -120,7 +120,7 @@ impl Tls {
         })
     }
 
-    /// Replaces the provider's own certificate.
+    /// Replaces the provider's own certificate. New connections get the new certificate.
     ///
     /// # Errors
     /// The certificate cannot be used. The previous certificate remains in use.
@@ -130,7 +130,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Sets the public certificate for a hostname.
+    /// Sets the public certificate, and the hostname for which connections get it.
     ///
     /// # Errors
     /// The files cannot be used. The previous certificate remains in use.
@@ -147,7 +147,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Returns the configuration for the server name of a client hello.
+    /// Returns the TLS configuration for the server name in a client hello, on a port with this protocol.
     pub(super) fn config_for(&self, hello: &ClientHello<'_>, protocol: Protocol) -> Arc<ServerConfig> {
         let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
         let config = match (&configs.public, hello.server_name()) {

@@ -1,5 +1,5 @@
-//! Connection with time limits for writes and for the HTTP/2 preface. Permits of a response are released when its bytes
-//! are written.
+//! Connection with time limits for writes and for the HTTP/2 preface. The permit of a response is released after all
+//! bytes of the response are written.
 //!
 //! ```text
 //!  body ends ──► its permit waits here ──► all bytes are written, or the connection is closed ──► released
@@ -30,7 +30,7 @@ pub(super) struct Wire<S> {
     pending_writes: PendingWrites,
 }
 
-/// Missing part of the HTTP/2 preface, and its time limit.
+/// Number of missing bytes of the HTTP/2 preface, and its time limit.
 #[derive(Debug)]
 struct Greeting {
     left: usize,
@@ -38,7 +38,7 @@ struct Greeting {
 }
 
 impl<S> Wire<S> {
-    /// Creates a connection that fails after `within` without progress of a write.
+    /// Creates a connection that fails if a write makes no progress within the time `within`.
     pub(super) fn new(io: S, within: Duration, pending_writes: PendingWrites) -> Self {
         Self {
             io,
@@ -49,7 +49,7 @@ impl<S> Wire<S> {
         }
     }
 
-    /// Adds a time limit for the HTTP/2 preface.
+    /// Adds a time limit for receiving the HTTP/2 preface.
     pub(super) fn greeted_within(mut self, within: Duration) -> Self {
         self.greeting = Some(Greeting {
             left: HTTP2_GREETING,
@@ -58,7 +58,7 @@ impl<S> Wire<S> {
         self
     }
 
-    /// Returns an error if a write makes no progress for too long.
+    /// Passes on `polled`, the result of a write. Returns an error if writes have made no progress for too long.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         // Any progress restarts the timer: a slow client is not a dead one.
         if polled.is_ready() {
@@ -137,7 +137,7 @@ impl<S> Drop for Wire<S> {
     }
 }
 
-/// Permits of responses that are not completely written.
+/// Permits of those responses that are not completely written yet.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PendingWrites(Arc<Mutex<Pending>>);
 
@@ -171,7 +171,7 @@ impl PendingWrites {
     }
 }
 
-/// Body with a permit that is released when the body is written.
+/// Response body with a permit that is released after the body is written.
 #[derive(Debug)]
 pub(super) struct PermitBody<B> {
     body: B,

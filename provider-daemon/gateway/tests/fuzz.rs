@@ -1,8 +1,10 @@
 //! Random mutation of untrusted input: a panic is a failure, and its input is saved. The mutations are not
 //! guided by coverage, so the corpus must contain an example of each kind of input.
 //!
-//! | variable | meaning | without it | |---|---|---| | `FUZZ_SECONDS` | duration of each target, in seconds |
-//! 8 | | `FUZZ_SEED` | seed of the mutations | 1 |
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `FUZZ_SECONDS` | duration of each target, in seconds | 8 |
+//! | `FUZZ_SEED` | seed of the mutations | 1 |
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a failing test panics")]
 
@@ -16,9 +18,9 @@ use std::time::{Duration, Instant};
 const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus");
 /// Maximum length of an input, in bytes. Larger inputs are refused before they are parsed.
 const BYTES_MAX: usize = 64 * 1024;
-/// Maximum number of inputs of a corpus.
+/// Maximum number of inputs in a corpus.
 const INPUTS_MAX: usize = 64;
-/// Maximum number of changes of one input.
+/// Maximum number of changes of one input at once.
 const CHANGES_MAX: u64 = 6;
 /// Byte sequences that have a meaning in one of the formats.
 const TELLING: [&[u8]; 24] = [
@@ -55,7 +57,7 @@ fn number(name: &str, usual: u64) -> u64 {
     })
 }
 
-/// Returns the inputs of a corpus, by name.
+/// Returns the inputs of a corpus.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let entries = std::fs::read_dir(Path::new(CORPORA).join(name)).unwrap();
     let mut paths: Vec<_> = entries.map(|e| e.unwrap().path()).collect();

@@ -1,5 +1,5 @@
-//! In-memory cluster that returns as many log lines as requested. The ordinary in-memory cluster stores a
-//! thousand.
+//! In-memory cluster that generates the requested number of log lines. The ordinary in-memory cluster stores at
+//! most a thousand.
 
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus, LeasedIps,
@@ -53,8 +53,8 @@ impl Cluster for Talkative {
         self.0.forwarded_port_status(lease).await
     }
 
-    /// Returns the requested number of generated lines. Without a number, returns the lines of the in-memory
-    /// cluster.
+    /// Returns the requested number of generated lines. If the request has no number of lines, returns the stored lines
+    /// of the in-memory cluster.
     async fn lease_logs(
         &self,
         lease: &LeaseId,

@@ -1,4 +1,4 @@
-//! The measured daemon in a separate process: its address, CPU time and memory.
+//! The measured daemon in a separate process, with its address, its CPU time and its memory.
 
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader};
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Daemon in a separate process, stopped on drop.
+/// Daemon in a separate process. Dropping this value stops the process.
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) address: SocketAddr,
@@ -28,7 +28,7 @@ impl Daemon {
         Ok(Self { child, address })
     }
 
-    /// Returns the resident memory, in bytes.
+    /// Returns the resident memory of the daemon, in bytes.
     pub(crate) fn memory(&self) -> anyhow::Result<u64> {
         let path = format!("/proc/{}/status", self.child.id());
         let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;

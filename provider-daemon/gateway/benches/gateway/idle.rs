@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
 const WEBSOCKETS: usize = if cfg!(debug_assertions) { 100 } else { 10_000 };
-/// Number of open files that the daemon reserves for other purposes.
+/// Number of open files that the daemon uses for other purposes than websockets.
 const RESERVE: usize = 300;
 /// Number of websockets opened concurrently.
 const TOGETHER: usize = 50;
-/// Time within which each websocket has received two pings.
+/// Time after which each websocket has received two pings, so that the memory no longer grows.
 const SETTLED: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(1)
 } else {

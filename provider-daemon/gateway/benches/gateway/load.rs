@@ -1,4 +1,4 @@
-//! Load: persistent connections with requests. The load generator uses as little CPU as possible, because it
+//! Load generator: persistent connections with requests. The load generator uses as little CPU as possible, because it
 //! shares the two cores with the daemon.
 
 use super::DSEQ;
@@ -20,7 +20,7 @@ use tokio_rustls::client::TlsStream;
 
 /// Maximum time of any operation.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum size of a response.
+/// Maximum size of a response, in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
 /// Returns a TLS 1.3 configuration, with the client certificate `shown` if it is set.
@@ -39,7 +39,7 @@ pub(crate) fn tls(shown: Option<rustls::sign::CertifiedKey>) -> anyhow::Result<A
     Ok(Arc::new(config))
 }
 
-/// Connects and completes the handshake.
+/// Connects to the gateway and completes the TLS handshake.
 pub(crate) async fn connect(
     address: SocketAddr,
     config: &Arc<ClientConfig>,
@@ -55,7 +55,7 @@ pub(crate) async fn connect(
         .context("a handshake")?
 }
 
-/// Returns the authorization header of a tenant, valid for an hour.
+/// Returns the `Authorization` header line of the tenant with this number. Its token is valid for an hour.
 pub(crate) fn authorization(number: u8) -> anyhow::Result<String> {
     let key = tenant(number)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
@@ -67,17 +67,17 @@ pub(crate) fn authorization(number: u8) -> anyhow::Result<String> {
     Ok(format!("Authorization: Bearer {token}\r\n"))
 }
 
-/// Returns a request. `more` contains further complete header lines.
+/// Returns a path of the tenant's lease. `rest` is the part after the lease id.
 pub(crate) fn lease_path(rest: &str) -> String {
     format!("/lease/{DSEQ}/1/1/{rest}")
 }
 
-/// Connection that is used for many requests.
+/// Returns the bytes of a `GET` request. `more` contains further complete header lines.
 pub(crate) fn request(path: &str, more: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n").into_bytes()
 }
 
-/// Persistent connection.
+/// Persistent connection, used for many requests.
 pub(crate) struct Kept {
     io: TlsStream<TcpStream>,
     buffer: Vec<u8>,
@@ -111,7 +111,8 @@ impl Kept {
     }
 }
 
-/// Returns the status, and the offset and length of the body. Returns `None` while the head is incomplete.
+/// Parses the head of a response. Returns the status, and the offset and the length of the body. Returns `None` while
+/// the head is incomplete.
 fn head(bytes: &[u8]) -> anyhow::Result<Option<(u16, usize, usize)>> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);
@@ -149,7 +150,7 @@ pub(crate) async fn websocket(
     Ok(io)
 }
 
-/// Returns the opcode and total length of a server's frame.
+/// Returns the opcode and the total length of the websocket frame that a server sent.
 pub(crate) fn frame(bytes: &[u8]) -> Option<(u8, usize)> {
     let (first, second) = (*bytes.first()?, *bytes.get(1)?);
     let (length, head) = match second {

@@ -64,11 +64,11 @@ pub(crate) async fn memory() -> anyhow::Result<()> {
 struct Caller {
     connection: Kept,
     request: Vec<u8>,
-    /// Duration of each response, in microseconds.
+    /// Durations until the responses, in microseconds.
     took: Vec<u32>,
 }
 
-/// Condition that ends a run.
+/// Condition that ends a measurement.
 #[derive(Clone, Copy)]
 enum Until {
     Count(u32),
@@ -143,7 +143,7 @@ async fn rate(name: &str, ask: impl Fn(u8) -> anyhow::Result<Vec<u8>>) -> anyhow
     Ok(())
 }
 
-/// Returns a percentile.
+/// Returns the percentile `percent` of the values.
 pub(crate) fn percentile(all: &mut [u32], percent: usize) -> u32 {
     all.sort_unstable();
     let at = (all.len() * percent / 100).min(all.len().saturating_sub(1));

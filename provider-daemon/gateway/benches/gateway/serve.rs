@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 const TIMEOUT: Duration = Duration::from_secs(60);
 const SDL: &str = include_str!("../../../samples/web.yaml");
 
-/// Prints the address of the gateway in one line, and serves until the standard input ends.
+/// Prints the address of the gateway in one line, and serves until the standard input is closed.
 pub(crate) fn run() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -64,7 +64,7 @@ fn hardware() -> InventoryUpdate {
     }
 }
 
-/// Returns prices below the maximum prices of the tenants.
+/// Returns a price strategy with prices below the maximum prices of the tenants.
 fn prices() -> anyhow::Result<Scale> {
     let config = ScaleConfig {
         cpu: "0.001".parse()?,

@@ -1,4 +1,4 @@
-//! Requests of a tenant while thousands of clients with unknown certificates connect.
+//! Response times of a tenant's requests while thousands of clients with unknown certificates connect.
 
 use super::daemon::Daemon;
 use super::figure;
@@ -20,8 +20,8 @@ const STRANGERS: u16 = if cfg!(debug_assertions) { 100 } else { 2_000 };
 /// Number of clients that connect concurrently.
 const TOGETHER: usize = 50;
 
-/// Measures the response times of the tenant. The load runs on two threads, so that the kernel shares the
-/// cores between the clients and the tenant.
+/// Measures the response times of the tenant. The load runs on two threads, so that the kernel divides the CPU time
+/// between the clients and the tenant.
 pub(crate) fn strangers() -> anyhow::Result<()> {
     let daemon = Daemon::start()?;
     let address = daemon.address;

@@ -1,4 +1,4 @@
-//! Permissions of callers: scopes, and the leases they apply to.
+//! Permissions of callers: scopes, and the leases to which the scopes apply.
 
 use akash_provider_core::types::{Address, LeaseId};
 use std::collections::BTreeSet;
@@ -6,18 +6,18 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Permission that a token may grant, named as in the network.
+/// Permission that a token may grant, with the name that Akash tokens use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// `send-manifest`: `PUT /deployment/{dseq}/manifest`, which changes every lease of the deployment.
     SendManifest,
-    /// `get-manifest`: reads back the manifest that the cluster runs, environment variables included.
+    /// `get-manifest`: reads the manifest that the cluster runs, environment variables included.
     GetManifest,
-    /// `logs`: reads the output of the containers, past and future.
+    /// `logs`: reads the output of the containers, from the past and while it is written.
     Logs,
     /// `shell`: runs commands in a service, with the rights of its container.
     Shell,
-    /// `events`: reads the cluster events of the workload, on `kubeevents`.
+    /// `events`: reads the Kubernetes events of the workload, at the route `kubeevents`.
     Events,
     /// `status`: reads the status of a lease and of one service; the provider's own status needs no scope.
     Status,
@@ -32,7 +32,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Every scope that a token may name. Any other name makes the token invalid.
+    /// All scopes that a token may name. Any other name makes the token invalid.
     pub const ALL: [Self; 10] = [
         Self::SendManifest,
         Self::GetManifest,
@@ -46,7 +46,7 @@ impl Scope {
         Self::Attestation,
     ];
 
-    /// Returns the scope as written in the claims of a token.
+    /// Returns the name of the scope in the claims of a token.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -77,17 +77,17 @@ impl FromStr for Scope {
     }
 }
 
-/// Scopes of a token.
+/// Scopes that a token grants.
 pub type Scopes = BTreeSet<Scope>;
 
-/// Permissions on the leases of one deployment.
+/// Permissions of a token on the leases of one deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentGrant {
     /// Sequence number of the deployment, never 0; its owner is the issuer of the token.
     pub dseq: u64,
-    /// Group of the deployment; 0 for any.
+    /// Number of the group in the deployment; 0 for all groups.
     pub gseq: u32,
-    /// Order of the group; 0 for any.
+    /// Number of the order in the group; 0 for all orders.
     pub oseq: u32,
     /// Granted scopes; never empty.
     pub scopes: Scopes,
@@ -100,20 +100,20 @@ pub struct DeploymentGrant {
 pub enum Access {
     /// All permissions on the caller's leases.
     Full,
-    /// These scopes on all of the caller's leases.
+    /// Only these scopes, on all of the caller's leases.
     Scoped(Scopes),
     /// These grants, each for one deployment.
     Granular(Vec<DeploymentGrant>),
-    /// No permissions: the token is for other providers.
+    /// No permissions, because the token grants permissions at other providers only.
     OtherProviders,
 }
 
-/// Object of a request.
+/// Deployment, group or lease that a request concerns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// All groups of a deployment, by its sequence number.
     Deployment(u64),
-    /// Group of a deployment.
+    /// One group of a deployment, as `dseq` and `gseq`.
     Group(u64, u32),
     /// Lease of the caller with this provider, as `dseq`, `gseq` and `oseq`.
     Lease(u64, u32, u32),
@@ -139,12 +139,13 @@ impl Target {
     }
 }
 
-/// Services that a permission covers.
+/// Services of a lease that a permission covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Services {
-    /// Every service, including those of future manifests: full and scoped access.
+    /// All services, including those of future manifests. Full and scoped access cover all services.
     All,
-    /// Services with these names, from grants of a granular token. A renamed service is no longer covered.
+    /// Services with these names, from the grants of a granular token. A service that the tenant renames is no longer
+    /// covered.
     Only(BTreeSet<String>),
 }
 
@@ -166,14 +167,15 @@ pub struct Identity {
     pub owner: Address,
     /// Permissions at this provider.
     pub access: Access,
-    /// Id of the token, for the log.
+    /// Id of the token, for log messages. `None` for a certificate.
     pub token_id: Option<String>,
-    /// End of the credential's validity, since the Unix epoch.
+    /// End of the validity period of the certificate or token, since the Unix epoch.
     pub until: Duration,
 }
 
 impl Identity {
-    /// Returns the identity of a certificate's owner: all permissions until the certificate expires.
+    /// Returns the identity of the account that owns a certificate: all permissions until the certificate expires at
+    /// `until`.
     #[must_use]
     pub const fn full(owner: Address, until: Duration) -> Self {
         Self {
@@ -184,13 +186,14 @@ impl Identity {
         }
     }
 
-    /// Returns true if the permissions are grants for single deployments.
+    /// Returns true if the identity has grants for single deployments ([`Access::Granular`]).
     #[must_use]
     pub const fn is_granular(&self) -> bool {
         matches!(self.access, Access::Granular(_))
     }
 
-    /// Returns the services of the target that the scope covers, or `None` without permission.
+    /// Returns the services of `target` for which the caller has the permission `scope`. Returns `None` if the caller
+    /// does not have the permission.
     #[must_use]
     pub fn permits(&self, scope: Scope, target: Target) -> Option<Services> {
         match &self.access {

@@ -1,4 +1,4 @@
-//! Client certificates of tenants, compared with those on the chain.
+//! Client certificates of tenants, compared with the certificates on the chain.
 
 use super::LookupFault;
 use super::lookups::Lookups;
@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum number of entries of each of the three caches. An evicted entry only costs another chain query.
+/// Maximum number of entries of each of the three caches. A further query of the chain replaces an evicted entry.
 const CACHED_MAX: u64 = 10_000;
-/// Time until a certificate that is not on the chain is looked up again.
+/// Time after which a certificate that is not on the chain is queried again.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
-/// Maximum wait for a chain query about a certificate that was valid before. A later response of the chain still takes
-/// effect.
+/// Maximum time that a request waits for a chain query about a certificate that was valid before. A later response of
+/// the chain still takes effect for the following requests.
 const RECHECK_TIMEOUT: Duration = Duration::from_millis(300);
-/// Time until a failed query is repeated. A request queries the same certificate that its connection queried shortly
-/// before.
+/// Time after which a failed query is repeated. A request needs the same query as its connection, which was opened
+/// shortly before.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
 /// Client certificate of a TLS connection; the TLS handshake proved possession of its key.
@@ -31,14 +31,14 @@ pub struct ClientCertificate {
     pub owner: Address,
     /// Serial number in decimal, as used in chain queries.
     pub serial: String,
-    /// End of its validity, since the Unix epoch.
+    /// End of the validity period of the certificate, since the Unix epoch.
     pub not_after: Duration,
     fingerprint: Fingerprint,
 }
 
 impl ClientCertificate {
-    /// Parses a certificate. Returns `None` if the certificate does not have the form of the network's certificates.
-    /// The TLS handshake already refuses such certificates.
+    /// Parses a certificate. Returns `None` if the certificate does not have the format of the Akash network. The TLS
+    /// handshake already refuses such certificates.
     #[must_use]
     pub fn read(der: &[u8]) -> Option<Self> {
         let facts = cert::read_der(der).ok()?;
@@ -70,7 +70,7 @@ enum NotValid {
 }
 
 impl Certificates {
-    /// Creates empty caches; a valid certificate is compared with the chain again after `valid_for`.
+    /// Creates empty caches. A valid certificate is compared with the chain again after `valid_for`.
     pub(super) fn new(
         chain: Arc<dyn ChainQuery>,
         memory: Arc<dyn Memory>,
@@ -96,8 +96,8 @@ impl Certificates {
         }
     }
 
-    /// Returns true if the same bytes are on the chain and not revoked. During an outage of the chain, returns the last
-    /// known result.
+    /// Returns true if the certificate is on the chain with the same bytes and is not revoked. During an outage of the
+    /// chain, returns the last known result.
     pub(super) async fn is_valid(
         &self,
         certificate: &ClientCertificate,
@@ -133,8 +133,8 @@ impl Certificates {
         }
     }
 
-    /// Returns the result of a chain query. If the certificate was valid before and the chain is slow, returns the last
-    /// known result.
+    /// Queries the chain about a certificate and returns the result. If the certificate was valid before and the chain
+    /// is slow, returns the last known result.
     async fn look_up(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
         let key = certificate.fingerprint;
         let lookup = Lookup {
@@ -164,7 +164,7 @@ impl Certificates {
     }
 }
 
-/// Dependencies of a chain query. A spawned task has its own copy.
+/// Dependencies of a chain query about a certificate. A spawned task has its own copy.
 struct Lookup {
     chain: Arc<dyn ChainQuery>,
     memory: Arc<dyn Memory>,

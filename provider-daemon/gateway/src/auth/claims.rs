@@ -1,4 +1,4 @@
-//! Claims of a token, and their rules.
+//! Claims of a token, and the rules for claims.
 //!
 //! Unknown claims are ignored, as the Go provider does. The holder of a token with invalid claims gets a specific
 //! error; expiry is reported only for a token that is otherwise valid.
@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Maximum time that a tenant's clock may be ahead.
+/// Maximum time by which a tenant's clock may be ahead of the local clock.
 const SKEW: Duration = Duration::from_secs(60);
 
-/// Reason for the refusal of claims.
+/// Reason why the claims of a token are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimFault {
@@ -29,24 +29,24 @@ pub struct Claims {
     pub issuer: Address,
     /// `iat`, since the Unix epoch.
     pub issued_at: Duration,
-    /// `nbf`, since the Unix epoch: without leeway, in contrast to `iat`.
+    /// `nbf`, since the Unix epoch. The check of `nbf` has no leeway, in contrast to `iat`.
     pub not_before: Duration,
-    /// `exp`: the token is invalid from this time on, since the Unix epoch.
+    /// `exp`, since the Unix epoch: the token is invalid from this time on.
     pub expires: Duration,
-    /// `jti`, cut to 64 characters. Used for the log only; tokens cannot be revoked by this id.
+    /// `jti`, truncated to 64 characters. Used for log messages only; tokens cannot be revoked by this id.
     pub id: Option<String>,
     /// Permissions at this provider.
     pub access: Access,
 }
 
-/// Returns the issuer: the only claim read before the signature is verified.
+/// Returns the account in the claim `iss`. No other claim is read before the signature is verified.
 #[must_use]
 pub fn issuer(claims: &Value) -> Option<Address> {
     claims.get("iss")?.as_str()?.parse().ok()
 }
 
 impl Claims {
-    /// Reads claims for a provider.
+    /// Reads the claims of a token. The permissions are those at the provider `provider`.
     ///
     /// # Errors
     /// [`ClaimFault::Invalid`].
@@ -54,10 +54,10 @@ impl Claims {
         read(claims, provider).ok_or(ClaimFault::Invalid)
     }
 
-    /// Checks the validity period. Only the time of issue has leeway, because it comes from the tenant's clock.
+    /// Checks that `now` is in the validity period. Only `iat` has leeway, because it comes from the tenant's clock.
     ///
     /// # Errors
-    /// [`ClaimFault::Expired`] after the period, [`ClaimFault::Invalid`] before it.
+    /// [`ClaimFault::Expired`] after the validity period, [`ClaimFault::Invalid`] before it.
     pub fn check_time(&self, now: Duration) -> Result<(), ClaimFault> {
         if now < self.not_before || self.issued_at > now.saturating_add(SKEW) {
             return Err(ClaimFault::Invalid);
@@ -95,7 +95,7 @@ fn read(claims: &Value, provider: &Address) -> Option<Claims> {
     })
 }
 
-/// Parses seconds since the epoch: a number, or a number as text.
+/// Parses a number of seconds since the Unix epoch: a JSON number, or decimal digits in a JSON string.
 fn date(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::Number(number) => number.as_f64()?,
@@ -123,7 +123,8 @@ fn access(leases: &Map<String, Value>, provider: &Address) -> Option<Access> {
     }
 }
 
-/// Reads permissions. Each permission must obey the rules, even if it is for another provider.
+/// Reads the permissions at the provider `provider`. Each permission must obey the rules, even if it is for another
+/// provider.
 fn permissions(leases: &Map<String, Value>, provider: &Address) -> Option<Access> {
     let permissions = leases.get("permissions")?.as_array()?;
     if permissions.is_empty() {

@@ -1,7 +1,8 @@
-//! Public keys of accounts, from the memory or the chain.
+//! Public keys of accounts, from the [`Memory`](super::memory::Memory) or the chain.
 //!
-//! A key is stored in the cache and in the memory after a valid signature used the key. Keys of accounts that a client
-//! only named are cached briefly in a separate cache, so they never evict proven keys.
+//! A key is stored in the cache and in the `Memory` after its first valid signature. If a client names an account
+//! without a valid signature, the key of this account is cached for a short time in a separate cache, so it never
+//! evicts proven keys.
 
 use super::LookupFault;
 use super::lookups::Lookups;
@@ -14,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of cached proven keys. An evicted key is read from the memory again.
+/// Maximum number of cached proven keys. An evicted key is read from the `Memory` again.
 const CACHED_MAX: u64 = 10_000;
 /// Maximum number of cached accounts that clients named without a valid signature.
 const NAMED_MAX: u64 = 10_000;
@@ -42,7 +43,7 @@ pub(super) struct Key {
     pub(super) is_proven: bool,
 }
 
-/// Reason for a missing key.
+/// Reason why no key of an account is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NoKey {
     Missing,
@@ -67,7 +68,8 @@ impl Issuers {
         }
     }
 
-    /// Returns the key of an account, or `None` if the chain has none. Concurrent calls share one chain query.
+    /// Returns the key of an account, or `None` if the chain has no key of this account. Concurrent calls share one
+    /// chain query.
     pub(super) async fn key(&self, account: &Address, peer: IpAddr) -> Result<Option<Key>, LookupFault> {
         if let Some(key) = self.cached(account) {
             return Ok(Some(Key { key, is_proven: true }));
@@ -93,7 +95,7 @@ impl Issuers {
         }
     }
 
-    /// Stores a key after its first valid signature, also for later processes.
+    /// Stores a key after its first valid signature, also in the `Memory`, which may persist the key over restarts.
     pub(super) fn store(&self, account: &Address, key: &Key) {
         // A proven key is in the memory already; writing it at each request is unnecessary.
         if !key.is_proven {
@@ -125,8 +127,8 @@ impl Issuers {
     }
 }
 
-/// Parses a key and checks that the address of the account derives from this key, so a chain node cannot substitute
-/// another key.
+/// Parses a key and checks that the address of the account is derived from this key. A chain node can therefore not
+/// return a false key.
 fn key_of(account: &Address, bytes: &[u8]) -> Option<PublicKey> {
     let key = PublicKey::from_bytes(bytes).ok()?;
     (key.address() == account).then_some(key)

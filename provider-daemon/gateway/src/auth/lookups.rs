@@ -1,7 +1,9 @@
-//! Chain queries about unauthenticated clients: limited in number and time, and by a budget of unknown accounts.
+//! Chain queries about unauthenticated clients. Limits apply to their number, to their time, and to the unknown
+//! accounts of each IP network.
 //!
-//! Any client can name an account that does not exist, and each such name costs a chain query. After an IP network has
-//! used its budget of unknown accounts, its clients cause no more queries in that minute. Known accounts need no query.
+//! Any client can name an account that does not exist, and each such name costs a chain query. After the clients of an
+//! IP network have named the maximum number of unknown accounts, they cause no more queries in that minute. Accounts
+//! with a stored key need no query.
 
 use super::LookupFault;
 use crate::budget::Budget;
@@ -12,10 +14,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Maximum number of concurrent queries. A node responds in milliseconds, so hundreds of queries per second are
+/// Maximum number of concurrent chain queries. A node responds in milliseconds, so hundreds of queries per second are
 /// possible.
 const CONCURRENT_MAX: usize = 16;
-/// Maximum time of a query, including the wait for its permit.
+/// Maximum time of a chain query, including the wait for its permit.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Limits of the chain queries on behalf of clients.
@@ -26,7 +28,7 @@ pub(super) struct Lookups {
 }
 
 impl Lookups {
-    /// Creates the limits with the number of unknown accounts that one network may name in a minute.
+    /// Creates the limits. The clients of one IP network may name `unknown_per_network` unknown accounts per minute.
     pub(super) fn new(unknown_per_network: u32) -> Self {
         Self {
             permits: Semaphore::new(CONCURRENT_MAX),
@@ -34,13 +36,14 @@ impl Lookups {
         }
     }
 
-    /// Counts a successful query against a network, because the result did not authenticate the client.
+    /// Counts a chain query of the client at `peer` as a query for an unknown account, because the result did not
+    /// authenticate the client.
     pub(super) fn count_unknown(&self, peer: IpAddr) {
         self.unknown.take(peer);
     }
 
-    /// Runs a query on behalf of a client. `Ok(None)` means an unknown account and counts against the network of the
-    /// client.
+    /// Runs a chain query on behalf of the client at `peer`. `Ok(None)` means an unknown account, and counts against
+    /// the IP network of the client.
     pub(super) async fn query<T>(
         &self,
         peer: IpAddr,

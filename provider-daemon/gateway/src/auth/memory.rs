@@ -1,37 +1,38 @@
-//! Stored results of chain queries, so that tenants keep their access during an outage of the chain.
+//! Store for results of chain queries, so that tenants can authenticate during an outage of the chain.
 
 use akash_provider_core::types::Address;
 use std::fmt;
 
-/// Maximum number of stored accounts, and maximum number of stored certificates. The oldest are removed first. An entry
-/// takes some hundred bytes.
+/// Maximum number of stored accounts, and also of stored certificates. The oldest are removed first. An entry has some
+/// hundred bytes.
 pub const STORED_MAX: u64 = 50_000;
 
-/// A compressed public key.
+/// Compressed secp256k1 public key of an account.
 pub type PublicKeyBytes = [u8; 33];
-/// SHA-256 of a certificate's bytes.
+/// SHA-256 of the DER bytes of a certificate.
 pub type Fingerprint = [u8; 32];
 
-/// Keys and certificates that the chain has confirmed.
+/// Store of public keys and certificates that the chain has confirmed.
 ///
 /// # Behavior
 /// - a stored entry is found until the entry is removed, or evicted in favor of newer entries
 /// - removing a missing entry succeeds
-/// - a backend that cannot read or write logs the error and finds nothing: the chain is queried again
+/// - if a backend cannot read or write, it logs the error and returns no entry: the gateway then queries the chain
+/// again
 pub trait Memory: fmt::Debug + Send + Sync + 'static {
-    /// Returns the key of an account. A key never changes.
+    /// Returns the public key of an account. The key of an account never changes.
     fn key(&self, account: &Address) -> Option<PublicKeyBytes>;
-    /// Stores the key of an account.
+    /// Stores the public key of an account.
     fn store_key(&self, account: &Address, key: PublicKeyBytes);
-    /// Returns true if a certificate was valid at its last check.
+    /// Returns true if the certificate with this fingerprint is stored, because it was valid at its last check.
     fn has_certificate(&self, certificate: &Fingerprint) -> bool;
-    /// Stores a valid certificate.
+    /// Stores the fingerprint of a valid certificate.
     fn store_certificate(&self, certificate: Fingerprint);
-    /// Removes a certificate that is no longer valid.
+    /// Removes the fingerprint of a certificate that is no longer valid.
     fn remove_certificate(&self, certificate: &Fingerprint);
 }
 
-/// Memory without persistence.
+/// [`Memory`] that loses its entries when the process ends.
 #[derive(Debug)]
 pub struct InMemory {
     keys: moka::sync::Cache<Address, PublicKeyBytes>,

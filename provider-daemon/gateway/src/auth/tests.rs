@@ -40,8 +40,8 @@ async fn account_without_key_is_refused_until_it_has_one() {
     assert_eq!(memory.key(stranger.address()), None);
 }
 
-/// Covers the two queries for a certificate, one for the connection and one for each request. Only the first
-/// failed query delays a request.
+/// Tests the two queries for a certificate: one for the connection, and one for each request. Only the first failed
+/// query delays a request.
 #[tokio::test]
 async fn failed_certificate_query_is_not_repeated_at_once() {
     let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
@@ -75,7 +75,7 @@ async fn failed_certificate_query_is_not_repeated_at_once() {
     assert_eq!(certificates.is_valid(&shown, peer).await, Ok(false));
 }
 
-/// Covers a chain that does not respond. Only callers with an unknown certificate wait for a long time.
+/// Tests a chain that does not respond. Only callers with an unknown certificate wait for a long time.
 #[tokio::test(start_paused = true)]
 async fn known_certificate_does_not_wait_for_a_silent_chain_and_a_late_revocation_counts() {
     use tokio::time::{Instant, sleep};

@@ -1,22 +1,22 @@
 //! Parsing, signing and verification of tokens.
 //!
-//! `ES256K` signs `header.payload`. Wallets can only sign transactions, so `ES256KADR36` signs a transaction without
-//! effect that contains that text.
+//! `ES256K` signs the text `header.payload`. Wallets can sign only transactions, so `ES256KADR36` signs a transaction
+//! that contains this text and has no effect.
 
 use akash_provider_chain::private_key::PublicKey;
 use akash_provider_core::types::Address;
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use serde_json::{Value, json};
 
-/// Maximum length of a token; a header limits it anyway.
+/// Maximum length of a token, in bytes. The maximum size of a request's head also limits the length.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// Signature algorithm of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// `ES256K`: the signature is over the token's own text, `header.payload`.
+    /// `ES256K`: the signature is over the text `header.payload` of the token.
     Es256k,
-    /// `ES256KADR36`: the signature is over a transaction that contains the text.
+    /// `ES256KADR36`: the signature is over a transaction that contains the text `header.payload`.
     Es256kAdr36,
 }
 
@@ -31,7 +31,7 @@ pub struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    /// Parses a token; returns `None` if it is malformed or uses another algorithm.
+    /// Parses a token. Returns `None` if it is malformed or its algorithm is not an [`Algorithm`].
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
         // The limit comes before any decoding, which would copy the client's data.
@@ -64,7 +64,7 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// Returns true if the issuer's key signed the token. A high `s` is refused, as in the network.
+    /// Returns true if `key` signed the token. A signature with a high `s` is refused, as on the Akash chain.
     #[must_use]
     pub fn is_signed_by(&self, issuer: &Address, key: &PublicKey) -> bool {
         match self.algorithm {
@@ -74,7 +74,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Returns the transaction that a wallet signs for a text: sorted keys, no spaces.
+/// Returns the JSON of the transaction that a wallet signs for `text`: sorted keys, no spaces.
 #[must_use]
 pub fn sign_doc(signer: &Address, text: &str) -> String {
     let data = BASE64.encode(text.as_bytes());
@@ -87,7 +87,7 @@ pub fn sign_doc(signer: &Address, text: &str) -> String {
     )
 }
 
-/// Returns the text of a token with these claims, signed by `sign`.
+/// Returns the text of a token with these claims. `sign` returns the signature of the text that it gets.
 #[must_use]
 pub fn encode(
     algorithm: Algorithm,

@@ -1,7 +1,7 @@
 //! Validity of credentials while a connection or stream is open.
 //!
-//! A request is checked when it arrives. A stream or connection that stays open is checked again: a token until it
-//! expires, a certificate until it expires or is revoked.
+//! A credential is checked for each new request. While a stream or connection stays open, its credential is checked
+//! again: a token until it expires, a certificate until it expires or is revoked.
 
 use super::{Authenticator, ClientCertificate};
 use crate::connections::Connection;
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reason for closing a connection or stream.
+/// Reason why the gateway closes a connection or stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloseReason {
     /// The token or certificate is expired.
@@ -40,12 +40,13 @@ pub(crate) struct CredentialValidity {
     peer: IpAddr,
     until: Duration,
     every: Duration,
-    /// Slot of the connection in the connection limit, which is released when this value is dropped.
+    /// Slot of the connection in the connection limit. Dropping the last clone of this value releases the slot.
     connection: Option<Arc<Connection>>,
 }
 
 impl CredentialValidity {
-    /// Creates a watch over the credential of a client, valid until `until` and checked again `every` interval.
+    /// Creates a watch over the credential of a client. The credential is valid until `until`. A certificate is checked
+    /// again at each interval `every`.
     pub(crate) fn new(
         auth: &Arc<Authenticator>,
         peer: Option<&Peer>,
@@ -62,7 +63,8 @@ impl CredentialValidity {
         }
     }
 
-    /// Waits until the connection must be closed. During an outage of the chain, a certificate stays valid.
+    /// Waits until the connection must be closed, and returns the reason. During an outage of the chain, a certificate
+    /// stays valid.
     pub(crate) async fn ended(&self) -> CloseReason {
         let displaced = async {
             match &self.connection {

@@ -8,7 +8,7 @@ use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidS
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
-/// Returns the response, and the permit to hold until it is written.
+/// Returns the response, and the permit that the caller holds until the response is written.
 pub(super) async fn respond(
     app: &App,
     peer: Option<&Peer>,

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Interval at which a stream looks for changes; all streams share the cached status.
+/// Interval at which a stream checks whether the status changed. All streams share the cached status.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Returns the current status.
+/// Returns the current status of the provider.
 pub(super) async fn now(app: &App) -> wire::Status {
     let shown = app.status.get().await;
     let mut status = whole(&shown.status, app);

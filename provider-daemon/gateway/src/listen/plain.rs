@@ -7,10 +7,11 @@ use tokio::net::TcpStream;
 
 /// First byte of a TLS connection: a handshake record.
 const TLS: u8 = 22;
-/// Maximum number of request bytes read before the connection closes, so that the response is not lost.
+/// Maximum number of request bytes that are read before the connection is closed. Without this read, the response could
+/// be lost.
 const DRAINED: usize = 64 * 1024;
 
-/// Returns true if the connection starts with an HTTP method; waits for its first byte.
+/// Returns true if the connection starts with an HTTP method. Waits for the first byte of the connection.
 pub(super) async fn is_spoken(tcp: &TcpStream) -> io::Result<bool> {
     let mut first = [0; 1];
     // Peeked only: TLS must read the byte too.
@@ -18,7 +19,7 @@ pub(super) async fn is_spoken(tcp: &TcpStream) -> io::Result<bool> {
     Ok(read == 1 && first[0] != TLS && first[0].is_ascii_uppercase())
 }
 
-/// Sends a response that names the right scheme, and closes the connection.
+/// Sends a response that names the scheme `https`, and closes the connection.
 pub(super) async fn refuse(mut tcp: TcpStream) -> io::Error {
     const TEXT: &str = "this is an https port: write https:// in front of the address\n";
     let reply = format!(

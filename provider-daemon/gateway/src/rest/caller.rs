@@ -9,7 +9,7 @@ use http::header::{AUTHORIZATION, HeaderValue};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Caller of a request; anonymous without credentials.
+/// Caller of a request. A caller without credentials is anonymous.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     identity: Option<Arc<Identity>>,
@@ -17,8 +17,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Identifies the caller. The credentials are copied first, because a reference to the request body cannot be sent
-    /// to another thread.
+    /// Identifies the caller. The credentials are copied first, because a reference to the request cannot be sent to
+    /// another thread.
     pub(super) fn from_request<'a>(
         app: &'a App,
         request: &Request,
@@ -47,7 +47,8 @@ impl Caller {
         self.identity.is_none()
     }
 
-    /// Returns the tenant: a caller with some permission at this provider.
+    /// Returns the identity of the caller if it has any permission at this provider. Otherwise returns the 401
+    /// response.
     pub(crate) fn tenant(&self) -> Result<&Arc<Identity>, Rejection> {
         match &self.identity {
             Some(identity) if identity.access != Access::OtherProviders => Ok(identity),
@@ -55,20 +56,21 @@ impl Caller {
         }
     }
 
-    /// Returns the watch over the caller's credential.
+    /// Returns a watch over the caller's credential, for a stream that stays open.
     pub(crate) fn validity(&self, app: &App) -> CredentialValidity {
         let until = self.identity.as_ref().map_or(Duration::MAX, |i| i.until);
         CredentialValidity::new(&app.auth, self.peer.as_ref(), until, app.limits.recheck)
     }
 }
 
-/// Returns the services that the caller's permission covers.
+/// Returns the services of `target` for which the caller has the permission `scope`. Otherwise returns the 401
+/// response.
 pub(crate) fn permit(identity: &Identity, scope: Scope, target: Target) -> Result<Services, Rejection> {
     identity.permits(scope, target).ok_or_else(unauthorized)
 }
 
-/// Returns the 401 response for a missing permission. The response equals the response for a missing credential, so it
-/// reveals nothing about the lease.
+/// Returns the 401 response for a missing permission. A missing credential gets the same response, so the response does
+/// not show whether the lease exists.
 pub(crate) fn unauthorized() -> Rejection {
     Box::new(reply::denied(Denial::Unauthorized))
 }

@@ -1,4 +1,4 @@
-//! Status and manifest of a lease, for its tenant.
+//! Status and manifest of a lease, for the tenant of the lease.
 
 use super::caller::permit;
 use super::reply::{self, Reply};
@@ -25,8 +25,8 @@ struct StatusBody<'a> {
     services: Option<BTreeMap<&'a str, ServiceBody<'a>>>,
     forwarded_ports: Option<BTreeMap<&'a str, Vec<PortBody<'a>>>>,
     ips: Option<BTreeMap<&'a str, Vec<IpBody>>>,
-    /// Not a field of the Go provider. Missing on a standby, and after a start until the provider has accepted a
-    /// manifest.
+    /// Manifest of the deployment. The Go provider does not have this field. The field is missing on a standby, and
+    /// after a start until the provider has accepted a manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest: Option<ManifestBody<'a>>,
 }
@@ -34,9 +34,9 @@ struct StatusBody<'a> {
 /// Manifest that the provider accepted last for the deployment.
 #[derive(Serialize)]
 struct ManifestBody<'a> {
-    /// Hash as the chain stores it, in lower-case hex.
+    /// Hash of the manifest in lower-case hexadecimal digits. The chain stores the same hash.
     version: &'a str,
-    /// True after the cluster has deployed this version for the lease.
+    /// True after the cluster has deployed this manifest for the lease.
     deployed: bool,
 }
 
@@ -59,7 +59,8 @@ struct ServiceBody<'a> {
     available: u32,
     total: u32,
     uris: Option<&'a [String]>,
-    /// Not a field of the Go provider; omitted if empty.
+    /// Notes about the hostnames of the service. The Go provider does not have this field. The field is omitted if it
+    /// is empty.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     hostnames: &'a BTreeMap<String, HostnameNotes>,
     observed_generation: i64,
@@ -67,7 +68,7 @@ struct ServiceBody<'a> {
     updated_replicas: u32,
     ready_replicas: u32,
     available_replicas: u32,
-    /// Not a field of the Go provider.
+    /// Last termination of a container. The Go provider does not have this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_termination: Option<&'a Termination>,
 }
@@ -83,7 +84,7 @@ struct PortBody<'a> {
     name: &'a str,
 }
 
-/// Body with capitalized keys, as in the Go provider.
+/// Leased IP, encoded with capitalized keys like in the Go provider.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct IpBody {
@@ -163,7 +164,7 @@ fn status_body<'a>(
     }
 }
 
-/// Returns the lease and the services that the permission covers.
+/// Returns the lease, and the services of the lease that the caller's permission covers.
 fn permitted(
     app: &App,
     caller: &Caller,
@@ -199,7 +200,7 @@ pub(super) async fn status(
     }
 }
 
-/// Path of a service.
+/// Path of a route with a lease and a service.
 #[derive(Debug, Deserialize)]
 pub(super) struct ServicePath {
     #[serde(flatten)]
@@ -261,7 +262,7 @@ pub(super) async fn manifest(
     }
 }
 
-/// Returns the group without the services that the permission does not cover.
+/// Returns the group of a manifest without the services that the permission does not cover.
 fn shown_group(group: &Group, services: &Services) -> Group {
     let mut group = group.clone();
     group.services.retain(|s| services.contains(&s.name));

@@ -77,7 +77,7 @@ async fn read(bytes: Bytes) -> Result<(Manifest, Hashes), Rejection> {
     }
 }
 
-/// Returns the response for a refusal.
+/// Returns the response for a manifest or migration that the provider refused.
 pub(super) fn refused(refusal: &Refusal) -> Reply {
     let status = match refusal.kind {
         RefusalKind::NoLease => StatusCode::NOT_FOUND,
@@ -105,7 +105,7 @@ pub(super) fn refused(refusal: &Refusal) -> Reply {
     reply
 }
 
-/// Returns the text with the prefix by which consoles detect an unavailable hostname.
+/// Returns the text of a refusal with the prefix by which consoles detect an unavailable hostname.
 pub(super) fn hostname_text(refusal: &Refusal) -> String {
     const BEGINS: &str = "hostname not allowed: ";
     let words = refusal.message.strip_prefix(BEGINS).unwrap_or(&refusal.message);

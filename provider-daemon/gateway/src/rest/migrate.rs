@@ -1,6 +1,7 @@
 //! Migration of hostnames and leased addresses between leases of one tenant.
 //!
-//! A granular token needs the scope for two leases: the lease that holds a name, and the destination lease.
+//! A granular token needs the scope for two leases: the lease that holds the hostname or address, and the destination
+//! lease.
 
 use super::caller::{permit, unauthorized};
 use super::reply::{self, Reply};
@@ -20,7 +21,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-/// Maximum size of a body: requests name a few hostnames or endpoints.
+/// Maximum size of a request body, in bytes. Requests name a few hostnames or endpoints.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Deserialize)]
@@ -43,7 +44,7 @@ struct EndpointsRequest {
     destination_gseq: u32,
 }
 
-/// Destination of a migration.
+/// Destination lease of a migration, with its group in the manifest and the services that the permission covers.
 struct Destination {
     lease: LeaseId,
     group: Arc<Group>,
@@ -89,7 +90,7 @@ async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, Rej
     serde_json::from_slice(&bytes).map_err(|_| Box::new(reply::empty(StatusCode::UNPROCESSABLE_ENTITY)))
 }
 
-/// Returns the names to migrate, at least one.
+/// Returns the names of the hostnames or endpoints to migrate. An empty list is refused.
 fn names(names: Option<Vec<String>>) -> Result<Vec<String>, Rejection> {
     names
         .filter(|n| !n.is_empty())
@@ -183,7 +184,7 @@ fn refused(refusal: &Refusal) -> Rejection {
     }
 }
 
-/// Returns the service that lists a hostname.
+/// Returns the name of the service in the group that lists the hostname `name`.
 fn service_of<'g>(group: &'g Group, name: &str) -> Option<&'g str> {
     let lists = |hosts: &Vec<String>| hosts.iter().any(|h| h.eq_ignore_ascii_case(name));
     let service = group.services.iter().find(|s| {

@@ -14,7 +14,7 @@ pub(crate) struct LeasePath {
 }
 
 impl LeasePath {
-    /// Parses the lease of a tenant with a provider.
+    /// Parses the ids in the path as a lease of the tenant `owner` with the provider `provider`.
     pub(crate) fn lease(&self, owner: &Address, provider: &Address) -> Result<LeaseId, Rejection> {
         let deployment = deployment(owner, &self.dseq)?;
         let short =
@@ -32,7 +32,7 @@ impl LeasePath {
     }
 }
 
-/// Parses a deployment of a tenant.
+/// Parses `dseq` as the id of a deployment of the tenant `owner`.
 pub(super) fn deployment(owner: &Address, dseq: &str) -> Result<DeploymentId, Rejection> {
     Ok(DeploymentId {
         owner: owner.clone(),
@@ -49,7 +49,7 @@ fn number(text: &str, max: u64) -> Result<u64, Rejection> {
     })
 }
 
-/// Parses a number that consists of digits.
+/// Parses a number that consists only of digits and is at most `max`. The error is the reason.
 fn parse_number(text: &str, max: u64) -> Result<u64, &'static str> {
     // Rust's parser accepts a leading `+`; the network's does not.
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
@@ -59,7 +59,7 @@ fn parse_number(text: &str, max: u64) -> Result<u64, &'static str> {
     parsed.ok_or("value out of range")
 }
 
-/// Returns the Go provider's text for an invalid number or boolean.
+/// Returns the error text of the Go provider for an invalid number or boolean.
 pub(crate) fn bad_number(what: &str, text: &str, why: &str) -> String {
     // Client data: repeated in the response, but only up to a length.
     let shown: String = text.chars().take(64).collect();

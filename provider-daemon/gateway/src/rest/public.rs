@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// OpenAPI document of the routes.
+/// OpenAPI document that describes the routes.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ struct Akash {
     cosmos_sdk_version: &'static str,
 }
 
-/// Version of the API server. For a cluster other than Kubernetes, `git_version` is the whole version text.
+/// Version of the Kubernetes API server. For any other cluster, `git_version` is the whole version text of the cluster.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Kube<'a> {
@@ -93,13 +93,13 @@ pub(super) async fn status(State(app): State<Arc<App>>) -> Reply {
     reply::json_bytes(app.status.get().await.body.clone())
 }
 
-/// Reports that the process runs.
+/// Responds with 200 while the process runs (`/healthz`).
 pub(super) async fn healthy() -> Reply {
     reply::text(StatusCode::OK, "ok")
 }
 
-/// Reports whether tenants can be served. Bidding is not a condition, because a provider that does not bid still serves
-/// the tenants of its leases.
+/// Responds whether the provider can serve tenants (`/readyz`). The response does not depend on bidding, because a
+/// provider that does not bid still serves the tenants of its leases.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Reply {
     // Checked first: a draining instance must get no more traffic.
     if app.draining.is_cancelled() || app.handle.lifecycle() >= Lifecycle::Shutdown {

@@ -12,7 +12,7 @@ const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
-/// Response of a handler. Handlers never return errors, which the framework would format in its own way.
+/// Response of a handler. Handlers never return errors, because the framework would format errors in its own way.
 pub(crate) type Reply = Response<Body>;
 
 /// Returns a response without a body and without a content type.
@@ -51,7 +51,7 @@ pub(crate) fn json(value: &impl Serialize) -> Reply {
     json_bytes(encode(value))
 }
 
-/// Encodes a value as JSON with the content type without charset that some routes have.
+/// Encodes a value as a JSON response. Its content type has no charset, as on some routes of the Go provider.
 pub(crate) fn plain_json(value: &impl Serialize) -> Reply {
     let mut reply = Response::new(Body::from(encode(value)));
     reply.headers_mut().insert(CONTENT_TYPE, PLAIN_JSON);
@@ -72,13 +72,13 @@ pub(crate) fn denied(denial: Denial) -> Reply {
     reply
 }
 
-/// Returns the response for an error of the cluster.
+/// Returns the response for an error that the cluster returned.
 pub(crate) fn cluster(error: &Error) -> Reply {
     tracing::debug!("{}", akash_provider_core::error::chain_text(error));
     text(cluster_status(error), error)
 }
 
-/// Returns the HTTP status for an error of the cluster.
+/// Returns the HTTP status for an error that the cluster returned.
 pub(crate) fn cluster_status(error: &Error) -> StatusCode {
     match error.kind() {
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
@@ -89,13 +89,13 @@ pub(crate) fn cluster_status(error: &Error) -> StatusCode {
     }
 }
 
-/// Encodes JSON as Go does: characters with a meaning in HTML are escaped.
+/// Encodes a value as JSON with the escapes of the Go encoder: characters with a meaning in HTML are escaped.
 pub(crate) fn encode(value: &impl Serialize) -> String {
     // The types of this crate have text keys, so the encoding cannot fail.
     escaped(serde_json::to_string(value).unwrap_or_default())
 }
 
-/// Escapes characters of a JSON text that have a meaning in HTML, as Go does: `<` becomes `\\u003c`.
+/// Escapes the characters of a JSON text that have a meaning in HTML, like the Go encoder: `<` becomes `\\u003c`.
 #[must_use]
 pub fn escaped(plain: String) -> String {
     if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {

@@ -1,4 +1,4 @@
-//! Provider status in the format of the Go provider, cached for a moment for all clients.
+//! Provider status in the format of the Go provider. All clients share a cached status of a short maximum age.
 
 use super::reply;
 use crate::{Leadership, LeadershipSource};
@@ -42,7 +42,8 @@ struct InventoryBody<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pending: Vec<Amounts<'a>>,
     available: Available<'a>,
-    /// The Go provider has an error here that encodes as an empty object.
+    /// Empty object while the inventory is unknown. The Go provider has an error value in this field, which encodes as
+    /// an empty object.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Map<String, Value>>,
 }
@@ -100,7 +101,7 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// Converts to a signed number, as the network reads it; "unlimited" becomes the maximum.
+/// Converts an amount to a signed number, because clients parse it as signed. "Unlimited" becomes the maximum.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -156,7 +157,7 @@ fn inventory(status: &InventoryStatus, is_known: bool) -> InventoryBody<'_> {
     }
 }
 
-/// Constant part of the status.
+/// Part of the provider status that never changes.
 #[derive(Debug)]
 pub(crate) struct ProviderInfo {
     pub(crate) address: Address,
@@ -186,21 +187,21 @@ fn body(status: &Status, about: &ProviderInfo) -> Bytes {
     Bytes::from(reply::encode(&body))
 }
 
-/// Status of the provider and its encoded body.
+/// Status of the provider, with its encoded response body.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) status: Arc<Status>,
     pub(crate) body: Bytes,
-    /// Accounts with a live lease; collected at the first use.
+    /// Accounts with a live lease, computed from the status at the first use.
     tenants: OnceLock<HashSet<Address>>,
 }
 
-/// Maximum age of a status that ranks connections: a new lease counts within a second.
+/// Maximum age of the status that decides whether an account has a live lease. A new lease counts within a second.
 const TENANTS_AGE: Duration = Duration::from_secs(1);
-/// Maximum wait for a newer status before a request continues without it.
+/// Maximum time that a request waits for a newer status. After this time, the request uses the older status.
 const TENANTS_WAIT: Duration = Duration::from_millis(100);
 
-/// Cached status, shared by all clients.
+/// Cached provider status, shared by all clients.
 #[derive(Debug)]
 pub(crate) struct StatusCache {
     handle: ProviderHandle,
@@ -225,7 +226,7 @@ impl StatusCache {
         &self.about
     }
 
-    /// Returns the status, at most `age` old.
+    /// Returns the status of the provider, at most as old as the maximum age of this cache.
     pub(crate) async fn get(&self) -> Arc<Snapshot> {
         if let Some(snapshot) = self.cached(self.age) {
             return snapshot;
@@ -248,7 +249,8 @@ impl StatusCache {
         snapshot
     }
 
-    /// Returns the reason why a "not found" would be premature, or `None` once the state is complete.
+    /// Returns the reason why the provider cannot know yet that a record is missing. Returns `None` after the provider
+    /// has read the state of chain and cluster.
     pub(crate) async fn missing_state(&self) -> Option<&'static str> {
         // From the handle and not from the cache: a stopping provider may not respond any more.
         if self.handle.lifecycle() >= Lifecycle::Shutdown {

@@ -1,4 +1,4 @@
-//! Bid screening over REST. Without a body the route does not exist, as in the Go provider.
+//! Bid screening over REST (`GET /validate`). A request without a body gets 404, as from the Go provider.
 
 use super::reply::{self, Reply};
 use super::{Caller, body};
@@ -14,10 +14,10 @@ use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Maximum size of a body: a group has some kilobytes.
+/// Maximum size of a request body, in bytes. A group has some kilobytes.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// Response like the network's `ValidateGroupSpecResult`: the price of the bid.
+/// Response in the format of the message `ValidateGroupSpecResult` of the Akash network: the price of the bid.
 #[derive(Serialize)]
 struct Validated<'a> {
     min_bid_price: &'a DecCoin,

@@ -1,4 +1,4 @@
-//! Facts of the chain about the provider, cached briefly for all screenings.
+//! Records on the chain that concern the provider, cached for a short time for all screenings.
 
 use super::ScreeningError;
 use crate::App;
@@ -11,21 +11,21 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Lifetime of the cached provider record and parameters: a block or two.
+/// Maximum age of the cached provider record and market parameters: one or two blocks.
 const RECORD_FOR: Duration = Duration::from_secs(10);
-/// Lifetime of cached audits, also of missing ones.
+/// Maximum age of the cached attributes that an auditor signed, also if the auditor signed none.
 const AUDITS_FOR: Duration = Duration::from_secs(60);
 /// Maximum number of cached auditors.
 const AUDITORS_MAX: u64 = 1000;
 
-/// Cached facts of the chain. Failures are not cached.
+/// Cached records of the chain. Failed queries are not cached.
 #[derive(Debug)]
 pub(crate) struct ChainFacts {
     record: Cache<(), Arc<Record>>,
     audits: Cache<Address, Option<Arc<AuditedAttributes>>>,
 }
 
-/// Record of the provider, if registered, and the market parameters.
+/// Record of the provider (`None` if the provider is not registered), and the market parameters.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) provider: Option<ProviderRecord>,
@@ -44,7 +44,7 @@ impl Default for ChainFacts {
 }
 
 impl ChainFacts {
-    /// Returns the provider's record and the parameters. Concurrent callers share one query.
+    /// Returns the provider's record and the market parameters. Concurrent callers share one query.
     pub(super) async fn record(&self, app: &App, us: &Address) -> Result<Arc<Record>, ScreeningError> {
         let call = async {
             let provider = app.bounded("provider", app.chain.provider(us)).await?;
@@ -55,7 +55,8 @@ impl ChainFacts {
         found.map_err(|error| super::unavailable(&error))
     }
 
-    /// Returns the attributes signed by an auditor. An auditor without signatures counts against the client's network.
+    /// Returns the provider attributes that an auditor signed. If the auditor signed none, the query counts against the
+    /// client's IP network.
     pub(super) async fn audit(
         &self,
         app: &App,

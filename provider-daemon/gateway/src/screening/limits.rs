@@ -1,27 +1,28 @@
-//! Limits of a group, checked before any query: the network's own, and sizes that no real group has.
+//! Limits of a group, checked before any query: the limits of the Akash network, and sizes that real groups never
+//! reach.
 
 use akash_provider_core::bidding::{auditors, limits};
 use akash_provider_core::types::{Attribute, GroupSpec, ResourceUnit};
 
-/// Maximum number of units of a group.
+/// Maximum number of resource units of a group.
 pub(super) const UNITS_MAX: usize = 20;
-/// Maximum number of attributes in one list: real groups have up to a dozen GPU models.
+/// Maximum number of attributes in each list of attributes. Real groups have at most about a dozen GPU models.
 pub(super) const ATTRIBUTES_MAX: usize = 64;
-/// Maximum number of volumes, and of endpoints, of a unit.
+/// Maximum number of volumes, and also of endpoints, of a resource unit.
 pub(super) const PARTS_MAX: usize = 64;
-/// Maximum number of auditors of a group: each may cause a chain query.
+/// Maximum number of auditors that a group names. Each may cause a chain query.
 pub(super) const AUDITORS_MAX: usize = 32;
-/// Maximum number of hostnames of a request.
+/// Maximum number of hostnames in a request.
 pub(super) const HOSTNAMES_MAX: usize = 100;
 /// Maximum length of a hostname, in bytes.
 const HOSTNAME_BYTES_MAX: usize = 255;
-/// Maximum total size of names, keys and values of a group, in bytes; a real group has some kilobytes.
+/// Maximum size of all names, keys and values of a group in total, in bytes. A real group has some kilobytes.
 pub(super) const TEXT_BYTES_MAX: usize = 32 * 1024;
 
 /// Checks a group and its hostnames.
 ///
 /// # Errors
-/// Text of the first exceeded limit.
+/// Returns the text of the first limit that is exceeded.
 pub(super) fn check(group: &GroupSpec, hostnames: &[String]) -> Result<(), String> {
     let signed_by = &group.requirements.signed_by;
     at_most("units of the group", group.resources.len(), UNITS_MAX)?;
@@ -66,7 +67,7 @@ fn check_unit(unit: &ResourceUnit) -> Result<(), String> {
     lists(unit).try_for_each(|list| at_most("attributes of a resource", list.len(), ATTRIBUTES_MAX))
 }
 
-/// Returns the attribute lists of a unit.
+/// Returns all attribute lists of a resource unit.
 fn lists(unit: &ResourceUnit) -> impl Iterator<Item = &Vec<Attribute>> {
     let resources = &unit.resources;
     let own = [
@@ -96,7 +97,7 @@ fn text_bytes(group: &GroupSpec) -> usize {
     sum
 }
 
-/// Returns true for a valid denomination of the network.
+/// Returns true if the text is a valid denomination on the Akash network.
 fn is_denom(text: &str) -> bool {
     let mut bytes = text.bytes();
     let begins = bytes.next().is_some_and(|b| b.is_ascii_alphabetic());

@@ -1,16 +1,16 @@
-//! Summary of the reasons why a group does not fit, short for any number of nodes.
+//! Summary of the reasons why a group does not fit into the cluster. The summary is short for any number of nodes.
 
 use akash_provider_core::inventory::Explanation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of reasons for the whole cluster, and of kinds of reasons.
+/// Maximum number of reasons that concern the whole cluster, and also of reasons that concern nodes.
 const REASONS_MAX: usize = 16;
-/// Maximum number of nodes named for each kind of reason.
+/// Maximum number of example nodes in each reason.
 const EXAMPLES: usize = 3;
 /// Maximum length of a reason, in bytes.
 const REASON_BYTES_MAX: usize = 400;
 
-/// Nodes that lack one kind of resource.
+/// Nodes that do not have enough of one kind of resource.
 #[derive(Default)]
 struct Shortage<'a> {
     nodes: BTreeSet<&'a str>,
@@ -65,7 +65,7 @@ fn example(node: &str, unit: u32, what: &str) -> String {
     format!("{node} for unit {unit}{what}")
 }
 
-/// Shortens a text that may contain client data, and replaces control characters.
+/// Truncates a text that may contain data of the client, and replaces its control characters.
 pub(super) fn shorten(words: &str) -> String {
     let mut shown = String::new();
     for letter in words.chars() {

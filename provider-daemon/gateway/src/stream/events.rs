@@ -1,4 +1,4 @@
-//! Events of the cluster about a lease, one frame each.
+//! Stream of the cluster's events about a lease. Each event is one websocket frame.
 
 use super::logs::{ending, frame};
 use super::socket::Socket;

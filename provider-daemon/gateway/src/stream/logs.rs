@@ -1,4 +1,4 @@
-//! Log lines, one frame each.
+//! Stream of log lines. Each line is one websocket frame.
 
 use super::socket::{Ending, Socket};
 use crate::App;
@@ -46,7 +46,7 @@ async fn open(app: &App, lease: &LeaseId, options: LogOptions) -> Result<Lines, 
     app.bounded("logs", opening).await.map_err(|error| ending(&error))
 }
 
-/// Returns false if the lease exists but has none of these services. Returns true after a failed query, because the
+/// Returns false if the lease exists but has none of these services. Returns true if the query fails, because the
 /// stream then reports the failure.
 async fn has_any(app: &App, lease: &LeaseId, services: &[String]) -> bool {
     let call = app.cluster.lease_status(lease);
@@ -56,14 +56,14 @@ async fn has_any(app: &App, lease: &LeaseId, services: &[String]) -> bool {
     }
 }
 
-/// Encodes a value as a text frame of one JSON line.
+/// Encodes a value as a websocket text frame with one line of JSON.
 pub(super) fn frame(value: &impl Serialize) -> Message {
     let mut text = encode(value);
     text.push('\n');
     Message::text(text)
 }
 
-/// Returns the close code for an error of the cluster.
+/// Returns the close code for an error that the cluster returned.
 pub(super) fn ending(error: &Error) -> Ending {
     match error.kind() {
         ErrorKind::NotFound => Ending::new(Ending::NOT_FOUND, ""),

@@ -1,4 +1,4 @@
-//! Query parameters of a stream.
+//! Parameters of a stream, from the query of its URL.
 
 use crate::rest::reply;
 use crate::rest::{Rejection, bad_number};
@@ -6,14 +6,14 @@ use akash_provider_core::cluster::{EventOptions, ExecRequest, LogOptions};
 use axum::extract::Request;
 use http::StatusCode;
 
-/// Maximum number of parameters; the arguments of a command are one each.
+/// Maximum number of parameters. Each argument of a command is one parameter.
 const PAIRS_MAX: usize = 1024;
 
 /// Decoded query parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Query(Vec<(String, String)>);
 
-/// Command of a shell, and whether its input is open.
+/// Command of a shell, and whether the client sends input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ShellRequest {
     pub(super) request: ExecRequest,
@@ -34,7 +34,8 @@ impl Query {
         Self(pairs.take(PAIRS_MAX).map(|(k, v)| (k.into(), v.into())).collect())
     }
 
-    /// Returns the first value of a parameter, or `None` if it is empty.
+    /// Returns the first value of the parameter `name`, or `None` if the parameter is missing or its first value is
+    /// empty.
     fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(n, _)| n == name);
         found.map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
@@ -68,7 +69,7 @@ impl Query {
         }
     }
 
-    /// Returns the services; clients use the parameters `service` and `services`.
+    /// Returns the requested services. Clients use either `service` or `services` as the name of the parameter.
     fn services(&self) -> Result<Vec<String>, Rejection> {
         let mut all = Vec::new();
         for name in ["service", "services"] {
@@ -108,7 +109,7 @@ impl Query {
     }
 }
 
-/// Parses a number of lines; -1 means all.
+/// Parses the number of log lines to return; -1 means all lines.
 fn tail(text: &str) -> Result<Option<u64>, Rejection> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -125,7 +126,7 @@ fn tail(text: &str) -> Result<Option<u64>, Rejection> {
     }
 }
 
-/// Parses a replica index in any base that the Go provider accepts.
+/// Parses the index of a replica, in any number base that the Go provider accepts.
 fn replica(text: &str) -> Option<u32> {
     let lower = text.to_ascii_lowercase();
     let (digits, base) = match lower.as_bytes() {
@@ -144,7 +145,7 @@ fn replica(text: &str) -> Option<u32> {
     i32::try_from(number).is_ok().then_some(number)
 }
 
-/// Checks the invariants of any query.
+/// Parses any text as a query and checks the invariants of the result.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(text: &str) {
     let query = Query::parse(text);

@@ -1,4 +1,4 @@
-//! Commands in a service. Each message is binary and starts with its type.
+//! Commands in the container of a service. Each message is a binary frame. The first byte is the type of the message.
 //!
 //! ```text
 //!  100 output   101 errors   102 result, as JSON   103 failure        to the client
@@ -28,13 +28,13 @@ const FAILURE: u8 = 103;
 const STDIN: u8 = 104;
 const SIZE: u8 = 105;
 
-/// Buffer size of each direction, in bytes.
+/// Size of the buffer for each direction, in bytes.
 const PIPE: usize = 64 * 1024;
-/// Maximum size of the output in one frame, in bytes.
+/// Maximum number of output bytes in one frame.
 const CHUNK: usize = 16 * 1024;
-/// Prefix of error messages that the Go provider's client shows.
+/// Prefix of the error messages that the client of the Go provider displays.
 const PREFIX: &str = "remote command execute error";
-/// Exit code of a command that could not run, as in shells.
+/// Exit code that is reported for a command that could not run.
 const NOT_RUN: i32 = 1;
 
 #[derive(Debug, Serialize, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, command
     socket.send_all(frames, on_message).await;
 }
 
-/// Merges standard output and standard error, and appends the result of the command.
+/// Merges the frames of standard output and standard error, and appends the result of the command.
 fn until_over<'a>(
     stdout: impl Stream<Item = Message> + Send + 'a,
     stderr: impl Stream<Item = Message> + Send + 'a,
@@ -134,7 +134,7 @@ fn until_over<'a>(
     })
 }
 
-/// Returns the output of a command as frames, until it closes.
+/// Returns the output `from` of a command as frames of the type `code`, until the output ends.
 fn output(code: u8, from: impl AsyncRead + Send + Unpin) -> impl Stream<Item = Message> + Send {
     stream::unfold((from, vec![0; CHUNK]), move |(mut from, mut buffer)| async move {
         let read = from.read(&mut buffer).await.ok()?;
@@ -144,7 +144,7 @@ fn output(code: u8, from: impl AsyncRead + Send + Unpin) -> impl Stream<Item = M
     })
 }
 
-/// Returns the sizes of the terminal. Only the newest size is sent; outdated sizes are skipped.
+/// Returns a stream of terminal sizes. Only the newest size is sent; outdated sizes are skipped.
 fn resizes(sizes: watch::Receiver<Option<(u16, u16)>>) -> BoxStream<'static, (u16, u16)> {
     stream::unfold(sizes, |mut sizes| async move {
         loop {
@@ -190,7 +190,8 @@ fn result(exit_code: i32, message: Option<String>) -> Message {
     frame(RESULT, text.as_bytes())
 }
 
-/// Returns the message for a command that did not run: an exit code other than 0, or a failure without a reason.
+/// Returns the message for a command that did not run: a result with an exit code other than 0, or a failure without a
+/// reason.
 async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     let is_reason = match error.kind() {
         ErrorKind::Invalid | ErrorKind::Unavailable | ErrorKind::Denied | ErrorKind::Timeout => true,
@@ -205,11 +206,11 @@ async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     frame(FAILURE, &[])
 }
 
-/// Checks the invariants of any client input.
+/// Parses any bytes as the messages of a client, and checks the invariants of the results.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(input: &[u8], config: &tokio_tungstenite::tungstenite::protocol::WebSocketConfig) {
     use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
-    /// Socket that reads the input and discards what is written.
+    /// Socket that a client reads from `&[u8]`. Written bytes are discarded.
     struct Pipe<'a>(&'a [u8]);
     impl std::io::Read for Pipe<'_> {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {

@@ -1,4 +1,4 @@
-//! Open websocket: pings, and time limits for slow or disconnected clients.
+//! Open websocket, with pings and with time limits for slow or disconnected clients.
 
 use crate::auth::CredentialValidity;
 use crate::settings::Limits;
@@ -21,7 +21,7 @@ type Io = WebSocketStream<TokioIo<Upgraded>>;
 /// Maximum time of the closing handshake.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Close code and reason of a stream.
+/// Close code and reason with which a stream ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ending {
     code: u16,
@@ -29,13 +29,13 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// Complete: the code of RFC 6455 for a normal closure.
+    /// The stream is complete. RFC 6455: "normal closure".
     pub(super) const DONE: u16 = 1000;
-    /// The gateway stops: "going away" in RFC 6455.
+    /// The gateway stops. RFC 6455: "going away".
     const STOPPING: u16 = 1001;
     /// The credential is no longer valid, or the connection is closed in favor of another connection.
     const OVER: u16 = 1008;
-    /// Error with a reason. Codes from 4000 on are application-specific.
+    /// The stream failed; the reason has the cause. Codes from 4000 on are application-specific.
     pub(super) const FAILED: u16 = 4000;
     /// The lease does not exist.
     pub(super) const NOT_FOUND: u16 = 4001;
@@ -62,7 +62,7 @@ impl Ending {
     }
 }
 
-/// Websocket in two halves, so that it is read during writes.
+/// Websocket that is split into two halves, so that messages can be read during writes.
 #[derive(Debug)]
 pub(super) struct Socket {
     sink: SplitSink<Io, Message>,
@@ -74,7 +74,7 @@ pub(super) struct Socket {
     stalled: Duration,
 }
 
-/// Reason for the end of a writer.
+/// Reason why the writing half ends.
 enum WriteEnd {
     /// The stream ended or failed, and the client gets a close frame.
     Ended(Ending),
@@ -83,8 +83,8 @@ enum WriteEnd {
 }
 
 impl Socket {
-    /// Creates a socket. The socket is boxed because several futures pass it on, and each would reserve memory for the
-    /// socket.
+    /// Creates a socket. The socket is boxed because several futures pass it on, and each future would otherwise
+    /// reserve memory for the whole socket.
     pub(super) fn new(
         io: Io,
         limits: &Limits,
@@ -104,8 +104,8 @@ impl Socket {
         })
     }
 
-    /// Sends the messages of a stream until it ends, and then the close frame. Passes the client's messages to `on_message`,
-    /// in order, and reads the next one when `on_message` is done.
+    /// Sends the messages of a stream until the stream ends, and then the close frame. Passes the client's messages to
+    /// `on_message` in order. The next message is read after `on_message` has returned.
     pub(super) async fn send_all<H, F>(
         mut self: Box<Self>,
         messages: impl Stream<Item = Result<Message, Ending>> + Send,
@@ -131,7 +131,7 @@ impl Socket {
         }
     }
 
-    /// Closes without sending a message, and waits for the client's close frame for [`CLOSE_TIMEOUT`] at most.
+    /// Closes the websocket without sending a message. Waits at most [`CLOSE_TIMEOUT`] for the client's close frame.
     pub(super) async fn end(mut self: Box<Self>, ending: Ending) {
         Box::pin(self.send_close(ending)).await;
     }
@@ -153,7 +153,7 @@ impl Socket {
     }
 }
 
-/// Reads until the client disconnects or is silent for too long.
+/// Reads messages until the client disconnects or has sent nothing for the time `silence`.
 async fn listen<H, F>(incoming: &mut SplitStream<Io>, silence: Duration, on_message: &mut H)
 where
     H: FnMut(Message) -> F,
@@ -169,7 +169,7 @@ where
     }
 }
 
-/// Writes the messages, and pings in between.
+/// Writes the messages, with pings between them.
 async fn write(
     sink: &mut SplitSink<Io, Message>,
     messages: impl Stream<Item = Result<Message, Ending>>,
@@ -213,7 +213,7 @@ async fn write(
 /// Maximum number of messages in one write.
 const TOGETHER: usize = 256;
 
-/// Writes a message, together with the following messages that are ready.
+/// Writes a message, together with those following messages that are already available.
 async fn put(
     sink: &mut SplitSink<Io, Message>,
     mut messages: std::pin::Pin<&mut impl Stream<Item = Result<Message, Ending>>>,

@@ -1,6 +1,6 @@
 //! Upgrade of a request to a websocket.
 //!
-//! `axum` with `ws` ignores the header `Origin`, and a shutdown cannot wait for its streams.
+//! This module replaces `ws` of `axum`: `ws` ignores the header `Origin`, and a shutdown cannot wait for its streams.
 
 use super::socket::Socket;
 use crate::App;
@@ -22,11 +22,11 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-/// Size at which buffered data is written, in bytes.
+/// Number of buffered bytes at which the buffer is written.
 const WRITE_BUFFER: usize = 32 * 1024;
-/// Maximum size of buffered data, in bytes. A writer waits until the buffer has space.
+/// Maximum number of buffered bytes. A writer waits until the buffer has space.
 const WRITE_BUFFER_MAX: usize = 1024 * 1024;
-/// Size of the read buffer. Small, because TLS has its own buffer and there may be ten thousand streams.
+/// Size of the read buffer, in bytes. Small, because TLS has its own buffer and there may be ten thousand streams.
 const READ_BUFFER: usize = 128;
 
 /// Responds with the upgrade, and spawns a task that serves the websocket.
@@ -120,7 +120,7 @@ fn check(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, StatusCode
     HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(|_| StatusCode::BAD_REQUEST)
 }
 
-/// Returns true without an origin, or for an origin that is this host.
+/// Returns true if the request has no header `Origin`, or if its origin is the host of the request.
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else {
         return true;

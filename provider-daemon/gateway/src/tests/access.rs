@@ -129,7 +129,7 @@ const INVALID: Verdict = Verdict::Denied(401, "JWT is invalid");
 const CLAIMS: Verdict = Verdict::Denied(400, "JWT has invalid claims");
 const HEADER: Verdict = Verdict::Denied(400, "invalid authorization header");
 
-/// Credentials, with the expected result on public routes, and on other routes by scope.
+/// Credentials, with the expected response on public routes, and the expected response on other routes by scope.
 struct Credential {
     name: String,
     client: Client,
@@ -144,7 +144,7 @@ struct Cases<'w> {
 }
 
 impl Cases<'_> {
-    /// Adds credentials that get the same result on every route.
+    /// Adds credentials that get the same refusal on every route.
     fn refused(&mut self, name: &str, client: Client, verdict: Verdict) {
         self.push(name, client, verdict, move |_| verdict);
     }

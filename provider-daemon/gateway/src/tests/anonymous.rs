@@ -1,5 +1,5 @@
-//! Many unauthenticated clients. New connections replace old ones of such clients, and tenants are still
-//! served.
+//! Many unauthenticated clients. Their new connections replace old connections of unauthenticated clients, and tenants
+//! are still served.
 
 use super::clients::{Client, Connection};
 use super::grpc::{self, SERVICE};

@@ -22,7 +22,7 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Parsed response.
+/// Parsed response of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -98,13 +98,13 @@ impl Client {
         self
     }
 
-    /// Sets the local address from which the client connects.
+    /// Sets the local IP address from which the client connects.
     pub(crate) fn from(mut self, address: &str) -> Self {
         self.from = Some(address.parse().unwrap());
         self
     }
 
-    /// Connects without a TLS handshake.
+    /// Opens a TCP connection, without a TLS handshake.
     pub(crate) async fn silent(&self) -> io::Result<TcpStream> {
         let Some(from) = self.from else {
             return TcpStream::connect(self.server).await;
@@ -120,7 +120,7 @@ impl Client {
         self
     }
 
-    /// Sets the server name that the client requests.
+    /// Sets the server name in the client's TLS handshake.
     pub(crate) fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
@@ -131,7 +131,7 @@ impl Client {
         self
     }
 
-    /// Connects and completes the handshake.
+    /// Connects and completes the TLS handshake.
     pub(crate) async fn connect(&self) -> io::Result<Connection> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&self.versions)
@@ -185,7 +185,7 @@ impl Client {
         self.send("GET", path, "").await
     }
 
-    /// Sends bytes on a new connection, and reads until it closes.
+    /// Sends bytes on a new connection, and reads until the gateway closes the connection.
     pub(crate) async fn try_raw(&self, bytes: &[u8]) -> io::Result<Reply> {
         let mut connection = self.connect().await?;
         // What does not fit the socket waits in the session; the server may have closed before that.
@@ -202,12 +202,12 @@ impl Client {
         Reply::parse(&response)
     }
 
-    /// Opens a websocket, or returns the refusal.
+    /// Opens a websocket, or returns the response that refuses it.
     pub(crate) async fn open(&self, path: &str) -> Result<Channel, Reply> {
         self.try_open(path).await.unwrap()
     }
 
-    /// Opens a websocket; fails if the connection closes without a response.
+    /// Opens a websocket, or returns the response that refuses it. Fails if the connection closes without a response.
     pub(crate) async fn try_open(&self, path: &str) -> io::Result<Result<Channel, Reply>> {
         let more = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";

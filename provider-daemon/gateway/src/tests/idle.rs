@@ -1,4 +1,4 @@
-//! HTTP/2 connections without open calls, or with a client that no longer responds.
+//! HTTP/2 connections without open calls, or with a client that has stopped responding.
 
 use super::clients::{Client, Connection};
 use super::grpc::{self, SERVICE};
@@ -32,11 +32,11 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Client that responds to nothing, not even pings.
+/// HTTP/2 client that responds to nothing, not even to pings.
 struct SilentClient(Connection);
 
 impl SilentClient {
-    /// Connects and sends the preface.
+    /// Connects and sends the HTTP/2 connection preface.
     async fn connect(world: &World) -> Self {
         let tls = Client::new(world.grpc).alpn(&["h2"]).connect().await.unwrap();
         let mut client = Self(tls);
@@ -50,7 +50,7 @@ impl SilentClient {
         self.0.flush().await.unwrap();
     }
 
-    /// Starts a call. If `is_whole` is false, the request has no end.
+    /// Starts a gRPC call. If `is_whole` is false, the end of the request is never sent.
     async fn call(&mut self, method: &str, is_whole: bool) {
         // Literal headers: POST, https, a path, an authority and a content type.
         let mut head = vec![0x83, 0x87];

@@ -1,5 +1,5 @@
-//! Credentials of another tenant, revoked credentials, and credentials for another purpose. None of them has
-//! access on any route.
+//! Credentials of another tenant, revoked credentials, and credentials for another purpose. None of these credentials
+//! gives access on any route.
 
 use super::access::routes;
 use super::world::{PROVIDER, SDL, WITH_IP, World, claims, signed, signed_by_wallet, token_for, until};

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use testbed::recordings;
 
-/// Tenant of the recordings.
+/// Account of the tenant in the recordings.
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 /// Deployments of the recordings, by the name of their SDL.
 const DEPLOYMENTS: [(u64, &str); 6] = [
@@ -25,7 +25,7 @@ const DEPLOYMENTS: [(u64, &str); 6] = [
     (2900, "tiny"),
     (2899, "gpu-plain"),
 ];
-/// Deployments with a manifest sent during an outage.
+/// Deployments with a manifest that was sent during an outage of the chain or the cluster.
 const LATE: [(u64, &str); 2] = [(3_846_000, "tiny"), (4_020_000, "tiny")];
 
 /// World with the tenants and deployments of the recordings.
@@ -83,7 +83,7 @@ impl Stage {
         lease
     }
 
-    /// Sets the clock back to the time of a recording.
+    /// Sets the clock of the gateway back to the time of a recording.
     fn turn_back_clock(&self, recording: &Value) {
         // An expired or future token does not contain the time of the recording; all were made within minutes.
         let name = recording["name"].as_str().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Bid screening without authentication. Responses and queries are bounded, and other clients are not
-//! delayed.
+//! Bid screening without authentication. The size of responses and the number of queries are limited, and other clients
+//! are not delayed.
 
 use super::clients::{Client, Reply};
 use super::grpc;
@@ -32,7 +32,7 @@ fn group() -> GroupSpec {
     group
 }
 
-/// Returns a group with this number of units, which fits no node.
+/// Returns a group with this number of resource units, which fits on no node.
 fn large(units: u32) -> GroupSpec {
     let mut group = group();
     let mut unit = group.resources.remove(0);
@@ -50,7 +50,7 @@ fn large(units: u32) -> GroupSpec {
     group
 }
 
-/// Returns a thousand nodes with long names, as in clouds.
+/// Returns an inventory with a thousand nodes. The nodes have long names, as in clouds.
 fn thousand_nodes() -> InventoryUpdate {
     const GIB: i64 = 1 << 30;
     let node = |n: usize| {
@@ -63,7 +63,7 @@ fn thousand_nodes() -> InventoryUpdate {
     }
 }
 
-/// Gate that the test opens.
+/// Gate at which callers wait until the test opens it.
 #[derive(Debug, Default)]
 struct Gate {
     is_open: Mutex<bool>,
@@ -361,7 +361,7 @@ async fn a_screening_is_priced_by_what_a_bid_would_reserve() {
     world.stop().await;
 }
 
-/// Price strategy with an error that contains the path of its script and its standard error.
+/// Price strategy that always fails. The error contains the path and the standard error of a script.
 #[derive(Debug)]
 struct FailingPrices;
 

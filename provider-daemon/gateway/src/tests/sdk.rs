@@ -15,7 +15,7 @@ use testbed::clients;
 const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
 
-/// Returns a client. If it cannot be installed, prints the reason and returns `None`.
+/// Returns the value `found`, such as an installed client. After an error, prints the reason and returns `None`.
 fn had<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
     found
         .inspect_err(|why| println!("skipped: {what} is not available: {why}"))

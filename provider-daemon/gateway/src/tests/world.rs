@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 /// Time of the gateway's clock at the start, in seconds of Unix time.
 pub(super) const NOW: u64 = 1_795_257_230;
-/// Limit of a wait. Only a failure reaches it.
+/// Maximum time of a wait. A successful test never waits this long.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// SDL with one public service on port 80 with a hostname, and one internal service.
@@ -122,7 +122,7 @@ pub(super) fn hardware() -> InventoryUpdate {
     }
 }
 
-/// Returns prices below the maximum prices of the tenants.
+/// Returns a price strategy with prices below the maximum prices of the tenants.
 fn prices() -> Scale {
     let storage = [
         ("ephemeral".to_owned(), "0.001".parse().unwrap()),
@@ -151,7 +151,7 @@ fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>)
     });
 }
 
-/// Returns a certificate of the provider that is valid since a minute ago.
+/// Returns a certificate of the provider that has been valid for a minute.
 fn certificate_of(provider: &Address) -> OwnCertificate {
     let usage = Usage::Server {
         domains: vec!["localhost".to_owned()],
@@ -159,7 +159,7 @@ fn certificate_of(provider: &Address) -> OwnCertificate {
     OwnCertificate::make(provider, &usage, Duration::from_secs(NOW - 60)).unwrap()
 }
 
-/// Waits for a condition.
+/// Waits until a condition is true.
 pub(super) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let waiting = async {
         while !is_so().await {
@@ -265,7 +265,7 @@ impl World {
         self.clock.store(seconds, Ordering::SeqCst);
     }
 
-    /// Creates a chain account with money and with its public key.
+    /// Creates a chain account that has money and a public key on the chain.
     pub(super) fn known(&self, seed: u8) -> PrivateKey {
         let key = tenant(seed);
         self.make_known(key.address(), key.public().as_bytes());

@@ -1,8 +1,8 @@
 //! Client certificates in the handshake: checks that need no chain query.
 //!
-//! The network's certificates are self-signed with the usage "key encipherment", so ordinary verifiers refuse them.
-//! This verifier checks the form, the validity period, the purpose and the possession of the key. After the handshake,
-//! a chain query checks that the certificate is published and not revoked.
+//! Akash certificates are self-signed with the usage "key encipherment", so ordinary verifiers refuse them. This
+//! verifier checks the format, the validity period, the purpose and the possession of the key. After the handshake, a
+//! chain query checks that the certificate is published and not revoked.
 
 use crate::auth::Clock;
 use akash_provider_chain::cert;
@@ -15,7 +15,7 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Verifier of client certificates of the network; the chain query follows the handshake.
+/// Verifier of client certificates in the format of the Akash network. The chain query follows after the handshake.
 #[derive(Debug)]
 pub(super) struct NetworkCertVerifier {
     algorithms: WebPkiSupportedAlgorithms,

@@ -1,4 +1,4 @@
-//! REST requests and responses.
+//! Comparison of REST responses with the recorded responses.
 
 use super::{Stage, exchanges};
 use crate::tests::clients::Reply;
@@ -11,13 +11,13 @@ use testbed::recordings;
 
 /// How a response may differ from the recorded one.
 enum Same {
-    /// The response must be equal.
+    /// The response must equal the recorded response.
     Whole,
-    /// The text may differ. The status must be equal.
+    /// The text may differ from the recorded text. The status must be equal.
     Status,
-    /// The text must start with this prefix. The status must be equal.
+    /// The text must start with the recorded text. The status must be equal.
     Begins,
-    /// The status must be this one, and the text must start with this prefix.
+    /// The status must be this status, and the text must start with this prefix.
     Other(u16, &'static str),
     /// The JSON keys must be equal. Amounts may differ, because they depend on the machine.
     Keys,
@@ -51,7 +51,7 @@ fn wanted(name: &str) -> Same {
     }
 }
 
-/// Removes values that depend on the recorded machine, such as addresses.
+/// Removes values that depend on the machine of the recording, such as addresses.
 fn without_place(body: &str) -> Value {
     let Ok(mut value) = serde_json::from_str::<Value>(body) else {
         return Value::String(body.to_owned());
@@ -87,7 +87,7 @@ fn forget(value: &mut Value) {
     }
 }
 
-/// Returns the keys of all objects.
+/// Returns the keys of all objects in a JSON value.
 fn keys(value: &Value) -> Vec<String> {
     let mut all = Vec::new();
     if let Value::Object(object) = value {
@@ -133,12 +133,12 @@ fn compare(name: &str, recorded: &Value, reply: &Reply) -> Result<(), String> {
     Err(format!("{name}: recorded {status} {shown:?}\n    got {reply:?}"))
 }
 
-/// Returns true for keys that are omitted if empty, or that only an API server sets.
+/// Returns true for keys that are omitted if their value is empty, or that only a Kubernetes API server sets.
 fn is_optional(key: &str) -> bool {
     key == "cluster.inventory.pending" || key.starts_with("kube.")
 }
 
-/// Stops the parts that were down when this recording was made.
+/// Stops the parts of the test world that were down when the recording was made.
 async fn prepare(stage: &Stage, name: &str) {
     let cluster = &stage.world.cluster;
     let operations = [

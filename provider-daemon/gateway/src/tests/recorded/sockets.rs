@@ -1,4 +1,4 @@
-//! Recorded websocket exchanges.
+//! Comparison of websocket messages with recorded messages.
 
 use super::{Stage, exchanges};
 use crate::tests::clients::Client;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use testbed::recordings;
 use tokio_tungstenite::tungstenite::Message;
 
-/// Messages of a server. Values that depend on the recorded machine are removed.
+/// Messages that a server sent. Values that depend on the machine of the recording are removed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct ReceivedMessages {
     /// Log lines as service and text, and events as their JSON keys.
@@ -83,10 +83,10 @@ fn recorded(frames: &[Value]) -> ReceivedMessages {
     heard
 }
 
-/// Start of a failure reason. The rest of the reason is the text of the cluster.
+/// Start of the reason of a failure. The rest of the reason is an error text of the cluster.
 const REASON: &str = "remote command execute error: …";
 
-/// Applies the intended differences from the Go provider to a recording.
+/// Applies the intended differences from the Go provider to the recorded messages.
 fn with_our_differences(name: &str, mut recorded: ReceivedMessages) -> ReceivedMessages {
     if recorded.close.is_none() {
         // Every stream ends with a close frame.
@@ -114,7 +114,7 @@ fn with_our_differences(name: &str, mut recorded: ReceivedMessages) -> ReceivedM
     recorded
 }
 
-/// Sets the in-memory cluster to the state of a recording.
+/// Sets the in-memory cluster to the state at the time of a recording.
 fn prepare(stage: &Stage, name: &str, wanted: &ReceivedMessages) {
     let cluster = &stage.world.cluster;
     for operation in [Operation::Logs, Operation::Exec] {
