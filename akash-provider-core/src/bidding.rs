@@ -44,7 +44,7 @@ pub enum Decline {
     Attributes {
         /// Key of the first required attribute that the provider does not declare.
         key: String,
-        /// Value of this attribute in the order.
+        /// Value that the order requires for the attribute `key`.
         value: String,
     },
     /// The configuration allows bids only on orders that require certain attributes, and this order lacks one
@@ -53,7 +53,7 @@ pub enum Decline {
     NotForUs {
         /// Key of the first configured attribute that the order lacks.
         key: String,
-        /// Configured value of this attribute.
+        /// Configured value of the attribute `key`.
         value: String,
     },
     /// No storage capability that the provider declares has all attributes of a volume.
@@ -87,7 +87,7 @@ pub enum Decline {
     /// An audit that the order requires is missing for this provider.
     #[error("the order requires signatures: {missing}")]
     SignedBy {
-        /// Missing signatures, as text.
+        /// Missing signatures of auditors, as text.
         missing: String,
     },
     /// The order names more auditors than the provider queries for one order.
@@ -105,7 +105,7 @@ pub enum Decline {
         what: String,
         /// Value of the quantity in the order.
         value: u64,
-        /// Maximum value for one order.
+        /// Maximum of the quantity for one order.
         limit: u64,
     },
     /// The group violates a limit of the Akash network.
@@ -119,9 +119,9 @@ pub enum Decline {
         "the order requires a reclamation window of at least {wanted_s} s; this provider offers {offered}"
     )]
     Reclamation {
-        /// Shortest window that the order accepts, in seconds, rounded up.
+        /// Minimum reclamation window that the order accepts, in seconds, rounded up.
         wanted_s: u64,
-        /// Offered window in seconds, or `none`, as text.
+        /// Reclamation window that the provider offers, in seconds, or `none`, as text.
         offered: String,
     },
     /// The chain does not accept a bid with the reclamation window of this provider.
@@ -129,7 +129,7 @@ pub enum Decline {
         "this provider offers a reclamation window of {offered_s} s; the chain accepts {min_s} s to {max_s} s"
     )]
     ReclamationRange {
-        /// Offered window, in whole seconds.
+        /// Reclamation window that the provider offers, in whole seconds.
         offered_s: u64,
         /// Minimum reclamation window that the chain accepts, in seconds.
         min_s: u64,
@@ -148,7 +148,7 @@ pub enum Decline {
     /// The chain does not accept the deposit of the provider.
     #[error("the configured bid deposit {configured} is below the minimum of the chain: {minimum}")]
     Deposit {
-        /// Configured deposits, as text.
+        /// Bid deposits in the configuration, as text.
         configured: String,
         /// Deposits that the chain accepts, as text.
         minimum: String,
@@ -192,7 +192,7 @@ pub enum Decline {
     /// The price calculation failed.
     #[error("no price: {message}")]
     Price {
-        /// Cause of the failure, as text.
+        /// Cause of the failed price calculation, as text.
         message: String,
     },
     /// The calculated price has another denomination than the order.
@@ -224,7 +224,7 @@ pub enum Decline {
     /// Data that the decision needs could not be read.
     #[error("not decided: {message}")]
     Unknown {
-        /// Cause of the failure, as text.
+        /// Cause of the failed read, as text.
         message: String,
     },
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const MI: u64 = 1 << 20;
 const TI: u64 = 1 << 40;
-/// Maximum of a resource per group divided by its maximum per unit.
+/// Ratio between the maximum of a resource per group and its maximum per unit.
 const GROUP_FACTOR: u128 = 50;
 
 /// Minimum CPU of a unit, in thousandths of a core.
@@ -55,7 +55,7 @@ pub enum InvalidGroup {
         unit: u32,
         /// Name of the resource.
         what: &'static str,
-        /// Unit of the numbers.
+        /// Unit of `value`, `min` and `max`.
         measure: Measure,
         /// Requested amount.
         value: u64,
@@ -73,7 +73,7 @@ pub enum InvalidGroup {
     /// An attribute key is invalid.
     #[error("{place}: {problem}")]
     Key {
-        /// Location within the group, as text.
+        /// Location of the key within the group, as text.
         place: String,
         /// Violated rule.
         problem: InvalidKey,
@@ -102,7 +102,7 @@ pub enum InvalidGroup {
     Total {
         /// Name of the resource.
         what: &'static str,
-        /// Unit of the numbers.
+        /// Unit of `value` and `max`.
         measure: Measure,
         /// Total amount for all replicas of all units.
         value: u128,

@@ -126,14 +126,14 @@ pub enum Event {
         order: OrderId,
         /// Machine-readable reason.
         reason: DeclineCode,
-        /// Reason as text.
+        /// Reason why the provider does not bid, as text.
         message: String,
     },
     /// The number of bids of an order could not be queried. The provider bids anyway.
     BidsNotCounted {
         /// Group and oseq of the order.
         order: OrderId,
-        /// Cause of the failure, as text.
+        /// Cause of the failed query, as text.
         message: String,
     },
     /// The account cannot pay the deposit of a bid. The order waits for funds.
@@ -203,7 +203,7 @@ pub enum Event {
     DeployFailed {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Cause of the failure, as text.
+        /// Cause of the failed deploy, as text.
         message: String,
     },
     /// The health of a workload changed.
@@ -243,13 +243,13 @@ pub enum Event {
     WithdrawFailed {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Cause of the failure, as text.
+        /// Cause of the failed withdrawal, as text.
         message: String,
     },
     /// The circuit breaker tripped for all owners: it holds the closes by this provider until an operator releases
     /// the breaker. This state must be stored for the next start.
     BreakerTripped {
-        /// Number of requested closes within the window.
+        /// Number of requested closes within the time window of the circuit breaker.
         wanted: u32,
     },
     /// The circuit breaker tripped for one owner: it holds the closes of this owner's leases by this provider. This
@@ -257,14 +257,14 @@ pub enum Event {
     BreakerTrippedFor {
         /// Account of the owner.
         owner: Address,
-        /// Number of requested closes of this owner's leases within the window.
+        /// Number of requested closes of this owner's leases within the time window of the circuit breaker.
         wanted: u32,
     },
     /// The close of a lease, or the teardown of its workload, waits for a release of the circuit breaker.
     EndHeld {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Reason, and the command that releases the breaker.
+        /// Reason why the close waits, and the command that releases the breaker.
         message: String,
     },
     /// The circuit breaker was released by command, for all leases and owners.

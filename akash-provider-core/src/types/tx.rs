@@ -20,7 +20,7 @@ pub enum Msg {
         price: DecCoin,
         /// Deposit from the provider's balance.
         deposit: Coin,
-        /// Reserved units.
+        /// Units that the provider reserved and offers.
         resources_offer: Vec<ResourceUnit>,
         /// Offered reclamation window; `None` offers no reclamation terms.
         reclamation_window: Option<Duration>,
@@ -50,7 +50,7 @@ pub enum Msg {
     UpdateProvider(ProviderRecord),
     /// Publishes a certificate of the account.
     CreateCertificate {
-        /// Account of the certificate.
+        /// Account that the certificate belongs to.
         owner: Address,
         /// Certificate in PEM.
         cert: Vec<u8>,
@@ -60,7 +60,7 @@ pub enum Msg {
     /// Revokes a published certificate. The record of the certificate remains on the chain, but is no longer
     /// valid.
     RevokeCertificate {
-        /// Account of the certificate.
+        /// Account that the certificate belongs to.
         owner: Address,
         /// Serial number of the certificate, in decimal digits.
         serial: String,
@@ -159,14 +159,14 @@ pub enum TxError {
 pub enum TxOutcome {
     /// The message was executed successfully.
     Committed {
-        /// Height of the block.
+        /// Height of the block that contains the message.
         height: Height,
     },
     /// The message was refused, before or in a block.
     Rejected {
         /// Category of the refusal.
         error: TxError,
-        /// Codespace and code of the chain.
+        /// Codespace and code of the refusal.
         code: String,
         /// Error text of the chain, shortened.
         log: String,
