@@ -73,8 +73,8 @@ pub struct IpDeclaration {
 
 /// All leases of the provider in a cluster.
 ///
-/// If no list of this type contains a lease, the cluster has no record and no workload of the lease. A
-/// backend that cannot guarantee this returns an error instead of a listing.
+/// If none of the fields contains a lease, the cluster has no record and no workload of the lease. A backend that
+/// cannot guarantee this returns an error instead of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Listing {
     /// Last recorded or deployed workload of each lease with a usable record.

@@ -81,7 +81,7 @@ pub struct Config {
     /// Number of external ports for random-port endpoints. With 0, every order that needs such a port is
     /// declined (`cluster-node-port-quantity`; the default is 2768, the size of the usual node port range).
     pub external_ports: u32,
-    /// Whether the backend can lease IPs.
+    /// Whether the cluster can assign leased IPs to tenants.
     pub leased_ips: bool,
     /// Whether the backend routes hostnames. If not, every order with a service behind the shared HTTP
     /// ingress is declined.

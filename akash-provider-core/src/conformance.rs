@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of stream items read in one search, because a stream can always have a next item.
 const ITEMS_MAX: u32 = 100_000;
-/// Time after its deadline for which a call may block its thread before the process exits.
+/// Time that a call may still block its thread after its deadline. When this time has passed too, the process exits.
 const BLOCKED: Duration = Duration::from_secs(5);
 /// Interval between two checks of the calls in progress.
 const LOOK: Duration = Duration::from_millis(100);

@@ -140,9 +140,9 @@ struct Shared {
     status: Mutex<ElectionStatus>,
     /// State for the next leader, as stored in the record.
     state: Mutex<String>,
-    /// New state for the next leader, not yet written.
+    /// New state for the next leader, which is not written to the record yet.
     new_state: Mutex<Option<String>>,
-    /// New settings to use from the next call on.
+    /// New settings of this instance, used from the next call to the store on.
     settings: Mutex<Option<BTreeMap<String, String>>>,
     wake: Notify,
 }

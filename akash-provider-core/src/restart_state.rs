@@ -35,7 +35,7 @@ pub struct RestartState {
     pub breaker_held_owners: BTreeSet<Address>,
 }
 
-/// Unreadable state.
+/// Error for a stored state that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "cannot read state of the previous run: {problem}; start with `RestartState::unknown()`, review the leases and \

@@ -100,7 +100,7 @@ impl DurationHistogram {
 }
 
 impl DurationCounts {
-    /// Returns the number of durations.
+    /// Returns the number of recorded durations.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()

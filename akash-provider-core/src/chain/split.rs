@@ -113,7 +113,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Counts the transactions that it sends, or never responds.
+    /// Sender for the tests: counts the sent transactions, or never responds.
     #[derive(Debug, Default)]
     struct Sender {
         chain: Option<MemoryChain>,

@@ -192,19 +192,19 @@ impl MemoryCluster {
         lock(&self.state).script.all_calls()
     }
 
-    /// Makes the record of a lease unreadable until the next `record` or `deploy` for this lease. Returns
-    /// false if the lease has no record.
+    /// Makes the record of a lease unreadable until the next `record` or `deploy` for this lease. Returns false if
+    /// the cluster does not contain the lease.
     pub fn corrupt_record(&self, lease: &LeaseId, problem: &str) -> bool {
         self.set_record(lease, Record::Corrupt(problem.to_owned()))
     }
 
-    /// Deletes the record of a lease until the next `record` or `deploy` for this lease. The workload keeps
-    /// running. Returns false if the lease has no record.
+    /// Deletes the record of a lease until the next `record` or `deploy` for this lease. The workload keeps running.
+    /// Returns false if the cluster does not contain the lease.
     pub fn delete_record(&self, lease: &LeaseId) -> bool {
         self.set_record(lease, Record::Lost)
     }
 
-    /// Restores a corrupted or deleted record of a lease. Returns false if the lease had no record.
+    /// Restores a corrupted or deleted record of a lease. Returns false if the cluster does not contain the lease.
     pub fn restore_record(&self, lease: &LeaseId) -> bool {
         self.set_record(lease, Record::Good)
     }

@@ -64,7 +64,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// # Behavior
     /// - The record is durable when the call returns: `deployments` lists the workload after a restart. Only
     ///   then is the tenant's request confirmed.
-    /// - A newer record replaces the older record. The running workload continues as it was deployed.
+    /// - A newer record replaces the older record. The running workload keeps the specification of the last `deploy`.
     ///
     /// # Errors
     /// Returns `Invalid` for a workload that `deploy` would refuse with `Invalid`, because the tenant must

@@ -30,8 +30,8 @@ pub const TERM_LEAP: u64 = 1 << 24;
 pub struct Timing {
     /// Time since the last observed heartbeat of a leader after which a standby takes over.
     pub lease: Duration,
-    /// Time since its last successful heartbeat for which a leader continues to lead. This time is shorter
-    /// than `lease`, so that two instances never lead at the same time.
+    /// Time for which a leader continues to lead after its last successful heartbeat. This time is shorter than
+    /// `lease`, so that two instances never lead at the same time.
     pub renew: Duration,
     /// Interval between two calls to the store.
     pub retry: Duration,
