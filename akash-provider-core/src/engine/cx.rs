@@ -43,13 +43,13 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// Returns true if new writes may start.
+    /// Returns true if this instance may start new writes to the chain and the cluster.
     #[must_use]
     pub const fn may_write(&self) -> bool {
         matches!(self.leadership, Leadership::Leader { .. }) && !self.stopping
     }
 
-    /// Returns true if bids may be sent.
+    /// Returns true if this instance may send bids.
     #[must_use]
     pub const fn may_bid(&self) -> bool {
         self.may_write() && !self.bids_held

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wallet::Wallet;
 
-/// State of the market.
+/// Orders, bids, this provider's data on the chain, and its account balance.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Market {
     orders: Orders,

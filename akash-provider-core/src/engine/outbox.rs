@@ -27,7 +27,7 @@ pub(super) enum Target {
 /// Effects of the current step, and the calls in flight of all steps.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Outbox {
-    /// Empty between two steps.
+    /// Effects of the current step. Empty between two steps.
     #[serde(skip)]
     effects: Vec<Effect>,
     /// Target of each call in flight, and whether the call is a write.

@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// Returns a snapshot of the state.
+    /// Returns the status of the engine at the time `now`.
     #[must_use]
     pub fn status(&self, now: Now) -> Status {
         Status {

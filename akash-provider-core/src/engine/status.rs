@@ -250,7 +250,7 @@ pub struct BreakerStatus {
     pub held: Vec<HeldClose>,
     /// Message if there are leases but no records of their workloads in the cluster, otherwise `None`.
     pub records_missing: Option<String>,
-    /// Reason why the breaker holds the closes of all owners. `None` if it does not. `held` has the reason
-    /// for each lease.
+    /// Reason why the breaker holds the closes of all owners. `None` if it holds no closes, or those of some owners
+    /// only. `held` has the reason for each lease.
     pub shut_because: Option<String>,
 }

@@ -7,7 +7,8 @@
 //!
 //! - Too many closes were requested within the window. The breaker trips for one owner or for all owners,
 //!   until an operator releases it.
-//! - The warm-up period after a start has not passed, because the known state is unproven.
+//! - The warm-up period after a start has not passed, because nothing has confirmed yet that the engine read the
+//!   right chain and cluster.
 //! - The chain has leases, but the cluster has no record of any of them. The provider probably uses the wrong
 //!   cluster or namespace.
 //!
@@ -43,8 +44,8 @@ pub(crate) struct Breaker {
     held_owners: BTreeSet<Address>,
     /// End of the warm-up period, or `None` until chain and cluster are known.
     warmup_ends: Option<Mono>,
-    /// Location of the records, set if the chain has leases but the location contains no record of any
-    /// workload.
+    /// Location of the workload records in the cluster. Set if the chain has leases, but the location contains no
+    /// record of any workload.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
     /// Leases with a request that the warm-up period or missing records hold. The requests are repeated

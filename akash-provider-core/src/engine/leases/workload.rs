@@ -80,9 +80,9 @@ pub enum Input {
     DeployNow,
     /// The cluster is reachable again after an outage. A pending retry starts soon, with the initial delay.
     RetrySoon,
-    /// A workload found in the cluster. Ignored if a manifest is already known.
+    /// A workload found in the cluster. Ignored if this machine already has a manifest.
     Adopt(Arc<WorkloadSpec>),
-    /// A workload found in the cluster that another leader may have deployed. Replaces the known manifest.
+    /// A workload found in the cluster that another leader may have deployed. Replaces the manifest of this machine.
     Readopt(Arc<WorkloadSpec>),
     /// Result of `Deploy`, for the generation in the lane.
     Deployed(Result<(), Failure>),
@@ -128,11 +128,11 @@ pub enum Action {
     CancelRequest,
     /// Publish an event about the lease or its workload.
     Publish(Event),
-    /// Report an active lease that was found on the chain for a workload without a known lease.
+    /// Report an active lease that was found on the chain, for a workload for which the engine had no lease record.
     LeaseFound(Box<LeaseRecord>),
     /// Remove the lease, because it is closed and its workload was removed.
     Remove(Option<CloseReason>),
-    /// Count an unexpected input.
+    /// Count an input that is unexpected in this state.
     Unexpected,
 }
 
@@ -168,7 +168,7 @@ impl Workload {
         }
     }
 
-    /// Creates the workload of a known lease without a manifest.
+    /// Creates the workload of a lease on the chain. The workload has no manifest yet.
     #[must_use]
     pub fn for_lease(lease: &LeaseId, price: &DecCoin, reclamation: Option<Reclamation>) -> Self {
         Self {
@@ -178,8 +178,8 @@ impl Workload {
         }
     }
 
-    /// Creates a workload for which no lease is known. The engine only queries the chain for the lease of
-    /// such a workload.
+    /// Creates a workload for which the engine has no lease record. The engine only queries the chain for the lease
+    /// of such a workload.
     #[must_use]
     pub fn without_lease(lease: &LeaseId) -> Self {
         Self {
@@ -214,7 +214,7 @@ impl Workload {
         &self.chain
     }
 
-    /// Returns the price per block, or `None` without a known lease.
+    /// Returns the price per block, or `None` if the engine has no lease record.
     #[must_use]
     pub const fn price(&self) -> Option<&DecCoin> {
         self.price.as_ref()
@@ -271,13 +271,13 @@ impl Workload {
         self.close_report.as_ref()
     }
 
-    /// Returns the last error of the backend.
+    /// Returns the last error of the cluster backend for this workload.
     #[must_use]
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
     }
 
-    /// Returns true if the lease is known and no report of a close exists.
+    /// Returns true if the engine has a lease record and no report that the lease is closed.
     #[must_use]
     pub const fn is_live(&self) -> bool {
         self.close_report.is_none() && self.price.is_some()

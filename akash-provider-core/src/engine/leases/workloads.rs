@@ -236,8 +236,8 @@ impl Engine {
         }
     }
 
-    /// Handles a workload that was found in the cluster. With `fresh`, another leader may have deployed the
-    /// workload, and it replaces the known state.
+    /// Handles a workload that was found in the cluster. With `fresh`, another leader may have deployed the workload,
+    /// so it replaces the workload of the engine.
     pub(in crate::engine) fn adopt_workload(&mut self, deployment: &Arc<WorkloadSpec>, fresh: bool) {
         let id = &deployment.lease;
         let unknown = !self.leases.workloads.contains(id);

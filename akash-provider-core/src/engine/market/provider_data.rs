@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Maximum length of an address, in bytes.
+/// Maximum length of an auditor's name in an order, in bytes. Auditors with longer names are not queried.
 const NAME_MAX: usize = 90;
 /// Time after which audited attributes are read again. Same value as in the Go provider.
 const AUDIT_TTL: Duration = Duration::from_secs(18 * 3600);

@@ -26,7 +26,7 @@ pub(in crate::engine) type Sequence = u64;
 /// Queue of declined orders to retry.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Retries {
-    /// Orders waiting for capacity, by sequence number.
+    /// Orders that wait for capacity, by the sequence number of their decline.
     capacity: BTreeMap<Sequence, OrderId>,
     declined: FxHashMap<OrderId, Sequence>,
     sequence: Sequence,

@@ -40,9 +40,9 @@ pub(in crate::engine) struct Wallet {
     /// Last balance that was read, minus the deposits and fees of bids that were sent since. `None` before
     /// the first read.
     coins: Option<BTreeMap<Denom, u128>>,
-    /// Last balance that was read, to compare it with the next one.
+    /// Last balance that was read, to compare it with the next balance.
     read: BTreeMap<Denom, u128>,
-    /// True while a read is in flight.
+    /// True while a read of the balance is in flight.
     is_reading: bool,
     /// Deposits that the balance of the read in flight may not have deducted yet: of bids that were in flight when
     /// the read was requested, and of bids that were sent since.
@@ -51,9 +51,9 @@ pub(in crate::engine) struct Wallet {
     requested_at: Option<(Height, bool)>,
     /// True if the chain rejected a deposit while a read was in flight. The read may be older than the rejection.
     is_outdated: bool,
-    /// True if the last read failed.
+    /// True if the last read of the balance failed.
     has_failed: bool,
-    /// Time of the next read.
+    /// Time of the next read of the balance.
     next: Option<Mono>,
     /// True if an order or a payout waits for the balance.
     has_waiting: bool,
@@ -76,7 +76,7 @@ pub(in crate::engine) struct Wallet {
 struct Rejection {
     /// Description with the amount and the reason, for operators.
     message: String,
-    /// Missing amount.
+    /// Deposit or fee that the account could not pay.
     missing: Coin,
     /// True if the account was read after the rejection.
     is_read: bool,
@@ -186,7 +186,7 @@ impl Wallet {
         self.fee_rejected.take_if(|rejection| !stands(rejection));
     }
 
-    /// Schedules a read at the end of a block if it is needed.
+    /// Called at the end of a block. Schedules a read of the balance if one is needed.
     pub(in crate::engine) fn block(&mut self, now: Mono) {
         if self.has_waiting || self.next.is_none() {
             self.read_soon(now);
@@ -274,7 +274,7 @@ impl Wallet {
         }
     }
 
-    /// Returns the time of the next read.
+    /// Returns the time of the next read of the balance.
     pub(in crate::engine) fn deadline(&self) -> Option<Mono> {
         self.next.filter(|_| !self.is_reading)
     }

@@ -162,8 +162,8 @@ impl Engine {
         }
     }
 
-    /// Assigns declared hostnames to their leases, unless the manifest of the lease no longer lists the
-    /// hostname. Leases with a known manifest already have their claims, which may be newer than the listing.
+    /// Assigns declared hostnames to their leases, unless the manifest of the lease no longer lists the hostname.
+    /// Leases with a manifest in the engine already have their claims, which may be newer than the listing.
     fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<WorkloadSpec>]) {
         let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()
@@ -180,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// Deploys known workloads that are missing in the first listing after a takeover.
+    /// Deploys the workloads of the engine that are missing in the first listing after a takeover.
     fn redeploy_unlisted(&mut self, there: &BTreeSet<&LeaseId>) {
         for id in self.leases.workload_ids() {
             if !there.contains(&id) {

@@ -21,9 +21,9 @@ pub struct Submission {
 /// A manifest that passed the check, with a workload for each lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AcceptedManifest {
-    /// Hash of the manifest on the chain.
+    /// Hash that the chain stores for the manifest.
     pub hash: [u8; 32],
-    /// Workload of each lease.
+    /// Workload specification of each lease.
     pub deployments: Vec<Arc<cluster::WorkloadSpec>>,
     /// Hostnames that each lease released with this manifest.
     pub purge: Vec<(LeaseId, Vec<String>)>,
