@@ -103,7 +103,7 @@ pub struct NodeVerdict {
 /// Quantity of one resource of a node or a storage class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Pair {
-    /// Maximum usable amount.
+    /// Total amount that workloads can use.
     pub allocatable: u64,
     /// Currently free amount.
     pub available: u64,
@@ -142,7 +142,7 @@ pub struct NodeMetrics {
     pub memory: Pair,
     /// Node-local storage in bytes, for ephemeral volumes.
     pub storage_ephemeral: Pair,
-    /// Devices by kind.
+    /// GPU devices by kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuMetrics>,
     /// Classes of persistent storage that the node can mount.

@@ -157,7 +157,7 @@ pub enum TenantMsg {
         /// Signed attributes.
         attributes: Vec<Attribute>,
     },
-    /// Removes the signed attributes of an auditor.
+    /// Removes the attributes of a provider that an auditor has signed.
     UnsignProvider {
         /// Account of the auditor.
         auditor: Address,
@@ -224,7 +224,7 @@ pub struct Market {
     ledger: Ledger,
     index: Index,
     providers: BTreeMap<Address, ProviderRecord>,
-    /// Signed attributes by provider and auditor.
+    /// Signed attributes of providers. The key is the provider and the auditor.
     audits: BTreeMap<(Address, String), Vec<Attribute>>,
     certificates: BTreeMap<Address, Vec<Certificate>>,
 }
@@ -247,7 +247,7 @@ impl Market {
         }
     }
 
-    /// Creates funds in an account; saturates.
+    /// Adds newly created funds to an account. A balance that would overflow becomes the maximum.
     pub fn fund(&mut self, account: &Address, coin: &Coin) {
         self.ledger.credit(account, &coin.denom, coin.amount);
     }

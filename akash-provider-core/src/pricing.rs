@@ -108,7 +108,7 @@ pub enum PriceError {
     /// The first matching rule of the policy denies the order.
     #[error("the price policy's rule `{rule}` denies this order")]
     Denied {
-        /// Name of the rule.
+        /// Name of the policy rule.
         rule: String,
     },
     /// The policy has no conversion for the denomination.

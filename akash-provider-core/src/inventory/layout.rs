@@ -67,7 +67,7 @@ pub(super) struct Slot {
     pub(super) kind: usize,
     /// Number of devices, in use or not.
     pub(super) count: u32,
-    /// Number of devices not known to be in use.
+    /// Number of devices, minus the devices that are known to be in use.
     pub(super) free: i64,
 }
 

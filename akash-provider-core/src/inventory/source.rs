@@ -57,7 +57,7 @@ impl MemoryInventorySource {
         }
     }
 
-    /// Sets the capacity.
+    /// Sets the capacity and sends it to all watchers.
     pub fn push(&self, update: InventoryUpdate) {
         self.state.send_modify(|state| {
             state.update = (state.update.0 + 1, Some(update));

@@ -14,9 +14,9 @@ pub enum ManifestError {
     /// The manifest has too many bytes.
     #[error("invalid manifest: {bytes} bytes, at most {limit} are accepted; shorten the manifest")]
     TooLarge {
-        /// Length of the received manifest.
+        /// Length of the received manifest, in bytes.
         bytes: usize,
-        /// Maximum length.
+        /// Maximum length of a manifest, in bytes.
         limit: usize,
     },
     /// The bytes are not JSON, the JSON is nested too deeply, or an object contains a key twice.
@@ -145,9 +145,9 @@ pub enum StructureFault {
     HttpOption {
         /// Name of the option in the manifest.
         option: String,
-        /// Received value.
+        /// Value of the option in the manifest.
         value: u32,
-        /// Maximum value.
+        /// Maximum value of the option.
         limit: u32,
     },
     /// A list or a text exceeds its limit.
@@ -157,7 +157,7 @@ pub enum StructureFault {
         field: String,
         /// Number of received entries or bytes.
         length: usize,
-        /// Maximum number.
+        /// Maximum number of entries or bytes.
         limit: usize,
         /// `entries` or `bytes`.
         unit: String,
@@ -202,7 +202,7 @@ pub enum CrossFault {
     /// The group has no unit with this id.
     #[error("the group has no resource unit {id}; use the ids of the deployment")]
     UnknownResource {
-        /// Resource id of the service.
+        /// Resource id that the service names.
         id: u32,
     },
     /// The services use more replicas of a unit than the chain has.

@@ -6,7 +6,7 @@ use super::{Market, TenantMsg};
 use crate::types::{ChainEvent, CloseReason, Msg};
 use testbed::recordings;
 
-/// Returns the name of an event on the chain.
+/// Returns the name that the chain uses for an event.
 fn name(event: &ChainEvent) -> &'static str {
     match event {
         ChainEvent::DeploymentCreated { .. } => "DeploymentCreated",

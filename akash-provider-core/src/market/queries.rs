@@ -54,7 +54,7 @@ impl Market {
         self.block_times.get(at).copied()
     }
 
-    /// Returns the current parameters.
+    /// Returns the current market parameters.
     #[must_use]
     pub fn params(&self) -> &MarketParams {
         &self.params

@@ -31,7 +31,7 @@ const CALLS: usize = 32;
 /// Parameters of the suite for one strategy.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Denominations with prices, at least one.
+    /// Denominations in which the strategy calculates prices, at least one.
     pub denoms: Vec<String>,
     /// A unit for which the strategy calculates a price. The `price` of the unit is the maximum of the tenant, in
     /// each of the denominations in `denoms`.

@@ -59,7 +59,7 @@ pub enum ScaleError {
     /// A price is negative.
     #[error("the price of {what} is {value}; it must not be negative")]
     Negative {
-        /// Resource of the price.
+        /// Resource that the price is for.
         what: String,
         /// Configured price.
         value: String,
@@ -67,7 +67,7 @@ pub enum ScaleError {
     /// A price is out of range.
     #[error("the price of {what} must be below 10^40 and have at most 40 digits after the decimal point")]
     OutOfRange {
-        /// Resource of the price.
+        /// Resource that the price is for.
         what: String,
     },
     /// An entry does not have the form `name=number`.
@@ -78,10 +78,10 @@ pub enum ScaleError {
         /// Example of a valid entry.
         example: &'static str,
     },
-    /// A name occurs twice.
+    /// A storage class or a GPU has two prices.
     #[error("`{name}` occurs twice")]
     Duplicate {
-        /// Duplicate name.
+        /// Storage class or GPU with two prices.
         name: String,
     },
     /// The name of a GPU is invalid.
@@ -270,7 +270,7 @@ struct Totals {
     storage: Vec<u128>,
     endpoints: u128,
     ips: u128,
-    /// Index of the price, and the number of GPUs.
+    /// Index of a GPU price, and the number of GPUs with this price.
     gpus: Vec<(usize, u128)>,
 }
 

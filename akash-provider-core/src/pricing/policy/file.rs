@@ -117,11 +117,11 @@ pub struct Rule {
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct When {
-    /// Accounts of tenants.
+    /// Accounts of the tenants to which the rule applies.
     pub tenants: Vec<String>,
     /// Attributes that the order requires of the provider. The order must require all of them.
     pub attributes: BTreeMap<String, String>,
-    /// GPUs of the order: `*`, `vendor/*` or `vendor/model`.
+    /// GPU kinds, at least one of which the order requests: `*`, `vendor/*` or `vendor/model`.
     pub gpu: Vec<String>,
     /// Storage classes, at least one of which the order requests.
     pub storage: Vec<String>,

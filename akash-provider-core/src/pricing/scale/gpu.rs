@@ -82,7 +82,7 @@ impl GpuPrices {
         self.entries.get(at).map(|e| &e.rate)
     }
 
-    /// Returns the name of a price as configured.
+    /// Returns the configured name of the GPU price with the index `at`.
     pub(super) fn name(&self, at: usize) -> String {
         let Some(entry) = self.entries.get(at) else {
             return ANY.to_owned();

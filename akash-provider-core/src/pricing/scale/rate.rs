@@ -18,7 +18,7 @@ const MIB_BITS: u32 = 20;
 pub(super) enum Quantity {
     /// Amount with a price per piece.
     Whole(u128),
-    /// Amount with a price per MiB.
+    /// Number of bytes, with a price per MiB.
     Bytes(u128),
 }
 
