@@ -52,7 +52,7 @@ use tokio_util::sync::CancellationToken;
 /// Maximum number of items taken from one source per wake. A step takes microseconds, so a signal waits less
 /// than a millisecond.
 const BATCH: usize = 64;
-/// Maximum time to publish the last events.
+/// Maximum time to publish the last events at shutdown.
 const BUS_FLUSH: Duration = Duration::from_secs(2);
 /// Maximum number of calls named in the report at the end.
 const REPORTED_CALLS: usize = 20;
@@ -87,7 +87,7 @@ pub(crate) async fn run<B: StateMachine>(
 enum Wake {
     Abort,
     Shutdown,
-    /// Effects that were held during a write are released.
+    /// The state was written. The effects that were held during the write can now be executed.
     Kept(Vec<Effect>),
     Input(Input),
     HandleRequest(HandleRequest),
@@ -192,7 +192,7 @@ impl<B: StateMachine> Driver<B> {
         result
     }
 
-    /// Waits for the next event and returns it.
+    /// Waits for the next reason to continue the loop, and returns it.
     async fn wake(&mut self, shutdown: &CancellationToken, abort: &CancellationToken) -> Wake {
         let draining = self.drain_until.is_some();
         let alarm = self.alarm();

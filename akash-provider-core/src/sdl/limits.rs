@@ -22,7 +22,7 @@ const PRICE: i64 = 10_000_000;
 /// Maximum amount of a group, as a multiple of the maximum amount of a replica.
 const GROUP: u128 = 50;
 
-/// Formats a quantity in a unit.
+/// Function that formats a quantity with its unit.
 type Unit = fn(u128) -> String;
 
 /// Checks the used profiles and prices against the limits of the chain.
