@@ -12,7 +12,7 @@ use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::{AdjustOptions, Inventory};
 use fixture::{World, uniform_nodes};
 
-/// Number of active leases.
+/// Number of active leases of the measured engine.
 const LEASES: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 
 type BenchError = Box<dyn std::error::Error>;

@@ -32,8 +32,8 @@ struct DeploymentWorld {
     recorded: bool,
     delivered: bool,
     claimed: bool,
-    /// Whether it is unknown which manifest the cluster has: recording failed, or the deployment was found at
-    /// the start.
+    /// Whether it is unknown which manifest the cluster has: a call to record the manifest failed, or the deployment
+    /// was found at the start.
     doubt: bool,
     /// The manifest deadline has passed, and the machine has received no cluster list since.
     due: bool,
@@ -47,7 +47,7 @@ struct DeploymentWorld {
     ended: u8,
     valid: bool,
     submissions: u64,
-    /// How many more times the deadline may pass. A deadline that passes while the manifest is being recorded
+    /// How many more times the manifest deadline may pass. A deadline that passes while the manifest is being recorded
     /// is postponed.
     blocks: u8,
     /// How many more cluster lists may have an unexpected result.

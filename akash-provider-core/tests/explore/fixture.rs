@@ -76,7 +76,7 @@ pub(crate) fn permanent() -> Failure {
     }
 }
 
-/// Clocks and permissions of a world.
+/// Clocks of a world, and whether the machine may act: leadership, shutdown and the state of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Clock {
     pub(crate) mono: Mono,

@@ -478,8 +478,8 @@ impl World for OrderWorld {
 impl OrderWorld {
     /// Returns true if a bid on an open order is open although the machine of the order is done.
     ///
-    /// Allowed at shutdown, because the next start adopts the bid from the chain, and for a transaction that
-    /// was given up as expired.
+    /// This state is allowed at shutdown, because the next start adopts the bid from the chain, and for a transaction
+    /// that was given up as expired.
     fn open_bid_unowned(&self) -> bool {
         self.bid == Some(BidState::Open)
             && self.order == OrderState::Open

@@ -93,7 +93,7 @@ pub(crate) struct Chain {
     landed: Vec<LandedTx>,
     elapsed: Duration,
     dirty: bool,
-    /// Orders that the market did not check, and ids of orders with unreadable records.
+    /// Orders that the market did not check before they were added.
     pub(crate) invalid_orders: Rc<Vec<Order>>,
     pub(crate) unreadable: BTreeSet<OrderId>,
 }

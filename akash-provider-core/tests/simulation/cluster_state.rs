@@ -132,7 +132,7 @@ impl ClusterState {
         Teardown::Done
     }
 
-    /// Adds objects of other owners to a list.
+    /// Adds objects that do not belong to this provider to a list. Returns a hostname of another provider.
     fn foreign_things(&self, listing: &mut Listing) -> DeclaredHostname {
         let order = OrderId {
             group: GroupId {

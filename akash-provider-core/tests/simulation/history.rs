@@ -482,7 +482,7 @@ impl World {
         })
     }
 
-    /// Stores the findings of a full scan, if the effect reports one.
+    /// Stores the findings of a full scan in the trace, if the effect reports a scan.
     pub(crate) fn note_findings(&mut self, effect: &Effect) {
         if let Effect::Reply(_, Ok(Reply::Scan(findings))) = effect {
             self.trace.findings.extend(findings.iter().cloned());

@@ -109,7 +109,7 @@ pub(crate) fn attributes() -> Vec<Attribute> {
     [region()].into_iter().chain(hardware).collect()
 }
 
-/// A volume in memory.
+/// Storage class of a volume in memory.
 pub(crate) const RAM: &str = "ram";
 
 fn volumes(shape: Shape) -> Vec<Storage> {

@@ -38,7 +38,7 @@ impl World {
         Ok(())
     }
 
-    /// Switches the active instance.
+    /// Exchanges the active and the inactive instance.
     fn swap(&mut self) {
         let Some(other) = &mut self.other else { return };
         swap(&mut self.engine, &mut other.engine);
@@ -65,8 +65,8 @@ impl World {
         other.is_some_and(|o| o.model.leadership != Leadership::Standby)
     }
 
-    /// Ends or restores the leadership of either instance. An instance becomes leader only after the previous
-    /// leader has received its deposition. Calls of the previous leader stay in flight.
+    /// Ends or restores the leadership of either instance. An instance becomes leader only after the previous leader
+    /// has received the input that makes it a standby. Calls of the previous leader stay in flight.
     pub(crate) fn leadership_changes(&mut self) -> Checked {
         if self.other_leads() {
             self.swap();

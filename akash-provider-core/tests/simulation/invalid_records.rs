@@ -139,7 +139,7 @@ impl World {
         self.chain.add_invalid_order(order);
     }
 
-    /// Announces an order with an unreadable record.
+    /// Sends the event of an order with a record that cannot be read.
     fn unreadable_order(&mut self) {
         let id = self.third_party_order();
         self.chain.unreadable.insert(id.clone());

@@ -442,8 +442,8 @@ impl SettledCheck<'_> {
         })
     }
 
-    /// Same as `workload_only_under_active_lease`, for the time in which closes of the provider may still be
-    /// pending.
+    /// Checks that every workload belongs to a lease that is active on the chain. Holds even while closes of the
+    /// provider are pending.
     pub(crate) fn nothing_runs_without_a_lease(&self) -> Checked {
         let live: BTreeSet<LeaseId> = live(self.market).into_iter().collect();
         self.workload_only_under_active_lease(&live)

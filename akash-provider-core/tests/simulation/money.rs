@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(crate) const DENOMS: [&str; 2] = ["uact", "uakt"];
-/// Maximum delay until the engine notices a lease without funds: the interval of one balance query, and of
-/// another one after the funds ran out.
+/// Maximum delay until the engine notices a lease without funds: one interval between balance queries, and another one
+/// after the funds ran out.
 const LATE: Duration = Duration::from_secs(1_500);
 
 pub(crate) fn coin(denom: &str, amount: u128) -> Coin {

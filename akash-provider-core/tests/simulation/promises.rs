@@ -18,7 +18,7 @@ const DEVICES: [&[(&str, u32)]; 3] = [&[("a100", 2)], &[("a100", 1), ("t4", 2)],
 /// Number of IP addresses in the pool.
 const ADDRESSES: u32 = 3;
 
-/// Current state of the hardware.
+/// Current state of the simulated hardware.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hardware {
     /// Number of unhealthy devices of each node. They are devices of the last model.

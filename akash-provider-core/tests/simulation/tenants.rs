@@ -303,7 +303,7 @@ impl World {
         drop(self.chain.tenant(msg));
     }
 
-    /// Sends a command of the operator.
+    /// Sends a random command of the provider's operator to the engine.
     fn operate(&mut self) -> Checked {
         let leases: Vec<LeaseId> = self.chain.market.leases().map(|r| r.lease.id).collect();
         let lease = self.random.pick(&leases).cloned();

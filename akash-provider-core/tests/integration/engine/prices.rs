@@ -1,4 +1,4 @@
-//! Orders without a price, and orders that a released reservation wakes.
+//! Orders that the provider cannot price, and declined orders that are evaluated again when a reservation is released.
 
 use crate::engine::world::*;
 use akash_provider_core::Config;

@@ -17,7 +17,7 @@ fn is_snapshot(call: &Call) -> bool {
     matches!(call, Call::FetchSnapshot)
 }
 
-/// Removes the held call of this kind and returns the call.
+/// Removes the call of this kind that the test holds back, and returns the call.
 fn held(world: &mut World, which: Which) -> (EffectId, Call) {
     let at = world.in_flight.iter().position(|(_, call)| which(call));
     world

@@ -20,7 +20,7 @@ fn unusable_record(lease: &LeaseId, remains: RecordDefect) -> UnusableRecord {
     }
 }
 
-/// Creates running leases before a restart of the process.
+/// Creates `count` running leases.
 fn running(world: &mut World, count: u64) -> Vec<LeaseId> {
     (1..=count).map(|dseq| world.running(dseq, &web())).collect()
 }

@@ -426,7 +426,7 @@ fn blocked_work_has_no_deadline() {
     assert!(world.engine.next_deadline().is_none_or(|at| at > now));
 }
 
-/// Sends the blocks of the same chain with heights that are 900 too high.
+/// Sends a snapshot of the same market with a height that is 900 too high.
 fn follow_false_chain(world: &mut World) {
     let mut higher = world.market.snapshot(&us());
     higher.height += 900;

@@ -149,7 +149,7 @@ impl SingleEngine {
         self.engine.step(now, input)
     }
 
-    /// Returns the result of a screening.
+    /// Returns the result of a screening of the order.
     fn screened(&self, runtime: &tokio::runtime::Runtime, order: &Order, bids: u32) -> Outcome {
         let attributes = Setup::attributes();
         let audited: Vec<_> = self.setup.audit().into_iter().collect();
@@ -170,7 +170,7 @@ impl SingleEngine {
             .map_err(|decline| (decline.code(), decline.to_string()))
     }
 
-    /// Returns the result of the engine.
+    /// Returns the result that the engine reaches for the order.
     fn done(&mut self, order: &Order, bids: u32) -> Outcome {
         let created = ChainEvent::OrderCreated { id: order.id.clone() };
         let mut effects = VecDeque::from(self.step(Input::Chain(created)));

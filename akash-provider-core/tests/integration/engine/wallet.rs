@@ -419,7 +419,7 @@ fn unreadable_account_does_not_prevent_bids() {
     assert_eq!(world.count(is_bid), 4);
 }
 
-/// Returns settings in which each bid has this known fee and no timeout.
+/// Returns settings in which each bid costs a fee of `amount` uakt and has no timeout.
 fn with_fee(amount: u128) -> Config {
     let mut config = both();
     config.bid_fee = uakt(amount);

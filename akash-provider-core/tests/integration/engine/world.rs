@@ -34,7 +34,7 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 const CHAIN: &str = "tests";
 const TI: i64 = 1 << 40;
 
-/// Selects calls.
+/// Function that selects calls of the engine.
 pub(crate) type Which = fn(&Call) -> bool;
 
 #[derive(Debug)]
@@ -54,18 +54,18 @@ pub(crate) struct World {
     pub(crate) hold: Option<Which>,
     /// Calls that fail temporarily.
     pub(crate) fail: Option<Which>,
-    /// The selected failing calls fail permanently instead of temporarily.
+    /// The calls that `fail` selects fail permanently instead of temporarily.
     pub(crate) permanent: bool,
     /// Cluster calls that take effect although they report a failure.
     pub(crate) lie: Option<Which>,
     /// State of a lagging node. If set, queries of single records return this state.
     pub(crate) lagging: Option<Market>,
     pub(crate) price: Result<DecCoin, Failure>,
-    /// Whether the endpoints return the same single records.
+    /// Whether all nodes return the same response to a query of a single record.
     pub(crate) agreement: Agreement,
     /// The engine receives no events of new blocks.
     pub(crate) deaf: bool,
-    /// Unusable objects of the cluster.
+    /// Unusable Manifest records that the lists of the cluster contain.
     pub(crate) unusable: Vec<UnusableRecord>,
     /// Leases that have a Manifest record but no running workload.
     pub(crate) incomplete: Vec<LeaseId>,
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// Reports the capacity and the current state of the chain.
+    /// Reports the capacity of the cluster and the current state of the chain to the engine.
     pub(crate) fn start(&mut self) {
         self.feed_capacity();
         self.resync();
@@ -594,7 +594,7 @@ impl World {
         lease_id(dseq)
     }
 
-    /// Accepts the bid on each group of the deployment.
+    /// Accepts the provider's bid on the order of each group of the deployment.
     pub(crate) fn take_bids(&mut self, dseq: u64, sdl: &Sdl) {
         for gseq in (1..).take(sdl.groups.len()) {
             let order = OrderId {

@@ -25,7 +25,7 @@ const OTHER_PROVIDER: u8 = 2;
 const TENANT: u8 = 3;
 const OTHER_TENANT: u8 = 4;
 const BLOCK: Duration = Duration::from_secs(6);
-/// Maximum number of blocks until an expected state: half an hour.
+/// Maximum number of blocks that a scenario waits for an expected state; this is half an hour of block time.
 const BLOCK_LIMIT: u32 = 300;
 
 const SDL: &str = r#"
@@ -156,7 +156,7 @@ impl World {
         self.chain.market(|market| market.bid(id).cloned()).unwrap()
     }
 
-    /// Balance of the provider.
+    /// Balance of the provider's account, in the smallest unit of the denomination.
     pub(crate) fn balance(&self) -> u128 {
         self.chain
             .market(|market| market.balance(&account(PROVIDER), "uact").amount)
@@ -319,7 +319,7 @@ impl Tenant {
             .await
     }
 
-    /// Environment of the web server.
+    /// Environment variables of the web server in the tenant's manifest.
     pub(crate) fn env(&self) -> Option<Vec<String>> {
         self.sdl.manifest.groups[0].services[0].env.clone()
     }
