@@ -26,8 +26,8 @@ const MINUTE: Duration = if cfg!(debug_assertions) {
 } else {
     Duration::from_secs(60)
 };
-/// Number of measured minutes. In the first minute connections and caches allocate what they need. The result
-/// is the growth from its end to the end of the last minute.
+/// Number of measured minutes. In the first minute connections and caches allocate what they need. The result is the
+/// growth from the end of the first minute to the end of the last minute.
 const MINUTES: u32 = if cfg!(debug_assertions) { 2 } else { 4 };
 /// Environment variable that overrides the number of minutes.
 const MINUTES_SETTING: &str = "CHAIN_BENCH_MINUTES";

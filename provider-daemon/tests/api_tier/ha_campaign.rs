@@ -157,7 +157,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Asserts that writes to the chain, the cluster and the bus were recorded. Otherwise their judgement
+    /// Asserts that writes to the chain, the cluster and the bus were recorded. Otherwise the check of these writes
     /// would prove nothing.
     fn writes_were_seen(&self, sent: &[Sent], orders: usize) {
         for to in self.world.written_to() {

@@ -20,7 +20,7 @@ const OUTAGE_CORES: f64 = 0.05;
 /// Maximum number of log lines of an outage of any length: one or two per watched kind.
 const OUTAGE_LINES: usize = 40;
 
-/// Maximum number of log lines of an outage of any length: one or two for each watched kind.
+/// Temporary folder of a test, deleted when dropped.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {

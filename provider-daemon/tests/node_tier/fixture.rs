@@ -39,7 +39,7 @@ pub(crate) struct Stage {
     _alone: Hold,
 }
 
-/// The market on the cluster.
+/// The embedded market of `dev` in this process, with a provider that runs its leases on the test cluster.
 pub(crate) struct MarketFixture {
     pub(crate) testbed: Cluster,
     pub(crate) world: Arc<World>,
@@ -274,7 +274,7 @@ pub(crate) fn closed_by_tenants(market: &akash_provider_core::market::Market) {
     println!("{leases} lease(s), closed by the provider: 0, closed bids: 0");
 }
 
-/// Waits for a condition that blocks its thread.
+/// Blocks the current thread until a condition is true.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {

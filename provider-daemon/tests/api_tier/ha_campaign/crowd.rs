@@ -48,7 +48,7 @@ pub(crate) struct Crowd {
     pub(crate) all: Arc<Mutex<Vec<Deployment>>>,
     orders: Arc<AtomicBool>,
     goes_on: Arc<AtomicBool>,
-    /// Last refusal of a gateway.
+    /// Text of the last refusal of a manifest by a gateway.
     pub(crate) refusal: Arc<Mutex<String>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -197,7 +197,7 @@ impl Life {
         }
     }
 
-    /// Sends the manifest to the gateway that accepted the last one. If this gateway refuses it, sends the
+    /// Sends the manifest to the gateway that accepted the last manifest. If this gateway refuses it, sends the
     /// manifest to the other gateway. Returns whether one of them accepted it.
     fn send(&mut self, dseq: u64) -> bool {
         for turn in 0..self.tenant.gateways.len() {

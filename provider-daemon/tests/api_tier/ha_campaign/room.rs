@@ -131,8 +131,8 @@ impl Room {
         ip(&["-n", &self.site, "route", "delete", "blackhole", &daemon]);
     }
 
-    /// Forwards connections of this daemon to a port of the site, to the address `target` in the namespace of
-    /// the test. Records the writes.
+    /// Forwards the connections of the daemon `who` to a port of the site. They go to the address `target` in the
+    /// namespace of the test. Records the writes in these connections as writes to `to`.
     pub(crate) fn lead(&self, who: usize, port: u16, to: To, target: SocketAddr) {
         let (site, at) = (self.site.clone(), Self::here(who, port));
         let (accepted, streams) = channel();

@@ -111,7 +111,7 @@ impl Bidder {
         }
     }
 
-    /// Sends a bid until its outcome is known.
+    /// Sends a bid repeatedly until the bid is on the chain, or until the order is no longer open.
     async fn bid(&self, order: OrderId) {
         let msg = bid(&order);
         loop {

@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// Endpoints of the nodes. Each endpoint has its own faults.
+/// Returns a random fault of a node, with its name.
 fn fault(random: &mut Random) -> (&'static str, Faults) {
     let some = random.draw(3) + 1;
     match random.draw(13) {
@@ -126,9 +126,9 @@ fn fault_of_answers(kind: u64, some: u64) -> (&'static str, Faults) {
     }
 }
 
-/// The proxies, each with the fault that it has all the time.
+/// Proxies in front of the nodes. Each proxy has its own faults.
 struct Endpoints {
-    /// The proxies, and the fault that each keeps permanently.
+    /// The proxies, each with the fault that it always has.
     proxies: Vec<(Proxy, Faults)>,
     pipe: Option<Pipe>,
 }

@@ -24,7 +24,7 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Limit of open files of the provider process.
 const FILES: u32 = 1024;
-/// Maximum number of open files that the provider may use. It reserves the other 256.
+/// Maximum number of open files that the provider may use. The provider reserves the other 256.
 const FILES_MAX: usize = 768;
 /// Number of connections of each of the three kinds.
 const EACH: u16 = 400;

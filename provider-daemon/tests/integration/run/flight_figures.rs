@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Block times: a short one for tests, and the one of the Akash network.
+/// Short block time for tests. `NETWORK` is the block time of the Akash network.
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const NETWORK: Option<Duration> = Some(Duration::from_secs(6));
 /// Interval between orders: twenty per second, each leased, served and closed.

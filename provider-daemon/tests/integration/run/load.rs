@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Number of deployments before the first one of this test.
+/// Sequence number (dseq) before that of the first deployment of this test.
 const FIRST: u64 = 1_000;
 
 /// A pending order.
@@ -66,7 +66,7 @@ impl<'a> Crowd<'a> {
         self.ordered.push_back(Order { id, bid, closes_at });
     }
 
-    /// Takes bids and submits the manifests.
+    /// Accepts the bids on the pending orders, and submits the manifests of the new leases.
     pub(crate) fn lease(&mut self) {
         let chain = &self.served.stage.chain;
         for _ in 0..self.ordered.len() {

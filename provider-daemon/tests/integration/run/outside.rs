@@ -35,7 +35,7 @@ fn ran(path: &Path, args: &[&str]) -> Output {
     command.args(args).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Runs the script of the SDK and returns its result.
+/// Runs the script `gateway.mjs`, which uses the TypeScript SDK, and returns its result.
 fn script(folder: &Path, asked: &Value) -> Value {
     let mut command = Command::new("node");
     command

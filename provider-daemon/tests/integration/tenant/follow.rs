@@ -54,7 +54,7 @@ impl Follower {
         self.told.lock().unwrap().clone()
     }
 
-    /// Asserts that the next output line has this end.
+    /// Asserts that the next output line ends with `end`.
     #[track_caller]
     fn shows(&self, end: &str) {
         let line = self.lines.recv_timeout(PATIENCE);

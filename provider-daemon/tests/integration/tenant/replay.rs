@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-/// Server that plays the recording set last on each connection.
+/// Timeout of a read from the client, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 type Tls = StreamOwned<ServerConnection, TcpStream>;

@@ -115,7 +115,7 @@ impl Pty {
     }
 }
 
-/// Records a command that ends after this number of input frames.
+/// Returns a recording of a command that ends after this number of input frames.
 fn waits_for(count: usize) -> serde_json::Value {
     let result = b"f{\"exit_code\":3}\n";
     let mut frame = vec![0x82, u8::try_from(result.len()).unwrap()];
