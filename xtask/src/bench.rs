@@ -92,7 +92,7 @@ impl Benchmark {
     }
 }
 
-/// Target of a figure.
+/// Value that a figure should reach.
 #[derive(Debug, Clone, Copy)]
 enum Target {
     AtLeast(f64),
@@ -225,7 +225,7 @@ const BUILD: [(&str, Target); 5] = [
     ("binary_mib", Target::AtMost(40.0)),
 ];
 
-/// Number of seeds for a stable rate.
+/// Number of simulated seeds, large enough for a stable rate.
 const SIM_SEEDS: u64 = 5_000;
 
 /// Runs the benchmark and prints the figures. Fails if a figure is missing.

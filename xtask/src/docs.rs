@@ -15,7 +15,7 @@ pub(crate) use messages::{verify as verify_messages, write as write_messages};
 /// Options of `cargo xtask docs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Builds the documentation, runs the code examples in it and checks its links.
+    /// Writes the table of log messages in docs/log-messages.md instead
     #[arg(long)]
     write: bool,
 }

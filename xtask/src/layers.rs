@@ -35,7 +35,7 @@ const EMBEDDER: &str = "example-own-gateway";
 /// Base of the other examples, which reuse its tenant and market.
 const CANONICAL: &str = "example-embedded";
 
-/// Development commands, and the testbed. Crates use the testbed in tests only.
+/// Package of the development commands. It uses `TESTBED`; other crates use `TESTBED` in tests only.
 const TOOL: &str = "xtask";
 const TESTBED: &str = "testbed";
 /// Benchmark of the release build, which decodes its records and messages.

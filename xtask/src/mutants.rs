@@ -22,9 +22,9 @@ use crate::workspace::{Workspace, read};
 use accepted::Accepted;
 use mutant::{Mutant, Outcome, Trial};
 
-/// File with the mutants that no test can or should detect, each with the reason.
+/// Version of `cargo-mutants`.
 const VERSION: &str = "27.1.0";
-/// Mutants that no test can or should detect.
+/// File with the mutants that no test can or should detect, each with the reason.
 const ACCEPTED: &str = "xtask/mutants.accepted";
 /// Time limit of a build, in seconds. The first build is a cold one.
 const BUILD_SECONDS: u64 = 900;
@@ -38,7 +38,7 @@ struct Subject {
     package: &'static str,
     /// Test binaries.
     targets: &'static [&'static str],
-    /// Filters of the tests.
+    /// Filters of test names; only matching tests run.
     tests: &'static [&'static str],
 }
 
@@ -68,7 +68,7 @@ const SUBJECTS: [Subject; 2] = [
     },
 ];
 
-/// Number of mutants.
+/// Selection of the mutants to try.
 #[derive(Debug, Arguments)]
 // The fields are flattened into those of the campaign, which has a group of the same name.
 #[group(id = "mutants")]
@@ -117,12 +117,12 @@ pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
     )
 }
 
-/// One shard of the mutants of a crate: every `of`-th mutant, starting with number `index`.
+/// Returns the number of shards into which `total` mutants are divided, so that one shard has about `count` mutants.
 fn shards(total: usize, count: u64) -> u64 {
     u64::try_from(total).unwrap_or(u64::MAX).div_ceil(count).max(1)
 }
 
-/// One shard of the mutants of a crate: every `of`-th mutant, from `index`.
+/// One shard of the mutants of a crate: every `of`-th mutant, starting with number `index`.
 struct Shard {
     index: u64,
     of: u64,

@@ -21,7 +21,7 @@ const SKIPPED: [&str; 4] = ["generated", "proto", "fixtures", "CHANGELOG.md"];
 /// Findings printed when the score is above the limit.
 const PRINTED: usize = 40;
 
-/// Lists the findings of `cargo xtask prose`.
+/// Arguments of `cargo xtask prose`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Files to examine, relative to the workspace [default: all]

@@ -14,32 +14,31 @@ use crate::report::Notes;
 use crate::tally::Counter;
 use crate::workspace::Workspace;
 
-/// Degree of parallelism.
+/// Number of test programs that run at the same time, and number of threads of each.
 #[derive(Debug, Clone, Copy)]
 struct Parallelism {
     programs: usize,
-    /// Parallelism of tests that use only this machine.
+    /// Number of test threads of each program.
     threads: &'static str,
 }
 
-/// Parallelism of tests on a cluster. More threads are needed, because these tests wait for the cluster, and
-/// tests with exclusive access wait for each other.
+/// Parallelism of tests that use only this machine.
 const ALONE: Parallelism = Parallelism {
     programs: 2,
     threads: "4",
 };
-/// Tests on a cluster wait for the cluster, and exclusive tests wait for each other, so more threads are
-/// needed.
+/// Parallelism of tests on a cluster. More threads are needed, because these tests wait for the cluster, and tests with
+/// exclusive access wait for each other.
 const ON_A_CLUSTER: Parallelism = Parallelism {
     programs: 3,
     threads: "8",
 };
 
-/// Folder of the package, in which the program runs as it does under cargo.
+/// Test program to run.
 #[derive(Debug, PartialEq, Eq)]
 struct Suite {
     program: PathBuf,
-    /// Folder of its package, the working directory under cargo.
+    /// Folder of the program's package, in which the program runs as it does under cargo.
     folder: PathBuf,
 }
 
@@ -93,7 +92,8 @@ fn ran(
     Ok((counter, failed))
 }
 
-/// Runs all programs in parallel, the last one first. Prints the output of failed programs and returns them.
+/// Runs several programs at the same time until all have run, the last one first. Prints the output of failed programs
+/// and returns them.
 fn side_by_side(
     suites: Vec<Suite>,
     together: Parallelism,

@@ -63,7 +63,7 @@ struct Target {
     /// Root file of the target.
     #[serde(default)]
     src_path: PathBuf,
-    /// Whether the target has tests. True unless the manifest disables them.
+    /// Whether `cargo test` runs tests of the target. True unless the manifest disables them.
     #[serde(default = "tested")]
     test: bool,
 }

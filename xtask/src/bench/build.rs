@@ -10,9 +10,9 @@ use crate::figures::Figure;
 use crate::workspace::Workspace;
 
 const CORE: [&str; 3] = ["build", "-p", "akash-provider-core"];
-/// The first command of the README.
+/// Arguments of the first cargo command in the README.
 const RELEASE: [&str; 4] = ["build", "--release", "-p", "provider-daemon"];
-/// The build of the test command.
+/// Arguments of cargo for the build of the test command.
 const TESTS: [&str; 6] = [
     "build",
     "--workspace",

@@ -1,5 +1,5 @@
-//! A copy of the workspace that the program may change. The copy is retained between runs, so that the next
-//! run builds little.
+//! A copy of the workspace that `cargo-mutants` may change. The copy is retained between runs, so that the next run
+//! builds little.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

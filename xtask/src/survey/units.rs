@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::figures::Figure;
 use crate::workspace::Workspace;
 
-/// Cargo prints its plan on the nightly channel, or with this variable.
+/// Environment variable with which a stable cargo prints its build plan, as a nightly cargo does.
 const NIGHTLY: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
 /// Units of a build.

@@ -17,7 +17,7 @@ use crate::process::Process;
 use crate::report::Notes;
 use crate::workspace::{Package, Workspace, read};
 
-/// Repository of the database.
+/// Git repository of the RustSec database.
 const HOME: &str = "https://github.com/RustSec/advisory-db";
 /// Environment variable with the folder of a database copy. If it is set, no other copy is used.
 const VARIABLE: &str = "ADVISORY_DB";
@@ -174,7 +174,7 @@ fn fetched(home: &str, own: &Path) -> Result<()> {
     std::fs::rename(&half, own).map_err(failed)
 }
 
-/// Returns the time since a copy was last fetched or unpacked.
+/// Returns the time since a copy of the database was last fetched or unpacked.
 fn written(copy: &Path) -> Option<Duration> {
     let of = |path: PathBuf| std::fs::metadata(path).ok()?.modified().ok();
     let at = of(copy.join(".git/FETCH_HEAD")).max(of(copy.join("crates")))?;
