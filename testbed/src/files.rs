@@ -171,7 +171,7 @@ fn token_file(tokens: &[String]) -> String {
         .collect()
 }
 
-/// Where a kubeconfig has the certificate authority.
+/// Form of the certificate authority in a kubeconfig: the path of a file, or the data itself.
 enum Authority {
     File(String),
     Inline(String),

@@ -25,19 +25,19 @@ pub struct Faults {
     pub catching_up: bool,
     /// The node offers only an unsupported API version.
     pub other_versions: bool,
-    /// Each request goes to a node that lags by a random number of blocks up to this one.
+    /// Each request goes to a node that lags by a random number of blocks, at most this number, in addition to `lag`.
     pub scatter: u64,
     /// Maximum additional delay of responses and pushed blocks, in milliseconds.
     pub delay_ms: u64,
-    /// Pushed blocks that are lost, in percent.
+    /// Percentage of pushed blocks that are lost.
     pub lose_events: u64,
-    /// Pushed blocks that are pushed again after the next block, in percent.
+    /// Percentage of pushed blocks that are pushed again after the next block.
     pub repeat_events: u64,
     /// Number of blocks that the node retains. 0 means all blocks.
     pub keep_blocks: u64,
-    /// Responses that are truncated, in percent.
+    /// Percentage of responses that are truncated.
     pub truncate: u64,
-    /// Responses that are lost, although the node has received the request, in percent.
+    /// Percentage of responses that are lost, although the node has received the request.
     pub swallow: u64,
     /// Kind of false response. JSON-RPC only.
     pub lie: Option<Lie>,
@@ -46,7 +46,7 @@ pub struct Faults {
 /// Counters of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stats {
-    /// Number of requests.
+    /// Number of requests that the proxy received.
     pub questions: u64,
     /// Number of transactions passed to the node.
     pub broadcasts: u64,
@@ -143,7 +143,7 @@ impl Shared {
         drop(faults.wait_for(|faults| !faults.frozen).await);
     }
 
-    /// Waits for a random delay.
+    /// Waits for a random time of at most `delay_ms`.
     pub(crate) async fn delay(&self) {
         let most = self.faults().delay_ms;
         if most > 0 {

@@ -30,7 +30,7 @@ pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed()
 }
 
-/// Serves a connection until the client closes it or a fault does.
+/// Returns an HTML page with status 502, as a load balancer does.
 pub(crate) fn refusal() -> Response<Body> {
     let page = "<html><body><h1>502 Bad Gateway</h1></body></html>";
     let mut response = Response::new(whole(page));

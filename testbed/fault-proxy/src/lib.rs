@@ -41,7 +41,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Address of an unused loopback port.
+/// Loopback address with port 0, for which the system chooses an unused port.
 const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A proxy for the JSON-RPC and websocket endpoint, or for the gRPC endpoint of a node. Dropping the value

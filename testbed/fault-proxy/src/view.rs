@@ -10,7 +10,7 @@ pub(crate) fn has_height(path: &str) -> bool {
     !WITHOUT_HEIGHT.iter().any(|service| path.starts_with(service))
 }
 
-/// Lag of a node.
+/// Lag of a node, and the number of blocks that it retains.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Distance {
     behind: u64,
@@ -18,7 +18,8 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
-    /// Returns the lag of the node that gets the next request, or `None` if no fault changes it.
+    /// Returns the lag and the retained blocks of the node that gets the next request, or `None` if no fault changes
+    /// them.
     pub(crate) fn of(shared: &Shared) -> Option<Self> {
         let (behind, keep) = (shared.behind(), shared.faults().keep_blocks);
         (behind > 0 || keep > 0).then_some(Self { behind, keep })

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
-/// Number of leases, and number of hostnames per lease.
+/// Number of leases. Each lease has `NAMES` hostnames.
 pub(crate) const LEASES: usize = pick(3, 1_000);
 const NAMES: usize = pick(2, 10);
 /// Number of hostname records that are changed one after the other.

@@ -24,7 +24,7 @@ const EVENTS: usize = pick(40, 10_000);
 /// Number of nodes that are changed one after the other.
 const CHANGES: usize = pick(3, 60);
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
-/// Wait until the operator has processed all events.
+/// Time after which the operator has processed all events.
 const SETTLE: Duration = Duration::from_secs(2);
 const LIST: &str = r#"{
     "10de": {"name": "nvidia", "devices": {

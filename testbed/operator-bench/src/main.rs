@@ -41,7 +41,7 @@ const RIGHTS: [&str; 3] = [
     "operators/ip.yaml",
     "operators/inventory.yaml",
 ];
-/// Namespace of the records.
+/// Namespace of the Manifest, ProviderHost and ProviderLeasedIP objects.
 const RECORDS: &str = "lease";
 /// Duration for which idle operators are measured.
 const REST: Duration = Duration::from_secs(pick(1, 120));
@@ -68,7 +68,7 @@ struct Args {
     parts: Vec<String>,
 }
 
-/// An API server with operators.
+/// Arguments of the benchmark, and access to the API server that the operators use.
 struct Bench {
     args: Args,
     server: Server,

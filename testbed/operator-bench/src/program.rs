@@ -91,7 +91,7 @@ impl Program {
         Ok(body.to_owned())
     }
 
-    /// Polls the status until the condition holds. Returns the time since the start.
+    /// Polls the status until the condition holds. Returns the time since the program was started.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Result<Duration, Failed> {
         loop {
             let status: Value = serde_json::from_str(&self.get(path).await?).unwrap_or_default();
