@@ -1,10 +1,11 @@
-//! Benchmark of the capacity of a large cluster. Prints one JSON object per line, `{"name", "value", "unit"}`.
+//! Benchmark of counting the capacity of a large cluster. Prints one JSON object per line, `{"name", "value", "unit"}`.
 //!
-//! Without arguments, the benchmark creates the objects of 5,000 nodes and 10,000 pods in memory and decodes them page by
-//! page. With `--kubeconfig FILE`, it follows a real API server and measures the time to the first update and the peak
-//! memory, then the decoding of its lists and watch events. `--fill` first writes the same objects to that cluster, which
-//! must be disposable, with paused controllers that would otherwise mark nodes without a kubelet as lost. With
-//! `--operator`, the benchmark runs the inventory operator instead and measures its CPU time for a change of a pod.
+//! Without arguments, the benchmark creates the objects of 5,000 nodes and 10,000 pods in memory and decodes them page
+//! by page. With `--kubeconfig FILE`, it follows a real API server and measures the time to the first update and the
+//! peak memory, then the decoding of its lists and watch events. `--fill` first writes the same objects to that
+//! cluster. The cluster must be disposable, and its controllers must be paused: otherwise they mark nodes without a
+//! kubelet as lost. With `--operator`, the benchmark runs the inventory operator instead and measures its CPU time for
+//! a change of a pod.
 
 #[path = "support/load.rs"]
 mod load;
@@ -35,7 +36,7 @@ const LOAD: Load = Load {
     pods: PODS,
     pods_per_lease: 4,
 };
-/// Objects per page, as requested by the source.
+/// Number of objects per page; the inventory source requests pages of the same size.
 const PAGE: usize = 250;
 /// Samples per measurement.
 const SAMPLES: usize = if cfg!(debug_assertions) { 20 } else { 500 };
@@ -81,8 +82,8 @@ fn made_here() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures the time from a pod event, as JSON, to the complete update. Returns the median over pods that
-/// belong to leases and pods that do not.
+/// Measures the time from a pod event, as JSON, until the inventory update is complete. Returns the median over pods
+/// that belong to leases and pods that do not.
 fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::with_capacity(SAMPLES);
     for sample in 0..SAMPLES {

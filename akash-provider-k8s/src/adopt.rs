@@ -1,5 +1,5 @@
-//! Problems found at the start and in later checks of the cluster. The problems are returned as values and never cause
-//! a deletion.
+//! Problems of the lease objects, found at the start of the provider and in later checks. The problems are returned as
+//! values and never cause a deletion.
 
 use crate::cluster::unwatched::ByNamespace;
 use crate::cluster::{Inner, KubeCluster};
@@ -36,7 +36,7 @@ pub enum Finding {
     Overwritten {
         /// Name of the Manifest object.
         manifest: String,
-        /// Ignored part of the Manifest object, with the reason.
+        /// Ignored part of the Manifest object, with the reason why it is ignored.
         remark: String,
     },
     /// Object that differs from the object that the provider applied. The next deploy of the lease repairs it.
@@ -150,14 +150,14 @@ impl Inner {
     }
 }
 
-/// Lease object of another chain.
+/// Namespace, Manifest, ProviderHost or ProviderLeasedIP object that does not belong to the expected chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignObject {
     /// Kind of the object in Kubernetes.
     pub kind: &'static str,
-    /// Name of the object, with its namespace if it has one.
+    /// Name of the object, as `namespace/name` for a namespaced object.
     pub name: String,
-    /// Chain id of the object; `None` if another provider created the object.
+    /// Chain id in the annotation of the object; `None` without the annotation, which other providers do not write.
     pub chain_id: Option<String>,
 }
 
@@ -168,8 +168,8 @@ impl fmt::Display for ForeignObject {
     }
 }
 
-/// Returns the lease objects in the cluster that do not belong to chain `chain_id`. A development chain must not start
-/// while the cluster has such objects. Writes nothing.
+/// Returns the namespaces of leases and the record objects in the cluster that do not belong to chain `chain_id`. A
+/// development chain must not start while the cluster has such objects. Writes nothing.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an empty chain id, and the errors of the API server. A failed query never returns an empty

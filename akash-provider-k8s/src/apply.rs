@@ -33,8 +33,8 @@ use serde_json::Value;
 pub const MANAGER: &str = "akash-provider";
 /// Annotation of a workload: hash of its pod template as rendered.
 pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
-/// Annotation of an object: version label at the last apply. Another provider that writes the object changes the label
-/// but not this annotation.
+/// Annotation of an object: value of the label `akash.network/manifest.resource.version` when this provider last
+/// applied the object. Another provider that writes the object changes the label but not this annotation.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
 /// Annotation of a workload: the pod template is still the template of the provider from which the lease was adopted.
 pub const KEPT: &str = "provider.akash.network/kept";
@@ -58,7 +58,7 @@ pub(crate) struct WrittenObject {
 pub(crate) struct Job<'a> {
     /// Name of the namespace and of the lease's record.
     pub(crate) name: &'a str,
-    /// Rendered namespace object, without its hash.
+    /// Rendered namespace object, without the annotation of the hash.
     pub(crate) namespace: &'a Value,
     /// Desired objects of the lease.
     pub(crate) items: &'a [Item],
@@ -251,8 +251,8 @@ impl Job<'_> {
         calls.apply_namespace(self.name, &body).await
     }
 
-    /// Lists objects that another provider created in the namespace, without objects of watched kinds and objects in
-    /// the ledger.
+    /// Lists objects that another provider created in the namespace, except objects of watched kinds and objects in the
+    /// ledger.
     async fn left_over(&self, calls: &Calls) -> Result<Vec<plan::Delete>, Error> {
         let kinds = self.search.iter();
         let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();

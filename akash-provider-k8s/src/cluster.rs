@@ -54,7 +54,7 @@ use tokio::sync::{OnceCell, Semaphore};
 /// Maximum number of leases written concurrently. With more concurrent leases, each lease waits longer at the API
 /// server.
 const LEASES_AT_ONCE: usize = 8;
-/// Maximum wait of an operation until the watches show its writes.
+/// Maximum time that an operation waits until the watches show its writes.
 const SEEN_LIMIT: Duration = Duration::from_secs(2);
 /// Interval between two checks of the caches.
 const SEEN_PAUSE: Duration = Duration::from_millis(2);
@@ -72,7 +72,7 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) access: Access,
     pub(crate) passwords: passwords::Passwords,
-    /// Networks that pods must not reach. Changes when nodes or API servers change.
+    /// Networks that pods may reach and must not reach. Changes when addresses of nodes or API servers change.
     egress: RwLock<Egress>,
     leases: Semaphore,
     locks: locks::LeaseLocks,
@@ -144,7 +144,8 @@ impl KubeCluster {
         self.inner.counters.statistics()
     }
 
-    /// Applies the isolation of the settings to a lease. Pods are replaced if their template changes.
+    /// Applies the isolation level of the provider's settings to a running lease. Pods are replaced if their template
+    /// changes.
     ///
     /// # Errors
     /// As [`Cluster::deploy`](akash_provider_core::cluster::Cluster::deploy).
@@ -154,7 +155,7 @@ impl KubeCluster {
 }
 
 impl Inner {
-    /// Returns the current settings for rendering.
+    /// Returns the settings for rendering, with the current networks that pods must not reach.
     pub(crate) fn rendering(&self) -> Settings {
         let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);
         Settings {
@@ -232,7 +233,7 @@ impl Inner {
     }
 
     /// Waits briefly until the watches show a write, so that the next query returns it. The write is durable even if
-    /// the wait ends early.
+    /// this wait times out.
     pub(crate) async fn until_seen(&self, mut is_seen: impl FnMut() -> bool) {
         let seen = async {
             while self.state.known() && !is_seen() {
@@ -262,7 +263,7 @@ impl Inner {
             .is_none_or(|object| object.meta().uid.as_deref() != Some(uid))
     }
 
-    /// Deletes the objects declared for a lease.
+    /// Deletes the objects of kind `K` with the labels of a lease in the manifest namespace.
     pub(crate) async fn purge_of_lease<K>(
         &self,
         store: &Store<K>,
@@ -330,7 +331,8 @@ impl Inner {
     }
 }
 
-/// Compares resource versions, which are increasing numbers for each kind.
+/// Returns true if the resource version of `meta` is `version` or later. Resource versions are increasing numbers for
+/// each kind.
 pub(crate) fn is_as_new(meta: &ObjectMeta, version: Option<&str>) -> bool {
     let number = |text: Option<&str>| text.and_then(|t| t.parse::<u64>().ok());
     match (number(meta.resource_version.as_deref()), number(version)) {

@@ -1,4 +1,5 @@
-//! Custom resources of the network (`akash.network/v2beta2`), as both providers read and write them.
+//! Custom resources of the Akash network (`akash.network/v2beta2`), in the format that this provider and the Go
+//! provider read and write.
 
 pub mod convert;
 mod definitions;
@@ -13,5 +14,5 @@ pub use provider_leased_ip::*;
 
 /// API group of the custom resources.
 pub const GROUP: &str = "akash.network";
-/// Served and stored version.
+/// Version of the custom resources that the API server serves and stores.
 pub const VERSION: &str = "v2beta2";

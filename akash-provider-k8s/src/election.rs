@@ -13,7 +13,7 @@ use kube::core::DynamicObject;
 use kube::{Api, Client};
 use std::time::Duration;
 
-/// Election record in one Lease object.
+/// Election record that is stored in one Lease object.
 #[derive(Debug, Clone)]
 pub struct LeaseElection {
     api: Api<DynamicObject>,
@@ -23,7 +23,7 @@ pub struct LeaseElection {
 }
 
 impl LeaseElection {
-    /// Creates a record in the Lease with this name. Makes no call.
+    /// Returns access to the record in the Lease object with this name. Makes no call to the API server.
     #[must_use]
     pub fn new(client: &Client, namespace: &str, name: &str, call_timeout: Duration) -> Self {
         Self {

@@ -7,7 +7,7 @@ use kube::core::Status;
 use kube::core::response::reason;
 use std::time::Duration;
 
-/// Cause in the status of a write to a namespace that is being deleted.
+/// Cause in the status of a rejected write, if the namespace is being deleted.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
 /// Text of an RBAC denial. Denials by admission do not contain it.

@@ -117,7 +117,7 @@ impl Inner {
     }
 }
 
-/// Returns the labels of objects that are declared for a lease.
+/// Returns the labels of the ProviderHost and ProviderLeasedIP objects of a lease.
 pub(crate) fn own_labels(lease: &LeaseId) -> Labels {
     let mut own = labels::lease(lease);
     own.insert(labels::MANAGED.to_owned(), "true".to_owned());

@@ -23,7 +23,7 @@ const PAGE: u32 = 500;
 /// Selector of the endpoint slices of the API server (Service `kubernetes`).
 const API_SERVERS: &str = "kubernetes.io/service-name=kubernetes";
 
-/// Addresses of the cluster.
+/// Addresses of the nodes and API servers of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Infrastructure {
     /// Internal and external addresses of nodes.

@@ -1,7 +1,7 @@
-//! Labels and annotations of the network, and the lease in the labels of an object.
+//! Labels and annotations of the Akash network, and the lease in the labels of an object.
 //!
-//! This provider and the Go provider find each other's objects by these labels. The network therefore fixes the names
-//! of the labels, except names that start with [`OURS`].
+//! This provider and the Go provider find each other's objects by these labels. Therefore only names that start with
+//! [`OURS`] can change.
 
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub const UPDATED_AT: &str = "akash.network/lease.updated_at";
 
 /// Prefix of the annotations of this provider. Other providers preserve and ignore them.
 pub const OURS: &str = "provider.akash.network/";
-/// Annotation: id of the chain of the lease.
+/// Annotation of an object of a lease: id of the chain of the lease.
 pub const CHAIN_ID: &str = "provider.akash.network/chain-id";
 /// Annotation of a namespace: hash of all applied objects, written after all of them.
 pub const APPLIED: &str = "provider.akash.network/applied";

@@ -99,7 +99,7 @@ impl LeasedIps for Inner {
 }
 
 impl Inner {
-    /// Returns all valid declared addresses of this provider.
+    /// Returns all valid ProviderLeasedIP objects of this provider, each with its lease.
     fn all_ips(&self) -> Vec<(LeaseId, Arc<ProviderLeasedIP>)> {
         let ips = self.ips().state().into_iter();
         let ours = ips.filter(|ip| !self.is_of_other_chain(&ip.metadata));
@@ -108,7 +108,8 @@ impl Inner {
             .collect()
     }
 
-    /// Returns the objects of another lease that hold the address. They are deleted after the move.
+    /// Returns the objects of another lease that hold the address. These objects are deleted after the address has
+    /// moved to `lease`.
     fn other_holders(
         &self,
         lease: &LeaseId,
@@ -160,7 +161,7 @@ impl Inner {
         object
     }
 
-    /// Deletes an object by which another lease of the tenant holds the address.
+    /// Deletes the object through which another lease of the same tenant holds the address.
     async fn release(&self, name: &str, ip: &IpDeclaration) -> Result<(), Error> {
         let seen = self.cached(self.ips(), name).map(|ip| (*ip).clone());
         let held = seen.as_ref().and_then(|ip| lease_of(&ip.spec));
@@ -180,7 +181,8 @@ impl Inner {
     }
 }
 
-/// Returns an error unless the address may move: within its tenant and with `overwrite`.
+/// Returns an error unless the address may move to `lease`: only between leases of one tenant, and only with
+/// `overwrite`.
 fn check_move(lease: &LeaseId, held: &ProviderLeasedIP, overwrite: bool) -> Result<(), Error> {
     let holder = lease_of(&held.spec);
     if holder.as_ref() == Some(lease) {

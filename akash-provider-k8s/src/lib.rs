@@ -26,7 +26,7 @@ pub mod state;
 pub mod statistics;
 pub mod task;
 
-/// The guide to embedding a provider is compiled with the tests: here, because it has a part of this crate too.
+/// Guide to embedding a provider, compiled with the tests of this crate because its examples also use this crate.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/embedding.md")]
 pub struct EmbeddingGuide;

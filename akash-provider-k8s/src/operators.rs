@@ -1,7 +1,8 @@
-//! Operators: controllers that turn the records of the provider into cluster objects.
+//! Operators: controllers that create and update cluster objects. Most of them read the custom resources that the
+//! provider writes.
 //!
-//! Each operator has a pure index: watch events go in, the work for each name comes out. [`queue`] decides the order
-//! of the names, and one writer does the work. This module holds the parts that all operators share.
+//! Each operator has a pure index: it receives watch events and returns the work for each name. [`queue`] decides the
+//! order of the names, and one writer does the work. This module holds the parts that all operators share.
 
 mod change;
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Meaning of a 403: a missing right, or a denial by admission.
 //!
-//! The API server responds with "forbidden" in both cases. The operator must add a missing right. A denial by admission
-//! (quota, Pod Security, policy) results from the content of the write. An access review at the API server distinguishes
-//! the two.
+//! The API server responds with "forbidden" in both cases. An administrator must add a missing right. A denial by
+//! admission (quota, Pod Security, policy) results from the content of the write. An access review at the API server
+//! distinguishes the two.
 
 use crate::error::within;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -90,7 +90,7 @@ fn is_admission(error: &Error) -> bool {
     ADMISSION.iter().any(|said| message.contains(said))
 }
 
-/// Returns true if the account of the client has a right.
+/// Returns true if the account of the client may make the call that `attributes` describe.
 pub(crate) async fn may(
     client: &Client,
     limit: Duration,

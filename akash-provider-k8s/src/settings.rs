@@ -29,11 +29,11 @@ pub struct Settings {
     pub runtime_class: String,
     /// Image pull secret of all pods, in addition to their own (`--docker-image-pull-secrets-name`).
     pub pull_secret: String,
-    /// Ratio of limits to requests.
+    /// Ratios of resource limits to resource requests.
     pub commit: CommitLevels,
     /// Isolation level of new leases.
     pub isolation: Isolation,
-    /// Networks to which pods may connect.
+    /// Networks to which pods of leases may connect, and networks closed to them.
     pub egress: Egress,
     /// Whether each lease has a ResourceQuota.
     pub quota: bool,
@@ -42,18 +42,18 @@ pub struct Settings {
     /// Whether registry passwords are also written to the Manifest in plain text, as the Go provider does. The Go provider
     /// needs them after a migration back.
     pub plain_registry_passwords: bool,
-    /// Whether leased IPs are offered (`--ip-operator`).
+    /// Whether the provider offers leased IP addresses (`--ip-operator`).
     pub leased_ips: bool,
-    /// Maximum number of addresses for leases (`--ip-pool-size`). 0 means the size of MetalLB's pools; no address is
+    /// Maximum number of leased addresses (`--ip-pool-size`). 0 means the size of MetalLB's pools; no address is
     /// offered while this size is unknown.
     pub leased_ip_pool: u32,
-    /// MetalLB pool of the addresses; `default` for MetalLB's automatic assignment (`--metal-lb-pool`).
+    /// MetalLB pool of the leased addresses; `default` if MetalLB chooses the pool (`--metal-lb-pool`).
     pub metallb_pool: String,
     /// Namespace of MetalLB's pools (`--metal-lb-namespace`).
     pub metallb_namespace: String,
-    /// Number of addresses in the pools of MetalLB, shared with the inventory.
+    /// Shared count of addresses in the pools of MetalLB, which the inventory updates.
     pub leased_ip_count: LeasedIpCount,
-    /// Registry of custom resource definitions, shared within the process.
+    /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
     /// User or ServiceAccount to bind to the ClusterRole of leases in the namespace of each lease. The backend sets the
     /// account of its Kubernetes client, unless this account has the rights of the ClusterRole in the whole cluster.
@@ -67,7 +67,7 @@ pub struct Settings {
     pub event_history: Duration,
     /// Maximum memory for unread log lines of one tenant, in bytes.
     pub log_memory_per_tenant: usize,
-    /// Maximum memory for unread log lines of all tenants, in bytes.
+    /// Maximum memory for unread log lines of all tenants together, in bytes.
     pub log_memory: usize,
 }
 
@@ -196,7 +196,7 @@ pub enum IngressMode {
 }
 
 impl IngressMode {
-    /// Returns Gateway API mode with the default names of the network.
+    /// Returns Gateway API mode with the default names: Gateway `akash-gateway` in the namespace `akash-gateway`.
     #[must_use]
     pub fn gateway_api() -> Self {
         Self::GatewayApi {
@@ -210,11 +210,11 @@ impl IngressMode {
 /// Ratios of limit to request: 1.0 for equality, 1.5 for a limit that is 50 % higher.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CommitLevels {
-    /// CPU (`--overcommit-pct-cpu` / 100 + 1).
+    /// Ratio for CPU: 1 plus `--overcommit-pct-cpu` / 100.
     pub cpu: f64,
-    /// Memory (`--overcommit-pct-mem` / 100 + 1).
+    /// Ratio for memory: 1 plus `--overcommit-pct-mem` / 100.
     pub memory: f64,
-    /// Ephemeral storage (`--overcommit-pct-storage` / 100 + 1).
+    /// Ratio for ephemeral storage: 1 plus `--overcommit-pct-storage` / 100.
     pub storage: f64,
 }
 
@@ -255,7 +255,8 @@ impl Isolation {
         }
     }
 
-    /// Returns the level in an annotation. A namespace without the annotation belongs to another provider.
+    /// Returns the level in the annotation of a namespace; `Legacy` without the annotation, which other providers do
+    /// not write.
     #[must_use]
     pub fn from_annotation(annotation: Option<&str>) -> Self {
         match annotation {
@@ -268,29 +269,30 @@ impl Isolation {
 /// Reaction to workloads and Services that other clients change or delete. Isolation objects are always repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drift {
-    /// Repair at once.
+    /// Repair the objects immediately.
     Heal,
-    /// Log, and repair with the next deploy of the lease.
+    /// Log the change, and restore the objects with the next deploy of the lease.
     Report,
 }
 
-/// Networks outside the namespace to which pods may connect.
+/// Networks outside its own namespace to which a pod of a lease may or may not connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
-    /// Closed networks, in addition to nodes and API servers.
+    /// Networks to which pods may not connect, in addition to nodes and API servers.
     pub closed: Vec<String>,
-    /// Addresses of nodes and API servers, as closed networks.
+    /// Addresses of nodes and API servers, to which pods may not connect.
     pub infrastructure: Vec<String>,
-    /// Networks of DNS resolvers such as node-local DNS, open on port 53 (UDP and TCP).
+    /// Networks of DNS resolvers such as node-local DNS, to which pods may connect on port 53 (UDP and TCP).
     pub resolvers: Vec<String>,
-    /// Labels of the resolver pods in `kube-system`.
+    /// Labels of the DNS resolver pods in `kube-system`, to which pods may connect on port 53.
     pub resolver_pods: Vec<(String, String)>,
     /// Endpoints of the API server. Services with read permissions may connect to them.
     pub api_servers: Vec<SocketAddr>,
 }
 
 impl Default for Egress {
-    /// Returns closed private, link-local, shared and local ranges in IPv4 and IPv6; kube-dns and node-local DNS are open.
+    /// Closes the private, link-local and shared ranges of IPv4 and IPv6, except kube-dns and node-local DNS on port
+    /// 53.
     fn default() -> Self {
         let owned = |list: &[&str]| list.iter().map(|&s| s.to_owned()).collect();
         Self {

@@ -64,10 +64,10 @@ use std::sync::Arc;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Caches of the objects of leases, and the health of leases. Dropping the value ends the watches.
+/// Caches of the objects of leases, and the health of leases. Dropping the value stops the watches.
 #[derive(Debug)]
 pub struct State {
-    /// Namespaces with the label of the network.
+    /// Namespaces with the label `akash.network=true`.
     pub namespaces: Store<Namespace>,
     /// Workloads without persistent volumes.
     pub deployments: Store<Deployment>,
@@ -75,15 +75,15 @@ pub struct State {
     pub stateful_sets: Store<StatefulSet>,
     /// Pods of leases: names, nodes and status only.
     pub pods: Store<Pod>,
-    /// Services with the label of the network, including those of operators.
+    /// Services with the label `akash.network=true`, including those of the IP operator.
     pub services: Store<Service>,
     /// Network policies in the namespaces of leases.
     pub policies: Store<NetworkPolicy>,
     /// Manifests, in the manifest namespace.
     pub manifests: Store<Manifest>,
-    /// Declared hostnames, in the manifest namespace.
+    /// ProviderHost objects: declared hostnames, in the manifest namespace.
     pub hosts: Store<ProviderHost>,
-    /// Declared addresses, in the manifest namespace.
+    /// ProviderLeasedIP objects: declared leased addresses, in the manifest namespace.
     pub ips: Store<ProviderLeasedIP>,
     history: Arc<History>,
     shared: Arc<Shared>,
@@ -189,7 +189,7 @@ impl State {
         self.lease_in(&lease.namespace())
     }
 
-    /// Returns the objects of the lease of a namespace.
+    /// Returns the objects of the lease that has the namespace `namespace`.
     #[must_use]
     pub fn lease_in(&self, namespace: &str) -> LeaseView {
         let index = self.shared.index();
@@ -197,14 +197,14 @@ impl State {
         entry.map(|e| e.view.clone()).unwrap_or_default()
     }
 
-    /// Returns the lease of a namespace and its objects, if the lease belongs to this provider.
+    /// Returns the lease that has the namespace `namespace`, and its objects, if the lease belongs to this provider.
     pub(crate) fn ours_in(&self, namespace: &str) -> Option<(LeaseId, LeaseView)> {
         let index = self.shared.index();
         let entry = index.leases.get(namespace)?;
         Some((entry.lease.clone()?, entry.view.clone()))
     }
 
-    /// Returns all own leases, recorded or running, by namespace.
+    /// Returns all leases of this provider that have a Manifest or that run, by namespace.
     #[must_use]
     pub fn leases(&self) -> BTreeMap<String, LeaseId> {
         let index = self.shared.index();
@@ -245,10 +245,7 @@ impl State {
         status::service_status(&view, service).ok_or_else(|| no_service(lease, service))
     }
 
-    /// Returns the ports of the provider's host, by service.
-    ///
-    /// # Errors
-    /// Returns an error as [`State::lease_status`] does.
+    /// Returns the node ports of a lease, by service. Clients reach the node ports at the provider's public hostname.
     pub fn forwarded_ports(&self, lease: &LeaseId) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
         Ok(self.lease_status(lease)?.forwarded_ports)
     }
@@ -289,7 +286,7 @@ impl State {
         self.has_listed(Kind::Events)
     }
 
-    /// Returns true for an own lease that is recorded or running.
+    /// Returns true for a lease of this provider that has a Manifest or that runs.
     #[must_use]
     pub fn has(&self, lease: &LeaseId) -> bool {
         let index = self.shared.index();
@@ -302,7 +299,7 @@ impl State {
         self.shared.touched.subscribe()
     }
 
-    /// Returns the objects with the label of the network that belong to no lease.
+    /// Returns the objects with the label `akash.network=true` that belong to no lease.
     #[must_use]
     pub fn orphans(&self) -> Vec<Orphan> {
         orphans::orphans(&self.shared.index())
@@ -356,7 +353,7 @@ impl State {
         }
     }
 
-    /// Returns the objects with the label that cannot be decoded: kind, name and reason.
+    /// Returns the objects with the label `akash.network=true` that cannot be decoded: kind, name and reason.
     #[must_use]
     pub fn unreadable(&self) -> Vec<(Kind, String, String)> {
         let unreadable = |orphan: Orphan| match orphan.reason {
@@ -366,7 +363,7 @@ impl State {
         self.orphans().into_iter().filter_map(unreadable).collect()
     }
 
-    /// Returns the objects of a lease while the caches are current.
+    /// Returns the objects of a lease, or an error while the caches are not current.
     fn current(&self, lease: &LeaseId) -> Result<LeaseView, Error> {
         if self.known() {
             return Ok(self.lease(lease));
@@ -387,7 +384,7 @@ fn no_service(lease: &LeaseId, service: &str) -> Error {
     Error::new(ErrorKind::NotFound, STATUS, message)
 }
 
-/// Marks a lease as changing while it exists.
+/// Marks a lease as changing until the value is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it ends the change"]
 pub struct Hold {

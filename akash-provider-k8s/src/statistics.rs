@@ -18,7 +18,7 @@ pub use request::{ApiCall, ApiResult, Verb};
 /// Number of resources that the provider does not offer, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IgnoredResources {
-    /// Nodes without the label of the network.
+    /// Nodes without the label `akash.network=true`.
     pub unlabelled_nodes: usize,
     /// Nodes that accept no new pods, for example because they are cordoned or not ready.
     pub closed_nodes: usize,

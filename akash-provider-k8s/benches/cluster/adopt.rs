@@ -23,7 +23,7 @@ use tokio::time::{sleep, timeout};
 const LEASES: u64 = pick(4, 1_000);
 /// Field manager of the other provider.
 const THEIR_MANAGER: &str = "provider-services";
-/// Number of objects created concurrently.
+/// Number of concurrent tasks that create objects.
 const MAKERS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(120);
 

@@ -76,8 +76,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures the time from the call with the manifest until a separate watch observes the Deployment object,
-/// in milliseconds.
+/// Measures the time from the deploy call until a separate watch observes the Deployment object, in milliseconds.
 async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) -> Result<f64, Failed> {
     let namespace = deployment.lease.namespace();
     let began = Instant::now();
@@ -92,7 +91,7 @@ async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) ->
     }
 }
 
-/// Measures the time of one write, for comparison: a deploy has four sequential writes.
+/// Measures the time of one write, for comparison with a deploy, which needs four sequential writes.
 async fn one_write(bench: &Bench) -> Result<f64, Failed> {
     let api: Api<ConfigMap> = Api::namespaced(bench.server.admin.clone(), "lease");
     let params = PatchParams::apply("bench").force();

@@ -15,13 +15,13 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Timeout for a large API server.
+/// Timeout of the first lists of a large API server.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Wait after the last change, until the operator has processed all changes.
 const SETTLE: Duration = Duration::from_secs(2);
 /// Number of pods that are changed concurrently.
 const WRITERS: usize = 32;
-/// One pod of this number ends and is created again. The other pods only get a new status.
+/// One in this many pods gets the phase `Succeeded` and then `Running` again. The other pods only get a new status.
 const ENDS: usize = 4;
 
 pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> {
@@ -53,8 +53,8 @@ pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Changes every pod. Most pods get a status change that does not affect the capacity. The others end and are
-/// created again.
+/// Changes every pod. Most pods get a status change that does not affect the capacity. The others get the phase
+/// `Succeeded`, and then `Running` again.
 pub(crate) async fn change(client: &Client) -> Result<(), Failed> {
     let address = format!("10.{}.0.1", std::process::id() % 250);
     let others = json!({"conditions": [{"type": "Ready", "status": "True"}], "podIP": address});

@@ -1,4 +1,4 @@
-//! Benchmark of the capacity of a real API server.
+//! Benchmark of counting the capacity on a real API server.
 
 use crate::load::PROVIDER;
 use crate::{Failed, LOAD, NODES, PODS, SAMPLES, median, operated, peak_mib, print};
@@ -23,18 +23,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// Timeout for a large API server.
+/// Timeout of one wait for a large API server.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Objects per page, as requested by the source.
+/// Number of objects per page; the inventory source requests pages of the same size.
 const PAGE: usize = 250;
 
 /// Options of the benchmark.
 pub(crate) struct BenchOptions {
-    /// Whether to write the objects first.
+    /// Whether to write the objects of the large cluster to the API server first.
     pub(crate) fill: bool,
     /// Whether to measure the inventory operator instead of the capacity count of a provider.
     pub(crate) operator: bool,
-    /// Whether this process only changes pods, for a measurement in another process.
+    /// Whether this process only changes pods, while another process measures.
     pub(crate) change: bool,
 }
 
@@ -86,8 +86,7 @@ async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Measures how long the lists of the API server take to decode, until the update of the capacity is
-/// complete.
+/// Measures the time to decode the lists of the API server until the inventory update is complete.
 async fn counted(client: &Client) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let mut tally = Tally::new(StorageOptions::default());
@@ -161,8 +160,8 @@ where
     }
 }
 
-/// Measures the time from a watch event of a pod to the complete update. Returns the median over ended pods
-/// that belong to leases and ended pods that do not.
+/// Measures the time from a watch event of a pod until the inventory update is complete. Returns the median over ended
+/// pods that belong to leases and ended pods that do not.
 async fn updates_us(client: &Client, tally: &mut Tally, version: &str) -> Result<f64, Failed> {
     let path = format!("/api/v1/pods?watch=true&resourceVersion={version}");
     let request = Request::get(path).body(Vec::new())?;

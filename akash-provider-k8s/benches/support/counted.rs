@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 /// Wait until the API server has updated its counts.
 const SETTLE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Lifetime of tokens, in seconds. Longer than a benchmark.
+/// Lifetime of tokens, in seconds. No benchmark runs longer.
 const TOKEN_SECONDS: i64 = 4 * 3600;
 
 /// API server of the benchmark.
@@ -30,12 +30,12 @@ pub(crate) struct Server {
     cluster: Cluster,
 }
 
-/// ServiceAccount with counted calls.
+/// ServiceAccount for which the API server counts the calls.
 pub(crate) struct Account {
     name: String,
     admin: Client,
     config: Config,
-    /// Kubeconfig of the ServiceAccount, for programs.
+    /// Kubeconfig of the ServiceAccount, for child processes.
     #[allow(dead_code, reason = "only some users of this file start programs")]
     pub(crate) kubeconfig: Value,
 }
@@ -71,7 +71,7 @@ impl Calls {
 }
 
 impl Server {
-    /// Connects to a server and applies these files of `deploy`.
+    /// Connects to the API server of kubeconfig `file`, and applies the manifests `files` of the folder `deploy`.
     pub(crate) async fn open(file: &Path, files: &[&str]) -> Result<Self, Failed> {
         let kubeconfig = Kubeconfig::read_from(file)?;
         let cluster = kubeconfig
@@ -88,7 +88,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Creates or updates the objects in these files of `deploy`.
+    /// Creates or updates the objects in the manifests `files` of the folder `deploy`.
     pub(crate) async fn apply(&self, files: &[&str]) -> Result<(), Failed> {
         for file in files {
             for object in documents(file)? {
@@ -138,7 +138,7 @@ impl Server {
 }
 
 impl Account {
-    /// Creates a client with separate connections.
+    /// Creates a client for the ServiceAccount, with its own connections.
     pub(crate) fn client(&self) -> Result<Client, Failed> {
         Ok(Client::try_from(self.config.clone())?)
     }
@@ -158,7 +158,7 @@ impl Account {
         Ok(())
     }
 
-    /// Returns the calls counted until now.
+    /// Returns the number of calls of the ServiceAccount until now.
     pub(crate) async fn calls(&self) -> Result<Calls, Failed> {
         let request = Request::get("/metrics").body(Vec::new())?;
         let metrics = self.admin.request_text(request).await?;
@@ -181,7 +181,7 @@ impl Account {
         })
     }
 
-    /// Returns the calls counted since `before`.
+    /// Returns the number of calls of the ServiceAccount after `before` was counted.
     pub(crate) async fn since(&self, before: Calls) -> Result<Calls, Failed> {
         sleep(SETTLE).await;
         let now = self.calls().await?;

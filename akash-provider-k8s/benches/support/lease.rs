@@ -9,7 +9,7 @@ use akash_provider_core::types::{
 use akash_provider_k8s::settings::Settings;
 use std::sync::Arc;
 
-/// Returns the settings of a provider.
+/// Returns the settings of a provider; `number` selects the address of its account.
 pub(crate) fn settings(number: u8) -> Result<Settings, Failed> {
     let mut settings = Settings::new(Address::from_bytes(&[number; 20])?);
     settings.chain_id = "bench".to_owned();

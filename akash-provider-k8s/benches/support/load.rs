@@ -91,7 +91,7 @@ impl Load {
         })
     }
 
-    /// Returns the namespace of a pod.
+    /// Returns the namespace of the pod with this number.
     pub(crate) fn space_of(&self, pod: usize) -> String {
         if pod.is_multiple_of(2) {
             namespace(pod / 2 / self.pods_per_lease)
@@ -119,7 +119,7 @@ impl Load {
     }
 }
 
-/// Runs `make` for each number up to `count`, many concurrently.
+/// Runs `make` for each number below `count`, up to [`WRITERS`] of them concurrently.
 pub(crate) async fn each<F>(count: usize, make: impl Fn(usize) -> F) -> Result<(), Failed>
 where
     F: Future<Output = Result<(), Failed>>,

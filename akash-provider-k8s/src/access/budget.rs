@@ -20,7 +20,7 @@ struct Usage {
 }
 
 impl Budget {
-    /// Creates a counter with limits in bytes, for one tenant and for all.
+    /// Creates a counter with two limits in bytes: one for each tenant, one for all tenants together.
     pub(super) fn new(tenant_max: usize, total_max: usize) -> Self {
         Self {
             usage: Mutex::default(),
@@ -29,7 +29,7 @@ impl Budget {
         }
     }
 
-    /// Creates an empty part of the memory of a tenant.
+    /// Creates a counted part for one stream of a tenant, at 0 bytes.
     pub(super) fn part(self: &Arc<Self>, tenant: &Address) -> Part {
         Part {
             of: Arc::clone(self),
@@ -74,7 +74,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Replaces the counted bytes by `bytes`.
+    /// Changes the counted bytes of this part to `bytes`.
     ///
     /// # Errors
     /// `Denied` with the exceeded limit. The count is then unchanged.

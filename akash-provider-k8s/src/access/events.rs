@@ -1,4 +1,4 @@
-//! Events of a lease: the history, and with `follow` the events that come later.
+//! Events of a lease: the history, and with `follow` also later events.
 
 use super::{Access, task_stream, touch};
 use crate::state::{History, RecordedEvent, service_of};
@@ -10,7 +10,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 const EVENTS: &str = "events";
-/// Maximum number of buffered events. A slower reader misses events that the history has dropped.
+/// Maximum number of buffered events per stream. A reader that falls behind misses events that the history drops
+/// meanwhile.
 const WAITING_MAX: usize = 64;
 
 impl Access {

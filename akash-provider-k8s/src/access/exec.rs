@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy};
 use tokio::time::timeout;
 
-/// Prefix of the reason, as tenant clients show it.
+/// Operation name in the errors of [`Access::exec`]. Tenant clients show the text before the reason.
 const EXEC: &str = "remote command execute error";
 /// Buffer size in each direction, in bytes.
 const BUFFER: usize = 64 * 1024;
@@ -94,7 +94,7 @@ impl Access {
     }
 }
 
-/// Runs a command of the provider, without input and with little output, and returns its final status.
+/// Runs a command that the provider itself needs, without input and with little output. Returns its final status.
 async fn run(access: &Access, namespace: &str, replica: &Replica, command: &[&str]) -> kube::Result<Status> {
     let pods: Api<Pod> = Api::namespaced(access.client.clone(), namespace);
     let params = AttachParams {
@@ -180,8 +180,8 @@ async fn deliver(
     }
 }
 
-/// Copies input to the command and closes it at its end. The input of a terminal stays open: closing it would end
-/// the output, and the user can type the end-of-file key.
+/// Copies input to the command, and closes the input of the command after the last byte. The input of a terminal stays
+/// open: closing it would end the output, and the user can type the end-of-file key.
 async fn feed(
     from: Option<Box<dyn AsyncRead + Send + Unpin>>,
     to: Option<impl AsyncWrite + Unpin>,

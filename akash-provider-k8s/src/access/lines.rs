@@ -5,13 +5,13 @@ use k8s_openapi::jiff::Timestamp;
 /// Upper limit of the length of a timestamp.
 const STAMP_MAX: usize = 40;
 
-/// Line being read.
+/// Line that is being read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct OpenLine {
     stamp: Option<Timestamp>,
-    /// Bytes already returned as pieces.
+    /// Number of bytes of the line that were returned as pieces.
     given: usize,
-    /// Bytes still to skip.
+    /// Number of bytes at the start of the line to skip, because they were returned before the connection broke.
     pass: usize,
     /// True for a line that was already returned before the connection broke.
     again: bool,

@@ -37,13 +37,13 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 /// Maximum back-off between two calls for the logs of a replica.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Lines, and the memory counted for them until they are read.
+/// Log lines and the memory that is counted for them until the reader receives them.
 type Batch = Result<(Vec<LogLine>, Part), Error>;
 type Sender = mpsc::Sender<Batch>;
 
 impl Access {
-    /// Returns the log lines of a lease. With `follow`, the stream ends when the lease is torn down; without, after
-    /// the last line. Dropping the stream ends its calls.
+    /// Returns the log lines of a lease. With `follow`, the stream ends when the lease is torn down; without, after the
+    /// last line. Dropping the stream closes its connections to the API server.
     ///
     /// # Errors
     /// `NotFound` for an unknown lease or service, `Unavailable` while the watches are not synchronized.
@@ -141,7 +141,7 @@ enum End {
     Dropped,
     /// The connection broke or was silent for too long.
     Cut,
-    /// The tenant exceeds its memory for log lines.
+    /// The buffered log lines exceed a memory limit of [`Budget`](super::budget::Budget).
     Refused(Error),
 }
 

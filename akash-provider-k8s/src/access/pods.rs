@@ -3,13 +3,13 @@
 use crate::state::{LeaseView, pod_service};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-/// Replica of a service, as log readers and commands use it.
+/// Pod of a service, with the fields that log readers and commands use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Replica {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) service: String,
-    /// Container of the service.
+    /// Name of the container that runs the service; `None` if the pod has no containers.
     pub(super) container: Option<String>,
 }
 
@@ -29,8 +29,8 @@ pub(super) fn replicas(view: &LeaseView, services: &[String]) -> Vec<Replica> {
     .collect()
 }
 
-/// Returns the container with the name of the service, or else the first container. The name is needed because the
-/// cluster may inject containers.
+/// Returns the name of the container with the name of the service, or else of the first container. The cluster may
+/// inject containers, so the first container may not be that of the service.
 fn container(pod: &Pod, service: &str) -> Option<String> {
     let containers = pod.spec.as_ref().map_or(&[][..], |s| &s.containers);
     let own = containers.iter().find(|c| c.name == service);
@@ -94,7 +94,7 @@ pub(super) enum Unreachable {
     OutOfRange(usize),
 }
 
-/// Returns the replica with index `number`, by name, among those that are not being deleted.
+/// Returns the replica with index `number` in the order of the names, without replicas that are being deleted.
 pub(super) fn pick(view: &LeaseView, service: &str, number: u32) -> Result<Replica, Unreachable> {
     if !crate::state::has_service(view, service) {
         return Err(Unreachable::NoService);

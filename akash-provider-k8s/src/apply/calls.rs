@@ -24,12 +24,12 @@ const TRIES: usize = 6;
 /// Rights needed for a server-side apply.
 const APPLY: [&str; 2] = ["create", "patch"];
 
-/// Part of the objects of a list that is read.
+/// Part of each listed object that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
     /// Metadata only.
     Metadata,
-    /// Metadata and hashes of the data.
+    /// Metadata, and hashes of the data of Secrets.
     Data,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Calls {
     client: Client,
     limit: Duration,
     operation: &'static str,
-    /// Restriction of writes to the leader, if there is an election.
+    /// Check before each write that this instance leads; `None` without an election.
     gate: Option<LeadershipGate>,
 }
 
@@ -103,7 +103,7 @@ impl Calls {
         Api::namespaced_with(client, namespace, resource)
     }
 
-    /// Adds the object to an error.
+    /// Converts an error of a call and adds the name of the object to the message.
     fn failed(&self, what: &str, error: kube::Error) -> Error {
         let error = from_kube(self.operation, error);
         let message = format!("{what}: {error}");
@@ -178,7 +178,8 @@ impl Calls {
         }
     }
 
-    /// Applies an object that has no fields of other field managers (server-side apply).
+    /// Applies an object (server-side apply). Returns a conflict if another field manager owns a field of `body` with a
+    /// different value.
     pub(crate) async fn apply_new(
         &self,
         resource: &ApiResource,
@@ -190,7 +191,8 @@ impl Calls {
             .await
     }
 
-    /// Applies an existing object (server-side apply). Fails if another object has the name now.
+    /// Applies an existing object (server-side apply). Fails if the object with the uid `uid` was replaced by another
+    /// object with the same name.
     pub(crate) async fn apply_again(
         &self,
         resource: &ApiResource,
@@ -218,7 +220,7 @@ impl Calls {
         self.patched(&APPLY, (resource, ns, name), params, &patch).await
     }
 
-    /// Adds the term of the leader to an object, if there is an election.
+    /// Adds the election term of the leader to an object, if there is an election.
     fn with_term<'a>(&self, mut body: Cow<'a, Value>) -> Result<Cow<'a, Value>, Error> {
         if let Some(term) = self.term()? {
             body.to_mut()["metadata"]["annotations"][labels::OPERATOR_TERM] = Value::from(term.to_string());
@@ -283,7 +285,8 @@ impl Calls {
             .await
     }
 
-    /// Deletes one version of an object. Succeeds if the object is missing or changed.
+    /// Deletes an object if it still has the uid and the version in `meta`. Also succeeds, without a deletion, if the
+    /// object is missing or has changed.
     pub(crate) async fn delete_version(&self, kind: Kind, ns: &str, meta: &ObjectMeta) -> Result<(), Error> {
         let name = meta.name.as_deref().unwrap_or_default();
         let only = Preconditions {
@@ -325,7 +328,7 @@ impl Calls {
         }
     }
 
-    /// Explains a 403: a missing right, or a denial by admission.
+    /// Returns an error that names the cause of a 403: a missing right, or a denial by admission.
     async fn judged(
         &self,
         error: Error,
@@ -346,7 +349,7 @@ impl Calls {
         self.take_over_as(&kind.resource(), ns, name).await
     }
 
-    /// Like [`take_over`](Self::take_over), for any kind.
+    /// Like [`take_over`](Self::take_over), for any API resource.
     pub(crate) async fn take_over_as(
         &self,
         resource: &ApiResource,
@@ -402,7 +405,7 @@ impl Calls {
         self.delete_as(&kind.resource(), ns, name, uid, policy).await
     }
 
-    /// Like [`delete`](Self::delete), for any kind.
+    /// Like [`delete`](Self::delete), for any API resource.
     pub(crate) async fn delete_as(
         &self,
         resource: &ApiResource,
@@ -512,7 +515,7 @@ impl Calls {
     }
 }
 
-/// Returns true if a precondition failed, because another object has the name now.
+/// Returns true if a precondition failed, because the name now belongs to another object or the object has changed.
 fn is_other(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict())
 }

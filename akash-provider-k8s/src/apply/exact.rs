@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 type Filled = &'static str;
 const ANY: Filled = "";
 
-/// Defaults of a pod template, by the path below its `spec`; `*` is an index.
+/// Default values in pod templates, each with its path below `spec` of the template; `*` represents every index.
 const POD: [(&str, Filled); 8] = [
     ("restartPolicy", r#""Always""#),
     ("terminationGracePeriodSeconds", "30"),
@@ -24,7 +24,7 @@ const POD: [(&str, Filled); 8] = [
     ("securityContext", "{}"),
 ];
 
-/// Defaults that the API server sets in the other fields.
+/// Default values outside of pod templates, each with its kind and path.
 const SPEC: [(Kind, &str, Filled); 17] = [
     (Kind::Deployment, "spec.progressDeadlineSeconds", "600"),
     (Kind::StatefulSet, "spec.podManagementPolicy", r#""OrderedReady""#),
@@ -94,8 +94,8 @@ pub fn difference(kind: Kind, wanted: &Value, live: &Value) -> Option<String> {
 }
 
 /// Returns the JSON merge patch that makes the live object equal to the rendered one. The patch carries the uid of the
-/// live object, so that the API server refuses it for another object of the same name. Without a resourceVersion it does
-/// not conflict with the status writes of controllers.
+/// live object, so that the API server refuses the patch for another object of the same name. Without a
+/// resourceVersion, the patch does not conflict with the status writes of controllers.
 #[must_use]
 pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (live, wanted) else {

@@ -22,7 +22,7 @@ pub enum Kind {
     ResourceQuota,
     /// Login for an image registry.
     Secret,
-    /// Account of a service.
+    /// Kubernetes identity of the pods of a service.
     ServiceAccount,
     /// Rights of an account.
     Role,
@@ -102,7 +102,8 @@ impl Kind {
         }
     }
 
-    /// Returns true if objects of this kind isolate leases. They are repaired first, also in the drift mode `report`.
+    /// Returns true if objects of this kind isolate leases. Objects of these kinds are repaired first, also in the
+    /// drift mode `report`.
     #[must_use]
     pub const fn is_isolation(self) -> bool {
         matches!(
@@ -111,8 +112,8 @@ impl Kind {
         )
     }
 
-    /// Returns true if an object of this kind can weaken the isolation of a lease. Objects that were not rendered are
-    /// deleted.
+    /// Returns true if an object of this kind can weaken the isolation of a lease. Objects of these kinds that were not
+    /// rendered are deleted.
     #[must_use]
     pub const fn opens(self) -> bool {
         matches!(self, Self::NetworkPolicy | Self::Role | Self::RoleBinding)
@@ -304,7 +305,7 @@ fn without_data(body: &Value) -> Value {
     bare
 }
 
-/// Returns all objects of the namespace, in the order in which they are written.
+/// Returns all rendered objects except the namespace, in the order in which they are written.
 #[must_use]
 pub fn items(objects: &LeaseObjects) -> Vec<Item> {
     let mut items = Vec::new();

@@ -62,7 +62,8 @@ fn manager(entry: &ManagedFieldsEntry) -> Option<&str> {
     entry.manager.as_deref()
 }
 
-/// Returns true if the manager wrote a label of the network, and therefore created or rewrote the object.
+/// Returns true if the manager owns a label with the prefix `akash.network`, and therefore created or rewrote the
+/// object.
 fn made_it(entry: &ManagedFieldsEntry) -> bool {
     let fields = entry.fields_v1.as_ref().map(|f| &f.0);
     let labels = fields.and_then(|f| f.get("f:metadata")?.get("f:labels")?.as_object());

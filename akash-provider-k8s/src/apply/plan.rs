@@ -72,7 +72,7 @@ impl LiveObject {
 pub trait WatchedObjects {
     /// Returns an object; `None` if the caches do not contain it.
     fn find(&self, id: &Id) -> Option<LiveObject>;
-    /// Returns the ids and UIDs of the objects with the labels of the provider that are not being deleted.
+    /// Returns the id and UID of each object with the label `akash.network=true` that is not being deleted.
     fn ours(&self) -> Vec<(Id, String)>;
 }
 
@@ -83,7 +83,7 @@ pub struct Write {
     pub id: Id,
     /// Applied object, with annotations.
     pub body: Value,
-    /// Whether to take over the managed fields of another manager first.
+    /// Whether to take over the managed fields of another field manager before the write.
     pub take_over: bool,
     /// Merge patch that restores an edited object. An apply would leave the fields of other managers.
     pub patch: Option<Value>,
@@ -133,9 +133,9 @@ pub struct DesiredState<'a> {
     pub ledger: &'a Ledger,
     /// Existing objects of kinds without a watch. Only objects in the ledger must be queried.
     pub there: &'a ExistingObjects,
-    /// Secrets of registry logins with an unknown password. Existing Secrets of this set are not changed.
+    /// Secrets of registry logins with passwords that are unknown. If such a Secret exists, the Secret is not changed.
     pub without_password: &'a BTreeSet<Id>,
-    /// Services of an adopted lease with an unchanged pod template.
+    /// Services of an adopted lease for which the pod template is left unchanged, so that their pods are not replaced.
     pub kept: &'a BTreeSet<String>,
     /// Whether to search for leftover objects.
     pub prune: bool,
@@ -181,7 +181,7 @@ impl Plan {
 }
 
 /// Compares one object with its item, also for kinds that deploys do not compare with the watches. Returns the write
-/// that restores the object; `None` if it is equal or being deleted.
+/// that restores the object; `None` if the object equals the item or is being deleted.
 pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<Write> {
     let mut plan = Plan::default();
     plan_watched(&mut plan, item, live, &BTreeSet::new());

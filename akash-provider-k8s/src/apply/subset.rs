@@ -72,7 +72,7 @@ impl Comparison {
         false
     }
 
-    /// Returns true if any rendered element matches no live element in the same order.
+    /// Returns true unless the live list contains all rendered elements, in the rendered order.
     fn lists_differ(&self, wanted: &[Value], live: &[Value], path: &mut Vec<String>) -> bool {
         let open = self.lists == Lists::Open && path.last().is_some_and(|p| OPEN_LISTS.contains(&p.as_str()));
         if !open && wanted.len() != live.len() {

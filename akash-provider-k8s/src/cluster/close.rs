@@ -1,4 +1,4 @@
-//! Closes the addresses of new nodes and API servers to the pods of running leases.
+//! Closes addresses to the pods of running leases: network policies forbid connections to new nodes and API servers.
 
 use super::deploy::{annotation, isolation_of, with_type};
 use super::{Inner, KubeCluster, LeadershipGate};
@@ -22,7 +22,8 @@ const CLOSE: &str = "close";
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl KubeCluster {
-    /// Closes the addresses of nodes and API servers as they change, while the provider leads. Never returns.
+    /// Updates the network policies of leases when addresses of nodes or API servers change, so that pods cannot
+    /// connect to them. Works while this instance leads. Never returns.
     pub async fn follow_infrastructure(&self, mut watch: InfrastructureWatch, leading: &LeadershipGate) {
         loop {
             let mut found = watch.changed().await;
@@ -60,8 +61,8 @@ impl KubeCluster {
         }
     }
 
-    /// Closes the addresses to all pods, including pods of running leases: writes the network policies that change.
-    /// Returns the number of leases with a changed policy.
+    /// Forbids connections from all pods, including pods of running leases, to the addresses in `found`: writes the
+    /// network policies that change. Returns the number of leases with a changed policy.
     ///
     /// # Errors
     /// The errors of the API server. The next call or the next deploy writes the remaining leases.
@@ -87,7 +88,7 @@ impl KubeCluster {
 }
 
 impl Inner {
-    /// Closes the addresses to one lease. Returns true if a policy was written.
+    /// Forbids connections from the pods of one lease to nodes and API servers. Returns true if a policy was written.
     async fn close(&self, manifest: &Manifest, before: &Settings) -> Result<bool, Error> {
         let Some(lease) = self
             .is_ours(manifest)
@@ -156,7 +157,7 @@ impl Inner {
     }
 }
 
-/// Adds the uid of the namespace, so that a namespace deleted meanwhile is not created again.
+/// Adds the uid of the namespace to `body`, so that the write fails if the namespace was deleted meanwhile.
 fn bound(mut body: Value, namespace: &Namespace) -> Value {
     if let Some(uid) = &namespace.metadata.uid {
         body["metadata"]["uid"] = Value::from(uid.as_str());

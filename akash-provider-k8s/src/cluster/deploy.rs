@@ -129,8 +129,8 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, operation, message).transient())
     }
 
-    /// Applies the Manifest record. Returns the objects of the lease and the written objects, or `None` for a lease
-    /// that is left as another provider created it.
+    /// Applies the Manifest record. Returns the objects of the lease and the written objects, or `None` if another
+    /// provider created the lease and its objects are not changed.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,
@@ -206,8 +206,8 @@ impl Inner {
         Ok(Some((items, written)))
     }
 
-    /// Adds the metadata addresses to the policy of a lease that another provider created. Writes no other object and
-    /// replaces no pod.
+    /// Adds the addresses of cloud metadata services to the network policy of a lease that another provider created.
+    /// Writes no other object and replaces no pod.
     async fn close_metadata(
         &self,
         home: &str,
@@ -310,7 +310,7 @@ impl Inner {
     }
 
     /// Returns the desired objects of a lease and their hash, if the namespace has this hash. Otherwise a deploy is
-    /// pending or was interrupted, and differences are no edits.
+    /// pending or was interrupted, and a difference does not prove that another client edited the object.
     pub(super) fn applied_items(
         &self,
         deployment: &WorkloadSpec,
@@ -348,7 +348,8 @@ impl Inner {
         })
     }
 
-    /// Returns the inputs for rendering an apply. `isolation` is set for a lease to harden.
+    /// Returns the prior state of a lease for rendering. `isolation` is set if `harden` changes the isolation level of
+    /// the lease.
     fn prior_of_apply(
         &self,
         deployment: &WorkloadSpec,
@@ -430,7 +431,8 @@ impl Inner {
             .collect()
     }
 
-    /// Reports written workloads to the health state, which then waits for the watches.
+    /// Reports written workloads to the health state, which then ignores older versions of these workloads in the
+    /// caches.
     pub(super) fn report_written(&self, written: &[WrittenObject]) {
         for write in written {
             let metadata = write.meta.clone();
@@ -465,8 +467,8 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Optio
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// Returns the kinds to list before an apply: kinds with objects that may already exist unchanged, or all kinds for an
-/// adopted lease.
+/// Returns the kinds to list before an apply: all kinds for an adopted lease, otherwise the kinds with an object that
+/// may already exist with the desired hash.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
     // The watch of bindings shows the binding of the provider.
     let unwatched = items
@@ -476,7 +478,8 @@ fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kin
     known.map(|item| item.id.kind).collect()
 }
 
-/// Returns the login Secrets with unknown passwords, because the Secret next to the record is lost.
+/// Returns the login Secrets with passwords that are unknown, because the password Secret next to the Manifest record
+/// is lost.
 fn without_password(deployment: &WorkloadSpec) -> BTreeSet<Id> {
     let services = deployment.group.services.iter();
     let unknown = services.filter(|s| objects::login(s).is_some_and(|login| login.password.is_empty()));

@@ -1,4 +1,4 @@
-//! Differences between a lease and its caches, for deploys, repairs and findings.
+//! Differences between the rendered objects of a lease and the cached objects, for deploys, repairs and findings.
 
 use super::Inner;
 use super::deploy::with_type;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Lease that was applied completely.
+/// Rendered objects of a lease that was applied completely.
 pub(super) struct AppliedItems {
     /// Rendered namespace, without its hash.
     pub(super) body: Value,
@@ -107,7 +107,8 @@ impl WatchedObjects for LeaseView {
     }
 }
 
-/// Adds the objects with the label of the network that are not being deleted and were not created by operators.
+/// Adds the objects with the label `akash.network=true` that are not being deleted and were not created by the IP
+/// operator.
 fn add<K: Resource>(found: &mut Vec<(Id, String)>, kind: Kind, objects: &BTreeMap<String, Arc<K>>) {
     for (name, object) in objects {
         let meta = object.meta();

@@ -69,8 +69,8 @@ impl Inner {
         found.await.map(drop)
     }
 
-    /// Returns false if the account may bind its rights outside of leases, because the policy of `confined.yaml` is
-    /// missing. The check is a dry run.
+    /// Returns false if the account may bind the ClusterRole outside of lease namespaces, because the policy of
+    /// `confined.yaml` is missing. The check is a dry run.
     async fn is_confined(&self, operation: &'static str) -> Result<bool, Error> {
         let binding = RoleBinding {
             metadata: ObjectMeta {
@@ -102,8 +102,8 @@ impl Inner {
         self.account.get().cloned().flatten()
     }
 
-    /// Binds the account in the namespace of a lease, and returns the existing objects of some kinds. In a new
-    /// namespace nothing is listed: it has no Secrets and no binding yet.
+    /// Binds the account in the namespace of a lease, and returns the existing objects of some kinds. Lists nothing in
+    /// a new namespace, which has no Secrets and no binding yet.
     pub(super) async fn opened(
         &self,
         home: &str,

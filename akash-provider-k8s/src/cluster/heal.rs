@@ -104,8 +104,8 @@ impl Inner {
         }
     }
 
-    /// Compares and repairs one lease. Returns the time of the next attempt if the lease must be compared again without
-    /// a change.
+    /// Compares and repairs one lease. Returns the time of the next attempt if the lease must be compared again even
+    /// without a further change.
     async fn heal_lease(&self, home: &str, repairs: &mut RepairState) -> Option<Instant> {
         // Read before the view: a list that is completed afterwards may be missing in the view.
         let listed = self.state.listed();
@@ -434,7 +434,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Confirms a difference at the API server and repairs it. Returns `None` if there is no difference any more.
+    /// Confirms a difference at the API server and repairs it. Returns `None` if the object no longer differs.
     async fn repair(
         &self,
         home: &str,

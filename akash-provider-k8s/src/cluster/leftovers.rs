@@ -87,7 +87,7 @@ impl Inner {
         }
     }
 
-    /// Deletes a Secret if its lease has no record. Returns true if the Secret was deleted.
+    /// Deletes a password Secret if its lease has no Manifest record. Returns true if the Secret was deleted.
     async fn collect(&self, secret: &ObjectMeta) -> Result<bool, Error> {
         let Some(lease) = self.given_up(secret, Timestamp::now()) else {
             return Ok(false);
@@ -131,7 +131,8 @@ impl Inner {
     }
 }
 
-/// Compares the age since the last write or the creation. A Secret without a valid time counts as new.
+/// Returns true if the last write of the object, or else its creation, is longer ago than `age`. An object without a
+/// valid time counts as new.
 fn is_older(meta: &ObjectMeta, age: Duration, now: Timestamp) -> bool {
     let updated = meta.annotations.as_ref().and_then(|a| a.get(labels::UPDATED_AT));
     let written = match updated {

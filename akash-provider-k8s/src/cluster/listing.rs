@@ -1,8 +1,8 @@
 //! Listing of all leases in the cluster: usable Manifest records, unusable records, and problems.
 //!
-//! The provider may close a lease that the listing does not contain, for lack of a manifest. The listing is therefore
-//! complete: it includes invalid records, namespaces without record or labels, and live objects that the caches lack.
-//! If one query fails, the listing fails.
+//! A lease that is missing from the listing counts as a lease without a manifest, which the provider may close. The
+//! listing is therefore complete: it includes invalid records, namespaces without record or labels, and live objects
+//! that the caches lack. If one query fails, the listing fails.
 
 use super::Inner;
 use crate::adopt::Finding;
@@ -124,7 +124,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Adds findings for the operator, except those that the listing reports as the state of a lease.
+    /// Adds findings for the person who runs the provider, except those that the listing reports as the state of a
+    /// lease.
     fn remark(&self, findings: Result<Vec<Finding>, Error>, listing: &mut Listing) {
         let findings = match findings {
             Ok(findings) => findings,

@@ -15,7 +15,7 @@ pub(super) struct LeaseLocks(Mutex<BTreeMap<String, LeaseLock>>);
 /// Result of an attempt to lock a lease without waiting.
 #[derive(Debug)]
 pub(super) enum LockResult {
-    /// No deploy of the lease has succeeded in this process; the next deploy writes it.
+    /// No deploy of the lease has succeeded in this process; the next deploy writes the lease.
     NotDeployed,
     /// Another task writes the lease.
     Busy,
@@ -48,7 +48,7 @@ impl LeaseLocks {
         lock.try_lock_owned().map_or(LockResult::Busy, LockResult::Held)
     }
 
-    /// Removes the lock of a lease to be deleted.
+    /// Removes the lock of a lease that is torn down.
     pub(super) fn remove(&self, home: &str) {
         self.all().remove(home);
     }

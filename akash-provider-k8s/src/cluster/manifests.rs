@@ -21,10 +21,10 @@ use std::sync::Arc;
 /// Annotation of an adopted Manifest: hash of each running service.
 const ADOPTED: &str = "provider.akash.network/adopted";
 
-/// Services of another provider, with the hash of their manifest.
+/// Services that another provider deployed, by name, with the hash of the manifest of the service.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
-/// Source that must show an existing record before the write of the record is skipped.
+/// Source of the existing Manifest object: if this object equals the record, nothing is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
     /// The cache, which may be slightly outdated.
@@ -215,7 +215,7 @@ impl Inner {
         ))
     }
 
-    /// Returns the services of another provider that were not applied since; `None` if the provider applied the lease.
+    /// Returns the services that another provider deployed; `None` if this provider has applied the lease since.
     pub(crate) fn still_adopted(&self, manifest: &Manifest) -> Option<AdoptedServices> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let namespace = self.state.lease_in(name).namespace?;
@@ -323,13 +323,13 @@ fn is_recorded(deployment: &WorkloadSpec, wanted: &Manifest, there: &Manifest) -
     there.spec == wanted.spec && extra(there) == extra(wanted)
 }
 
-/// Returns true if another provider wrote the object last.
+/// Returns true if another provider wrote the Manifest object last.
 fn is_foreign(manifest: &Manifest) -> bool {
     let annotations = manifest.metadata.annotations.as_ref();
     !annotations.is_some_and(|a| a.contains_key(labels::EXTRA))
 }
 
-/// Returns the services of another provider, from its object or from the annotation.
+/// Returns the services that another provider deployed, from its Manifest object or from the annotation [`ADOPTED`].
 fn adopted(manifest: &Manifest) -> Option<AdoptedServices> {
     let annotations = manifest.metadata.annotations.clone().unwrap_or_default();
     if let Some(text) = annotations.get(ADOPTED) {

@@ -1,4 +1,4 @@
-//! Writes of one custom resource, with the precondition that no other client wrote it meanwhile.
+//! Writes of custom resources. A write fails if another client has written the object meanwhile.
 
 use crate::apply::MANAGER;
 use crate::error::{from_kube, within};
@@ -128,7 +128,7 @@ where
         }
     }
 
-    /// Explains a 403: a missing right, or a denial by admission.
+    /// Returns an error that names the cause of a 403: a missing right, or a denial by admission.
     async fn judged(&self, error: kube::Error, verbs: &'static [&'static str]) -> Error {
         let error = from_kube(self.operation, error);
         let attempt = Attempt::at::<K>(verbs, self.api.namespace());
@@ -142,8 +142,8 @@ where
     }
 }
 
-/// Returns the error for a 404 that is not about a missing object: the API server does not serve the kind, or the
-/// namespace is missing. The tenant cannot fix this, but a later request may succeed.
+/// Returns the error for a 404 of a request that does not need an existing object: the API server does not serve the
+/// kind, or the namespace is missing. The tenant cannot fix this, but a later request may succeed.
 fn not_served(operation: &'static str, message: &str) -> Error {
     let message = format!(
         "cannot access the record: {message}; check the CustomResourceDefinitions of deploy/crds and the namespace of \
@@ -158,8 +158,8 @@ fn changed(status: &kube::core::Status, was_there: bool) -> bool {
     gone || status.is_conflict() || status.is_already_exists()
 }
 
-/// Merges metadata. Labels of the network and annotations of this provider are replaced; all other metadata is
-/// unchanged.
+/// Merges metadata. Labels with the prefix `akash.network` and annotations with the prefix `provider.akash.network/`
+/// are replaced by those of `wanted`; all other metadata of `there` is unchanged.
 fn merge_meta(there: &ObjectMeta, wanted: &mut ObjectMeta) {
     let ours = wanted.labels.take().unwrap_or_default();
     let mut merged = there.labels.clone().unwrap_or_default();

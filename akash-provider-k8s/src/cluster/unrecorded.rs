@@ -292,7 +292,7 @@ fn pod(body: &mut Value, live: &Value, claims: &Value) {
     });
 }
 
-/// Adds the closed networks of the live policy, because at the start of the process the nodes may not be listed yet.
+/// Adds the networks that the live policy closes to pods: at the start of the process, the nodes may not be listed yet.
 fn keep_closed(body: &mut Value, live: &Value) {
     let blocks = |body: &Value| -> Vec<Value> {
         let rules = elements(&body["spec"]["egress"]).iter();
@@ -321,7 +321,8 @@ fn keep_closed(body: &mut Value, live: &Value) {
     }
 }
 
-/// Opens the rendered ports that the live policy also opens, or all rendered ones if it opens none of them.
+/// Removes the rendered ports that the live policy does not open. If the live policy opens none of the rendered ports,
+/// all of them remain.
 fn narrow_ports(body: &mut Value, live: &Value) {
     const PORTS: &str = "/spec/ingress/0/ports";
     let open = live.pointer(PORTS).map(elements).unwrap_or_default();
@@ -337,7 +338,7 @@ fn narrow_ports(body: &mut Value, live: &Value) {
     }
 }
 
-/// Copies a field from another object, or removes it.
+/// Copies a field from another object. Removes the field if the other object lacks it.
 fn copy(into: &mut Value, from: &Value, field: &str) {
     match from.get(field) {
         Some(value) => into[field] = value.clone(),

@@ -47,7 +47,7 @@ pub(crate) type ByNamespace = HashMap<String, ExistingObjects>;
 struct Lists([OnceCell<ByNamespace>; UNWATCHED.len()]);
 
 impl Lists {
-    /// Returns the list of a kind; for Secrets those in the namespace of the records.
+    /// Returns the listed objects of a kind; for Secrets, only those in the namespace of the records.
     async fn get(&self, kind: Kind, records: &str, calls: &Calls) -> Result<Option<&ByNamespace>, Error> {
         let place = UNWATCHED.iter().position(|unwatched| *unwatched == kind);
         let Some(cell) = place.and_then(|n| self.0.get(n)) else {
@@ -67,7 +67,7 @@ impl Lists {
     }
 }
 
-/// Start of the process, in which every lease is deployed once.
+/// Lists that the first deploys of all leases share for the period [`START`].
 #[derive(Default)]
 pub(crate) struct StartupLists(Mutex<Phase>);
 
@@ -84,7 +84,8 @@ enum Phase {
 }
 
 impl StartupLists {
-    /// Returns the shared lists for the first deploy in a namespace, or `None` for later deploys.
+    /// Returns the shared lists before the first deploy in a namespace, or `None` after it. `deploys` marks this call
+    /// as the first deploy.
     fn lists(&self, namespace: &str, deploys: bool) -> Option<Arc<Lists>> {
         // Each change is one assignment or one call to the set.
         let mut phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +152,7 @@ impl Inner {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Returns true if a Secret exists in the manifest namespace, for a recorded lease.
+    /// Returns true if the Secret `secret` of a recorded lease exists in the manifest namespace.
     pub(super) async fn is_there(
         &self,
         lease_namespace: &str,
@@ -222,7 +223,8 @@ pub(crate) fn is_in(all: &ByNamespace, namespace: &str, id: &Id) -> bool {
     found.is_some_and(|found| !found.is_deleting)
 }
 
-/// Returns the part to read. Logins are compared by their data, because their hashes are not persisted.
+/// Returns the part of each listed object to read. Login Secrets are compared by their data, because their hashes are
+/// not persisted.
 const fn parts_of(kind: Kind) -> Read {
     if matches!(kind, Kind::Secret) {
         Read::Data

@@ -1,8 +1,9 @@
 //! Conversion of a deployment to a Manifest object and back.
 //!
 //! The spec has the format of the Go provider. The annotation [`labels::EXTRA`] stores what the spec cannot express:
-//! empty instead of missing lists, declared hostnames and addresses, newer fields, the epoch. It contains the difference
-//! between the deployment and the decoded spec. If another client changed the spec, the spec takes precedence.
+//! empty instead of missing lists, declared hostnames and addresses, newer fields, the epoch. The annotation contains
+//! the difference between the deployment and the decoded spec. If another client changed the spec, the spec takes
+//! precedence.
 
 mod extra;
 mod logins;
@@ -32,7 +33,7 @@ pub struct RecordedDeployment {
     pub deployment: WorkloadSpec,
     /// Chain id of the lease; `None` in objects of other providers.
     pub chain_id: Option<String>,
-    /// Ignored parts with reasons, for the log.
+    /// Ignored parts of the Manifest object with reasons, for the log.
     pub remarks: Vec<String>,
 }
 
@@ -122,7 +123,7 @@ fn lease(manifest: &Manifest) -> Result<LeaseId, (String, String)> {
     Ok(lease)
 }
 
-/// Returns the epoch in which a Manifest was written, or 0 if it has none.
+/// Returns the leadership epoch in which a Manifest was written, or 0 if the Manifest has none.
 #[must_use]
 pub fn epoch(manifest: &Manifest) -> u64 {
     manifest
@@ -131,7 +132,7 @@ pub fn epoch(manifest: &Manifest) -> u64 {
         .map_or(0, |text| extra::epoch(text))
 }
 
-/// Returns true if both deployments convert to the same spec, ignoring passwords.
+/// Returns true if both deployments convert to the same Manifest spec, ignoring passwords.
 #[must_use]
 pub fn same_spec(a: &WorkloadSpec, b: &WorkloadSpec) -> bool {
     let spec = |deployment: &WorkloadSpec| write::spec(&without_passwords(deployment)).ok();
@@ -147,7 +148,7 @@ fn without_passwords(deployment: &WorkloadSpec) -> WorkloadSpec {
     }
 }
 
-/// Decodes a custom resource of the network from JSON. Unknown fields are ignored.
+/// Decodes a custom resource of the API group `akash.network` from JSON. Unknown fields are ignored.
 ///
 /// # Errors
 /// [`BadObject`] that names the object and the field.

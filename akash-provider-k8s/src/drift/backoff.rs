@@ -10,7 +10,7 @@ pub(crate) const CONFLICT_REPAIRS: usize = 10;
 const WINDOW: Duration = Duration::from_secs(600);
 /// Delay after the first failure; each further failure doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
-/// Delay at the start of a conflict.
+/// Delay at the moment when a conflict is detected.
 const CONFLICT_DELAY: Duration = Duration::from_secs(60);
 /// Maximum delay in a conflict.
 const MAX_DELAY: Duration = Duration::from_secs(3600);
@@ -56,7 +56,8 @@ impl<K: Ord + Clone> RepairBackoff<K> {
         (attempts.next > now).then_some(attempts.next)
     }
 
-    /// Records a repair. Returns true if this repair reaches the limit, so that another writer is assumed.
+    /// Records a repair. Returns true if this repair starts a conflict: another client is then assumed to revert the
+    /// repairs. `limit` bounds the following delay.
     pub(crate) fn repaired(&mut self, key: &K, limit: Limit, now: Instant) -> bool {
         let attempts = self.attempts(key, now);
         attempts.repairs.push_back(now);
@@ -75,7 +76,7 @@ impl<K: Ord + Clone> RepairBackoff<K> {
         starts
     }
 
-    /// Records a failed repair.
+    /// Records a failed repair. `limit` bounds the following delay.
     pub(crate) fn failed(&mut self, key: &K, limit: Limit, now: Instant) {
         self.attempts(key, now).put_off(limit, now, FIRST_DELAY);
     }

@@ -12,7 +12,7 @@ pub(super) fn resource() -> ApiResource {
     ApiResource::erase::<Lease>(&())
 }
 
-/// Decodes a Lease. Missing fields are empty.
+/// Decodes a Lease object. Missing fields become empty values.
 pub(super) fn read(lease: &DynamicObject) -> Stored {
     let spec = &lease.data["spec"];
     let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();

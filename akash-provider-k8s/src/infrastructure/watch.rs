@@ -41,7 +41,7 @@ impl ListedAddresses {
     }
 }
 
-/// Watch of the addresses. Dropping it stops its tasks.
+/// Watch of the addresses. Dropping the value stops its tasks.
 #[derive(Debug)]
 pub struct InfrastructureWatch {
     known: watch::Receiver<ListedAddresses>,
@@ -127,7 +127,7 @@ where
     task::spawn("watch of addresses", follower.run())
 }
 
-/// Sink for the addresses of one kind of object.
+/// Sink for the addresses in objects of one kind.
 struct Addresses<T, A> {
     sender: watch::Sender<ListedAddresses>,
     read: fn(&T) -> Vec<A>,

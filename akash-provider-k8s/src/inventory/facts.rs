@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, essential ones first.
+    /// All kinds, those for which [`Kind::is_essential`] is true first.
     pub const ALL: [Self; 8] = [
         Self::Node,
         Self::Pod,
@@ -96,7 +96,7 @@ pub enum ObjectFacts {
     BadLease(String),
     /// A storage class, offered or not.
     Class(ClassFacts),
-    /// Persistent volume of a storage class.
+    /// Persistent volume that has a storage class.
     Volume(VolumeFacts),
     /// Free capacity of a storage class.
     Capacity(CapacityFacts),

@@ -2,8 +2,8 @@
 //!
 //! The inventory operator writes counters as labels with the prefix `akash.network/capabilities.gpu.vendor`, followed
 //! by `.<vendor>.model.<model>` and an optional `.ram.<size>` or `.interface.<interface>`. Pods of leases are bound to
-//! nodes by these labels. On a node without these labels, the labels of the vendor's tools only show which label of the
-//! network is missing.
+//! nodes by these labels. On a node without these labels, the labels of the vendor's tools only show which
+//! `akash.network` label is missing.
 
 use super::requests::Requests;
 use akash_provider_core::inventory::GpuSpec;
@@ -11,12 +11,13 @@ use std::collections::BTreeMap;
 
 pub(crate) mod vendor_labels;
 
-/// Prefix of the GPU labels of the network.
+/// Prefix of the node labels that count GPUs.
 pub(crate) const PREFIX: &str = "akash.network/capabilities.gpu.vendor.";
-/// Maximum number of models, sizes and interfaces of one vendor on a node, as in the ledger.
+/// Maximum number of models, sizes and interfaces of one vendor on a node, together.
+/// [`NodeInventory`](akash_provider_core::inventory::NodeInventory) has the same limit.
 const KINDS: usize = 8;
 
-/// GPU vendor that the network supports.
+/// GPU vendor that orders can request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vendor {
     /// Devices of the resource `nvidia.com/gpu`.
@@ -26,7 +27,7 @@ pub enum Vendor {
 }
 
 impl Vendor {
-    /// All vendors, in the order of amounts by vendor.
+    /// All vendors, in the order of `Requests::gpus`.
     pub const ALL: [Self; 2] = [Self::Nvidia, Self::Amd];
 
     /// Returns the name in orders and labels.
@@ -63,7 +64,7 @@ pub(crate) struct Devices {
     pub(crate) kinds: Vec<GpuSpec>,
 }
 
-/// Reads the devices of a node. Devices that cannot be offered are reported to `note`.
+/// Reads the GPUs of a node from its labels and its status. Calls `note` for GPUs that cannot be offered.
 pub(crate) fn devices(
     labels: &BTreeMap<String, String>,
     amounts: impl Fn(Vendor) -> (i64, i64),
@@ -105,7 +106,7 @@ pub(crate) fn devices(
     all
 }
 
-/// Counters in the labels of the network: numbers of devices by model, size and interface.
+/// Counters in the labels with the prefix [`PREFIX`]: numbers of devices by model, size and interface.
 #[derive(Debug, Default)]
 struct Model<'a> {
     devices: u32,

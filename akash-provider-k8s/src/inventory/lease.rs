@@ -16,7 +16,7 @@ pub struct LeaseFacts {
 }
 
 impl LeaseFacts {
-    /// Decodes a Manifest. Returns `Ok(None)` for another provider or chain.
+    /// Decodes a Manifest. Returns `Ok(None)` if the Manifest belongs to another provider or chain.
     ///
     /// # Errors
     /// Returns why the Manifest is invalid; pods of its namespace then count as use by others.

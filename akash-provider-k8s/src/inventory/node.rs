@@ -7,20 +7,21 @@ use crate::labels;
 use akash_provider_core::inventory::{Hardware, NodeName, NodeSpec, Quantity};
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-/// Prefix of the labels of mountable storage classes; the value is a number above zero.
+/// Prefix of the labels of mountable storage classes; the value of such a label is a number above zero.
 pub(crate) const CLASS_LABEL: &str = "akash.network/capabilities.storage.class.";
-/// CPU vendor, as labelled by Node Feature Discovery.
+/// Label that Node Feature Discovery sets to the CPU vendor.
 const CPU_VENDOR_LABEL: &str = "feature.node.kubernetes.io/cpu-model.vendor_id";
 /// Maximum number of notes per node.
 const NOTES: usize = 16;
-/// Maximum number of storage classes per node, as in the ledger.
+/// Maximum number of storage classes per node. [`NodeInventory`](akash_provider_core::inventory::NodeInventory) has the
+/// same limit.
 const CLASSES: usize = 64;
 
 /// Counted fields of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFacts {
     pub(crate) name: NodeName,
-    /// The node has the label of the network.
+    /// True if the node has the label `akash.network=true`.
     pub(crate) offered: bool,
     /// Reason why the node accepts no new pods.
     pub(crate) closed: Option<String>,
@@ -31,7 +32,7 @@ pub struct NodeFacts {
     /// Maximum number of pods.
     pub(crate) pods: Option<i64>,
     pub(crate) devices: Vec<Devices>,
-    /// Mountable storage classes.
+    /// Names of the storage classes that the node can mount.
     pub(crate) classes: Vec<String>,
     /// Hardware of the node. Boxed, because most stored facts are about pods and have no hardware.
     pub(crate) hardware: Box<Hardware>,
@@ -77,7 +78,7 @@ impl NodeFacts {
         })
     }
 
-    /// Returns the node in the form of the ledger.
+    /// Converts the node to its entry in the inventory.
     pub(crate) fn spec(&self, used: &Used) -> NodeSpec {
         let (gpus, gpu_allocatable, gpu_allocated) = gpu::counted(&self.devices, &used.others);
         NodeSpec {
@@ -109,7 +110,7 @@ impl NodeFacts {
 /// Used resources of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Used {
-    /// Requests of pods that belong to no own lease.
+    /// Requests of pods that belong to no lease of this provider.
     pub(crate) others: Requests,
     /// Bytes of volumes on the disk of the node, of all users.
     pub(crate) volumes: i64,

@@ -100,7 +100,7 @@ fn of_containers(pod: &Pod, spec: &PodSpec) -> Requests {
     sum.max(start)
 }
 
-/// Returns the requests of a container, including a running resize.
+/// Returns the requests of a container. During an in-place resize, returns the larger of the old and the new request.
 fn of_container(pod: &Pod, container: &Container) -> Requests {
     let declared = declared(container);
     let Some(status) = status_of(pod, &container.name) else {
@@ -139,7 +139,7 @@ fn resize_is_infeasible(pod: &Pod) -> bool {
         .is_some_and(|c| c.reason.as_deref() == Some("Infeasible"))
 }
 
-/// Returns the size limits of memory-backed volumes; a volume without a limit cannot be counted.
+/// Returns the sum of the size limits of memory-backed volumes. A volume without a limit cannot be counted.
 fn volumes_in_memory(spec: &PodSpec) -> i64 {
     let dirs = spec.volumes.iter().flatten().filter_map(|v| v.empty_dir.as_ref());
     let in_memory = dirs.filter(|d| d.medium.as_deref() == Some("Memory"));

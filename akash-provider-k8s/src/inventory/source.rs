@@ -1,7 +1,7 @@
 //! Watches of the capacity, and publication of updates.
 //!
-//! No update is published before nodes, pods and manifests were listed. While one of them cannot be watched, the last
-//! update stays valid, and the failure is reported once. Unreadable storage is reported, and its classes are not
+//! No update is published before nodes, pods and manifests were listed. While one of these kinds cannot be watched, the
+//! last update stays valid, and the failure is reported once. Unreadable storage is reported, and its classes are not
 //! offered. Changes are gathered for a moment, so that a burst is one update.
 
 use super::facts::{Change, Kind, ObjectFacts};
@@ -42,7 +42,8 @@ use tokio_util::task::AbortOnDropHandle;
 /// Selects pods that use resources: bound and not finished.
 const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
-/// Settings of the capacity. [`Options::default`] is suitable if the labels of the network are set.
+/// Settings of the capacity. [`Options::default`] is suitable if nodes and storage classes have their `akash.network`
+/// labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Sizes of storage classes.
@@ -53,7 +54,7 @@ pub struct Options {
     pub patience: Duration,
     /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
-    /// Watch for kinds that the cluster does not serve yet; one per process.
+    /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet; one per process.
     pub definitions: Definitions,
 }
 
@@ -72,7 +73,7 @@ impl Default for Options {
     }
 }
 
-/// Capacity of a Kubernetes cluster with its updates. Dropping the value ends the watches.
+/// Capacity of a Kubernetes cluster with its updates. Dropping the value stops the watches.
 #[derive(Debug)]
 pub struct KubeInventory {
     shared: Arc<Shared>,
@@ -81,7 +82,7 @@ pub struct KubeInventory {
 }
 
 /// Count that includes all pods, computed on request. With thousands of nodes a count takes longer than an update, and
-/// most counts would never be read. Dropping the value ends the watches.
+/// most counts would never be read. Dropping the value stops the watches.
 #[derive(Debug)]
 pub(crate) struct WholeInventory {
     shared: Arc<Shared>,
@@ -111,7 +112,7 @@ pub(super) struct Shared {
     inner: Mutex<Inner>,
     news: Notify,
     updates: MemoryInventorySource,
-    /// Channel for counts on request; `None` for published updates.
+    /// Channel that announces counts on request; `None` if complete updates are published instead.
     told: Option<watch::Sender<Publication>>,
     /// Settings of leased addresses; reservations count the promised addresses.
     leased_ips: Option<Settings>,
@@ -123,13 +124,13 @@ pub(super) struct Shared {
 struct Inner {
     tally: Tally,
     watches: BTreeMap<Kind, Watch>,
-    /// Time at which all essential kinds were listed.
+    /// Time since which the lists of all essential kinds are complete.
     known_since: Option<Instant>,
     /// True after the failure of the watches was reported.
     told: bool,
-    /// True after an inventory update was published.
+    /// True after the first inventory update was published.
     published: bool,
-    /// True after the number of leased addresses changed.
+    /// True if the number of leased addresses changed and the change is not published yet.
     recounted: bool,
 }
 
@@ -384,7 +385,7 @@ impl WholeInventory {
     }
 }
 
-/// Marks Manifests as listed.
+/// Marks Manifests as listed without listing them, because the count includes the pods of leases.
 fn without_leases(starter: &mut Starter<'_>) {
     starter
         .shared

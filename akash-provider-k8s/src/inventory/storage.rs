@@ -1,7 +1,7 @@
 //! Persistent storage: the offered classes, the size of each class, and how much of it other users use.
 //!
-//! Volumes of own leases never count, because their reservations count. The size of a class comes from the first
-//! available source:
+//! Volumes of leases of this provider never count, because the reservations of these leases count. The size of a class
+//! comes from the first available source:
 //!
 //! 1. the configuration;
 //! 2. Ceph run by Rook: the size of the cluster (95 %, the limit at which Ceph stops writing), divided by the copies of
@@ -35,10 +35,10 @@ const CEPH: &str = ".csi.ceph.com";
 /// Counted fields of a storage class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassFacts {
-    /// The class has the label of the network.
+    /// True if the class has the label `akash.network=true`.
     pub(crate) offered: bool,
     pub(crate) provisioner: Box<str>,
-    /// `clusterID` and `pool` of Ceph.
+    /// Values of the parameters `clusterID` and `pool`, for a class of Ceph.
     pub(crate) ceph: Option<(Box<str>, Box<str>)>,
 }
 
@@ -47,7 +47,7 @@ pub struct ClassFacts {
 pub struct VolumeFacts {
     pub(crate) class: Box<str>,
     pub(crate) bytes: i64,
-    /// Namespace of the bound claim.
+    /// Namespace of the claim that is bound to the volume.
     pub(crate) claim: Option<Box<str>>,
     /// Node of a local-path volume, which is on the disk of ephemeral storage.
     pub(crate) node: Option<NodeName>,
@@ -127,9 +127,10 @@ impl CapacityFacts {
 /// Settings of persistent storage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StorageOptions {
-    /// Size of a class in bytes, for classes with a size that the cluster does not report or reports wrongly.
+    /// Sizes of storage classes in bytes, by class. For classes of a size that the cluster does not report or reports
+    /// wrongly.
     pub capacity: BTreeMap<String, i64>,
-    /// Offers classes of unknown size without a limit.
+    /// Whether classes of unknown size are offered without a limit.
     pub unknown_is_unlimited: bool,
 }
 
@@ -140,9 +141,10 @@ pub(crate) struct View<'a> {
     pub(crate) capacities: &'a mut dyn Iterator<Item = &'a CapacityFacts>,
     pub(crate) clusters: &'a [CephClusterFacts],
     pub(crate) pools: &'a [CephPoolFacts],
-    /// Returns true for the namespace of an own lease.
+    /// Returns true if the namespace belongs to a lease of this provider.
     pub(crate) ours: &'a dyn Fn(&str) -> bool,
-    /// Disks of the nodes that mount a class: size, and requests of pods.
+    /// Returns the total size of the disks of the nodes that mount a class, and the total requests of pods for these
+    /// disks.
     pub(crate) disks: &'a dyn Fn(&str) -> (i128, i128),
     pub(crate) options: &'a StorageOptions,
 }
@@ -152,7 +154,7 @@ pub(crate) struct View<'a> {
 struct Volumes {
     ours: i128,
     others: i128,
-    /// Bytes of `others` without a claim.
+    /// Part of `others`: bytes of volumes without a claim.
     unbound: i128,
 }
 

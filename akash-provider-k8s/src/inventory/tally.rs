@@ -50,9 +50,9 @@ pub struct Tally {
 #[derive(Debug, Default)]
 struct NodeEntry {
     facts: Option<NodeFacts>,
-    /// Sums of pods that belong to no own lease.
+    /// Sums of the requests of pods that belong to no lease of this provider.
     others: Sums,
-    /// Sums of pods of own leases.
+    /// Sums of the requests of pods that belong to leases of this provider.
     ours: Sums,
     /// Bytes of volumes on the disk of the node.
     volumes: i128,
@@ -78,17 +78,17 @@ struct Dirty {
     words: bool,
 }
 
-/// Result of a count of the cluster.
+/// Result of a capacity count of the cluster.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Capacity without pods of own leases.
+    /// Capacity; the requests of pods that belong to leases of this provider are not subtracted.
     pub inventory: Arc<NodeInventory>,
-    /// Nodes of the pods of own leases.
+    /// Nodes of the pods that belong to leases of this provider.
     pub placements: Vec<Placement>,
 }
 
 impl NodeEntry {
-    /// Returns the fields of a node with the label, or with pods of own leases.
+    /// Returns the fields of the node if it has the label `akash.network=true` or runs pods of leases of this provider.
     fn listed(&self) -> Option<&NodeFacts> {
         let facts = self.facts.as_ref()?;
         (facts.offered || self.ours.pods > 0).then_some(facts)
@@ -113,7 +113,7 @@ impl NodeEntry {
 }
 
 impl Space {
-    /// Returns the resource unit of a pod of the own lease.
+    /// Returns the resource unit of a pod, if the namespace belongs to a lease of this provider.
     fn unit(&self, pod: &PodFacts) -> Option<u32> {
         let units = &self.lease.as_ref()?.units;
         units.get(pod.service.as_ref()?).copied()
@@ -193,7 +193,7 @@ impl Tally {
         self.dirty.any
     }
 
-    /// Marks the change as published without a snapshot.
+    /// Marks the changes as published without computing a snapshot.
     pub(crate) const fn told(&mut self) {
         self.dirty.any = false;
     }
@@ -371,7 +371,7 @@ impl Tally {
         }
     }
 
-    /// Adds a pod to the sums of its node, or removes it.
+    /// Adds a pod to the sums of its node, or subtracts it for a negative `sign`.
     fn count(&mut self, namespace: &Arc<str>, pod: &PodFacts, ours: bool, sign: i64) {
         if ours {
             self.dirty.spaces.insert(Arc::clone(namespace));

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Decodes the counted fields; returns `None` for an object that does not count.
 pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<ObjectFacts> + Send>;
 
-/// Parts of a node that are not counted.
+/// Fields of a node that are dropped because they are not counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeParts;
 
@@ -27,7 +27,7 @@ impl Parts for NodeParts {
     ];
 }
 
-/// Parts of a pod that determine its requests and its lease: the fields of [`super::PodFacts`].
+/// Fields of a pod that are decoded because they determine its requests and its lease, for [`super::PodFacts`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodParts;
 

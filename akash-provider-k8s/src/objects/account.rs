@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use serde_json::{Value, json};
 
-/// Known permissions.
+/// Permissions that a service can request.
 const PERMISSIONS: [&str; 3] = ["deployment", "logs", "events"];
 const READ: [&str; 3] = ["get", "list", "watch"];
 /// ClusterRole in `deploy/rbac` with the rights of the provider in the namespace of a lease.

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 /// Prefix of the labels with the capabilities of a node.
 const CAPABILITIES: &str = "capabilities";
 
-/// Selects nodes of the provider with the promised GPU and the requested storage classes.
+/// Selects nodes that have the label `akash.network=true`, the promised GPU and the requested storage classes.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Refusal> {
     // Nodes without the label are not offered, whatever their free capacity.
     let mut terms = vec![requirement(labels::MANAGED.to_owned(), "In", "true")];

@@ -97,7 +97,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Creates an error about a setting of the operator.
+    /// Creates an error about an invalid setting of the provider.
     pub(super) fn bad_setting(field: String, problem: String) -> Refusal {
         Refusal::new("", field, problem)
     }

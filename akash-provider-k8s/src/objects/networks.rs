@@ -1,4 +1,4 @@
-//! Networks of the settings, converted for network policies.
+//! Networks in the provider's settings, converted for network policies.
 
 use super::Refusal;
 use super::context::Context;
@@ -55,7 +55,7 @@ impl Networks {
         Self::merge(excluded()).v4
     }
 
-    /// Returns the networks of resolvers that are not pods.
+    /// Returns the networks of DNS resolvers that are not pods.
     pub(super) fn resolvers(cx: &Context<'_>) -> Result<Vec<IpNet>, Refusal> {
         read("egress.resolvers", &cx.settings.egress.resolvers)
     }

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 
-/// Default capabilities that the software of tenants does not need.
+/// Default Linux capabilities that containers of tenants do not get.
 const DROPPED: [&str; 4] = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_CHROOT"];
 
 /// Returns the pod template of a service: the running one if the service is unchanged, otherwise a rendered one.
@@ -136,8 +136,8 @@ fn arguments(service: &str, field: &str, list: Option<&[String]>) -> Result<Opti
     Ok((!list.is_empty()).then(|| list.to_vec()))
 }
 
-/// Returns the variables of the tenant and those of the network that the tenant did not set. Of variables with the same
-/// name, the last one is used, as in a process.
+/// Returns the variables of the tenant, and the `AKASH_…` variables that the tenant did not set. Of variables with the
+/// same name, the last one is used, as in a process.
 fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
     let mut vars: Vec<EnvVar> = Vec::new();
     for (n, line) in service.env.iter().flatten().enumerate() {

@@ -43,7 +43,8 @@ pub fn api_server_policy_name(service: &str) -> String {
     format!("akash-apiserver-{service}")
 }
 
-/// Renders all policies of a lease, or none if the operator disabled them.
+/// Renders all policies of a lease; none if [`Settings::network_policies`](crate::settings::Settings::network_policies)
+/// is false.
 pub(super) fn render(cx: &Context<'_>) -> Result<Vec<NetworkPolicy>, Refusal> {
     if !cx.settings.network_policies {
         return Ok(Vec::new());
@@ -94,7 +95,7 @@ fn restrictions(cx: &Context<'_>) -> Result<NetworkPolicy, Refusal> {
     Ok(policy(cx, RESTRICTIONS.to_owned(), spec))
 }
 
-/// Opens port 53 of the cluster's resolvers, even if their networks are closed.
+/// Permits connections to port 53 of the cluster's DNS resolvers, even if their networks are closed.
 fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
     let dns = || Some(vec![port(53, "UDP"), port(53, "TCP")]);
     let labels = cx.settings.egress.resolver_pods.iter();
@@ -119,7 +120,7 @@ fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> 
     Ok(rules)
 }
 
-/// Opens all networks that are not closed.
+/// Permits connections to all networks that are not closed.
 fn world(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
     if cx.is_legacy() {
         // IPv4 only, like the Go provider: without a rule, IPv6 stays closed.

@@ -18,7 +18,7 @@ const POOL: &str = "metallb.universe.tf/address-pool";
 /// Default address pool of MetalLB.
 const DEFAULT_POOL: &str = "default";
 
-/// Selection of the exposes of a Service.
+/// Predicate that selects the exposes of one Service.
 type Selection = fn(&ServiceExpose) -> bool;
 
 /// Returns the Kubernetes name of a protocol.

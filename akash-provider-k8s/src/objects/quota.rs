@@ -20,14 +20,15 @@ use std::collections::BTreeMap;
 /// Name of the ResourceQuota.
 pub const QUOTA: &str = "akash-lease";
 
-/// Multiple of the requests of the lease: the new pods, the replaced ones, and two generations being deleted.
+/// Number of pods of a service that the quota permits per replica: one new, one replaced and two being deleted.
 const TIMES: u64 = 4;
 /// Additional CPU per pod for runtime classes and injected containers, in millicores.
 const CPU_ON_TOP: u64 = 1_000;
 /// Additional memory per pod, in bytes.
 const MEMORY_ON_TOP: u64 = 1024 * 1024 * 1024;
 
-/// Renders the quota; `None` if the operator disabled it, and for a legacy lease.
+/// Renders the quota; `None` if [`Settings::quota`](crate::settings::Settings::quota) is false, and for a lease with
+/// pods that another provider created.
 pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal> {
     if !cx.settings.quota || cx.is_legacy() {
         return Ok(None);

@@ -21,7 +21,7 @@ pub fn registry_secret_name(service: &str) -> String {
     format!("docker-creds-{service}")
 }
 
-/// Returns the login of a service, from one of the two fields that tenant clients use.
+/// Returns the registry login of a service: tenant clients set it in the service or in the params of the service.
 pub(crate) fn credentials(service: &Service) -> Option<&Credentials> {
     let in_params = || service.params.as_ref()?.credentials.as_ref();
     service.credentials.as_ref().or_else(in_params)

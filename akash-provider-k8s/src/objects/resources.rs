@@ -19,11 +19,11 @@ const EPHEMERAL: &str = "ephemeral-storage";
 pub(super) struct Amounts {
     /// CPU in millicores.
     pub(super) cpu: u64,
-    /// Memory without volumes in memory, in bytes.
+    /// Memory in bytes, without memory-backed volumes.
     pub(super) memory: u64,
-    /// Volumes in memory, in bytes.
+    /// Total size of the memory-backed volumes, in bytes.
     pub(super) ram_volumes: u64,
-    /// Ephemeral storage in bytes, or the default of a service that requests none.
+    /// Ephemeral storage in bytes. The default amount for a service that requests none.
     pub(super) ephemeral: u64,
     /// Number of GPUs.
     pub(super) gpu: u64,

@@ -5,9 +5,10 @@ use akash_provider_core::manifest::Service;
 
 /// Maximum length of a DNS label, in bytes.
 pub(super) const MAX_LABEL: usize = 63;
-/// Maximum length of a StatefulSet's name. Its pods have a label with the name and a hash of ten characters.
+/// Maximum length of a StatefulSet's name. The label with the revision of each pod contains this name, `-` and a hash
+/// of ten characters.
 const MAX_STATEFUL_SET: usize = MAX_LABEL - 11;
-/// Maximum length of one argument or variable in the kernel, with its terminator.
+/// Maximum length of one argument or environment variable in the Linux kernel, including the terminating null byte.
 const MAX_ARGUMENT: usize = 128 * 1024;
 
 /// Returns true for a DNS label: `[a-z0-9]([-a-z0-9]*[a-z0-9])?`, at most 63 characters.

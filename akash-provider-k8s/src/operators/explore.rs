@@ -11,18 +11,18 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
 
-/// Maximum rounds of the writer before no name is left.
+/// Maximum number of rounds in which the writer works until no name is left.
 const LOOKS: u32 = 8;
-/// Maximum rounds of events and writes before the world settles.
+/// Maximum number of rounds of events and writes until the world no longer changes.
 const ROUNDS: u32 = 6;
 
 /// Model of a cluster, an index that follows the cluster, and a writer.
 pub(crate) trait World: Clone {
     /// Step of a sequence.
     type Step: Copy + Debug + 'static;
-    /// Event of the index.
+    /// Event that the index receives.
     type Event: Clone;
-    /// State that is compared with a fresh start.
+    /// Objects that the writer wrote. A fresh start must lead to the same value.
     type Outcome: PartialEq + Debug;
     /// All steps.
     const STEPS: &'static [Self::Step];
@@ -35,26 +35,26 @@ pub(crate) trait World: Clone {
     fn pending(&mut self) -> &mut PendingEvents<Self::Event>;
     /// Applies an event to the index and returns the names to reconcile.
     fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
-    /// Does the work of the index for a name.
+    /// Does the work that the index returns for a name.
     fn works_on(&mut self, name: &str);
-    /// Hashes everything that affects the future.
+    /// Hashes the state that affects later steps.
     fn identify(&self, state: &mut DefaultHasher);
     /// Returns all object versions and the version counter.
     fn versions(&mut self) -> Vec<&mut u64>;
-    /// Returns a settled world after a restart of the process.
+    /// Returns a settled world that was started with the same objects and a new index.
     fn restarted(&self) -> Self;
-    /// Returns the result of the writer, without versions.
+    /// Returns the objects that the writer wrote, without their versions.
     fn made(&self) -> Self::Outcome;
     /// Checks the invariants of a settled world.
     fn check(&self);
 
-    /// Executes one round of settling.
+    /// Executes one round of settling: the step `end`, then the work for all names.
     fn round(&mut self, end: Self::Step) {
         self.take(end);
         self.works();
     }
 
-    /// Applies an event and records its names.
+    /// Applies an event and records the names that the index returns.
     fn receive(&mut self, event: Self::Event) {
         let touched = self.apply(event);
         self.pending().touched.extend(touched);
@@ -70,8 +70,8 @@ pub(crate) trait World: Clone {
         }
     }
 
-    /// Works until no name is left. A single round would leave names of the writer's own writes in the set, and a list
-    /// that omits such a name would wrongly pass the test.
+    /// Does the work until no name is left. A single round would leave names of the writer's own writes in the set, and
+    /// a list that omits such a name would wrongly pass the test.
     fn works(&mut self) {
         for _ in 0..LOOKS {
             for name in std::mem::take(&mut self.pending().touched) {
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Model with two names, each declared or not declared.
+    /// Model with two names; a record may exist for each of them.
     #[derive(Clone, Default)]
     struct Pair {
         declared: BTreeMap<&'static str, u64>,

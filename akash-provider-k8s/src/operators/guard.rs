@@ -9,7 +9,7 @@
 //!
 //! A deleted CustomResourceDefinition reports every record as deleted, so a `DELETED` event alone proves nothing. A
 //! hold on a name ends when the record of the name exists again, when other clients delete its objects, or when an
-//! operator confirms the deletion.
+//! administrator confirms the deletion.
 
 pub(super) mod evidence;
 
@@ -24,8 +24,8 @@ const SETTLE: Duration = Duration::from_secs(2);
 const WINDOW: Duration = Duration::from_secs(60);
 /// Duration for which the guard stores the time of a permitted deletion. A name is judged again every [`RETRY`].
 const REMEMBER: Duration = Duration::from_secs(300);
-/// Number of records that may disappear together on any cluster without a hold, such as one lease with several
-/// hostnames.
+/// Number of records that may disappear together without a hold in a cluster of any size, such as the records of one
+/// lease with several hostnames.
 const FREE: usize = 5;
 /// Divisor for large clusters: one tenth of all records may disappear together without a hold.
 const SHARE: usize = 10;
@@ -60,10 +60,10 @@ pub(super) struct Evidence {
     pub(super) records: BTreeSet<String>,
 }
 
-/// Deletions that wait for the confirmation of an operator.
+/// Deletions that wait for the confirmation of an administrator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hold {
-    /// Number of names with objects and without a record.
+    /// Number of names that have objects but no record.
     pub names: usize,
     /// Seconds since the first of these records went missing.
     pub for_seconds: u64,
@@ -76,11 +76,11 @@ pub struct Hold {
 enum State {
     /// The deletion waits for [`SETTLE`], and then for the evidence.
     Pending,
-    /// No reason for the absence is known. The deletion waits for a reason or for a confirmation.
+    /// No reason for the absence is known. The deletion waits for a reason or for the confirmation of an administrator.
     Unexplained,
-    /// Too many records are missing. The deletion waits for a confirmation.
+    /// Too many records are missing. The deletion waits for the confirmation of an administrator.
     Held,
-    /// An operator confirmed the deletion, which waits for the evidence.
+    /// An administrator confirmed the deletion, which waits for the evidence.
     Confirmed,
     /// The objects of the name may be deleted.
     Released,
@@ -107,7 +107,7 @@ pub(super) struct Wait {
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     missing: BTreeMap<String, Missing>,
-    /// Times at which the guard permitted a deletion without a confirmation, within the last [`REMEMBER`].
+    /// Times at which the guard permitted a deletion that no administrator had confirmed, within the last [`REMEMBER`].
     released: VecDeque<Instant>,
     /// UID of the CustomResourceDefinition; `None` until it is read for the first time.
     definition: Option<String>,
@@ -127,7 +127,8 @@ impl State {
 }
 
 impl Guard {
-    /// Judges the deletion of the objects of `name`. Its `record` is missing, and `declared` records are present.
+    /// Judges the deletion of the objects of `name`. Its `record` is missing; `declared` is the number of records that
+    /// are present.
     ///
     /// # Errors
     /// Returns why the deletion waits.
@@ -218,8 +219,8 @@ impl Guard {
         self.problem = None;
     }
 
-    /// Stores why the records or their definition cannot be read. Returns true if deletions wait for a reading and the
-    /// problem differs from the previous one.
+    /// Stores why the records or their definition cannot be read. Returns true if deletions wait for new evidence and
+    /// the problem differs from the previous one.
     pub(super) fn fail(&mut self, problem: String, is_absent: bool) -> bool {
         if is_absent {
             // The definition that comes next is another one.
@@ -246,7 +247,7 @@ impl Guard {
         self.missing.keys()
     }
 
-    /// Returns the deletions that wait for a confirmation, if any.
+    /// Returns the deletions that wait for the confirmation of an administrator, if any.
     pub(super) fn hold(&self, now: Instant) -> Option<Hold> {
         let since = self.held().map(|missing| missing.since).min()?;
         Some(Hold {

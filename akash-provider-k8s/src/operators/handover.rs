@@ -83,7 +83,7 @@ pub async fn open_to_gateway(
     Ok(opened)
 }
 
-/// Returns the network policies of lease namespaces.
+/// Returns the network policies that isolate leases, from all namespaces.
 async fn policies(client: &Client, limit: Duration) -> Result<Vec<NetworkPolicy>, Error> {
     let api: Api<NetworkPolicy> = Api::all(client.clone());
     let params = ListParams::default()

@@ -58,7 +58,7 @@ use writer::Writer;
 /// Settings of the operator. [`Options::default`] has the defaults of the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Namespace of the records (`--k8s-manifest-ns`).
+    /// Namespace of the ProviderHost and Manifest objects (`--k8s-manifest-ns`).
     pub manifest_namespace: String,
     /// Objects to create for hostnames.
     pub plan: Plan,
@@ -73,7 +73,7 @@ pub struct Options {
     pub call_timeout: Duration,
     /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
-    /// Watch for kinds that the cluster does not serve yet; one per process.
+    /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet; one per process.
     pub definitions: Definitions,
     /// Leadership gate; nothing is written while it is closed.
     pub gate: LeadershipGate,
@@ -110,7 +110,7 @@ pub struct HostnameOperator {
 }
 
 impl HostnameOperator {
-    /// Starts the watches. Writes start when every required kind was listed. Requires a tokio runtime.
+    /// Starts the watches. Writes start after every required kind was listed. Requires a tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(
@@ -200,7 +200,7 @@ impl HostnameOperator {
         self.shared.managed()
     }
 
-    /// Returns the failures by lease, in the format of the Go operator.
+    /// Returns the hostnames with failed writes, grouped by lease, in the format of the Go operator.
     #[must_use]
     pub fn ignore_list(&self) -> BTreeMap<String, IgnoredLease> {
         self.shared.ignored()
@@ -213,7 +213,7 @@ impl HostnameOperator {
         self.shared.forget(lease)
     }
 
-    /// Confirms the deletions of [`Status::hold`]; returns their number.
+    /// Confirms the deletions that [`Status::hold`] reports; returns their number.
     #[must_use]
     pub fn confirm(&self) -> usize {
         self.shared.state.confirm()

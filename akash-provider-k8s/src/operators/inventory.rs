@@ -8,10 +8,10 @@
 //! nodes, pods, classes, volumes ─► inventory of the provider ─► report
 //! ```
 //!
-//! [`rules`] holds the choices of the operator, [`database`] maps devices to GPU models, [`mod@wanted`] computes the
-//! labels of a node, and [`index`] combines them; all four are pure. The report uses the same count as the inventory of
-//! the provider in [`crate::inventory`]. A GPU model is offered after its label is set, because pods are bound to nodes
-//! by this label.
+//! [`rules`] holds the choices of the administrator, [`database`] maps devices to GPU models, [`mod@wanted`] computes
+//! the labels of a node, and [`index`] combines them; all four are pure. The report uses the same count as the
+//! inventory of the provider in [`crate::inventory`]. A GPU model is offered after its label is set, because pods are
+//! bound to nodes by this label.
 
 pub mod database;
 pub mod discovery;
@@ -57,7 +57,7 @@ const PRUNE_EVERY: Duration = Duration::from_secs(600);
 pub struct Options {
     /// Rules for nodes and storage classes, until [`InventoryOperator::set_rules`].
     pub rules: Rules,
-    /// Settings of the count of the cluster.
+    /// Settings of the capacity count.
     pub count: inventory::Options,
     /// First back-off after a failed write of labels; doubles up to five minutes (`--retry-delay`).
     pub retry_delay: Duration,
@@ -174,7 +174,7 @@ impl InventoryOperator {
     }
 }
 
-/// Receives the counts of the inventory, forever.
+/// Receives capacity counts, forever.
 async fn count(mut inventory: WholeInventory, shared: Arc<Shared>) {
     loop {
         let outcome = inventory.next().await;

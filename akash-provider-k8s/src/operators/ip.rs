@@ -1,4 +1,4 @@
-//! IP operator: creates LoadBalancer Services for leased IP addresses, which MetalLB assigns.
+//! IP operator: creates LoadBalancer Services for leased IP addresses, so that MetalLB assigns the addresses.
 //!
 //! ```text
 //! ProviderLeasedIPs ┐                     ┌─ desired, written, assigned ─► status
@@ -57,13 +57,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Settings of the operator. [`Options::new`] has the defaults of the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Provider of the leases (`--provider`).
+    /// Provider for which this operator serves the leases (`--provider`).
     pub provider: Address,
-    /// Namespace of the records (`--k8s-manifest-ns`).
+    /// Namespace of the ProviderLeasedIP and Manifest objects (`--k8s-manifest-ns`).
     pub manifest_namespace: String,
-    /// Rendering of the Services.
+    /// Pool, annotations and load balancer class of the Services.
     pub mode: Mode,
-    /// Namespace of MetalLB, its pools and its controller.
+    /// Namespace of the controller and the address pools of MetalLB.
     pub metallb_namespace: String,
     /// Address of the metrics of the MetalLB controller, as `HOST:PORT`; `None` to use the proxy of the API server
     /// (`--metal-lb-endpoint`).
@@ -76,14 +76,14 @@ pub struct Options {
     pub call_timeout: Duration,
     /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
-    /// Watch for kinds that the cluster does not serve yet; one per process.
+    /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet; one per process.
     pub definitions: Definitions,
     /// Leadership gate; nothing is written while it is closed.
     pub gate: LeadershipGate,
 }
 
 impl Options {
-    /// Returns the defaults of the command line for the leases of a provider.
+    /// Returns the default settings of the command line, for the leases of `provider`.
     #[must_use]
     pub fn new(provider: Address) -> Self {
         Self {
@@ -111,7 +111,7 @@ pub struct IpOperator {
 }
 
 impl IpOperator {
-    /// Starts the watches. Writes start when records and Services were listed. Requires a tokio runtime.
+    /// Starts the watches. Writes start after records and Services were listed. Requires a tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(
@@ -167,7 +167,7 @@ impl IpOperator {
         self.shared.state.is_listed()
     }
 
-    /// Returns the provider of the leases.
+    /// Returns the provider for which this operator serves the leases.
     #[must_use]
     pub const fn provider(&self) -> &Address {
         &self.provider
@@ -191,7 +191,7 @@ impl IpOperator {
         self.shared.held()
     }
 
-    /// Returns the failures by lease, in the format of the Go operator.
+    /// Returns the addresses with failed writes, grouped by lease, in the format of the Go operator.
     #[must_use]
     pub fn ignored_leases(&self) -> BTreeMap<String, IgnoredLease> {
         self.shared.ignored()
@@ -212,7 +212,7 @@ impl IpOperator {
         self.shared.forget(lease)
     }
 
-    /// Confirms the deletions of [`Status::hold`]; returns their number.
+    /// Confirms the deletions that [`Status::hold`] reports; returns their number.
     #[must_use]
     pub fn confirm(&self) -> usize {
         self.shared.state.confirm()

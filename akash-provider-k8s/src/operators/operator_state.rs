@@ -1,4 +1,4 @@
-//! State shared by the watches, the writer and the status of an operator: the index, the work queue, the problems and
+//! State that the watches, the writer and the status of an operator share: the index, the work queue, the problems and
 //! the counters.
 
 use super::guard::{Evidence, Guard, Hold, MissingRecord, Wait};
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 /// Minimum interval between two logs of the same problem with different numbers of names.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
-/// Maximum number of names per lock of the state.
+/// Maximum number of names that the writer checks for work while it holds the lock of the state.
 const LOOKS: usize = 64;
 
 /// Objects of the cluster and the work they require, without a clock and without a network.
@@ -28,7 +28,7 @@ pub(super) trait Index: Debug + Send + 'static {
     type Event: Send;
     /// Work for a name.
     type Work: Work;
-    /// Problem of a name that is not in its declared state, for log messages.
+    /// Log message for a name with objects that differ from the state that its record declares.
     const PROBLEM: &'static str;
 
     /// Applies an event and returns the names it affects.
@@ -37,10 +37,10 @@ pub(super) trait Index: Debug + Send + 'static {
     /// Returns true after every required kind was listed.
     fn is_known(&self) -> bool;
 
-    /// Returns all names that are declared or have an object.
+    /// Returns all names that have a record or an object.
     fn names(&self) -> BTreeSet<String>;
 
-    /// Returns the work for a name.
+    /// Returns the work for a name, from the current state of the index.
     fn work(&self, name: &str) -> Self::Work;
 
     /// Returns the number of records, valid or not.
@@ -53,7 +53,7 @@ pub(super) trait Index: Debug + Send + 'static {
         None
     }
 
-    /// Names with the same problem are logged as one line with their number.
+    /// Whether names with the same problem are logged in one line, with their number.
     const SHARES_PROBLEMS: bool = false;
 
     /// Removes state of names that are not in the index.
@@ -75,7 +75,7 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
     /// Returns true if there is nothing to do.
     fn is_done(&self) -> bool;
 
-    /// Returns the reason why the name is not in its declared state.
+    /// Returns the reason why the objects of the name differ from the state that its record declares.
     fn problem(&self) -> Option<&str>;
 
     /// Returns the objects to write.
@@ -101,7 +101,7 @@ pub struct Counts {
     pub failed: u64,
 }
 
-/// Reason why a name is not in its declared state.
+/// Reason why the objects of a name differ from the state that its record declares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) text: String,
@@ -167,7 +167,7 @@ pub(super) struct OperatorState<I> {
     changes: watch::Sender<()>,
     /// Notifies about applied events that affect a name. The heartbeat of a node affects none.
     touches: watch::Sender<()>,
-    /// Watch for kinds that the cluster does not serve yet.
+    /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet.
     pub(super) definitions: Definitions,
     /// True after every required kind was listed.
     ready: watch::Sender<bool>,
@@ -322,12 +322,12 @@ impl<I: Index> OperatorState<I> {
         }
     }
 
-    /// Accepts evidence about missing records.
+    /// Passes evidence about missing records to the guard.
     pub(super) fn learn(&self, evidence: Evidence) {
         self.judge_again(|guard| guard.learn(evidence));
     }
 
-    /// Records that the evidence about missing records cannot be read.
+    /// Reports to the guard that the evidence about missing records cannot be read.
     pub(super) fn fail(&self, error: &Error) {
         let is_absent = error.kind() == ErrorKind::NotFound;
         let is_news = self.inner().guard.fail(error.to_string(), is_absent);
@@ -353,7 +353,7 @@ impl<I: Index> OperatorState<I> {
         changed
     }
 
-    /// Removes the state of names that are not declared and have no object.
+    /// Removes the state of names without a record and without an object.
     pub(super) fn prune(&self) {
         let mut inner = self.inner();
         let names = inner.index.names();
@@ -382,7 +382,7 @@ impl<I: Index> Inner<I> {
         self.guard.hold(Instant::now())
     }
 
-    /// Removes deletions that follow from a missing record and have to wait, according to the guard.
+    /// Removes the deletions from `work` if they follow from a missing record and must wait according to the guard.
     fn withhold(&mut self, name: &str, work: &mut I::Work, now: Instant) -> Option<Wait> {
         let Some(record) = work.missing() else {
             self.guard.clear(name);
@@ -437,12 +437,12 @@ impl<I: Index> Inner<I> {
     }
 }
 
-/// Problems that were logged, with the number of names.
+/// Logged problems, each with the number of names that had the problem at that time.
 #[derive(Debug, Default)]
 struct ProblemLog {
     /// True if a problem was added or removed since the last log.
     is_due: bool,
-    /// Number of names and time of the last log, by problem.
+    /// For each problem: number of names in its last log message, and time of this message.
     said: BTreeMap<String, (usize, Instant)>,
 }
 

@@ -26,7 +26,8 @@ pub struct RetryPolicy {
     pub retry_delay: Duration,
     /// Consecutive refusals after which a name is ignored (`--event-failure-limit`).
     pub refusals: u32,
-    /// Maximum number of ignored names; above it, the oldest is tried again (`--ignore-list-entry-limit`).
+    /// Maximum number of ignored names. If there are more, the name that has been ignored longest is tried again
+    /// (`--ignore-list-entry-limit`).
     pub ignored: usize,
     /// Maximum time a name is ignored (`--ignore-list-age-limit`).
     pub ignored_for: Duration,
@@ -62,7 +63,7 @@ pub struct Failure {
     pub is_ignored: bool,
 }
 
-/// Last write, to detect clients that revert it.
+/// Last successful write of a name, to detect clients that revert the write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LastWrite {
     hash: String,
@@ -247,7 +248,7 @@ impl Queue {
         }
     }
 
-    /// Removes the state of names that are not declared and have no object.
+    /// Removes the state of names for which `is_there` returns false: names without a record and without an object.
     pub fn prune(&mut self, is_there: impl Fn(&str) -> bool) {
         self.written.retain(|name, _| is_there(name));
         self.failed.retain(|name, _| is_there(name));

@@ -44,7 +44,7 @@ pub struct LeaseParts {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct IgnoredLease {
-    /// Hostnames that failed; the IP operator reports sharing keys in this field.
+    /// Hostnames that failed. The IP operator reports the sharing keys of failed addresses in this field.
     pub hostnames: Vec<String>,
     /// Error of the last failed write.
     pub last_error: String,
@@ -91,7 +91,7 @@ impl<I: Index> Inner<I> {
         statuses.collect()
     }
 
-    /// Returns the failures by lease. `of` returns the lease and the reported name of a key.
+    /// Returns the failures by lease. For the key of a failed name, `of` returns the lease and the name to report.
     pub(super) fn ignored(
         &self,
         of: impl Fn(&I, &str) -> Option<(LeaseId, String)>,

@@ -42,7 +42,7 @@ pub(super) struct Timing {
 #[derive(Debug)]
 pub(super) struct OperatorTasks {
     stopping: CancellationToken,
-    /// Cancelled after the writer has stopped.
+    /// Token that is cancelled after the writer has stopped.
     stopped: CancellationToken,
     tasks: Vec<AbortOnDropHandle<()>>,
 }

@@ -28,7 +28,7 @@ struct Listener {
     signals: broadcast::Receiver<Signal>,
     watches: watch::Receiver<Watches>,
     told: LastMessage,
-    /// Number of losses of records that the listener received.
+    /// Value of `Index::losses` at the last snapshot that the listener received.
     losses: u64,
 }
 

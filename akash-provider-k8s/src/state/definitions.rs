@@ -26,15 +26,15 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Name of the watch in a status.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
-/// A definition may have several KiB, mostly metadata.
+/// Number of definitions per page of a list. A definition may have several KiB, mostly metadata.
 const PAGE: u32 = 50;
-/// Maximum number of retries after a change of the definition: the kind is served some time later, and not by all API
-/// servers at once. With delays that double from 250 ms the retries take four minutes.
+/// Maximum number of retries after a change of the definition: the API server serves the kind some time later, and not
+/// by all API servers at once. With delays that double from 250 ms the retries take four minutes.
 const TRIES: u32 = 11;
 /// API group that has CustomResourceDefinitions, although its name looks like a built-in group of Kubernetes.
 const STANDARD: &str = "gateway.networking.k8s.io";
 
-/// Definitions of a cluster, shared by all clones. The watch ends with the last clone.
+/// Definitions of a cluster, shared by all clones. The watch stops when the last clone is dropped.
 #[derive(Clone, Default)]
 pub struct Definitions(Arc<Inner>);
 
@@ -72,7 +72,7 @@ struct DefinitionStates {
 /// State of one definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DefinitionState<'a> {
-    /// Not listed, or not watched.
+    /// The definition is not listed yet, or definitions cannot be watched.
     Unknown,
     Missing,
     /// The definition exists in this version.
@@ -100,7 +100,8 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// Returns the delay after the last response, or `None` to wait for a change.
+    /// Returns the delay before the next attempt, or `None` to wait for a change of the definition. `said` is the state
+    /// of the definition.
     fn wait(&mut self, said: DefinitionState<'_>, first: Duration, seldom: Duration) -> Option<Duration> {
         match said {
             DefinitionState::Unknown => Some(seldom),

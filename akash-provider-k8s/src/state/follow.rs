@@ -88,7 +88,7 @@ pub(crate) trait Report: Send + Sync {
     /// A watch was requested; it may still fail.
     fn starts(&self) {}
 
-    /// The watch works: an event was received, or no failure within a moment.
+    /// The watch works: an event was received, or the watch did not fail within [`WatchConfig::proof`].
     fn works(&self);
 
     /// The version was too old; everything is listed again.
@@ -119,7 +119,7 @@ pub(crate) struct Follower<T, S, R> {
     pub(crate) is_metadata: bool,
     /// Functions that decode the required parts of an object.
     pub(crate) reading: Reading,
-    /// Watch for kinds that the cluster does not serve yet.
+    /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet.
     pub(crate) definitions: Definitions,
     pub(crate) sink: S,
     pub(crate) report: R,
@@ -206,9 +206,9 @@ struct Watch {
     definitions: Definitions,
     /// Time of the last event of an idle connection. The next request shows whether the connection was dead.
     silent_since: Option<Instant>,
-    /// Number of consecutive responses without the kind.
+    /// Number of consecutive responses that the server does not serve the kind.
     absences: u32,
-    /// Retries with an existing definition.
+    /// Retries while the definition exists but the server does not serve the kind.
     tries: Tries,
 }
 

@@ -7,7 +7,7 @@ use akash_provider_core::cluster::Health;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Replica counts that both kinds of workload have.
+/// Replica counts of a workload, in fields that both kinds of workload have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Replicas {
     /// Generation of the specification.
@@ -22,7 +22,7 @@ pub struct Replicas {
     pub updated: u32,
     /// Ready replicas of any generation.
     pub ready: u32,
-    /// Replicas that are ready for the minimum time.
+    /// Replicas that have been ready for the minimum time.
     pub available: u32,
     /// A rolling update is running and has not stalled.
     pub updating: bool,

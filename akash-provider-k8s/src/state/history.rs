@@ -37,7 +37,7 @@ pub struct RecordedEvent {
     pub uid: String,
     /// Resource version of the event.
     pub version: String,
-    /// Event in the form of the gateway, possibly truncated.
+    /// Event in the form in which the gateway returns it to tenants, possibly truncated.
     pub event: LeaseEvent,
 }
 
@@ -113,7 +113,7 @@ impl History {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores an event; with `newer` it replaces an event with the same UID.
+    /// Stores an event. With `newer`, the event replaces a stored event with the same UID.
     fn record(&self, namespace: &str, uid: String, version: String, event: LeaseEvent, newer: bool) {
         let number = {
             let mut rings = self.rings();
@@ -214,7 +214,7 @@ fn is_lease_namespace(name: &str) -> bool {
     name.len() == NAME_LENGTH && name.bytes().all(digit)
 }
 
-/// Converts an event, without its service.
+/// Converts an event. The service of the event remains empty.
 fn lease_event(event: Event) -> LeaseEvent {
     let series = event.series.as_ref().map(|s| s.last_observed_time.0);
     let last = event.deprecated_last_timestamp.as_ref().map(|t| t.0);

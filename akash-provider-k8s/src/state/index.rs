@@ -24,7 +24,7 @@ pub(super) struct LeaseFilter {
 }
 
 impl LeaseFilter {
-    /// Returns the lease in the metadata, if it is an own lease.
+    /// Returns the lease in the metadata, if it is a lease of this provider on this chain.
     fn lease(&self, home: &str, meta: &ObjectMeta) -> Option<LeaseId> {
         let lease = labels::lease_of(meta.labels.as_ref()?)?;
         let ours = lease.provider == self.provider && self.has_chain(meta);
@@ -51,7 +51,7 @@ pub(super) enum Signal {
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) view: LeaseView,
-    /// The lease, if it is an own lease.
+    /// The lease, if it is a lease of this provider on this chain.
     pub(super) lease: Option<LeaseId>,
     /// Health; `None` while the lease does not run.
     pub(super) health: Option<Health>,
@@ -121,7 +121,7 @@ impl Entry {
         usize::from(view.manifest.is_some()) + view.hosts.len() + view.ips.len()
     }
 
-    /// Returns true if the watches observed all own writes.
+    /// Returns true if the watches have observed all writes of this process.
     pub(super) fn is_settled(&self) -> bool {
         self.writes.is_empty() && self.held == 0
     }
@@ -141,7 +141,7 @@ pub(super) struct Index {
     nodes: Nodes,
     /// Notified when the health of a lease depends on a node that has not been read.
     pub(super) unread_nodes: Arc<Notify>,
-    /// Objects with the label that name no lease, with the reason.
+    /// Objects with the label `akash.network=true` that name no lease, with the reason.
     pub(super) strays: BTreeMap<Key, String>,
     /// Number of deletions of records by other clients.
     pub(super) losses: u64,
@@ -299,7 +299,8 @@ impl Index {
         })
     }
 
-    /// Returns the nodes on which containers of own leases fail, and removes all other nodes.
+    /// Returns the nodes on which containers of leases of this provider fail. Removes the stored state of all other
+    /// nodes.
     pub(super) fn failing_nodes(&mut self) -> BTreeSet<String> {
         let ours = self.leases.values().filter(|entry| entry.lease.is_some());
         let failing: BTreeSet<String> = ours

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Watched kind; each kind has its own watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Namespaces with the label of the network.
+    /// Namespaces with the label `akash.network=true`.
     Namespaces,
     /// Workloads without persistent volumes.
     Deployments,
@@ -25,15 +25,15 @@ pub enum Kind {
     StatefulSets,
     /// Pods of leases, with few of their fields.
     Pods,
-    /// Services of leases, including those of operators.
+    /// Services of leases, including those of the IP operator.
     Services,
     /// Network policies of leases.
     Policies,
     /// Manifests, in the manifest namespace.
     Manifests,
-    /// Declared hostnames, in the manifest namespace.
+    /// ProviderHost objects: declared hostnames, in the manifest namespace.
     Hosts,
-    /// Declared addresses, in the manifest namespace.
+    /// ProviderLeasedIP objects: declared leased addresses, in the manifest namespace.
     Ips,
     /// Events in the namespaces of leases.
     Events,
@@ -41,9 +41,9 @@ pub enum Kind {
     Quotas,
     /// Service accounts of leases.
     Accounts,
-    /// Roles in the namespaces of leases, of any client.
+    /// Roles in the namespaces of leases, whichever client created them.
     Roles,
-    /// Role bindings in the namespaces of leases, of any client.
+    /// Role bindings in the namespaces of leases, whichever client created them.
     RoleBindings,
 }
 
@@ -173,7 +173,7 @@ pub(super) fn home_of(kind: Kind, meta: &ObjectMeta) -> Option<String> {
     }
 }
 
-/// Returns the lease of a hostname.
+/// Returns the lease that a hostname routes to; `None` if an address in the record is invalid.
 #[must_use]
 pub fn lease_of_host(host: &ProviderHostSpec) -> Option<LeaseId> {
     let deployment = DeploymentId {

@@ -1,15 +1,15 @@
-//! Objects with the label of the network that belong to no lease. They are reported, and never deleted for this
-//! reason alone.
+//! Objects with the label `akash.network=true` that belong to no lease. They are reported, and never deleted only
+//! because they are orphans.
 
 use super::Kind;
 use super::index::Index;
 use akash_provider_core::types::LeaseId;
 use std::fmt;
 
-/// Reason why a workload is an orphan.
+/// Reason why an object is an orphan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// The workload runs without a Manifest.
+    /// The namespace of a lease exists or its workloads run, but the lease has no Manifest.
     NoManifest,
     /// The ProviderHost or ProviderLeasedIP record names a lease without a Manifest and without a namespace.
     NoLease,
@@ -17,7 +17,7 @@ pub enum Reason {
     Unreadable(String),
 }
 
-/// Object with the label that belongs to no lease.
+/// Object with the label `akash.network=true` that belongs to no lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
     /// Kind of the object.
@@ -26,9 +26,9 @@ pub struct Orphan {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// The lease, if it is an own lease.
+    /// The lease that the object names, if it is a lease of this provider.
     pub lease: Option<LeaseId>,
-    /// Reason why the workload is an orphan.
+    /// Reason why the object is an orphan.
     pub reason: Reason,
 }
 

@@ -20,7 +20,7 @@ const FAILING: [&str; 6] = [
     "ContainerCannotRun",
 ];
 
-/// Reasons of a container without its image.
+/// Reasons of a waiting container if its image could not be pulled.
 const PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 /// Parts of a registry's response to a reference that is wrong or not permitted. A registry that does not respond, or
@@ -40,7 +40,7 @@ const WRONG_REFERENCE: [&str; 8] = [
 /// terminated.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
-/// Health of a service that lacks replicas, of which the manifest requests `count`.
+/// Returns the health of a service that has fewer replicas than `count`, the number in the manifest.
 pub(super) fn explain(
     view: &LeaseView,
     nodes: &Nodes,
@@ -72,7 +72,7 @@ pub(super) fn explain(
     found.into_iter().min().unwrap_or(Health::Out(otherwise))
 }
 
-/// Returns true if the controller may not create pods.
+/// Returns true if the API server refuses to create the pods of a Deployment.
 fn is_refused(view: &LeaseView, service: &str) -> bool {
     let status = view.deployments.get(service).and_then(|d| d.status.as_ref());
     let mut conditions = status.into_iter().flat_map(|s| s.conditions.iter().flatten());

@@ -21,7 +21,7 @@ use std::pin::Pin;
 /// Maximum size of a watch event, in bytes; an API server stores no object of a tenth of that size.
 const LINE_MAX: u64 = 16 << 20;
 const LINE_ROOM: usize = 16 << 20;
-/// Capacity that is retained for the next event.
+/// Capacity of the line buffer that is retained for the next event, in bytes.
 const LINE_KEPT: usize = 64 << 10;
 
 /// Paths in an object, from its root. Lists are transparent: a path into a list applies to each item.
@@ -31,11 +31,11 @@ type Paths = &'static [&'static [&'static str]];
 pub(crate) trait Parts: Clone + Send + Sync + 'static {
     /// Paths of these parts of an object.
     const PATHS: Paths;
-    /// True if only these parts are decoded, false if they are skipped.
+    /// True if only the parts in `PATHS` are decoded, false if these parts are skipped.
     const ARE_READ: bool = false;
 }
 
-/// Parts that Kubernetes and its tools store for their own use.
+/// Parts of an object that Kubernetes and its tools store for their own use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bookkeeping;
 
@@ -78,7 +78,7 @@ pub(crate) struct Source {
 }
 
 impl Reading {
-    /// Creates the functions for these parts of an object.
+    /// Creates functions that decode or skip the parts `P` of an object.
     pub(crate) const fn new<P: Parts>() -> Self {
         Self {
             list: |source, params| async move { source.list::<P>(&params).await }.boxed(),
@@ -218,7 +218,7 @@ fn bare<P>(event: WatchEvent<Pruned<P>>) -> WatchEvent<Value> {
     }
 }
 
-/// Decoded part of an object.
+/// Object without the parts that the decoder skipped.
 #[derive(Debug, Clone)]
 pub(crate) struct Pruned<P>(pub(crate) Value, PhantomData<fn() -> P>);
 
@@ -235,7 +235,7 @@ impl<'de, P: Parts> Deserialize<'de> for Pruned<P> {
     }
 }
 
-/// Returns the bit of a path.
+/// Returns the bit that represents the path with this index.
 fn bit(number: usize) -> u64 {
     u32::try_from(number)
         .ok()
@@ -247,11 +247,11 @@ fn bit(number: usize) -> u64 {
 #[derive(Debug, Clone, Copy)]
 struct Part {
     paths: Paths,
-    /// The paths are decoded, not skipped.
+    /// True if the paths are decoded, false if they are skipped.
     are_read: bool,
-    /// Paths that continue here; without any, everything below is decoded.
+    /// Bits of the paths that continue below this part. If no bit is set, everything below is decoded.
     open: u64,
-    /// Number of field names on the path.
+    /// Number of field names on the path from the root to this part.
     depth: usize,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Starter<'a> {
     pub(super) client: &'a Client,
     /// Namespace of the custom resources.
     pub(super) namespace: &'a str,
-    /// Watch for kinds that the cluster does not serve yet.
+    /// Shared watch of CustomResourceDefinitions, for kinds that the cluster does not serve yet.
     pub(super) definitions: &'a Definitions,
     pub(super) shared: Arc<Shared>,
     pub(super) tasks: Vec<AbortOnDropHandle<()>>,
@@ -39,7 +39,8 @@ impl Starter<'_> {
         self.start(Api::all(self.client.clone()))
     }
 
-    /// Watches without a selector: objects of a kind that may open leases, of any client.
+    /// Watches a kind without a label selector, because any object of this kind can weaken the isolation of a lease,
+    /// whichever client created it.
     pub(super) fn unlabelled<K: WatchedKind + kube::Resource<Scope = NamespaceResourceScope>>(
         &mut self,
     ) -> Store<K> {

@@ -97,7 +97,7 @@ fn last_termination(view: &LeaseView, service: &str) -> Option<Termination> {
     })
 }
 
-/// Returns the current termination of a container, or else the one before its last start.
+/// Returns the current termination of a container, or else the termination before its last start.
 pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     let states = [&container.state, &container.last_state];
     states
@@ -106,7 +106,7 @@ pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateT
         .find_map(|state| state.terminated.as_ref())
 }
 
-/// Returns the ports of the provider's host, by service.
+/// Returns the node ports, by service. Clients reach the node ports at `host`.
 #[must_use]
 pub fn forwarded_ports(view: &LeaseView, host: &str) -> BTreeMap<String, Vec<ForwardedPort>> {
     let mut by_service: BTreeMap<String, Vec<ForwardedPort>> = BTreeMap::new();
@@ -139,7 +139,8 @@ fn service_of(name: &str, service: &Service) -> String {
     label.cloned().unwrap_or_else(by_name)
 }
 
-/// Returns the addresses of the load balancers of the IP operator, by service.
+/// Returns the leased addresses of the lease, by service: the addresses of the load balancers that the IP operator
+/// created.
 fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
     let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
     for service in view.services.values() {
@@ -167,7 +168,7 @@ fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
     by_service
 }
 
-/// Returns the port of the container.
+/// Returns the port in the container.
 fn inside(port: &ServicePort) -> Option<u16> {
     let number = match &port.target_port {
         Some(IntOrString::Int(number)) => *number,

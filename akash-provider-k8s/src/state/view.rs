@@ -27,17 +27,17 @@ pub struct LeaseView {
     pub services: BTreeMap<String, Arc<Service>>,
     /// All network policies of the namespace.
     pub policies: BTreeMap<String, Arc<NetworkPolicy>>,
-    /// Quotas with the label of the network.
+    /// Quotas with the label `akash.network=true`.
     pub quotas: BTreeMap<String, Arc<ResourceQuota>>,
-    /// Service accounts with the label of the network.
+    /// Service accounts with the label `akash.network=true`.
     pub accounts: BTreeMap<String, Arc<ServiceAccount>>,
     /// All roles of the namespace.
     pub roles: BTreeMap<String, Arc<Role>>,
     /// All role bindings of the namespace.
     pub role_bindings: BTreeMap<String, Arc<RoleBinding>>,
-    /// Declared hostnames.
+    /// ProviderHost objects: declared hostnames.
     pub hosts: BTreeMap<String, Arc<ProviderHost>>,
-    /// Declared addresses.
+    /// ProviderLeasedIP objects: declared leased addresses.
     pub ips: BTreeMap<String, Arc<ProviderLeasedIP>>,
     /// Invalid objects, with the reason.
     pub unreadable: BTreeMap<(Kind, String), String>,
@@ -71,7 +71,7 @@ impl LeaseView {
             || unreadable(Kind::Namespaces)
     }
 
-    /// Returns the declared services, or `None` if they are unknown.
+    /// Returns the services in the Manifest, or `None` without a Manifest.
     #[must_use]
     pub fn wanted(&self) -> Option<&[ManifestService]> {
         Some(&self.manifest.as_ref()?.spec.group.services)

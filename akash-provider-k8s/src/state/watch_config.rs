@@ -5,9 +5,9 @@ use kube::core::Status;
 use kube::runtime::watcher::ExponentialBackoff;
 use std::time::Duration;
 
-/// Maximum delay that a server can request.
+/// Maximum retry delay that is accepted from the server.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// Delay for an overloaded server that requests none.
+/// Delay after a response of an overloaded server that requests no delay.
 const OVERLOADED: Duration = Duration::from_secs(1);
 
 /// Timing of the watches. [`WatchConfig::default`] is suitable for a real cluster.
@@ -70,7 +70,8 @@ impl WatchConfig {
         builder.into()
     }
 
-    /// Returns the delay for a missing kind after a number of consecutive responses.
+    /// Returns the delay before the next attempt for a missing kind. `answers` is the number of consecutive responses
+    /// that the kind is missing.
     pub(crate) fn absent(&self, answers: u32, may_be_absent: bool) -> Duration {
         if !may_be_absent {
             return self.wait_absent;

@@ -42,7 +42,7 @@ impl WatchState {
         self.awaited = None;
     }
 
-    /// Records a failure since `since` at the latest. Returns true if it is new.
+    /// Records a failure since `since` at the latest. Returns true if the watch was not down before.
     pub(crate) fn failed(&mut self, error: String, since: Instant) -> bool {
         let news = self.down_since.is_none();
         self.failures += 1;
@@ -93,7 +93,7 @@ impl WatchPublisher {
         self.change(kind, |state| state.down_since = None);
     }
 
-    /// Records a failure since `since` at the latest. Returns true if it is new.
+    /// Records a failure since `since` at the latest. Returns true if the watch was not down before.
     pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) -> bool {
         let mut news = false;
         self.change(kind, |state| news = state.failed(error, since));

@@ -18,9 +18,9 @@ const CALLS_MAX: usize = 512;
 pub struct ApiStatistics {
     /// Number of requests by verb, resource and result.
     pub calls: BTreeMap<ApiCall, u64>,
-    /// Time until the start of the response of reads, without watches.
+    /// Times from a read request until the start of its response, without watches.
     pub reads: DurationCounts,
-    /// Time until the start of the response of writes.
+    /// Times from a write request until the start of its response.
     pub writes: DurationCounts,
 }
 

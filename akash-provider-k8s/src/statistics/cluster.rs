@@ -19,7 +19,7 @@ const OPERATION_BOUNDS: [Duration; 8] = [
     Duration::from_secs(15),
     Duration::from_secs(60),
 ];
-/// Maximum number of pairs of operation and result, and of kind and outcome.
+/// Maximum number of pairs of operation and result, and separately of pairs of kind and outcome.
 const PAIRS_MAX: usize = 64;
 
 /// Operation of the backend on a lease.
@@ -46,7 +46,7 @@ pub enum DriftOutcome {
     Left,
 }
 
-/// Statistics of a cluster since the start of the process.
+/// Statistics of the operations of a cluster since the start of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterStatistics {
     /// Durations of operations, successful or failed.

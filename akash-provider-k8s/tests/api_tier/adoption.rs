@@ -197,7 +197,8 @@ async fn rollouts(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     found
 }
 
-/// Returns the resource versions of all objects with no status that a controller writes.
+/// Returns the version of each object: the generation for workloads, because controllers write their status, and the
+/// resource version for other objects.
 async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for kind in ["NetworkPolicy", "Service", "Role", "RoleBinding", "Secret"] {
@@ -249,7 +250,8 @@ async fn deployed(cluster: &KubeCluster, lease: &LeaseId) -> WorkloadSpec {
     all.into_iter().find(|d| d.lease == *lease).unwrap()
 }
 
-/// Returns the deployment without environment, commands, ephemeral volumes, and all ports but the first.
+/// Returns the deployment without environment variables, commands and mounts of ephemeral volumes, and with only the
+/// first port of each service.
 fn smaller(deployment: &WorkloadSpec) -> WorkloadSpec {
     let mut deployment = deployment.clone();
     for service in &mut Arc::make_mut(&mut deployment.group).services {

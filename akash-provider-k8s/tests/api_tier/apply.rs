@@ -33,8 +33,8 @@ const KINDS: [&str; 9] = [
     "RoleBinding",
 ];
 
-/// Returns the fields of each object that the provider sets: no versions, and no fields that the API server
-/// or a controller adds.
+/// Returns the fields of each object that the provider sets, without versions and without fields that the API server or
+/// a controller adds.
 pub(crate) async fn decided(world: &World, lease: &LeaseId) -> Vec<Value> {
     let mut found = Vec::new();
     for kind in KINDS {
@@ -571,7 +571,7 @@ fn refusal_by_api_server_has_reason_and_next_deploy_completes() {
     });
 }
 
-/// Covers the two reasons of HTTP status 403. The operator fixes a missing right. A refusal by admission
+/// Covers the two reasons of HTTP status 403. An administrator must add a missing right. A refusal by admission
 /// concerns a single object.
 #[test]
 fn refusal_by_admission_differs_from_missing_rights() {

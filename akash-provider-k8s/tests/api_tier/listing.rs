@@ -1,5 +1,4 @@
-//! Leases with damaged Manifest records. A list contains them by lease id or by name, and never leaves them
-//! out.
+//! Leases with damaged Manifest records. A list of leases always contains these leases, by lease id or by name.
 
 use crate::world::{World, deployment, run, service};
 use akash_provider_core::cluster::conformance::{self, Damage, DamageFn};

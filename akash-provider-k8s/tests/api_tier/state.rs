@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
-/// Number of leases at the start. `AKASH_TEST_LEASES` overrides it.
+/// Number of leases at the start of the watches. The environment variable `AKASH_TEST_LEASES` overrides this number.
 const LEASES: u64 = 50;
 
 fn labels_of(lease: &LeaseId) -> Value {

@@ -1,4 +1,4 @@
-//! Teardown deletes the objects of one lease only. It is reported as done only when all of these objects are
+//! Teardown deletes the objects of one lease only. The teardown is reported as done only when all of these objects are
 //! deleted.
 
 use crate::admission::{admit, forbid, refuse};

@@ -40,7 +40,7 @@ impl TestCluster {
         })
     }
 
-    /// Takes the shared lock of the cluster. While it is held, no other test breaks parts of the cluster.
+    /// Takes the shared lock of the cluster. While the lock is held, no other test breaks parts of the cluster.
     pub(crate) fn shared(&self) -> Option<Hold> {
         let testbed = self.testbed.as_ref()?;
         Some(testbed.shared().unwrap())

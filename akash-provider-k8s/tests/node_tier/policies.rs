@@ -79,7 +79,7 @@ fn enforced_policies_allow_exactly_the_listed_flows() {
     });
 }
 
-/// A pod to which a policy blocks all traffic. While no agent enforces policies, the pod responds.
+/// Pod with a policy that blocks all its traffic. While no agent enforces policies, the pod responds.
 struct Canary<'a> {
     testbed: &'a Testbed,
     namespace: String,

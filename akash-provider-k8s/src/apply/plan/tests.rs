@@ -15,7 +15,7 @@ impl WatchedObjects for Cache {
 }
 
 impl Cache {
-    /// Stores an object like the API server.
+    /// Stores the applied object in the cache, as a write to the API server would.
     fn take(&mut self, id: &Id, body: Value) {
         let live = LiveObject {
             uid: format!("uid of {id}"),

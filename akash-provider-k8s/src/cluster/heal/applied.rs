@@ -20,9 +20,9 @@ pub(super) struct AppliedLease {
     pub(super) mark: String,
     /// Namespace with its hash.
     pub(super) namespace: Value,
-    /// Whether the isolation objects come from a record.
+    /// Whether the isolation objects were rendered from a Manifest record.
     pub(super) is_recorded: bool,
-    /// Derived objects of the lease, if its record is missing.
+    /// Rules that derive the other objects of the lease, if its Manifest record is missing.
     pub(super) rules: Option<Rules>,
     /// Items that do not have the hash of the applied object and may therefore differ from the applied object.
     pub(super) unverified: BTreeSet<Id>,

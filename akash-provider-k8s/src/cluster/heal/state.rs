@@ -20,9 +20,9 @@ pub(super) struct RepairState {
     pub(super) labels: RepairBackoff<String>,
     /// Versions of repaired objects that their watches have not shown yet.
     pub(super) repaired: BTreeMap<String, BTreeMap<Id, Option<String>>>,
-    /// Time of the next comparison of leases without a change.
+    /// Time of the next comparison of a lease, by namespace, for leases that are compared again without a change.
     pub(super) later: BTreeMap<String, Instant>,
-    /// Objects that were logged because they are not repaired.
+    /// Objects that are not repaired and were logged, by namespace.
     pub(super) logged: BTreeMap<String, BTreeSet<Id>>,
     /// Lease of each namespace, including namespaces that have lost their labels and their Manifest record.
     pub(super) leases: BTreeMap<String, LeaseId>,

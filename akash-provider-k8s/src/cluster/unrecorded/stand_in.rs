@@ -18,15 +18,15 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Name of the endpoint of all leased addresses.
+/// Endpoint name that the stand-in manifest uses for every leased address.
 const ADDRESS: &str = "address";
-/// One thousandth and one unit, in the units of [`quantity`].
+/// One thousandth, in the billionths that [`quantity`] returns.
 const MILLI: i128 = 1_000_000;
 const WHOLE: i128 = 1_000_000_000;
 /// Vendors of GPUs that can be requested.
 const VENDORS: [&str; 2] = ["nvidia", "amd"];
 
-/// Creates a workload of some services.
+/// Creates the deployment of a lease with these services.
 pub(super) fn workload(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec {
     WorkloadSpec {
         lease: lease.clone(),
@@ -98,7 +98,7 @@ fn container<'a>(template: &'a PodTemplateSpec, service: &str) -> Option<&'a Con
     containers.find(|container| container.name == service)
 }
 
-/// Returns resources with the requests of the container as limits.
+/// Returns resources with limits that equal the requests of the live container.
 fn resources(container: Option<&Container>, is_stateful: bool) -> Resources {
     let requests = container.and_then(|container| container.resources.as_ref()?.requests.as_ref());
     let amount = |name: &str, unit: i128| -> u64 {

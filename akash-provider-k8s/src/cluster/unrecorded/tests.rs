@@ -81,7 +81,7 @@ fn service(name: &str, permissions: &[&str]) -> Service {
     }
 }
 
-/// Lease in the API server.
+/// Lease, with the objects that the API server stores for it.
 struct Lease {
     settings: Settings,
     deployment: WorkloadSpec,

@@ -80,7 +80,8 @@ pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<St
     Ok(text)
 }
 
-/// Returns the original deployment, from the decoded spec and the annotation, and the ignored parts of the annotation.
+/// Returns the original deployment, from the decoded spec and the annotation `text`, and the ignored parts of the
+/// annotation.
 pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (WorkloadSpec, Vec<String>) {
     let extra: Extra = match serde_json::from_str(text) {
         Ok(extra) => extra,
@@ -116,7 +117,7 @@ pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (W
     }
 }
 
-/// Returns the decoded spec with those hostnames that still match an exposed port.
+/// Returns the decoded spec with those hostnames from the annotation that still match an exposed port.
 fn changed(decoded: WorkloadSpec, extra: Extra) -> WorkloadSpec {
     let leads = |name: &HostnameDeclaration| {
         let mut services = decoded.group.services.iter();
@@ -144,7 +145,7 @@ fn covered(decoded: &WorkloadSpec, patch: &Patch) -> Result<Covered, String> {
     serde_json::from_value(value).map_err(|e| e.to_string())
 }
 
-/// Adds plain-text passwords of the spec.
+/// Adds the passwords that the spec contains in plain text.
 fn with_passwords(deployment: WorkloadSpec, spec: &ManifestSpec) -> WorkloadSpec {
     let logins = spec.group.services.iter().filter_map(|service| {
         let login = service.credentials.as_ref()?;

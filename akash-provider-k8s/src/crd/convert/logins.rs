@@ -1,9 +1,9 @@
-//! Registry passwords of a group, which are stored separately.
+//! Registry passwords of a group, which are stored apart from the Manifest object.
 
 use akash_provider_core::manifest::{Credentials, Group, Service};
 use std::collections::BTreeMap;
 
-/// Returns the key of the login in the params of a service.
+/// Returns the key of the login that the params of a service contain.
 fn params_key(service: &str) -> String {
     // The names of services have no dot, so the key is unique.
     format!("{service}.params")

@@ -19,7 +19,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Field and its problem.
+/// Path of an invalid field, and the problem of the field.
 type Fault = (String, String);
 
 pub(super) fn lease(id: &ManifestLeaseId) -> Result<LeaseId, Fault> {

@@ -9,7 +9,8 @@ const NOISE: [&str; 9] = [
     "nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon", "hbm3", "oam",
 ];
 
-/// Reports devices without the network's labels. They are not offered, because pods of leases are bound by those labels.
+/// Calls `note` for devices without `akash.network` labels. Such devices are not offered, because pods of leases are
+/// bound to nodes by these labels.
 pub(super) fn report(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,
@@ -28,7 +29,7 @@ pub(super) fn report(
     });
 }
 
-/// Returns the kind in the vendor's labels, without a count, and the label of the model.
+/// Returns the label that contains the model, and the device kind in the labels of the vendor's tool, without a count.
 pub(crate) fn known(labels: &BTreeMap<String, String>, vendor: Vendor) -> Option<(&'static str, GpuSpec)> {
     match vendor {
         Vendor::Nvidia => nvidia(labels),

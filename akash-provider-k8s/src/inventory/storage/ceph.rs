@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// Share of the raw size at which Ceph stops writing (`mon_osd_full_ratio`).
 const FULL: (i128, i128) = (95, 100);
-/// Copies of a pool without a setting: the default of Ceph.
+/// Number of copies of a pool that does not set the number: the default of Ceph.
 const COPIES: i128 = 3;
 
 /// Counted fields of a `CephCluster`.
@@ -52,7 +52,7 @@ impl CephClusterFacts {
 }
 
 impl CephPoolFacts {
-    /// Decodes a pool; the default of Ceph applies without a number of copies.
+    /// Decodes a pool. If the pool does not set the number of copies, the default of Ceph applies.
     #[must_use]
     pub fn from_object(object: &DynamicObject) -> Self {
         let number = |at: &str| {

@@ -8,7 +8,8 @@ use crate::statistics::IgnoredResources;
 const LINES: usize = 200;
 
 impl Tally {
-    /// Returns the number of resources that are not offered. Storage is that of the last snapshot.
+    /// Returns the number of resources that are not offered. The number of storage classes is that of the last
+    /// snapshot.
     pub(crate) fn ignored_resources(&self) -> IgnoredResources {
         let nodes = || self.nodes.values().filter(|node| node.facts.is_some());
         let is_closed = |node: &&NodeEntry| {

@@ -6,7 +6,7 @@ use akash_provider_core::inventory::{ClusterSpec, NodeInventory, NodeSpec};
 use std::sync::Arc;
 
 impl Tally {
-    /// Returns the current count.
+    /// Returns the current capacity count and marks the changes as published.
     pub fn snapshot(&mut self) -> Snapshot {
         let mut dirty = std::mem::take(&mut self.dirty);
         // Storage comes first, because it affects the list of ignored resources.
@@ -32,7 +32,7 @@ impl Tally {
         }
     }
 
-    /// Returns the current count without marking the changes as published.
+    /// Returns the current capacity count without marking the changes as published.
     pub(crate) fn recount(&mut self) -> Arc<NodeInventory> {
         let untold = self.dirty.any;
         let inventory = self.snapshot().inventory;

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 const READ: &str = "read whether records are absent";
 /// Delay after the first failed reading; the delay doubles up to [`WAIT_MAX`].
 const WAIT_FIRST: Duration = Duration::from_secs(1);
-/// A definition that was restored is found within this interval.
+/// Maximum delay between two readings. The reader detects a restored definition within this delay.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Records of one kind and their definition.

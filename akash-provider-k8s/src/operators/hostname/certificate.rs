@@ -29,7 +29,7 @@ pub enum IssuerKind {
 /// Status of a certificate, as reported by cert-manager.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct CertificateState {
-    /// The certificate is valid; `None` without a status of this generation.
+    /// Whether the certificate is valid; `None` if cert-manager has not reported a status for the current generation.
     pub ready: Option<bool>,
     /// Reason and message, of at most 300 characters.
     pub reason: String,
@@ -66,7 +66,7 @@ pub fn secret(name: &str) -> String {
     format!("{PREFIX}{}", hash::hash_value(&json!(object)))
 }
 
-/// Returns the reported status of this generation of an object.
+/// Returns the status that cert-manager reported for `generation` of the Certificate object.
 pub(super) fn state(status: Option<&Value>, generation: i64) -> CertificateState {
     let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
     let conditions = status.and_then(|status| status.get("conditions")?.as_array());

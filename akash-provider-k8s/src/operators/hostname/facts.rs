@@ -1,4 +1,5 @@
-//! Decoding of records, one by one: an invalid record has an error and does not affect other records.
+//! Decoding of ProviderHost and Manifest records, one by one: an invalid record results in an error and does not affect
+//! other records.
 
 use super::notes::Notes;
 use crate::crd::convert::{decode, from_manifest};
@@ -16,7 +17,8 @@ use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of attempts of a proxy at the replicas of a service per request; more overload a slow service.
+/// Maximum number of attempts of a proxy per request, at the replicas of a service. More attempts would overload a slow
+/// service.
 const MAX_TRIES: u32 = 100;
 
 /// Decoded record, or the reason why it is invalid.
@@ -37,7 +39,7 @@ pub struct Host {
     pub updated_at: String,
     /// UID of the record.
     pub uid: String,
-    /// Notes that an operator wrote on the record.
+    /// Notes that the hostname operator wrote on the record.
     pub notes: Notes,
 }
 
@@ -48,7 +50,7 @@ pub struct Exposes {
     pub lease: LeaseId,
     /// Options of global TCP exposes, by service and external port.
     pub options: BTreeMap<(String, u16), HttpOptions>,
-    /// Hostnames that the tenant listed, in lower case.
+    /// Hostnames that the tenant listed in the manifest, in lower case.
     pub hosts: BTreeSet<String>,
 }
 
@@ -139,8 +141,8 @@ fn options_of(group: &Group) -> BTreeMap<(String, u16), HttpOptions> {
     all
 }
 
-/// Limits options to the range of the SDL. The values become part of the configuration of a proxy that all tenants
-/// share.
+/// Limits the proxy options to the ranges that the SDL permits. The values become part of the configuration of a proxy
+/// that all tenants share.
 fn bounded(options: &HttpOptions) -> HttpOptions {
     HttpOptions {
         max_body_size: options.max_body_size.min(MAX_BODY),

@@ -1,4 +1,4 @@
-//! Pure index of the hostname operator: watch events go in, the work for each hostname comes out.
+//! Pure index of the hostname operator: receives watch events and returns the work for each hostname.
 //!
 //! At most one ProviderHost record declares a hostname, so a hostname routes to at most one lease. A list is used only
 //! when it is complete. No work is done before ProviderHosts, Manifests and the routes of the configured mode were
@@ -29,7 +29,7 @@ use tables::Table;
 
 pub use crate::operators::change::Change;
 
-/// Hostname or namespace, as in the metadata of an object.
+/// Hostname or namespace of an object.
 type Name = String;
 /// Namespace and hostname of an object.
 pub type ObjectKey = (Name, Name);
@@ -45,7 +45,7 @@ pub enum Event {
     Objects(ObjectKind, Change<ObjectKey, LiveObject>),
     /// The cluster does not serve this kind.
     Absent(ObjectKind),
-    /// The writer deleted the object with this kind, place and UID.
+    /// The writer deleted the object of this kind, with this namespace and hostname and this UID.
     Deleted(ObjectKind, ObjectKey, String),
 }
 
@@ -56,7 +56,7 @@ pub struct Plan {
     pub mode: Mode,
     /// Issuer of certificates; `None` for no certificates. Only Ingresses reference them.
     pub issuer: Option<Issuer>,
-    /// True if routes of the other mode are not deleted.
+    /// Whether existing routes of the other mode are never deleted.
     pub keep_other_routes: bool,
     /// Hostnames for which no new route is created. Existing routes are unchanged.
     pub blocked: HostnameLedger,
@@ -89,7 +89,7 @@ pub struct Index {
     objects: BTreeMap<ObjectKind, Table>,
     /// Providers that have, or had, ProviderHost records in this cluster.
     providers: BTreeSet<Address>,
-    /// Hostnames with a record that was removed after the start.
+    /// Hostnames that lost their ProviderHost record after the start.
     removed: BTreeSet<Name>,
 }
 
@@ -100,7 +100,7 @@ pub struct Work {
     pub filter: Option<Write>,
     /// Route to write.
     pub write: Option<Write>,
-    /// Certificate to request after the route.
+    /// Certificate to request after the route was written.
     pub certificate: Option<Write>,
     /// Objects to delete after the route was written or failed.
     pub deletes: Vec<Delete>,
@@ -122,7 +122,7 @@ pub struct Write {
     pub namespace: Name,
     /// Complete object to apply.
     pub body: Value,
-    /// UID of the existing object.
+    /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
     /// True if the managed fields of another provider's operator must be taken over first.
     pub take_over: bool,
@@ -144,7 +144,7 @@ pub struct Delete {
 }
 
 impl Work {
-    /// Returns true if there is nothing to do now.
+    /// Returns true if there is nothing to write or to delete now.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.writes().next().is_none() && self.deletes.is_empty()
@@ -216,7 +216,7 @@ impl Index {
         }
     }
 
-    /// Returns all hostnames that are declared or have an object.
+    /// Returns all hostnames that have a ProviderHost record or an object.
     #[must_use]
     pub fn names(&self) -> BTreeSet<Name> {
         let declared = self.hosts.iter().flat_map(BTreeMap::keys);
@@ -241,7 +241,7 @@ impl Index {
         names
     }
 
-    /// Returns true for a hostname that is declared or has an object.
+    /// Returns true for a hostname that has a ProviderHost record or an object.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.host(name).is_some()
@@ -251,7 +251,7 @@ impl Index {
                 .any(|table| table.objects_of(name).next().is_some())
     }
 
-    /// Returns the number of records, valid or not.
+    /// Returns the number of ProviderHost records, valid or not.
     #[must_use]
     pub fn declared(&self) -> usize {
         self.hosts.as_ref().map_or(0, BTreeMap::len)
@@ -275,7 +275,7 @@ impl Index {
         self.table(sort).get(name, namespace)
     }
 
-    /// Returns the namespaces with a deletable route of the other mode.
+    /// Returns the namespaces in which the hostname has a route of the other mode that the operator may delete.
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
         let routes = self.table(self.mode().other()).objects_of(name);
         let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));
@@ -303,7 +303,7 @@ impl Index {
         }
     }
 
-    /// Returns the work for a hostname.
+    /// Returns the work for a hostname, from the current lists.
     #[must_use]
     pub fn work(&self, name: &str) -> Work {
         if !self.is_known() {
@@ -473,7 +473,7 @@ impl Index {
         names
     }
 
-    /// Removes the state of hostnames that are not declared and have no object.
+    /// Removes the state of hostnames that are not in `names`, the hostnames with a ProviderHost record or an object.
     pub(super) fn prune(&mut self, names: &BTreeSet<Name>) {
         self.removed.retain(|name| names.contains(name));
     }

@@ -54,14 +54,15 @@ pub enum Acceptance {
 pub struct Difference {
     /// Path of the first field that differs, or the surplus annotation.
     pub at: String,
-    /// True for a surplus field, which its field manager must remove.
+    /// True if the object has a surplus field, timeout or annotation. The operator must own this field to remove it
+    /// with an apply.
     pub is_surplus: bool,
     /// Merge patch that removes fields of other clients; an apply does not remove them.
     pub patch: Option<Value>,
 }
 
 impl LiveObject {
-    /// Creates the value from an object of the API server.
+    /// Decodes an object of the API server.
     #[must_use]
     pub fn new(object: &DynamicObject, sort: ObjectKind, mode: &Mode) -> Self {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
@@ -84,7 +85,7 @@ impl LiveObject {
         }
     }
 
-    /// Creates the value from a written object and the returned metadata.
+    /// Creates the value from the body of a write and the metadata in the response.
     #[must_use]
     pub fn written(meta: &ObjectMeta, body: &Value) -> Self {
         let spec = body.get("spec").cloned().unwrap_or_default();
@@ -164,7 +165,8 @@ impl LiveObject {
         Some((format!("spec.{path}"), patch))
     }
 
-    /// Returns a proxy annotation, a timeout or an own reference that is not desired.
+    /// Returns the path of a surplus proxy annotation, a surplus timeout, or a surplus reference to an object of this
+    /// operator.
     fn surplus(&self, wanted: &Value) -> Option<String> {
         const TIMEOUTS: &str = "/spec/rules/0/timeouts";
         let annotations = |value: &Value| value.pointer("/metadata/annotations").cloned();

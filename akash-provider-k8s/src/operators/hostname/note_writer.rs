@@ -14,7 +14,8 @@ use std::time::Duration;
 
 const NOTE: &str = "note on a hostname's record";
 
-/// Writer of notes. The first failure of a series is logged; the operator works without notes.
+/// Writer of notes. Only the first of several consecutive failures is logged, because the operator also works without
+/// notes.
 #[derive(Debug, Clone)]
 pub(super) struct NoteWriter {
     records: Api<ProviderHost>,
@@ -31,7 +32,7 @@ impl NoteWriter {
         }
     }
 
-    /// Writes a note on the record with the UID that was read; returns true on success.
+    /// Writes a note on the record with the UID in `host`; returns true on success.
     pub(super) async fn write(&self, name: &str, host: &Host, key: &str, note: &impl Serialize) -> bool {
         // Plain data always serializes to JSON.
         let text = serde_json::to_string(note).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Notes that the operator writes on the record of a hostname, for the status of the tenant and for the next operator
-//! process. Each note is an annotation that no other client writes.
+//! Notes that the operator writes on the record of a hostname, for the status that the tenant sees and for the next
+//! process of the operator. Each note is an annotation that no other client writes.
 
 use crate::labels;
 use akash_provider_core::cluster::{HostnameNotes, Reachability};
@@ -25,7 +25,7 @@ pub struct Notes {
 pub struct Proof {
     /// State of the proof.
     pub state: ProofState,
-    /// Owner of the proof. The proof does not apply to other owners.
+    /// Address of the tenant that the proof is about. The proof is ignored for other tenants.
     pub owner: String,
     /// Reason for the state, for the tenant.
     pub why: String,
@@ -41,7 +41,7 @@ pub enum ProofState {
     Proven,
     /// The TXT record was never found.
     Waiting,
-    /// The TXT record was found, and was missing in several later queries.
+    /// The TXT record was found earlier, but several later queries did not find it.
     Withdrawn,
 }
 
@@ -55,13 +55,13 @@ impl Notes {
         }
     }
 
-    /// Returns the state of the proof of an owner, if noted.
+    /// Returns the state of the proof of this tenant, if the record stores one.
     #[must_use]
     pub fn proof_of(&self, owner: &Address) -> Option<ProofState> {
         self.noted(&owner.to_string()).map(|proof| proof.state)
     }
 
-    /// Returns the proof of an owner, if noted.
+    /// Returns the proof of this tenant, if the record stores one.
     pub(super) fn noted(&self, owner: &str) -> Option<&Proof> {
         self.proof.as_ref().filter(|proof| proof.owner == owner)
     }

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum duration of one request, in addition to the limits of the prober.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Hostname without a route. The proxy's response for this name identifies a missing route.
+/// Hostname that no route has. The response of the proxy to this hostname shows how the proxy reports a missing route.
 const NOBODY: &str = "akash-probe.invalid";
 /// Label that replaces the `*` of a wildcard.
 const LABEL: &str = "akash-probe";
@@ -139,7 +139,7 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, n
     state == ReachState::Yes
 }
 
-/// Returns the proxy address of a hostname and whether it has a certificate, or `None` without a route.
+/// Returns the proxy address of a hostname and whether its route references a certificate, or `None` without a route.
 fn whereabouts(shared: &Shared, name: &str) -> Option<(Option<ProxyAddress>, bool)> {
     let from_gateway = shared.route_parent().entrance;
     let inner = shared.state.inner();

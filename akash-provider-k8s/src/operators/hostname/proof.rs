@@ -62,7 +62,7 @@ pub fn record(hostname: &str, owner: &Address) -> (String, String) {
     (format!("{LABEL}.{base}"), format!("{FIELD}{owner}"))
 }
 
-/// Returns the problem of a hostname without its proof.
+/// Returns the problem of a hostname without a proof: the TXT record that the tenant must create.
 #[must_use]
 pub(super) fn wanting(hostname: &str, owner: &Address) -> String {
     let (name, value) = record(hostname, owner);

@@ -10,7 +10,7 @@ use k8s_openapi::api::networking::v1::IngressTLS;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Prefixes of the annotations that routes have.
+/// Prefixes of the proxy annotations that this operator or the Go operator writes on routes.
 const PREFIXES: [&str; 3] = ["nginx.ingress.kubernetes.io/", "nginx.org/", "haproxy.org/"];
 /// Names of the annotations after these prefixes.
 const ANNOTATIONS: [&str; 9] = [
@@ -105,7 +105,7 @@ impl Mode {
         }
     }
 
-    /// Returns true if options are written as filters, because annotations have no effect.
+    /// Returns true if proxy options are written as filters, because annotations have no effect in this mode.
     #[must_use]
     pub const fn has_filters(&self) -> bool {
         matches!(
@@ -190,9 +190,9 @@ fn haproxy(options: &HttpOptions) -> BTreeMap<String, String> {
     BTreeMap::from([("haproxy.org/timeout-server".to_owned(), format!("{limit}ms"))])
 }
 
-/// Sets the standard timeout of an HTTPRoute. The standard limits the whole response, while other proxies limit
-/// pauses. The timeout is therefore set only for a tenant that requests less than the default, so that long downloads
-/// of other tenants continue.
+/// Sets the standard timeout of an HTTPRoute. In the Gateway API standard, the timeout limits the whole response; in
+/// other proxies, the timeout limits each pause. The timeout is therefore set only for a tenant that requests less than
+/// the default, so that long downloads of other tenants continue.
 fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> Value {
     let usual = HttpOptions::default().read_timeout;
     let is_own = options.max_body_size != 0 && (1..usual).contains(&options.read_timeout);

@@ -76,7 +76,7 @@ struct RouteParentSink {
     listed: Option<Found>,
 }
 
-/// Presence of the object, with its address.
+/// Address in the status of the Gateway or IngressClass that was found, if it has one.
 type Found = Option<ProxyAddress>;
 
 impl RouteParentSink {

@@ -17,11 +17,11 @@ const AT_ONCE: usize = 8;
 pub struct Budget {
     /// Interval between two checks of a hostname.
     pub every: Duration,
-    /// Maximum number of checks per minute, for all hostnames together.
+    /// Maximum number of checks per minute, for all hostnames in total.
     pub per_minute: u32,
 }
 
-/// Schedule of the checks.
+/// Schedule of the checks of all hostnames.
 #[derive(Debug, Default)]
 struct Schedule {
     due: BTreeMap<String, Instant>,
@@ -42,7 +42,7 @@ impl Schedule {
         Ok(name.clone())
     }
 
-    /// Removes hostnames that are no longer selected.
+    /// Removes hostnames that are not in `wanted`.
     fn keep(&mut self, wanted: &BTreeSet<String>) {
         self.due.retain(|name, _| wanted.contains(name));
     }
@@ -53,8 +53,8 @@ impl Schedule {
     }
 }
 
-/// Checks hostnames until the cancellation. `ask` returns the delay until the next check. `wanted` is called after a
-/// change, not before every check.
+/// Checks hostnames until the cancellation. `ask` checks one hostname and returns the delay until its next check.
+/// `wanted` returns the hostnames to check, and is called again only after a notification of `changes`.
 pub(super) async fn run<F: Future<Output = Duration>>(
     per_minute: u32,
     mut changes: watch::Receiver<()>,

@@ -1,5 +1,5 @@
-//! State that watches, writer and status share: the index with its time-dependent state, and the state of the Gateway
-//! or the IngressClass.
+//! State that the watches, the writer and the status share: the index with its time-dependent state, and the state of
+//! the Gateway or the IngressClass.
 
 use super::facts::Host;
 use super::index::{Change, Delete, Event, Index, Plan, Work, Write};

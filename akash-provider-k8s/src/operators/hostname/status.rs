@@ -24,12 +24,12 @@ pub struct Status {
     pub front: RouteParent,
     /// Numbers of writes, deletions and failures since the start.
     pub counts: Counts,
-    /// Number of queued and running hostnames.
+    /// Number of hostnames with queued or running work.
     pub busy: usize,
-    /// Deletions that wait for a confirmation.
+    /// Deletions that wait for the confirmation of an administrator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Hostnames that are declared or have a route.
+    /// Hostnames that have a ProviderHost record or a route.
     pub hostnames: BTreeMap<String, HostnameStatus>,
     /// Last hostname of this page, if another page follows.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,13 +51,15 @@ pub struct HostnameStatus {
     pub is_written: bool,
     /// Acceptance by the proxy.
     pub accepted: Acceptance,
-    /// Reason why the proxy does not apply the options of the tenant; only for SnippetsFilters.
+    /// Reason why the proxy does not apply the options of the tenant. Set only if the options are written as a
+    /// SnippetsFilter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options_problem: Option<String>,
-    /// Status of the certificate; only with an issuer.
+    /// Status of the certificate; `None` if no issuer is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateState>,
-    /// Namespaces with a route of the other mode, which is deleted when the route of this mode serves.
+    /// Namespaces that have a route of the other mode. The operator deletes such a route when the route of this mode
+    /// serves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_routes: Vec<String>,
     /// Result of the last probe; only with `--probe`.
@@ -66,7 +68,7 @@ pub struct HostnameStatus {
     /// Proof of ownership; only for hostnames that require one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
-    /// Reason why the hostname is not in its declared state.
+    /// Reason why the objects of the hostname differ from the state that its record declares.
     pub problem: Option<String>,
     /// Last error of the API server for a write of the route.
     pub error: Option<String>,

@@ -18,7 +18,7 @@ use kube::{Api, Client};
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Starts one task each for hosts, manifests and the kinds of objects.
+/// Starts one task for ProviderHosts, one for Manifests, and one for each kind of object.
 pub(super) fn start(
     client: &Client,
     namespace: &str,

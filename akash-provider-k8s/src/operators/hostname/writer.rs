@@ -1,8 +1,8 @@
 //! Writes and deletes routes, and reports the results to the index.
 //!
-//! For a hostname that moves, the new route is written before the old one is deleted. If the admission of a
-//! controller refuses a second route of a hostname, the old route is deleted first. Objects that a route references
-//! are written before it, and its certificate is requested after it.
+//! For a hostname that moves, the new route is written before the old one is deleted. If the admission of a controller
+//! refuses a second route of a hostname, the old route is deleted first. Objects that a route references are written
+//! before the route, and the certificate is requested after the route.
 
 use super::index::{Delete, Work, Write};
 use super::shared::{Hostnames, Shared};
@@ -115,8 +115,8 @@ impl Writer {
     }
 }
 
-/// Returns the error for an existing object that the watch does not show: an own object before its event, or an
-/// object of another client.
+/// Returns the error for an existing object that the watch does not show: this operator wrote it and its event is
+/// pending, or another client wrote it.
 fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Error {
     let lease_there = there.labels.as_ref().and_then(labels::lease_of);
     let own: Option<labels::Labels> = wanted

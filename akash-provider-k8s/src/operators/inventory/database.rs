@@ -1,4 +1,4 @@
-//! List of GPUs of the network: maps PCI devices to models.
+//! GPU list of the Akash network: maps PCI devices to GPU models.
 //!
 //! ```text
 //! {"10de": {"name": "nvidia", "devices": {"20b5": {"name": "a100", "interface": "PCIe", "memory_size": "80Gi"}}}}
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Maximum size of the list in bytes. The published list has about 30 KiB.
 pub const BYTES_MAX: usize = 4 << 20;
-/// Maximum number of devices of all vendors.
+/// Maximum total number of devices in the list.
 const DEVICES_MAX: usize = 20_000;
 /// Maximum length of a property of a device.
 const WORD_MAX: usize = 63;
@@ -93,7 +93,8 @@ impl Database {
         self.devices.is_empty()
     }
 
-    /// Returns the model of a device by its PCI vendor and device ID in hexadecimal.
+    /// Returns the GPU model of a device. `maker` and `device` are the PCI vendor ID and the PCI device ID, in
+    /// hexadecimal.
     #[must_use]
     pub fn model(&self, maker: &str, device: &str) -> Option<&Model> {
         self.devices.get(&(number(maker)?, number(device)?))
@@ -116,7 +117,7 @@ impl Database {
     }
 }
 
-/// Returns the vendor with a PCI vendor ID.
+/// Returns the GPU vendor with this PCI vendor ID.
 pub(super) fn vendor_of(maker: &str) -> Option<Vendor> {
     match maker {
         "10de" => Some(Vendor::Nvidia),

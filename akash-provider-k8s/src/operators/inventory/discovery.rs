@@ -72,7 +72,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns true if the node has the UID of this machine.
+    /// Returns true if the node and this machine have the same UID.
     #[must_use]
     pub fn is(&self, node: &NodeView) -> bool {
         self.uid == node.uid
@@ -101,7 +101,7 @@ pub struct Cards {
 #[derive(Deserialize)]
 struct Answer {
     cards: Option<Vec<Card>>,
-    /// Some versions return the whole machine for every path.
+    /// Cards, if the program in the pod returns the whole machine for every path, as some versions do.
     gpu: Option<Box<Self>>,
 }
 
@@ -125,7 +125,7 @@ struct PciId {
 /// Discovered processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Processor {
-    /// ID on the node.
+    /// ID that the node assigns to the processor.
     pub id: String,
     /// Vendor, such as `AuthenticAMD`.
     pub vendor: String,
@@ -147,7 +147,7 @@ impl Processor {
         #[derive(Deserialize)]
         struct Answer {
             processors: Option<Vec<RawProcessor>>,
-            /// Some versions return the whole machine for every path.
+            /// Processors, if the program in the pod returns the whole machine for every path, as some versions do.
             cpu: Option<Box<Self>>,
         }
         #[derive(Deserialize)]
@@ -158,7 +158,7 @@ impl Processor {
             #[serde(default)]
             model: String,
             total_hardware_threads: Option<u32>,
-            /// Name of the field in older versions.
+            /// Name of the field `total_hardware_threads` in older versions of the program.
             total_threads: Option<u32>,
         }
         if answer.len() > RESPONSE_MAX {

@@ -1,8 +1,8 @@
-//! Pure index of the inventory operator: watch events, rules and the list of GPUs go in, the labels to write for each
-//! node come out.
+//! Pure index of the inventory operator: receives watch events, rules and the GPU list, and returns the labels to write
+//! for each node.
 //!
 //! A list is used only when it is complete. No work is done before nodes and storage classes were listed, because the
-//! operator would write incomplete labels first, which the provider would use.
+//! operator would first write incomplete labels, and the provider would use them.
 
 use super::database::Database;
 use super::discovery::{Cards, Machine, Processor, Processors};
@@ -23,9 +23,9 @@ type Name = String;
 pub enum Event {
     /// Change of the nodes, by name.
     Nodes(Change<Name, NodeView>),
-    /// Change of the storage classes: whether they have the label of the network.
+    /// Change of the storage classes, by name; the value is true for a class with the label `akash.network=true`.
     Classes(Change<Name, bool>),
-    /// Metadata of a node in the response to a write or a read.
+    /// Metadata of a node, from the response of the API server to a write or a read.
     Answered(Name, Box<ObjectMeta>),
     /// Discovered cards of a node.
     Found(Name, Machine, Cards),
@@ -42,13 +42,13 @@ pub enum Event {
 pub struct Index {
     nodes: Option<BTreeMap<Name, NodeView>>,
     classes: Option<BTreeMap<Name, bool>>,
-    /// Storage classes with the label of the network.
+    /// Storage classes with the label `akash.network=true`.
     offered: BTreeSet<Name>,
     rules: Arc<Rules>,
     list: Arc<Database>,
-    /// Discovered cards, valid for the node at the time of its discovery.
+    /// Discovered cards by node name, with the identity that the node had at the time of its discovery.
     found: BTreeMap<Name, (Machine, Cards)>,
-    /// Discovered processors of these nodes, if known.
+    /// Discovered processors by node name. Nodes with unknown processors are missing.
     processors: Arc<Processors>,
 }
 
@@ -57,7 +57,7 @@ pub struct Index {
 pub struct Work {
     /// Labels to write.
     pub write: Option<Write>,
-    /// Properties that no label states, with the reason.
+    /// Notes about devices and classes that the labels do not contain, with the reason.
     pub problem: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub struct Work {
 pub struct Write {
     /// Patch of the labels that differ from the desired labels, with the UID of the node.
     pub patch: Value,
-    /// Resource version of the compared node.
+    /// Resource version of the node that was compared with the desired labels.
     pub version: u64,
     /// All desired labels. Repeated writes of the same labels show that another client reverts them.
     pub wanted: Value,
@@ -129,7 +129,8 @@ impl Index {
         self.nodes.iter().flatten()
     }
 
-    /// Returns all storage classes, and whether they have the label of the network; `None` before the first list.
+    /// Returns all storage classes, each with true if the class has the label `akash.network=true`; `None` before the
+    /// first list.
     #[must_use]
     pub const fn classes(&self) -> Option<&BTreeMap<Name, bool>> {
         self.classes.as_ref()
@@ -153,7 +154,7 @@ impl Index {
         wanted::wanted(node, &self.rules, &self.offered, &self.list, self.found(node))
     }
 
-    /// Returns the discovered cards of a node, if they are valid for it.
+    /// Returns the discovered cards of a node, if the node still has the identity of its discovery.
     #[must_use]
     pub fn found(&self, node: &NodeView) -> Option<&Cards> {
         let (machine, cards) = self.found.get(&node.name)?;
@@ -213,14 +214,14 @@ impl Index {
         Arc::make_mut(&mut self.processors).insert(name, processors);
     }
 
-    /// Returns true if the node was discovered, whatever devices it had then.
+    /// Returns true if this node was discovered, even if it had other devices at that time.
     fn is_found(&self, node: &NodeView) -> bool {
         self.found
             .get(&node.name)
             .is_some_and(|(machine, _)| machine.is(node))
     }
 
-    /// Removes the processors of nodes that were replaced under their name.
+    /// Removes the processors of nodes that were deleted or replaced by a new node with the same name.
     fn drop_processors(&mut self, touched: &BTreeSet<Name>) {
         for name in touched {
             let node = self.nodes.as_ref().and_then(|nodes| nodes.get(name));
@@ -307,7 +308,7 @@ impl Index {
     }
 }
 
-/// Returns true for an event that is older than the response to the own write.
+/// Returns true if an event is older than the response to this operator's own write.
 fn is_older(view: &NodeView, known: &NodeView) -> bool {
     view.uid == known.uid && view.version < known.version
 }

@@ -34,7 +34,7 @@ pub struct NodeView {
     pub boot: String,
     /// Capacity of each vendor's devices, healthy or not; `None` if the node lacks the resource.
     pub devices: [Option<i64>; 2],
-    /// Own labels, and labels that describe devices.
+    /// Labels that this operator writes, and labels that describe devices.
     pub labels: Labels,
     /// This operator is the only field manager of [`GPU_PRESENT`].
     pub gpu_present_is_ours: bool,

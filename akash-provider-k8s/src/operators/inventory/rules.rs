@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 const PATTERN_MAX: usize = 4096;
 /// Maximum size of a compiled regular expression, in bytes.
 const COMPILED_MAX: usize = 1 << 20;
-/// Maximum number of regular expressions, and of storage classes, in a set of rules.
+/// Maximum number of entries in each list of a set of rules: storage classes, excluded nodes, and classes excluded from
+/// nodes.
 const RULES_MAX: usize = 256;
 
 /// Regular expression for node names, with the semantics of the Go operator: a match anywhere in the name counts. The

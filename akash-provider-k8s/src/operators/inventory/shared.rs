@@ -1,4 +1,5 @@
-//! State that watches, writer, inventory and status share: the index, the last count and the published report.
+//! State that the watches, the writer, the inventory and the status share: the index, the last capacity count and the
+//! published report.
 
 use super::database::Database;
 use super::discovery::Processors;
@@ -63,7 +64,7 @@ impl operator_state::Work for Work {
     }
 }
 
-/// Inventory that is computed on the first use, from the state at its creation.
+/// Inventory that is computed on the first use, from the cluster state at the time when this value was created.
 #[derive(Clone)]
 pub(super) struct LazyInventory(Arc<LazyLock<Arc<dyn Inventory>, Count>>);
 
@@ -94,7 +95,7 @@ pub struct ClusterReport {
     offered: OnceLock<Metrics>,
     /// List of GPUs.
     pub list: Arc<Database>,
-    /// Discovered processors.
+    /// Discovered processors of the nodes.
     pub processors: Arc<Processors>,
 }
 
@@ -106,7 +107,7 @@ impl ClusterReport {
             .get_or_init(|| offered(self.counted.metrics(), &self.rules))
     }
 
-    /// Returns true if both reports have the same count, rules, list and processors.
+    /// Returns true if both reports have the same capacity count, rules, GPU list and processors.
     fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.counted.0, &other.counted.0)
             && Arc::ptr_eq(&self.rules, &other.rules)
@@ -115,10 +116,10 @@ impl ClusterReport {
     }
 }
 
-/// Last count of the cluster, before the rules are applied.
+/// Last capacity count of the cluster, before the rules exclude nodes and classes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastCount {
-    /// `None` before the first count.
+    /// Inventory of the count; `None` before the first count.
     pub(super) inventory: Option<LazyInventory>,
     /// Reason why the count of the cluster may be outdated.
     pub(super) error: Option<String>,
@@ -127,7 +128,7 @@ pub(super) struct LastCount {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) state: Arc<OperatorState<Index>>,
-    /// Lock order: before the state of the operator.
+    /// Last capacity count. Lock order: before the state of the operator.
     count: Mutex<LastCount>,
     pub(super) shown: watch::Sender<Option<Arc<ClusterReport>>>,
     /// Queue of hardware discovery; `None` if disabled. Lock order: before the state of the operator.
@@ -165,7 +166,7 @@ impl Shared {
         self.count.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Applies a change of the configuration, and publishes the report.
+    /// Applies new rules or a new GPU list, and publishes the report.
     pub(super) fn choose(&self, event: Event) {
         self.state.apply(event);
         self.show(|_| ());
@@ -225,7 +226,8 @@ impl Shared {
     }
 }
 
-/// Returns the offered part of a cluster. The rules apply at once, before labels are removed.
+/// Returns the part of the counted cluster that the rules offer. New rules take effect in the report before the labels
+/// of the nodes are updated.
 fn offered(mut metrics: Metrics, rules: &Rules) -> Metrics {
     metrics.nodes.retain(|node| !rules.excludes(&node.name));
     metrics.storage.retain(|class, _| rules.offers(class));

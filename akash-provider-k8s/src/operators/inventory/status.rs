@@ -18,11 +18,11 @@ pub struct Status {
     pub is_ready: bool,
     /// States of the watches of nodes and classes, by watched kind.
     pub watches: BTreeMap<&'static str, WatchStatus>,
-    /// Reason why the count may be outdated.
+    /// Reason why the capacity count may be outdated.
     pub count_error: Option<String>,
     /// Numbers of writes and failures since the start.
     pub counts: Counts,
-    /// Number of queued and running nodes.
+    /// Number of nodes with a queued or running write of their labels.
     pub busy: usize,
     /// Number of devices in the list of GPUs.
     pub known_gpus: usize,
@@ -37,11 +37,11 @@ pub struct Status {
 /// Status of a node.
 #[derive(Debug, Clone, Serialize)]
 pub struct NodeStatus {
-    /// State of the node in the offer.
+    /// Whether the node is offered, or why it is not.
     pub standing: OfferState,
     /// The labels are in the desired state; false before the initial lists.
     pub is_written: bool,
-    /// Properties that no label states, with the reason.
+    /// Notes about devices and classes that the labels do not contain, with the reason.
     pub notes: Vec<String>,
     /// Last error of the API server for a write of the labels.
     pub error: Option<String>,

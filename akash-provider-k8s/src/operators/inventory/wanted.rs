@@ -24,15 +24,15 @@ pub const DEVICES_MAX: i64 = 256;
 /// Maximum length of the name part of a label key.
 const KEY_MAX: usize = 63;
 
-/// State of a node in the offer.
+/// Whether a node is offered, or why it is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OfferState {
     /// The node is offered.
     Offered,
-    /// The rules exclude the node; it has no own labels.
+    /// The rules exclude the node; the operator removes all its own labels from the node.
     Excluded,
-    /// The node is cordoned; its only own label is the label for the device plugin.
+    /// The node is cordoned; of its own labels, the operator leaves only the label for the device plugin.
     Cordoned,
     /// The node is not ready; its labels are unchanged.
     Unready,
@@ -41,16 +41,16 @@ pub enum OfferState {
 /// Desired labels of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DesiredLabels {
-    /// State of the node in the offer.
+    /// Whether the node is offered, or why it is not.
     pub standing: OfferState,
-    /// Own labels, and [`GPU_PRESENT`] if desired.
+    /// Labels that this operator writes, including [`GPU_PRESENT`] if desired.
     pub labels: Labels,
-    /// Properties that no label states, with the reason.
+    /// Notes about devices and classes that the labels do not contain, with the reason.
     pub notes: Vec<String>,
 }
 
-/// Computes the desired labels of a node. `classes` are the storage classes with the label of the network, `found`
-/// are the discovered cards of the node.
+/// Computes the desired labels of a node. `classes` are the storage classes with the label `akash.network=true`;
+/// `found` are the discovered cards of the node.
 #[must_use]
 pub fn wanted(
     node: &NodeView,
@@ -116,7 +116,7 @@ fn standing(node: &NodeView, rules: &Rules) -> OfferState {
     }
 }
 
-/// Returns the existing own labels with a prefix.
+/// Returns the labels on the node that this operator writes and that start with `start`.
 fn kept(node: &NodeView, start: &str) -> Labels {
     let there = node.labels.iter();
     let there = there.filter(|(key, _)| is_ours(key) && key.starts_with(start));
@@ -222,7 +222,8 @@ impl DesiredLabels {
     }
 }
 
-/// Returns the patch for the desired labels, or `None` if there is no difference. Other labels are unchanged.
+/// Returns the patch that sets the desired labels, or `None` if the node already has them. Labels of other clients are
+/// unchanged.
 #[must_use]
 pub fn patch(node: &NodeView, wanted: &DesiredLabels) -> Option<Value> {
     let mut changes = Map::new();
@@ -245,7 +246,8 @@ pub fn patch(node: &NodeView, wanted: &DesiredLabels) -> Option<Value> {
     (!changes.is_empty()).then(|| json!({"metadata": {"uid": node.uid, "labels": changes}}))
 }
 
-/// Returns true if the API server accepts the key; the prefix is an own prefix or missing.
+/// Returns true if the API server accepts the label key. Only the part after the `/` is checked, because the operator
+/// itself renders the prefix.
 fn is_key(key: &str) -> bool {
     let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
     let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());

@@ -15,7 +15,7 @@ use kube::{Api, Client};
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Parts of a node that affect no label.
+/// Fields of a node that are dropped because they affect no label.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeLabelParts;
 
@@ -66,7 +66,7 @@ pub(super) fn start(
     ]
 }
 
-/// Decodes the name of a class, and whether it has the label of the network.
+/// Decodes the name of a storage class, and whether the class has the label `akash.network=true`.
 fn class(object: &DynamicObject) -> (String, bool) {
     let labels = object.metadata.labels.as_ref();
     let offered = labels

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Value of [`SERVICE_TARGET`](crate::labels::SERVICE_TARGET) on the Services of leased addresses.
 pub const TARGET: &str = "metal-lb";
-/// Pool without a name of its own: MetalLB chooses a pool.
+/// Pool name in the settings with which MetalLB chooses the pool.
 pub const DEFAULT_POOL: &str = "default";
 
 /// Prefix of annotations for every version of MetalLB; version 0.14.9 and later log a deprecation warning.
@@ -16,7 +16,7 @@ const NEW: &str = "metallb.io/";
 const SHARING_KEY: &str = "allow-shared-ip";
 const POOL: &str = "address-pool";
 
-/// Prefixes of the written annotations.
+/// Prefixes of the MetalLB annotations that the operator writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AnnotationPrefix {
     /// `metallb.universe.tf/…`: as the Go operator, for every version of MetalLB.
@@ -28,7 +28,7 @@ pub enum AnnotationPrefix {
     Both,
 }
 
-/// Rendering of the Services.
+/// Settings for rendering the Services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mode {
     /// Pool of the addresses; `default` for any pool that MetalLB assigns automatically (`--metal-lb-pool`).
@@ -94,7 +94,7 @@ pub fn is_ours(annotation: &str) -> bool {
     matches!(name, Some(SHARING_KEY | POOL))
 }
 
-/// Returns the key for which MetalLB shares the address of a Service.
+/// Returns the sharing key in the annotations. Services with the same key can share an address.
 pub(super) fn sharing_key<'a>(
     annotations: impl Iterator<Item = (&'a String, &'a String)>,
 ) -> Option<&'a str> {

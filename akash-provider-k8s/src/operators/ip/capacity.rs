@@ -1,4 +1,5 @@
-//! Number of addresses for leases, for bids of the provider. Counts like the operator, without writes.
+//! Number of addresses for leases, for bids of the provider. The count is that of the IP operator, but nothing is
+//! written.
 
 use super::balancer::Mode;
 use super::index::Index;
@@ -15,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Watch of pools and load balancers. Dropping the value ends the watches.
+/// Watch of pools and load balancers. Dropping the value stops the watch.
 #[derive(Debug)]
 pub(crate) struct Capacity {
     state: Arc<OperatorState<Index>>,
@@ -24,7 +25,7 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// Starts the watches; `pool` is the pool of the addresses.
+    /// Starts the watches; `pool` is the MetalLB pool of the leased addresses.
     pub(crate) fn start(
         client: &Client,
         provider: &Address,
@@ -60,7 +61,8 @@ impl Capacity {
     }
 }
 
-/// Counts addresses of other users only: reservations already count the addresses of own leases, assigned or not.
+/// Counts addresses of other users only: reservations already count the addresses of leases of this provider, assigned
+/// or not.
 fn others(index: &Index) -> Option<(u32, u32)> {
     let balancers = index.services().filter(|(_, live)| live.is_balancer);
     let is_ours = |lease: &akash_provider_core::types::LeaseId| lease.provider == *index.provider();

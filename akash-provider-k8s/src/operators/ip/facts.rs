@@ -1,4 +1,5 @@
-//! Decoding of records, one by one: an invalid record has an error and does not affect other records.
+//! Decoding of ProviderLeasedIP and Manifest records, one by one: an invalid record results in an error and does not
+//! affect other records.
 
 use crate::crd::convert::{decode, from_manifest};
 use crate::crd::{Manifest, ProviderLeasedIP};
@@ -30,7 +31,7 @@ pub struct LeasedPort {
 pub struct InvalidRecord {
     /// Reason, in at most 300 characters.
     pub problem: String,
-    /// Service that the record may declare, if known.
+    /// Service that the record would declare if it were valid, as `NAMESPACE/NAME`, if known.
     pub place: Option<String>,
 }
 
@@ -116,7 +117,7 @@ fn problem(leased: &LeasedPort, name: &str) -> Option<String> {
 pub struct DeclaredIps {
     /// Provider of the lease.
     pub provider: Address,
-    /// Names of the records of its addresses; `None` for an invalid Manifest.
+    /// Names of the ProviderLeasedIP records of these addresses; `None` for an invalid Manifest.
     pub records: Option<BTreeSet<String>>,
 }
 

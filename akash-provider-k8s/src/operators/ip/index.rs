@@ -1,10 +1,10 @@
-//! Pure index of the IP operator: watch events go in, the work for each Service comes out.
+//! Pure index of the IP operator: receives watch events and returns the work for each Service.
 //!
-//! A record is named after its seat: the sharing key, the protocol and the port. One record at most declares a seat, so
-//! a seat belongs to at most one Service of one lease. Two Services cannot share a seat, so the old Service of a seat
-//! is deleted before the new Service is created. A list is used only when it is complete, and no work is done before
-//! records, manifests and Services were listed. The operator may delete a Service if its labels name a lease of the
-//! provider, if the provider has records here, and if the Service is in the namespace of that lease.
+//! A ProviderLeasedIP record is named after its seat: the sharing key, the protocol and the port. One record at most
+//! declares a seat, so a seat belongs to at most one Service of one lease. Two Services cannot share a seat, so the old
+//! Service of a seat is deleted before the new Service is created. A list is used only when it is complete, and no work
+//! is done before records, manifests and Services were listed. The operator may delete a Service if its labels name a
+//! lease of the provider, if the provider has records here, and if the Service is in the namespace of that lease.
 
 use super::balancer::Mode;
 use super::facts::{DeclaredIps, DecodedRecord, InvalidRecord, LeasedPort};
@@ -42,7 +42,7 @@ pub struct Index {
     provider: Address,
     mode: Mode,
     records: Option<BTreeMap<Name, DecodedRecord>>,
-    /// Records that declare a Service, by Service.
+    /// Names of the records that declare a Service, by Service.
     claims: BTreeMap<Name, BTreeSet<Name>>,
     manifests: Option<BTreeMap<Name, Option<DeclaredIps>>>,
     /// Load balancers, and Services with the labels of a leased address.
@@ -61,9 +61,9 @@ pub struct Index {
 pub struct Work {
     /// Service to write.
     pub write: Option<Write>,
-    /// UID of the Service to delete.
+    /// UID of the Service, if it must be deleted.
     pub delete: Option<String>,
-    /// Reason why the Service is not in its declared state.
+    /// Reason why the Service differs from the state that its record declares.
     pub problem: Option<String>,
     /// The missing record, if its absence is the only reason for `delete`.
     pub missing: Option<MissingRecord>,
@@ -74,7 +74,7 @@ pub struct Work {
 pub struct Write {
     /// Complete object to apply.
     pub body: Value,
-    /// UID of the existing object.
+    /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
     /// True if the managed fields of another provider's operator must be taken over first.
     pub take_over: bool,
@@ -115,7 +115,7 @@ impl Index {
         }
     }
 
-    /// Returns the provider of the leases.
+    /// Returns the provider for which this operator serves the leases.
     #[must_use]
     pub const fn provider(&self) -> &Address {
         &self.provider
@@ -156,7 +156,7 @@ impl Index {
         }
     }
 
-    /// Returns all Services that are declared or exist, and all invalid records.
+    /// Returns all Services that a record declares or that exist, and the names of all invalid records.
     #[must_use]
     pub fn names(&self) -> BTreeSet<Name> {
         let services = self.services.iter().flatten();
@@ -166,7 +166,7 @@ impl Index {
         all.chain(bad.map(|(name, _)| name)).cloned().collect()
     }
 
-    /// Returns the number of records, valid or not.
+    /// Returns the number of ProviderLeasedIP records, valid or not.
     #[must_use]
     pub fn declared(&self) -> usize {
         self.records.as_ref().map_or(0, BTreeMap::len)
@@ -329,7 +329,7 @@ impl Index {
         }))
     }
 
-    /// Returns another own Service with this seat and without a record.
+    /// Returns another Service of this operator that has the same seat and no record.
     fn leftover_of(&self, place: &str, leased: &LeasedPort) -> Option<&Name> {
         let seat = crate::leased_ips::object_name(&leased.ip);
         let others = self.seats.get(&seat)?.iter().filter(|other| *other != place);
@@ -533,7 +533,7 @@ impl Index {
         touched
     }
 
-    /// Returns the Service, and the other Service that waits for the same seat.
+    /// Returns the Service itself, and any other Service that waits for the same seat.
     fn touched_by(&self, place: &Name, live: Option<&LiveService>) -> BTreeSet<Name> {
         let record = live.and_then(LiveService::seat);
         let record = record.and_then(|seat| self.records.as_ref()?.get(&seat)?.as_ref().ok());
@@ -542,7 +542,7 @@ impl Index {
     }
 }
 
-/// Sets the class of the existing Service, which is immutable.
+/// Sets the load balancer class of the existing Service in `body`, because this class is immutable.
 fn with_class(mut body: Value, class: Option<&str>) -> Value {
     if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
         match class {

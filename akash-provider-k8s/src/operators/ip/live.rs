@@ -32,7 +32,7 @@ pub struct LiveService {
     pub is_leased: bool,
     /// Lease in the labels.
     pub lease: Option<LeaseId>,
-    /// Declaration in the format of the Go operator, or the reason why the Service is invalid.
+    /// Declaration decoded from the Service, or the reason why the Service is invalid.
     pub ip: Result<IpDeclaration, String>,
     /// Load balancer class, which is immutable.
     pub class: Option<String>,
@@ -60,12 +60,12 @@ pub struct Assignment {
 pub struct Difference {
     /// Path of the first field that differs, or the surplus annotation.
     pub at: String,
-    /// True for a surplus field, which its field manager must remove.
+    /// True for a surplus annotation. The operator must own the annotation to remove it with an apply.
     pub is_surplus: bool,
 }
 
 impl LiveService {
-    /// Creates the value from an object of the API server that was observed at `now`.
+    /// Decodes an object of the API server; `now` is the time of the observation.
     #[must_use]
     pub fn new(object: &DynamicObject, now: Timestamp) -> Self {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
@@ -74,7 +74,7 @@ impl LiveService {
         Self { given, ..live }
     }
 
-    /// Creates the value from a written object and the returned metadata.
+    /// Creates the value from the body of a write and the metadata in the response.
     #[must_use]
     pub fn written(meta: &ObjectMeta, body: &Value, now: Timestamp) -> Self {
         let spec = body.get("spec").cloned().unwrap_or_default();
@@ -111,7 +111,7 @@ impl LiveService {
         }
     }
 
-    /// Returns the name of the record of the Service, or `None` for an invalid Service.
+    /// Returns the name that the ProviderLeasedIP record of the Service has, or `None` for an invalid Service.
     #[must_use]
     pub fn seat(&self) -> Option<String> {
         let ip = self.ip.as_ref().ok()?;

@@ -1,5 +1,5 @@
-//! Comparison with the metrics of the MetalLB controller. A lasting difference from the operator's own count is only
-//! logged.
+//! Comparison with the metrics of the MetalLB controller. A lasting difference from the operator's own count of
+//! addresses is only logged.
 //!
 //! The metrics are requested after a change of the operator's own count. While the counts differ, the request is
 //! repeated a limited number of times.
@@ -22,9 +22,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Minimum interval between two requests for the metrics; doubles while the counts differ.
 const EVERY: Duration = Duration::from_secs(60);
-/// Delay after a change of the own count, so that a burst of changes leads to one request.
+/// Delay after a change of the operator's own count, so that a burst of changes leads to one request.
 const GATHER: Duration = Duration::from_secs(5);
-/// Maximum number of requests after one change of the own count, within about an hour.
+/// Maximum number of requests after one change of the operator's own count, within about an hour.
 const TRIES: u32 = 7;
 /// Maximum size of a response, in bytes.
 const RESPONSE_MAX: u64 = 4 << 20;
@@ -36,11 +36,11 @@ const IN_USE: &str = "metallb_allocator_addresses_in_use_total";
 /// Counts of MetalLB, compared with the count of this operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MetricsStatus {
-    /// Source of the metrics.
+    /// Source of the metrics, for display.
     pub of: String,
-    /// Total number of addresses in the counted pools.
+    /// Total number of addresses in the counted pools, according to MetalLB.
     pub total: Option<u32>,
-    /// Number of used addresses in the counted pools.
+    /// Number of used addresses in the counted pools, according to MetalLB.
     pub in_use: Option<u32>,
     /// Difference from the count of this operator, if two consecutive requests found a difference.
     pub differs: Option<String>,
@@ -53,9 +53,9 @@ pub struct MetricsStatus {
 /// Schedule of the requests for the metrics of MetalLB.
 #[derive(Debug, Default)]
 struct RequestSchedule {
-    /// Own count at the last request.
+    /// The operator's own count at the time of the last request.
     counted: Option<(u32, u32)>,
-    /// Number of requests since the last change of the own count.
+    /// Number of requests since the last change of the operator's own count.
     tries: u32,
     is_same: bool,
 }
@@ -184,7 +184,8 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
     }
 }
 
-/// Returns the status, and the current difference, which is reported if it lasts.
+/// Returns the status for display, and the difference that the last request found. The status contains this difference
+/// only if it lasts.
 fn judged(
     of: &str,
     answer: Result<String, String>,

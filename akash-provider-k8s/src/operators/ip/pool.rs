@@ -18,16 +18,16 @@ struct Range {
     last: u128,
 }
 
-/// Declared pool.
+/// `IPAddressPool` object of MetalLB.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Pool {
     /// Sorted ranges without overlaps and without adjacent ranges.
     ranges: Vec<Range>,
     /// Addresses that end in .0 and .255 are excluded.
     avoids_buggy: bool,
-    /// MetalLB assigns addresses to Services without a named pool.
+    /// Whether MetalLB assigns addresses of this pool to Services that name no pool.
     pub assigns: bool,
-    /// The pool is limited to some namespaces or Services.
+    /// Whether the pool is limited to some namespaces or Services.
     pub is_reserved: bool,
     /// Invalid parts of the pool, which are not counted.
     pub problems: Vec<String>,
@@ -96,7 +96,7 @@ impl Pool {
         before.is_some_and(|range| range.is_v6 == is_v6 && number <= range.last)
     }
 
-    /// Returns the number of these addresses in the pool.
+    /// Returns how many of these addresses are in the pool.
     #[must_use]
     pub fn in_use(&self, addresses: &BTreeSet<IpAddr>) -> u32 {
         let used = addresses.iter().filter(|address| self.has(**address)).count();

@@ -1,4 +1,4 @@
-//! State that watches, writer and status share: the index, the metrics of MetalLB and the logged notices.
+//! State that the watches, the writer and the status share: the index, the metrics of MetalLB and the logged notices.
 
 use super::balancer::Mode;
 use super::index::{Event, Index, Work};

@@ -31,16 +31,17 @@ pub struct Status {
     pub watches: BTreeMap<&'static str, WatchStatus>,
     /// Total and used number of addresses.
     pub usage: Usage,
-    /// Metrics of MetalLB.
+    /// Counts from the metrics of MetalLB.
     pub metallb: MetricsStatus,
     /// Numbers of writes, deletions and failures since the start.
     pub counts: Counts,
-    /// Number of queued and running Services.
+    /// Number of Services with queued or running work.
     pub busy: usize,
-    /// Deletions that wait for a confirmation.
+    /// Deletions that wait for the confirmation of an administrator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Services that are declared or exist, as `NAMESPACE/NAME`, and invalid records by name.
+    /// Services that a record declares or that exist, as `NAMESPACE/NAME`, and invalid records by the name of the
+    /// record.
     pub addresses: BTreeMap<String, AddressStatus>,
 }
 
@@ -67,7 +68,7 @@ pub struct AddressStatus {
     pub waiting_since: Option<String>,
     /// Notices about the assigned addresses.
     pub notices: Vec<String>,
-    /// Reason why the Service is not in its declared state.
+    /// Reason why the Service differs from the state that its record declares.
     pub problem: Option<String>,
     /// Last error of the API server for a write of the Service.
     pub error: Option<String>,

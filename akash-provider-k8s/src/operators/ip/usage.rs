@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-/// Time that a Service may wait for its address before it is logged.
+/// Time after which a Service that still waits for its address is logged.
 pub(super) const LATE_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// Maximum number of Services in one log line; the status has all.
@@ -57,7 +57,7 @@ impl Usage {
         }
     }
 
-    /// Counts the addresses of pools, and those that load balancers hold.
+    /// Counts the addresses of `pools`, and how many of them are in `addresses`, the addresses of load balancers.
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {
@@ -130,7 +130,7 @@ impl Usage {
 pub(super) enum Notice {
     /// The Service has waited for an address since this time.
     Late(Timestamp),
-    /// Any other notice.
+    /// Any other notice, as text.
     Odd(String),
 }
 
@@ -151,7 +151,7 @@ impl fmt::Display for Notice {
 #[derive(Debug, Default)]
 pub(super) struct NewNotices<'a> {
     late: Vec<&'a str>,
-    /// Other notices, by Service.
+    /// Notices other than [`Notice::Late`], with their Service.
     pub(super) odd: Vec<(&'a str, &'a Notice)>,
 }
 

@@ -79,8 +79,8 @@ impl Writer {
     }
 }
 
-/// Returns the error for an existing object that the watch does not show: an own object before its event, or an
-/// object of another client.
+/// Returns the error for an existing object that the watch does not show: this operator wrote it and its event is
+/// pending, or another client wrote it.
 fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Error {
     let is_same = |key: &str| {
         let there = there.labels.as_ref().and_then(|all| all.get(key));

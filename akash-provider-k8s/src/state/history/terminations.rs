@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Adds the terminations in the leases that change from now on.
+/// Adds failed terminations of containers to the history, for the leases that change from now on.
 pub(in crate::state) fn follow(
     history: Arc<History>,
     shared: Arc<Shared>,
@@ -29,7 +29,7 @@ pub(in crate::state) fn follow(
 }
 
 impl History {
-    /// Adds the terminations in a namespace, or in all namespaces.
+    /// Adds the failed terminations in one namespace to the history, or those in all namespaces.
     fn add_terminations(&self, shared: &Shared, home: Option<&str>) {
         let found: Vec<StoredEvent> = {
             let index = shared.index();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum time until the provider has declared lost records again.
+/// Maximum time until the provider has written the lost ProviderHost and ProviderLeasedIP records again.
 const SOON: Duration = Duration::from_secs(10);
 
 /// UID and generation of the routes and the load balancer. A different UID means that the object was

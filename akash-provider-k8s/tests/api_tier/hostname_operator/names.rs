@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 const NAME: &str = "shop.example.com";
 const AUTOMATIC: &str = "abc.ingress.test";
 
-/// Limits of the checks with short intervals, so that the tests do not wait.
+/// Rate of the checks in these tests, with short intervals so that the tests do not wait.
 const BUDGET: Budget = Budget {
     every: Duration::from_secs(1),
     per_minute: 6_000,

@@ -11,7 +11,7 @@ use crate::operators::hostname::{certificate, filter, proof};
 use serde_json::Value;
 
 impl Plan {
-    /// Returns true for a kind that every hostname gets.
+    /// Returns true if the plan creates an object of this kind for every hostname.
     #[must_use]
     pub fn wants(&self, sort: ObjectKind) -> bool {
         match sort {
@@ -34,7 +34,7 @@ impl Plan {
 }
 
 impl Index {
-    /// Returns the objects to write, or the reason why they are unknown.
+    /// Returns the objects to write, or the reason why no objects can be written.
     pub(super) fn wanted(&self, name: &str, host: &Host) -> Result<Work, String> {
         if self.plan.blocked.is_blocked(name) {
             return Err(

@@ -41,7 +41,7 @@ const START_TIME: Duration = Duration::from_secs(120);
 const RESPONSE_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of requests to a running discovery pod, which may not listen at once.
 const REQUESTS_MAX: u32 = 5;
-/// Name in errors of the deletion of old discovery pods.
+/// Operation name in the errors that occur when old discovery pods are deleted.
 const LEFTOVERS: &str = "remove old discovery pods";
 
 /// Status of hardware discovery.
@@ -49,7 +49,7 @@ const LEFTOVERS: &str = "remove old discovery pods";
 pub struct DiscoveryStatus {
     /// Number of nodes to discover, including running discoveries.
     pub waiting: usize,
-    /// Number of these nodes with a failed attempt.
+    /// Number of nodes in `waiting` with a failed attempt.
     pub failing: usize,
     /// Number of successful discoveries since the start.
     pub looks: u64,
@@ -298,7 +298,7 @@ impl DiscoveryRunner {
         answer
     }
 
-    /// Handles an existing pod with the name: an own pod is deleted, a pod of another client is unchanged.
+    /// Handles a pod that already has the name: deletes a discovery pod, and leaves a pod of another client unchanged.
     async fn taken(&self, pods: &ApiResource, name: &str, conflict: Error) -> Result<Error, Error> {
         let namespace = &self.options.namespace;
         let found = self.calls.get(pods, namespace, name).await?;

@@ -19,7 +19,8 @@ pub(super) enum GpuModels {
 }
 
 /// Returns the GPU models of a vendor on a node, from the labels of the node. Labels with PCI device IDs have priority,
-/// if the list maps all of them to one model. If the list lacks one of them, the labels of the vendor's tools are used.
+/// if the GPU list maps all IDs to one model. If the GPU list lacks one of the IDs, the labels of the vendor's tools
+/// are used.
 pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     let by_tools = vendor_labels::known(&node.labels, vendor);
