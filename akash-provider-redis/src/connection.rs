@@ -28,7 +28,8 @@ pub(crate) struct Endpoint {
     keys: Keys,
 }
 
-/// Identity of a server process and of its replication history. A server with another identity may lack earlier data.
+/// Identity of a server process and of its replication history. A server with a different identity may lack events and
+/// records that were written earlier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerId {
     run: String,
@@ -171,7 +172,7 @@ impl Endpoint {
 /// Shared connection for commands, opened on demand and after failures.
 pub(crate) struct SharedConnection {
     link: Arc<Endpoint>,
-    /// Response timeout.
+    /// Maximum time for a response.
     response_timeout: Duration,
     connection: Mutex<Option<MultiplexedConnection>>,
 }

@@ -49,7 +49,7 @@ redis.call('HSET', KEYS[1], 'version', ARGV[2], 'holder', ARGV[3], 'term', numbe
 return number(term)
 ";
 
-/// Reads the requested fields, without fields longer than the maximum.
+/// Reads the requested fields of a record. A field longer than the maximum is returned as empty.
 const READ: &str = r"
 local fields = {}
 for i = 2, #ARGV do
@@ -59,7 +59,7 @@ end
 return fields
 ";
 
-/// Election record on a Redis server.
+/// Election record that is stored on a Redis server.
 #[derive(Debug)]
 pub struct RedisElection {
     connection: SharedConnection,
@@ -70,7 +70,7 @@ pub struct RedisElection {
 }
 
 impl RedisElection {
-    /// Creates a record with this name. Makes no call.
+    /// Returns access to the election record with this name. Makes no call to the server.
     #[must_use]
     pub fn new(location: Location, name: &str) -> Self {
         let link = Endpoint::new(location.clone());

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 /// Version of the entries. Readers accept no other version.
 pub(crate) const VERSION: &str = "1";
-/// Maximum size of an event as JSON, in bytes. A status of ten thousand leases has some megabytes.
+/// Maximum size of an event as JSON, in bytes. A status of ten thousand leases has several megabytes.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
-/// Maximum size of an entry, in bytes: an event and short fields.
+/// Maximum size of an entry, in bytes: an event and three short fields.
 pub(crate) const ENTRY_MAX: usize = BYTES_MAX + 1024;
 
 /// Id of an entry: the number of events on all topics, and the number of events on the topic of the entry, both
@@ -46,7 +46,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Decodes an entry. Fails for an invalid stream id, because a reader could not continue after it.
+    /// Decodes an entry. Fails for an invalid stream id, because a reader cannot continue after such an entry.
     pub(crate) fn read(raw: &StreamId) -> RedisResult<Self> {
         let wrong = || RedisError::from((redis::ErrorKind::UnexpectedReturnType, "entry without a valid id"));
         let id = EntryId::parse(&raw.id).ok_or_else(wrong)?;

@@ -5,7 +5,7 @@ use secrecy::{ExposeSecret, SecretString};
 use std::fmt;
 use std::str::FromStr;
 
-/// Default prefix of keys. The braces place all keys in the same hash slot.
+/// Default prefix of the keys. The braces place all keys of a provider in the same hash slot of a Redis cluster.
 const PREFIX: &str = "{akash-provider}";
 /// Maximum number of sentinels.
 const SENTINELS_MAX: usize = 16;
@@ -23,15 +23,15 @@ const SENTINEL_PORT: u16 = 26379;
 /// [`Location::with_sentinel_user`] sets those of the sentinels. `Display` and `Debug` hide passwords.
 #[derive(Debug, Clone)]
 pub struct Location {
-    /// Server, or its sentinels.
+    /// Host and port of the server, or of each sentinel.
     hosts: Vec<(String, u16)>,
-    /// Name of the master in the sentinels.
+    /// Name under which the sentinels know the master; `None` for a location without sentinels.
     master: Option<String>,
     database: i64,
     user: User,
     sentinel_user: User,
     is_tls: bool,
-    /// PEM of CA certificates that replace those of the system.
+    /// PEM of the CA certificates that replace those of the operating system.
     authorities: Option<Vec<u8>>,
     /// PEM of the client certificate and of its key.
     identity: Option<(Vec<u8>, SecretString)>,
@@ -73,7 +73,7 @@ impl Location {
         self
     }
 
-    /// Trusts only these CA certificates (PEM).
+    /// Trusts only these CA certificates (PEM), not those of the operating system.
     #[must_use]
     pub fn with_authorities(mut self, pem: Vec<u8>) -> Self {
         self.authorities = Some(pem);

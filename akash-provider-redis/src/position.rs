@@ -11,7 +11,7 @@ pub(crate) struct Keys {
     prefix: String,
 }
 
-/// State of the server at one time.
+/// Epoch, sequence and ends of the streams on the server at one time.
 #[derive(Debug)]
 pub(crate) struct Heads {
     pub(crate) epoch: Option<String>,

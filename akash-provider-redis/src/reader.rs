@@ -1,4 +1,4 @@
-//! Subscriber of topics. It pulls events, so that unread events wait in the bounded streams.
+//! Subscriber of topics. The reader pulls events, so that unread events wait in the bounded streams on the server.
 
 use crate::connection::{Endpoint, ServerId, unavailable};
 use crate::entry::{self, BYTES_MAX, ENTRY_MAX, Entry, EntryId};
@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Maximum time that the server blocks a read without new entries.
+/// Maximum time that the server delays the response to a read while there are no new entries.
 const BLOCK: Duration = Duration::from_secs(2);
 /// Maximum time for a response, including the blocking time.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(7);
 /// Maximum number of entries per stream in a response.
 const BATCH: usize = 256;
-/// Maximum bytes of one response, besides one entry of each stream.
+/// Maximum size of one response, in bytes. The first entry of each stream is returned in any case.
 const BATCH_BYTES: usize = BYTES_MAX;
 
 /// Reads entries up to a number and a size. `XREAD` limits only the number, and an entry may have 512 MiB. For an entry
@@ -59,7 +59,7 @@ for at, key in ipairs(KEYS) do
 end
 return read
 ";
-/// First and maximum delay between attempts to connect.
+/// First delay and maximum delay between two attempts to connect.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 pub(crate) struct Reader {
@@ -72,9 +72,9 @@ pub(crate) struct Reader {
     connection: Option<MultiplexedConnection>,
     ready: VecDeque<Delivery>,
     pause: Duration,
-    /// Whether invalid entries were logged. They are logged once.
+    /// Whether invalid entries were logged; only the first is logged.
     has_logged_invalid: bool,
-    /// Whether an outage was logged. It is logged once.
+    /// Whether the current outage was logged, because each outage is logged once.
     is_away: bool,
     batch: Script,
 }
@@ -202,12 +202,12 @@ impl Reader {
         Heads::read(connection, self.link.keys(), &self.topics).await
     }
 
-    /// Returns the highest sequence read.
+    /// Returns the highest sequence number of the entries that were read.
     fn highest(&self) -> u64 {
         self.at.iter().map(|at| at.sequence).max().unwrap_or(0)
     }
 
-    /// Checks after a read without entries whether the server lost events.
+    /// Checks whether the server lost events, after a read that returned no entries.
     async fn check_for_loss(&mut self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
         let heads = self.heads(connection).await?;
         let is_other = self.epoch.is_some() && heads.epoch != self.epoch;
@@ -217,8 +217,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reports a loss and the last event of each retained topic. Continues at the last read position if it may still
-    /// exist, otherwise at the start of the epoch. Duplicates are preferred to lost events.
+    /// Reports a loss and the last event of each retained topic. Continues at the last read position if the server may
+    /// still have this position, otherwise at the start of the epoch. Duplicates are preferred to lost events.
     fn lost(&mut self, heads: Heads) {
         self.ready.push_back(Delivery::Lagged(None));
         for (topic, (_, last)) in self.topics.iter().zip(&heads.topics) {

@@ -15,7 +15,8 @@ use tokio::sync::Mutex;
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 /// Lifetime of the last event number of a publisher, in seconds.
 const PUBLISHER_LIFETIME_S: u64 = 3600;
-/// Lifetime of the id of a fact, in seconds. Longer than two maximum leases, the period that a new leader publishes again.
+/// Lifetime of the id of a fact, in seconds. After a fail-over, the new leader publishes recent facts again, for a
+/// period of two maximum leases. The lifetime is longer than this period.
 const ID_LIFETIME_S: u64 = 900;
 
 /// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A sequence above 2^50, which no provider
@@ -82,7 +83,8 @@ redis.call('SET', KEYS[4], number(first + many - 1), 'EX', ARGV[5])
 return number(sequence)
 ";
 
-/// Maximum number of events per script call, and their total size in bytes. The server blocks meanwhile.
+/// Maximum number of events in one call of the script. The server handles no other commands during a call, so the total
+/// size of the events is limited too.
 pub(crate) const AT_ONCE: usize = 128;
 const TOGETHER_BYTES: usize = 1 << 20;
 
@@ -203,7 +205,7 @@ impl Publisher {
         self.connection.check("publish", response).await
     }
 
-    /// Runs a command.
+    /// Runs a command on the shared connection and returns its response.
     pub(crate) async fn run<T: FromRedisValue>(
         &self,
         operation: &'static str,

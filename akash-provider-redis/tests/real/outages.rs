@@ -105,7 +105,8 @@ async fn keys_deleted_during_a_read_are_reported_as_loss() {
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 2));
 }
 
-/// Covers a reader that was always busy reading, because the publisher stores the position of the last event.
+/// The reader is never idle, so the reader does not check the server. The publisher detects the loss, because it stores
+/// the highest sequence number that the server assigned.
 #[tokio::test]
 async fn publisher_detects_truncated_stream() {
     let Some(server) = Server::start() else { return };
