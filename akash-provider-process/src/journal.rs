@@ -11,7 +11,7 @@ const STORED_MAX: usize = 1000;
 /// Maximum number of buffered items of a follower. A slower follower loses the oldest.
 const WAITING: usize = 256;
 
-/// Last items of a lease, each with its service. Dropping the journal ends the streams of followers.
+/// Last items of a lease, each with its service. Dropping the journal ends the streams of its followers.
 #[derive(Debug)]
 pub(crate) struct Journal<T> {
     items: VecDeque<(String, T)>,

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use workload::{Running, State};
 
-/// Commands by image name.
+/// Command to run for each image, by image name.
 pub type Images = BTreeMap<String, Vec<String>>;
 
 /// Cluster of local processes. Clones share their state.
@@ -42,9 +42,9 @@ pub struct ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// Opens the cluster in a folder, which is created if missing, and starts its deployed leases. A lease with an
-    /// image that has no command in `images` any more counts as recorded, not as deployed; the next deploy of this
-    /// lease reports the reason. Requires a Tokio runtime.
+    /// Opens the cluster in a folder, which is created if missing, and starts its deployed leases. If `images` no
+    /// longer has a command for an image of a lease, this lease counts as recorded, not as deployed; the next deploy of
+    /// this lease reports the reason. Requires a Tokio runtime.
     ///
     /// # Errors
     /// The error of reading or writing the folder.
@@ -91,7 +91,8 @@ impl ProcessCluster {
     }
 }
 
-/// Locks a mutex with data that is consistent even if a holder panics.
+/// Locks a mutex. Ignores the poisoning by a panic, because the data is consistent at every point where a holder can
+/// panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

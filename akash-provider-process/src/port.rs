@@ -49,7 +49,7 @@ impl ProcessCluster {
         Ok(())
     }
 
-    /// Returns an error for a deployment that can never run.
+    /// Returns an error for a deployment that this cluster can never run.
     pub(crate) fn check(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         // Without ports, which would be allocated for nothing.
         let plan = Running::new(deployment.clone(), BTreeMap::new());

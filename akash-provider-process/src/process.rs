@@ -1,4 +1,4 @@
-//! Process group of a replica with automatic restarts, and commands next to a replica.
+//! Runs the process group of a replica with automatic restarts, and runs commands next to a replica.
 
 use crate::records;
 use akash_provider_core::cluster::ExecIo;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 const SETTLED: Duration = Duration::from_millis(50);
 /// Delay before a process is restarted after its exit.
 const RESTART: Duration = Duration::from_secs(1);
-/// Grace period after the signal to terminate.
+/// Time between the signal to terminate and the signal to kill.
 const GRACE: Duration = Duration::from_secs(2);
 /// Maximum wait for the end of a killed group.
 const KILL_LIMIT: Duration = Duration::from_secs(2);
@@ -24,7 +24,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(2);
 const LINE: u64 = 16 * 1024;
 /// Signal to terminate.
 const SIGTERM: i32 = 15;
-/// Offset of exit codes for processes ended by a signal, as in shells.
+/// Offset of the exit codes of processes that a signal terminated, as in shells.
 const BY_SIGNAL: i32 = 128;
 /// Exit code for a command that does not exist, as in shells.
 const EXIT_NOT_FOUND: i32 = 127;

@@ -43,12 +43,12 @@ pub(crate) struct Workload {
     pub(crate) events: Journal<LeaseEvent>,
 }
 
-/// Running workload. Dropping it stops the processes.
+/// Running workload. Dropping the value stops the processes.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) deployment: WorkloadSpec,
     pub(crate) ports: Ports,
-    /// Whether a replica is running, by service and replica.
+    /// Whether a replica is running, by service name and replica number.
     up: BTreeMap<(String, u32), bool>,
     pub(crate) stop: CancellationToken,
     pub(crate) replicas: TaskTracker,
@@ -154,7 +154,7 @@ impl State {
         self.workloads.values()
     }
 
-    /// Returns an error for a write of an older epoch.
+    /// Returns an error if the epoch of a write is older than the epoch of the stored record.
     pub(crate) fn check_epoch(
         &self,
         deployment: &WorkloadSpec,
