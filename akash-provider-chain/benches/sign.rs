@@ -1,4 +1,4 @@
-//! Measures the number of signatures per second, and prints one JSON object `{"name", "value", "unit"}`.
+//! Measures how many transactions are signed per second, and prints one JSON object `{"name", "value", "unit"}`.
 
 use akash_provider_chain::convert::to_any;
 use akash_provider_chain::private_key::PrivateKey;
@@ -17,7 +17,8 @@ const MEASURE_FOR: Duration = if cfg!(debug_assertions) {
 
 type Failed = Box<dyn std::error::Error>;
 
-/// Signs a bid with one resource unit: builds the message, the bytes and the hash.
+/// Signs a bid with one resource unit repeatedly. Each repetition builds the message, the encoded transaction and its
+/// hash.
 fn main() -> Result<(), Failed> {
     let key = PrivateKey::from_bytes(&[7; 32])?;
     let bid = bid(&key);
@@ -52,7 +53,7 @@ fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the CPU time of this thread, or `None` if the system does not report the value.
+/// Returns the CPU time that this thread has used, or `None` if the system does not report the time.
 fn time_on_core() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanos = text.split_whitespace().next()?.parse().ok()?;

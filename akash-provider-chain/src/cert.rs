@@ -33,7 +33,7 @@ pub const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Maximum size of a PEM text, in bytes.
 const PEM_BYTES_MAX: usize = 64 * 1024;
 const CERTIFICATE: &str = "CERTIFICATE";
-/// PEM tag of a public key in SPKI form, as the chain expects it.
+/// PEM tag that the chain requires for a public key in SPKI form.
 const PUBLIC_KEY: &str = "EC PUBLIC KEY";
 
 /// Purpose of a certificate.
@@ -59,13 +59,13 @@ pub enum CertError {
         /// Domain name as given, truncated to 80 characters.
         domain: String,
     },
-    /// A server certificate without a domain name.
+    /// A server certificate must have a domain name, but none was given.
     #[error("a server certificate needs at least one domain name")]
     NoDomain,
-    /// The certificate cannot be parsed.
+    /// The certificate cannot be parsed. Contains the reason.
     #[error("invalid certificate: {0}")]
     Malformed(String),
-    /// The chain would refuse the certificate.
+    /// The chain would refuse the certificate. Contains the reason.
     #[error("the chain would refuse the certificate: {0}")]
     Refused(String),
     /// The certificate belongs to another account.
@@ -87,7 +87,7 @@ pub enum CertError {
     Damaged {
         /// Path of the invalid file. The file is not changed.
         path: PathBuf,
-        /// Reason, as text for the operator.
+        /// Reason why the file is invalid, for an error message.
         why: String,
     },
     /// The private key in the certificate file cannot be decrypted with this chain account's key.
@@ -96,7 +96,7 @@ pub enum CertError {
         /// Path of the certificate file. The password of the file is a signature of the account key.
         path: PathBuf,
     },
-    /// The system does not provide random bytes.
+    /// The system does not provide random bytes. Contains the error text.
     #[error("cannot read random bytes from the system: {0}")]
     Randomness(String),
     /// A file operation failed.
@@ -164,13 +164,13 @@ impl OwnCertificate {
         generate::private_key_der(&self.key)
     }
 
-    /// Returns the certificate as PEM, as the chain stores it.
+    /// Returns the certificate as PEM, the form that the chain stores.
     #[must_use]
     pub fn cert_pem(&self) -> String {
         encode_pem(CERTIFICATE, &self.der)
     }
 
-    /// Returns the public key as PEM, as the chain stores it.
+    /// Returns the public key as PEM, the form that the chain stores.
     #[must_use]
     pub fn public_key_pem(&self) -> String {
         encode_pem(PUBLIC_KEY, &self.info.public_key)
@@ -217,7 +217,8 @@ fn encode_pem(tag: &str, contents: &[u8]) -> String {
     pem::encode_config(&Pem::new(tag, contents), config)
 }
 
-/// Decodes a PEM text that contains exactly one block.
+/// Decodes a PEM text that contains exactly one block, and returns the bytes of the block. The tag of the block must be
+/// `tag`.
 fn only_block(text: &[u8], tag: &str) -> Result<Vec<u8>, CertError> {
     let malformed = |why: String| CertError::Malformed(why);
     // The input is untrusted, so its size is checked before parsing.

@@ -66,7 +66,7 @@ impl Checkpoint {
     }
 }
 
-/// Returns an error if the block time is in the future.
+/// Returns an error if the block time is more than [`AHEAD_MAX_MS`] ahead of `now`.
 pub(crate) fn check_time(time: BlockTime, now: BlockTime) -> Result<(), Fault> {
     let ahead = time.0.saturating_sub(now.0);
     if ahead <= AHEAD_MAX_MS {

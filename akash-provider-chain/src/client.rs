@@ -101,7 +101,7 @@ pub struct ClientStatus {
 pub struct ClientStatistics {
     /// Requests to each endpoint, in the order of the addresses.
     pub endpoints: Vec<EndpointStatistics>,
-    /// Transactions. `None` for a client without a key.
+    /// Statistics of the sent transactions. `None` for a client without a key.
     pub transactions: Option<TxStatistics>,
 }
 
@@ -113,7 +113,7 @@ pub struct AkashClient {
     fence: Option<Fence>,
 }
 
-/// Forwards blocks to the writer.
+/// Observer that forwards each block from the reader to the writer.
 #[derive(Debug)]
 struct BlockForwarder {
     writer: TxWriter,
@@ -220,7 +220,7 @@ impl AkashClient {
         }
     }
 
-    /// Returns the counters of the client.
+    /// Returns the counters of requests and transactions.
     #[must_use]
     pub fn statistics(&self) -> ClientStatistics {
         ClientStatistics {

@@ -1,4 +1,4 @@
-//! Explanations of connection errors for operators, with a remedy where the cause is known.
+//! Explanations of connection errors for error messages, with a remedy where the cause is known.
 
 use crate::fault::{Fault, causes};
 use std::error::Error;

@@ -62,7 +62,7 @@ impl Malformed {
     }
 }
 
-/// Returns the start of an untrusted text, at most 120 characters, escaped for messages.
+/// Returns the start of an untrusted text, at most 120 characters, escaped for error messages.
 pub(crate) fn excerpt(text: &str) -> String {
     let mut short: String = text
         .chars()

@@ -170,7 +170,7 @@ impl Endpoint {
         }
     }
 
-    /// Creates and counts an error of this endpoint.
+    /// Creates an error of this endpoint, and counts it in the statistics.
     pub(crate) fn error(&self, method: &str, fault: Fault) -> NodeError {
         self.counters.count_fault(&fault);
         NodeError {
@@ -180,7 +180,7 @@ impl Endpoint {
         }
     }
 
-    /// Sends a query. With `pin`, the query reads the state after the block at this height.
+    /// Sends a query. With `pin`, the response is the state after the block at the height `pin`.
     pub(crate) async fn query(
         &self,
         path: &'static str,

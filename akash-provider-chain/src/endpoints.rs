@@ -145,19 +145,19 @@ impl Endpoints {
         })
     }
 
-    /// Returns the chain id.
+    /// Returns the chain id of the nodes in the pool.
     #[must_use]
     pub fn chain_id(&self) -> &str {
         &self.shared.chain_id
     }
 
-    /// Returns the limits.
+    /// Returns the limits for requests to nodes and for their responses.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.shared.limits
     }
 
-    /// Returns the newest height of the healthy endpoints that provide blocks.
+    /// Returns the newest height that a healthy endpoint with blocks has reported.
     pub(crate) fn newest(&self) -> Height {
         let ready = self.ready(Capability::Blocks).into_iter();
         let members = ready.filter_map(|at| self.shared.members.get(at));
@@ -212,7 +212,7 @@ impl Endpoints {
             .map(|(_, answer)| answer)
     }
 
-    /// Returns the newest block of the selected endpoint.
+    /// Returns the newest block that the selected endpoint reports.
     ///
     /// # Errors
     /// Returns an error if no endpoint responds.
@@ -220,8 +220,9 @@ impl Endpoints {
         self.tip(false).await.map(|(info, _)| info)
     }
 
-    /// Returns the newest block and its hash. If `is_new` is true, a header must prove the height even before
-    /// the first block was processed.
+    /// Returns the newest block and its hash. Normally, a header must prove the height only if it is more than
+    /// [`LAG_MAX`] above the processed block. If `is_new` is true, a header must also prove the height before the first
+    /// block was processed.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -388,7 +389,7 @@ impl Endpoints {
         }
     }
 
-    /// Creates and counts an error of the endpoint at index `at`.
+    /// Creates an error of the endpoint at index `at`, and counts it in the statistics.
     fn error_at(&self, at: usize, method: &str, fault: Fault) -> NodeError {
         let member = self.shared.members.get(at);
         if let Some(member) = member {

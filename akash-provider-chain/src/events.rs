@@ -44,7 +44,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 
-/// A simulated chain, one of its nodes, and a reader that has subscribed to events.
+/// Capacity of the channel to the receiver, in events. A slow receiver delays the follower.
 const QUEUE: usize = 1024;
 
 /// Settings of the event follower.
@@ -52,8 +52,8 @@ const QUEUE: usize = 1024;
 pub struct Settings {
     /// Interval of pings, shorter than the idle timeouts of proxies.
     pub ping_interval: Duration,
-    /// Maximum time without any message from the node, including the responses to three pings. After this
-    /// time the connection is closed.
+    /// Maximum time without any message from the node, in which the node should have responded to three pings. After
+    /// this time the connection is closed.
     pub read_deadline: Duration,
     /// Interval of polling while no websocket is open: a third of a block interval.
     pub poll_interval: Duration,
@@ -61,13 +61,13 @@ pub struct Settings {
     pub poll_for: Duration,
     /// Time without a new block after which all nodes are queried.
     pub silence: Duration,
-    /// Time without any response after which the follower reports an outage.
+    /// Time without any response of a node after which the follower reports an outage.
     pub outage: Duration,
     /// Maximum number of missing blocks that are fetched one by one, about three hours of blocks. If more
     /// blocks are missing, a `Resync` follows.
     pub gap_max: u64,
-    /// Minimum time between two `Resync` events. The limit does not apply after an outage. It limits the load
-    /// if a node pushes false heights or malformed events.
+    /// Minimum time between two `Resync` events, which limits the load if a node pushes false heights or malformed
+    /// events. This minimum does not apply after an outage.
     pub resync_pause: Duration,
     /// Number of blocks that are fetched concurrently.
     pub parallel: usize,
@@ -112,10 +112,10 @@ pub enum Source {
 /// Status of the event follower.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FollowerStatus {
-    /// Newest reported height; 0 before the first block.
+    /// Height of the newest block that was reported to the receiver; 0 before the first block.
     pub height: Height,
-    /// Time of the newest reported block. The difference to the current time is the age of the known chain
-    /// state.
+    /// Time of the newest block that was reported to the receiver. The difference to the current time is the age of the
+    /// chain state that the receiver has.
     pub time: BlockTime,
     /// Current source of blocks.
     pub source: Source,
@@ -126,25 +126,25 @@ pub struct FollowerStatus {
     pub blocks: u64,
     /// Number of reported blocks that were fetched because no node pushed them.
     pub fetched: u64,
-    /// Number of fetched blocks while the follower polled, because no websocket was available.
+    /// Number of blocks that were fetched by polling, because no websocket was available.
     pub polled: u64,
-    /// Number of fetched blocks that the node of an open websocket did not push.
+    /// Number of blocks that were fetched because the node of an open websocket did not push them.
     pub missed: u64,
-    /// Number of fetched blocks from the time before a connection was opened.
+    /// Number of blocks that were fetched because they were completed before the connection was opened.
     pub replayed: u64,
     /// Number of blocks that were not reported one by one, because a `Resync` replaced them.
     pub skipped: u64,
-    /// Number of `Resync` events.
+    /// Number of `Resync` events that were sent to the receiver.
     pub resyncs: u64,
     /// Reason of the last `Resync`.
     pub last_resync: Option<String>,
     /// Number of websocket connections that were opened.
     pub connections: u64,
-    /// Number of malformed events.
+    /// Number of malformed chain events.
     pub malformed: u64,
-    /// Newest malformed event.
+    /// Newest malformed chain event.
     pub last_malformed: Option<MalformedEvent>,
-    /// Last error.
+    /// Last error of a request or a connection of the follower.
     pub last_error: Option<String>,
 }
 

@@ -12,7 +12,8 @@ pub struct NodeError {
     pub endpoint: Arc<str>,
     /// Name of the RPC method, or path of the query.
     pub method: Arc<str>,
-    /// Reason of the failure. [`Fault::blame`] returns the part that caused it.
+    /// Reason of the failure. [`Fault::blame`] returns whether the endpoint, the request or the height caused the
+    /// failure.
     pub fault: Fault,
 }
 
@@ -161,7 +162,7 @@ impl Fault {
         }
     }
 
-    /// Implements [`NodeError::blaming_the_node`] for the fault.
+    /// Converts a refusal by the node to a failure of the node, as [`NodeError::blaming_the_node`] describes.
     pub(crate) fn blaming_the_node(self) -> Self {
         match self {
             Self::Refused { .. } => Self::Malformed(format!("the node must support this request: {self}")),
@@ -201,7 +202,7 @@ impl Fault {
         }
     }
 
-    /// Returns the part that caused the fault.
+    /// Returns whether the endpoint, the request or the height caused the fault.
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match self {
@@ -251,14 +252,15 @@ impl NodeError {
         Error::new(kind, operation, self.to_string()).with_source(self.fault)
     }
 
-    /// Converts a refusal to a failure of the node. For requests that every node must support.
+    /// Converts a refusal by the node to a failure of the node. Used for requests that every node must support.
     #[must_use]
     pub(crate) fn blaming_the_node(mut self) -> Self {
         self.fault = self.fault.blaming_the_node();
         self
     }
 
-    /// Returns true if the node does not have the requested height: it is not known yet, or pruned.
+    /// Returns true if the node does not have the requested height: the height is in the future for this node, or
+    /// pruned.
     #[must_use]
     pub const fn is_about_height(&self) -> bool {
         matches!(self.fault, Fault::HeightUnavailable(_) | Fault::Pruned(_))

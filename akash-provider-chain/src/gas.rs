@@ -37,7 +37,7 @@ pub struct GasConfig {
     pub price: Dec,
     /// Maximum price of one unit of gas. Transactions at a node that requires a higher price are not sent.
     pub price_max: Dec,
-    /// Gas limit of a transaction, in percent of the estimate.
+    /// Gas limit of a transaction, in percent of the estimated gas.
     pub factor_percent: u32,
     /// Chain account that pays the fees by a fee grant. `None` if the signer pays.
     pub granter: Option<Address>,
@@ -46,8 +46,7 @@ pub struct GasConfig {
 }
 
 impl Default for GasConfig {
-    /// Returns the usual settings of operators: a gas price of 0.025uakt, and a maximum of 20 times this
-    /// price.
+    /// Returns the settings that most providers use: a gas price of 0.025uakt, and a maximum of 20 times this price.
     fn default() -> Self {
         Self {
             denom: "uakt".into(),
@@ -86,10 +85,11 @@ pub enum FeeError {
 }
 
 impl GasConfig {
-    /// Returns the price of one unit of gas to pay at a node with these minimum prices.
+    /// Returns the price of one unit of gas that a transaction must pay at a node with the minimum gas prices
+    /// `minimum`.
     ///
     /// # Errors
-    /// Returns an error if the node does not accept the denomination, or if its price is above the maximum.
+    /// Returns an error if the node does not accept the configured denomination, or if its price is above the maximum.
     pub fn price_at(&self, minimum: &[DecCoin]) -> Result<Dec, FeeError> {
         let ours = minimum.iter().find(|c| c.denom == self.denom);
         let required = match ours {
@@ -115,7 +115,7 @@ impl GasConfig {
         Ok(required.max(self.price))
     }
 
-    /// Returns the fee for a gas limit at this gas price, rounded up.
+    /// Returns the price of a transaction with this gas limit at the gas price `price`. The fee is rounded up.
     #[must_use]
     pub fn price(&self, gas_limit: u64, price: Dec) -> Price {
         Price {
@@ -138,8 +138,8 @@ impl GasConfig {
         fee
     }
 
-    /// Returns the gas limit of a transaction. `used` is the estimate, or `None` if no estimate exists. The
-    /// result never exceeds the gas ceiling.
+    /// Returns the gas limit of a transaction. `used` is the estimated gas, or `None` if no estimate exists. The result
+    /// never exceeds the gas ceiling of the messages.
     #[must_use]
     pub fn gas_limit(&self, msgs: &[Msg], used: Option<u64>) -> u64 {
         let limit = used.map_or_else(|| generous_limit(msgs), |used| self.limit(used));

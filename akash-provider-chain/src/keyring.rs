@@ -46,7 +46,7 @@ const TEST_PASSPHRASE: &str = "test";
 /// Storage backend of a keyring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
-    /// Files are encrypted with a passphrase of the operator.
+    /// Files are encrypted with a passphrase that the user chooses.
     File,
     /// Files are encrypted with the well-known passphrase `test`.
     Test,
@@ -235,7 +235,7 @@ impl Keyring {
             .remove(&stored.name, stored.public.as_ref().map(|k| k.address()))
     }
 
-    /// Returns the key with this name, or else the key with this address.
+    /// Returns the key with the name `name_or_address`. If no key has this name, returns the key with this address.
     fn named(&self, name_or_address: &str) -> Result<StoredKey, KeyringError> {
         if name_or_address.parse::<Address>().is_ok()
             && let Some(stored) = self.folder.read(name_or_address)?
@@ -245,7 +245,8 @@ impl Keyring {
         self.find(name_or_address)
     }
 
-    /// Returns the key with this address, or with this name if the argument is not an address.
+    /// Returns the key with the address `name_or_address`. If the argument is not an address, returns the key with this
+    /// name.
     fn find(&self, name_or_address: &str) -> Result<StoredKey, KeyringError> {
         let Ok(address) = name_or_address.parse::<Address>() else {
             return self.stored(checked_name(name_or_address)?);

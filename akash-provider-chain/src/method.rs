@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-/// Request message of a query service.
+/// Request message of a query method. The type implies the response message and the path.
 ///
 /// The path is the same for gRPC and for `abci_query`.
 pub trait Method: Message {

@@ -38,7 +38,7 @@ pub struct PrivateKey {
     public: PublicKey,
 }
 
-/// Compressed public key, with the address of its chain account.
+/// Compressed public key, with the address of the account that the key belongs to.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     bytes: [u8; PUBLIC_KEY_BYTES],
@@ -73,7 +73,7 @@ impl PrivateKey {
         &self.public
     }
 
-    /// Returns the address of the account.
+    /// Returns the address of the account that the key belongs to.
     #[must_use]
     pub const fn address(&self) -> &Address {
         &self.public.address
@@ -123,7 +123,7 @@ impl PublicKey {
         &self.bytes
     }
 
-    /// Returns the address of the account.
+    /// Returns the address of the account that the key belongs to.
     #[must_use]
     pub const fn address(&self) -> &Address {
         &self.address

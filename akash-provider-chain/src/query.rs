@@ -48,7 +48,7 @@ fn next_key(page: Option<PageResponse>) -> Option<Vec<u8>> {
 }
 
 impl Reader {
-    /// Sends a query. With `pin`, the query reads the state at this height.
+    /// Sends a query. With `pin`, the response is the state after the block at the height `pin`.
     pub(crate) async fn get<M: Method>(
         &self,
         request: &M,
@@ -57,7 +57,8 @@ impl Reader {
         Ok(self.endpoints.query(request, pin).await?.0)
     }
 
-    /// Returns a page of undecoded records. If a page fails the check, the endpoint counts as failed.
+    /// Returns a page of undecoded records. If a page fails the check `check`, the endpoint that sent it counts as
+    /// failed.
     async fn page_of<M: Method>(
         &self,
         request: &M,
@@ -86,7 +87,7 @@ impl Reader {
         })
     }
 
-    /// Returns bids. If the filter names a provider, every bid must be decodable, including its resources.
+    /// Returns a page of bids. If the filter names a provider, every bid must be decodable, including its resources.
     /// Otherwise only the fields that are needed to count bids are decoded.
     pub(crate) async fn bids_at(
         &self,
@@ -116,8 +117,8 @@ impl Reader {
         })
     }
 
-    /// Returns leases. If a lease of the provider in the filter, or of the own provider `us`, cannot be
-    /// decoded, an error is returned.
+    /// Returns a page of leases. Returns an error if a lease of the provider in the filter, or of the own provider
+    /// `us`, cannot be decoded.
     pub(crate) async fn leases_at(
         &self,
         filter: &LeaseFilter,
@@ -150,7 +151,7 @@ impl Reader {
         })
     }
 
-    /// Creates an error for a malformed record that belongs to no specific endpoint.
+    /// Creates an error for a malformed record. The error names no endpoint.
     fn malformed_record(&self, method: &'static str, error: &Malformed) -> NodeError {
         NodeError {
             endpoint: self.endpoints.chain_id().into(),

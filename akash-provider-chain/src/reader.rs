@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of cached block times. The lowest heights are evicted first.
+/// Maximum number of cached block times. If the cache is full, the time of the lowest height is removed first.
 const TIMES_MAX: usize = 16_384;
 
-/// Time of a block. The second field is the time of the response if only one node returned the value, or
-/// `None` if two nodes agreed.
+/// Time of a block. The second field is the moment of the response if only one node returned the block time, or `None`
+/// if two nodes agreed on it.
 type StoredTime = (BlockTime, Option<Instant>);
 
 /// Client for queries and events.
@@ -29,8 +29,8 @@ pub struct Reader {
     pub(crate) heights: Arc<dyn HeightStore>,
     pub(crate) following: Arc<Mutex<FollowerStatus>>,
     pub(crate) observer: Option<Arc<dyn BlockObserver>>,
-    /// Chain account of the own provider. Leases of this account are never left out. `None` if no account is
-    /// set.
+    /// Chain account of the own provider. A lease of this account that cannot be decoded causes an error, and is never
+    /// left out. `None` if no account is set.
     pub(crate) us: Option<Address>,
     /// Malformed records of other accounts that were already logged.
     pub(crate) reported: Arc<ReportedRecords>,
@@ -57,7 +57,7 @@ pub struct ReaderStatus {
 }
 
 impl Reader {
-    /// Creates a reader with default settings and an in-memory store of the processed height.
+    /// Creates a reader with default settings. The processed height is stored in memory only.
     #[must_use]
     pub fn new(endpoints: Endpoints) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Reader {
         }
     }
 
-    /// Sets the store of the processed height.
+    /// Sets the store in which the processed height is persisted.
     #[must_use]
     pub fn with_heights(mut self, heights: Arc<dyn HeightStore>) -> Self {
         self.heights = heights;
@@ -106,7 +106,7 @@ impl Reader {
         &self.endpoints
     }
 
-    /// Returns the status of the reader.
+    /// Returns the status of the endpoints and the event follower.
     #[must_use]
     pub fn status(&self) -> ReaderStatus {
         let (switches, last_switch) = self.endpoints.switches();

@@ -16,7 +16,7 @@ const PIPE_TIME: Duration = Duration::from_secs(5);
 /// Interval between two reads of a pipe without data.
 const PIPE_PAUSE: Duration = Duration::from_millis(5);
 
-/// File that is open for reading.
+/// Regular file or pipe that is open for reading.
 #[derive(Debug)]
 pub struct Source {
     file: File,

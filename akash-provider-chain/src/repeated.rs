@@ -14,7 +14,7 @@ pub(crate) struct Repeated {
 }
 
 impl Repeated {
-    /// Counts an occurrence. Returns true if the caller should log this occurrence.
+    /// Counts an occurrence of the warning. Returns true if the caller should log this occurrence.
     pub(crate) fn is_logged(&mut self, now: Instant) -> bool {
         if self.last.is_none_or(|last| now.duration_since(last) >= APART) {
             self.count = 0;

@@ -53,8 +53,8 @@ struct Sequence {
 }
 
 impl Sequencer {
-    /// Creates a generator for unordered transactions. `salt` must differ between two processes that use the
-    /// same key.
+    /// Creates a generator for unordered transactions. `salt` must differ between processes that use the same signing
+    /// key at the same time.
     #[must_use]
     pub(crate) fn new(salt: u32) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Sequencer {
         self.ordered.is_some()
     }
 
-    /// Switches to sequences.
+    /// Switches from unordered transactions to sequences.
     pub(crate) fn use_sequences(&mut self) {
         self.ordered.get_or_insert_default();
     }

@@ -1,4 +1,4 @@
-//! Transactions. Each message is included in a block at most once, and its outcome is reported.
+//! Transactions. Each message is included in a block at most once, and its outcome is reported to the caller.
 //!
 //! The planner decides the next steps, without I/O and without a clock. [`TxWriter`] signs transactions,
 //! calls nodes and replies to callers. [`api::TxApi`] contains the queries that the writer needs.

@@ -54,7 +54,7 @@ fn proto_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Compiles `proto/` into a folder.
+/// Compiles the files in `proto/` and writes the generated code into the folder `into`.
 fn generate(into: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let mut files = Vec::new();

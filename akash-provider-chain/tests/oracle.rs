@@ -51,7 +51,7 @@ fn unordered_fields(timeout_nanos: u64) -> Vec<u8> {
     fields
 }
 
-/// Input from which a transaction is built.
+/// Input for a transaction that this crate and `cosmrs` both build.
 #[derive(Debug, Clone)]
 struct Asked {
     key: [u8; 32],

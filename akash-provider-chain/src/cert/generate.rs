@@ -106,7 +106,7 @@ fn name(owner: &Address) -> Result<Name, x509_cert::der::Error> {
     Name::from_der(&sequence.to_der()?)
 }
 
-/// Returns the certificate extensions, in the same order as the Go provider.
+/// Returns the extensions of a new certificate, in the same order as in a certificate of the Go provider.
 fn extensions(domains: &[String]) -> Result<Vec<Extension>, x509_cert::der::Error> {
     let mut uses = vec![CLIENT_AUTH];
     if !domains.is_empty() {
@@ -199,14 +199,14 @@ fn new_key() -> Result<SigningKey, CertError> {
     ))
 }
 
-/// Returns the public key in SPKI form.
+/// Returns the public key of the certificate key, in SPKI form.
 pub(super) fn spki(key: &SigningKey) -> Result<Vec<u8>, CertError> {
     let der = key.verifying_key().to_public_key_der();
     der.map(|d| d.as_bytes().to_vec())
         .map_err(|e| CertError::Malformed(e.to_string()))
 }
 
-/// Returns the private key in PKCS#8 form.
+/// Returns the private key of the certificate, in PKCS#8 form.
 pub(super) fn private_key_der(key: &SigningKey) -> Result<Zeroizing<Vec<u8>>, CertError> {
     let der = p256::SecretKey::from(key.as_nonzero_scalar()).to_pkcs8_der();
     der.map(|d| d.to_bytes())

@@ -40,7 +40,7 @@ const IV_BYTES: usize = 16;
 pub enum KeyFile {
     /// Certificate in use.
     Current,
-    /// Certificate that is being published. This file replaces the current file afterwards.
+    /// Certificate that is being published on the chain. After the publication, this file replaces the current file.
     Next,
     /// Certificate that was replaced by the current one, and is not revoked yet.
     Old,
@@ -61,7 +61,7 @@ impl<'a> KeyFiles<'a> {
         Self { home, account }
     }
 
-    /// Returns the path of the file with this role.
+    /// Returns the path of the certificate file with the role `which`.
     #[must_use]
     pub fn path(&self, which: KeyFile) -> PathBuf {
         let ending = match which {
@@ -72,7 +72,7 @@ impl<'a> KeyFiles<'a> {
         self.home.join(format!("{}.{ending}", self.account.address()))
     }
 
-    /// Reads the certificate file with this role.
+    /// Reads the certificate file with the role `which`.
     ///
     /// # Errors
     /// Returns an error if the file does not exist, is invalid, or belongs to another chain account.
@@ -102,7 +102,7 @@ impl<'a> KeyFiles<'a> {
         Ok(own)
     }
 
-    /// Writes the certificate file with this role atomically.
+    /// Writes the certificate file with the role `which` atomically.
     ///
     /// If the path is a symbolic link, the target of the link is written and the link remains. The target
     /// need not exist. In containers, the certificate file is often a symbolic link.
@@ -158,7 +158,7 @@ impl<'a> KeyFiles<'a> {
         self.promote()
     }
 
-    /// Returns the time of the swap since the Unix epoch: the modification time of the old file.
+    /// Returns the time of the last [`swap`](Self::swap), since the Unix epoch: the modification time of the old file.
     ///
     /// # Errors
     /// Returns an error if the old file does not exist, or if the file system does not report the time.
@@ -174,7 +174,7 @@ impl<'a> KeyFiles<'a> {
         Ok(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// Removes the old file, if there is one.
+    /// Removes the old file, if it exists.
     ///
     /// # Errors
     /// Returns an error if the file cannot be removed.
@@ -182,7 +182,7 @@ impl<'a> KeyFiles<'a> {
         self.remove(KeyFile::Old)
     }
 
-    /// Removes the next file, if there is one.
+    /// Removes the next file, if it exists.
     ///
     /// # Errors
     /// Returns an error if the file cannot be removed.
@@ -272,7 +272,7 @@ fn rename(from: &Path, to: &Path) -> Result<(), CertError> {
     })
 }
 
-/// Returns the password of the files of an account.
+/// Returns the password of the certificate files of an account.
 pub(super) fn password(account: &PrivateKey) -> [u8; crate::private_key::SIGNATURE_BYTES] {
     account.sign(account.address().as_str().as_bytes())
 }

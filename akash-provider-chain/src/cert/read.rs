@@ -19,7 +19,7 @@ const ECDSA_WITH_SHA256: &str = "1.2.840.10045.4.3.2";
 pub struct CertificateInfo {
     /// Chain account that owns the certificate.
     pub owner: Address,
-    /// Serial number in decimal, as the chain stores it.
+    /// Serial number in decimal digits, the form that the chain stores.
     pub serial: String,
     /// Start of the validity period, since the Unix epoch.
     pub not_before: Duration,
@@ -97,9 +97,9 @@ fn info(certificate: &Certificate) -> Result<CertificateInfo, CertError> {
     })
 }
 
-/// Checks a new certificate by the rules of the chain: the PEM format of certificate and public key, the
-/// account, and the signature by the public key. Validity dates and key usages are not checked, as on the
-/// chain.
+/// Checks a new certificate by the rules of the chain: the PEM format of certificate and public key, the account in the
+/// certificate, and the signature of the certificate by the public key. Like the chain, this function does not check
+/// validity dates and key usages.
 ///
 /// # Errors
 /// Returns an error if the chain would refuse the certificate.

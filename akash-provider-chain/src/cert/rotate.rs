@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between queries of the block time while the outcome of a transaction is unknown.
 const UNKNOWN_POLL: Duration = Duration::from_secs(5);
-/// Maximum time to wait for an unknown outcome. Normally, the transaction expires earlier, in block time.
-/// Only on a halted chain does block time not advance.
+/// Maximum time to wait until the unknown outcome of a transaction becomes clear. Normally, the transaction expires
+/// earlier, in block time. Only on a halted chain does block time not advance.
 const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 
 /// Settings of a certificate rotation.
@@ -89,20 +89,20 @@ pub enum RotationError {
     /// The chain rejected the transaction.
     #[error("cannot {what}: rejected by the chain ({code}): {log}")]
     Refused {
-        /// Purpose of the transaction, as a verb phrase for messages.
+        /// Purpose of the transaction, as a verb phrase for error messages.
         what: &'static str,
-        /// Codespace and code that the chain returned.
+        /// Error code of the chain, with its codespace.
         code: String,
-        /// Log text of the chain. The text is untrusted and only for operators.
+        /// Log text of the chain, for an error message. The text is untrusted.
         log: String,
     },
     /// The outcome of the transaction is unknown.
     #[error("cannot {what}: the outcome of the transaction is unknown")]
     Unknown {
-        /// Purpose of the transaction, as a verb phrase for messages.
+        /// Purpose of the transaction, as a verb phrase for error messages.
         what: &'static str,
     },
-    /// A task of this process was aborted before the step was complete.
+    /// A task of this process was aborted before the step was complete. Contains the error text.
     #[error("certificate rotation interrupted: {0}")]
     Interrupted(String),
 }
@@ -151,7 +151,7 @@ impl StoredCertificates {
     }
 }
 
-/// What to do with the old certificate.
+/// Action for the old certificate.
 enum OldAction {
     Wait(Duration),
     Revoke(Msg, String),
@@ -297,7 +297,7 @@ impl Rotation {
         Ok(StepResult::Revoked(serial))
     }
 
-    /// Sends a message and waits until the outcome is known.
+    /// Sends a message to the chain and waits until its outcome is known. `what` is the purpose, for errors.
     async fn send(&self, what: &'static str, msg: Msg) -> Result<(), RotationError> {
         match self.chain.broadcast_msgs(vec![msg]).await? {
             TxOutcome::Committed { .. } => Ok(()),

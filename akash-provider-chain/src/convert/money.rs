@@ -69,7 +69,7 @@ pub(super) fn timestamp(part: &str, time: Option<prost_types::Timestamp>) -> Res
     ))
 }
 
-/// Encodes a price.
+/// Encodes a price for a message.
 #[must_use]
 pub fn wire_dec_coin(coin: &DecCoin) -> wire::DecCoin {
     wire::DecCoin {

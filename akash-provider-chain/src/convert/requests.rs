@@ -94,7 +94,7 @@ pub fn leases_request(filter: &LeaseFilter, page: PageRequest) -> mkt::v1beta5::
     }
 }
 
-/// Returns the filter for all leases of a deployment in one state.
+/// Returns the filter that matches all leases of a deployment in one state.
 #[must_use]
 pub fn deployment_leases(deployment: &DeploymentId, state: LeaseState) -> LeaseFilter {
     LeaseFilter {
@@ -167,7 +167,7 @@ pub fn certificates_request(
     }
 }
 
-/// Returns the request for a balance.
+/// Returns the request for the balance of an account in one denomination.
 #[must_use]
 pub fn balance_request(address: &Address, denom: &str) -> QueryBalanceRequest {
     QueryBalanceRequest {

@@ -61,7 +61,8 @@ fn deployment_of(owner: &str, dseq: u64) -> Option<DeploymentId> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table with one arm per request")]
-/// Rebuilds a request from the types of the core. Returns `None` if these types cannot express the request.
+/// Rebuilds an encoded request by converting it to the types of the core and back. Returns `None` if these types cannot
+/// express the request.
 fn rebuild_request(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     fn of<M: Message + Default>(bytes: &[u8]) -> M {
         M::decode(bytes).unwrap()
@@ -164,7 +165,8 @@ fn rebuilt_requests_have_the_recorded_bytes() {
     println!("{built} rebuilt requests");
 }
 
-/// Decodes and encodes a recording. With `exact`, the bytes must be equal: the types contain all fields.
+/// Decodes a recorded request and its response. The request is encoded again and must have the recorded bytes. With
+/// `exact`, the same applies to the response.
 fn decode_recording<M: Method + Default>(recording: &Recording, exact: bool) -> Option<M::Response> {
     let name = &recording.name;
     let request = M::decode(&*recording.request).unwrap();
@@ -393,8 +395,9 @@ fn recorded_transactions_keep_their_bytes() {
     println!("{messages} messages of providers decoded and encoded");
 }
 
-/// Compares a message with its decoded and encoded form. Returns false for messages that providers do not send. The
-/// sources of the deposit are copied before the comparison, because `Msg` does not contain them.
+/// Decodes and encodes a message, and compares the result with the original. Returns false for messages that providers
+/// do not send. The `sources` of the deposit are copied from the original before the comparison, because `Msg` does not
+/// contain them.
 fn same_message(any: &prost_types::Any, name: &str) -> bool {
     let refused = |e: &Malformed| name.contains("err-") && e.part == "reason";
     let msg = match from_any(any) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of error names, more than there are variants of [`Fault`].
+/// Maximum number of counted error names: more than the number of variants of [`Fault`].
 const ERRORS_MAX: usize = 32;
 
 /// Statistics of the requests to one endpoint since the start of the process.
@@ -35,7 +35,7 @@ impl EndpointCounters {
         }
     }
 
-    /// Counts a response of the endpoint, including the refusal of a request.
+    /// Counts a response of the endpoint. The refusal of a request is also a response.
     pub(crate) fn count_result<T>(&self, result: &Result<T, Fault>, took: Duration) {
         let has_response = matches!(
             result,

@@ -24,9 +24,10 @@ const NO_METHOD: i64 = -32601;
 /// API versions of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versions {
-    /// Names of all versions, with their modules.
+    /// All API versions that the node supports, each with the versions of its modules, as text.
     pub offered: Vec<String>,
-    /// Selected version. `None` if the node does not report its versions but responds to a test query.
+    /// API version that this crate uses with the node. `None` if the node does not report its versions but responds to
+    /// a test query.
     pub chosen: Option<String>,
 }
 

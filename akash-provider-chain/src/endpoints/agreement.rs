@@ -89,7 +89,8 @@ impl Endpoints {
         }
     }
 
-    /// Sends a query to a node other than `first`. Returns `None` if no other node can be used.
+    /// Sends a query to a node other than the node of the endpoint `first`. Returns `None` if no other node can be
+    /// used.
     pub(crate) async fn query_another<M: Method>(
         &self,
         first: usize,
@@ -140,8 +141,8 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the responses of two nodes at one height. `instead` is the record of the first node at the
-    /// lower height, if it was queried at this height.
+    /// Compares the response of the first node with the response of another node at one height. If the first node was
+    /// queried again at a lower height, the result contains its record at this height.
     async fn compare<M, T, C>(
         &self,
         first: usize,

@@ -51,7 +51,7 @@ impl Endpoints {
         behind.map(Duration::from_millis)
     }
 
-    /// Returns the new correction in ms. `None` means that the current correction does not change.
+    /// Returns the new correction of the local clock in ms. `None` means that the current correction does not change.
     fn correction(&self) -> Option<i64> {
         let members = self.shared.members.iter().enumerate();
         let ahead = members.filter_map(|(at, member)| Some((at, lock(&member.health).ahead?)));

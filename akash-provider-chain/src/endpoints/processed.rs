@@ -45,7 +45,7 @@ impl Endpoints {
         self.processed().map_or(0, |block| block.height)
     }
 
-    /// Returns the processed block if no node has reached its height for five minutes.
+    /// Returns the processed block if no reachable node has had this block for five minutes.
     #[must_use]
     pub fn unreached(&self) -> Option<Checkpoint> {
         let processed = lock(&self.shared.processed);

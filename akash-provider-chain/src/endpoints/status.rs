@@ -68,7 +68,7 @@ impl Endpoints {
             .collect()
     }
 
-    /// Returns the number of times that another endpoint was selected, and the reason of the last change.
+    /// Returns how often another endpoint was selected, and the reason of the last such change.
     #[must_use]
     pub fn switches(&self) -> (u64, Option<String>) {
         let choice = lock(&self.shared.choice);
@@ -199,9 +199,9 @@ impl Endpoints {
         Ok((Checkpoint { height, time }, versions))
     }
 
-    /// Starts a back-off of each endpoint that is behind the best endpoint or behind the processed block. An
-    /// endpoint is not compared with the best endpoint if the newest block of the best endpoint contradicts
-    /// it according to the clock.
+    /// Starts a back-off of each endpoint that is behind the best endpoint or behind the processed block. The best
+    /// endpoint does not count if its height is impossible, given the height and time of the newest block of the
+    /// compared endpoint.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_usable());

@@ -41,7 +41,8 @@ pub(crate) struct BlockTx {
     pub(crate) gas_used: u64,
 }
 
-/// Pairs transactions with their results. Returns `None` if a result is missing or a transaction cannot be decoded.
+/// Pairs the transactions of a block with their results. Returns `None` if a result is missing or a transaction cannot
+/// be decoded.
 fn pair_with_results(txs: &[String], results: &[TxResult]) -> Option<Vec<BlockTx>> {
     // Paired by position, which is ambiguous for different lengths.
     if txs.len() != results.len() {

@@ -95,7 +95,8 @@ impl BlockEvents {
     }
 }
 
-/// Id in an event, of any type. The required fields depend on the type of the event.
+/// Id of a deployment, group, order, bid or lease in an event. The type of the event determines which fields are
+/// required.
 #[derive(Debug, Deserialize)]
 struct Id {
     owner: String,
@@ -246,7 +247,8 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Returns key and value as text. Nodes with a version before CometBFT 0.38 encode key and value as base64.
+/// Returns key and value of an attribute as text, or `None` for a key that is not decoded. Nodes with a version before
+/// CometBFT 0.38 encode key and value as base64.
 fn plain(attribute: &AbciAttribute) -> Result<Option<(&'static str, Cow<'_, str>)>, Malformed> {
     let key = attribute.key.as_deref().unwrap_or_default();
     let value = attribute.value.as_deref().unwrap_or_default();

@@ -21,11 +21,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Number of failed attempts to get a block from nodes that do respond. After this number, a `Resync`
-/// follows.
+/// Maximum number of failed attempts to get a block from nodes that do respond. After this number, a `Resync` follows.
 const REFUSALS_MAX: u32 = 10;
 
-/// Values of a snapshot that events do not change.
+/// Market parameters and provider record: the values of a snapshot that no event updates.
 type StaticValues = (MarketParams, Option<ProviderRecord>);
 type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 
@@ -63,7 +62,7 @@ pub(super) struct Follower {
     last: BlockHash,
     /// Time of the last response of any node.
     last_response: Instant,
-    /// Time at which the last new block was received.
+    /// Time at which the follower received the last new block.
     advanced: Instant,
     /// Current back-off. Each received block resets the back-off to 0.
     wait: Duration,
@@ -77,10 +76,10 @@ pub(super) struct Follower {
     missing_event: Option<String>,
     /// Earliest time of the next `Resync`. The limit does not apply after an outage.
     resync_from: Instant,
-    /// Values of the last snapshot that events do not change, and the time of the last query for them.
+    /// Market parameters and provider record, from the last snapshot or the last query for them.
     static_values: Option<StaticValues>,
     read: Instant,
-    /// Pending query of the values that events do not change.
+    /// Pending query of the market parameters and the provider record.
     reading: Option<JoinHandle<Result<StaticValues, NodeError>>>,
 }
 
@@ -170,7 +169,7 @@ impl Follower {
         }
     }
 
-    /// Sets the status to "no source of blocks".
+    /// Records in the status that the follower has no source of blocks.
     fn cut_off(&self) {
         self.reader.update_status(|s| {
             s.source = Source::None;
@@ -217,8 +216,9 @@ impl Follower {
         }
     }
 
-    /// Handles a failed request and marks the connection as closed. Returns an outage if no node has
-    /// responded for too long. Returns a gap if nodes respond but repeatedly do not return the next block.
+    /// Handles a failed request and records in the status that the connection is closed. Returns [`SessionEnd::Outage`]
+    /// if no node has responded for too long. Returns [`SessionEnd::Gap`] if nodes respond but repeatedly do not return
+    /// the next block.
     fn handle_failure(&mut self, error: &NodeError) -> Result<(), SessionEnd> {
         self.fail(&error.to_string());
         self.cut_off();
@@ -245,8 +245,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Reports a snapshot of the whole state. While no node responds, retries with a back-off, and reports
-    /// the outage once.
+    /// Sends a snapshot of the whole chain state to the receiver. While no node responds, retries with a back-off, and
+    /// reports the outage once.
     async fn resync(&mut self, reason: &str) -> Result<(), SessionEnd> {
         let began = Instant::now();
         let mut is_reported = false;
@@ -303,9 +303,9 @@ impl Follower {
         Ok(())
     }
 
-    /// Queries again the values of the last snapshot that events do not change, because a single node may
-    /// have returned false values. Block processing does not wait for the query: the result is checked after
-    /// a later block. A failed query is ignored.
+    /// Queries the market parameters and the provider record again, because a single node may have returned false
+    /// values for the last snapshot. Block processing does not wait for the query: the result is checked after a later
+    /// block. A failed query is ignored.
     async fn check_static_values(&mut self) -> Result<(), SessionEnd> {
         if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
             let is_changed =
@@ -332,7 +332,7 @@ impl Follower {
             .map_err(|_| SessionEnd::ReceiverDropped)
     }
 
-    /// Records that all blocks up to a height are reported.
+    /// Records that all blocks up to `height` were reported to the receiver. `time` is the block time at this height.
     pub(super) fn record_reported(&mut self, height: Height, time: BlockTime) {
         let now = Instant::now();
         (self.last_response, self.advanced, self.wait) = (now, now, Duration::ZERO);

@@ -28,7 +28,7 @@ pub trait HeightStore: fmt::Debug + Send + Sync + 'static {
     fn store(&self, block: Checkpoint) -> Result<(), Error>;
 }
 
-/// In-memory [`HeightStore`].
+/// [`HeightStore`] that loses the stored block when the process ends.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryHeights {
     block: Mutex<Option<Checkpoint>>,

@@ -26,7 +26,7 @@ const SUBSCRIBE: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"query":"tm.event='NewBlock'"}}"#;
 const NEW_BLOCK: &str = "tendermint/event/NewBlock";
 
-/// Subscription at one node. Dropping the socket closes the connection.
+/// Subscription to the blocks of one node. Dropping this value closes the connection.
 pub(super) struct Socket {
     stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
     endpoint: Arc<Endpoint>,

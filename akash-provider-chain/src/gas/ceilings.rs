@@ -92,7 +92,8 @@ impl Scope {
         }
     }
 
-    /// Returns the maximum gas of such a message that was observed on the Akash network.
+    /// Returns the maximum gas of a message of this scope that was observed on the Akash network, or `None` if the
+    /// scope is not one message.
     const fn observed_gas(self) -> Option<u64> {
         match self {
             Self::Bid => Some(125_000),
@@ -124,10 +125,10 @@ impl FromStr for Scope {
     }
 }
 
-/// Gas and fee, of one transaction, as a total or as a limit.
+/// Gas and fee: of one transaction, the sum of several transactions, or a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cost {
-    /// Gas limit of a transaction, or the total of several gas limits.
+    /// Gas limit of one transaction, the sum of several gas limits, or a ceiling.
     pub gas: u64,
     /// Fee, in the fee denomination.
     pub fee: u128,
@@ -210,7 +211,7 @@ impl Ceilings {
         }
     }
 
-    /// Compares the gas of a transaction with the ceiling.
+    /// Checks that the gas of a transaction does not exceed the ceiling of its messages.
     ///
     /// # Errors
     /// Returns an error if the gas exceeds the ceiling.
@@ -227,7 +228,7 @@ impl Ceilings {
         })
     }
 
-    /// Compares the fee of a transaction with the ceiling.
+    /// Checks that the fee of a transaction does not exceed the ceiling of its messages.
     ///
     /// # Errors
     /// Returns an error if the fee exceeds the ceiling.
@@ -244,7 +245,8 @@ impl Ceilings {
         })
     }
 
-    /// Compares gas limit and fee with the ceiling of a transaction, for a transaction with unknown messages.
+    /// Checks that gas limit and fee do not exceed the ceiling of one transaction. Used if the messages of the
+    /// transaction are unknown.
     ///
     /// # Errors
     /// Returns an error if the gas limit or the fee exceeds the ceiling.

@@ -45,7 +45,7 @@ pub trait ExpenseStore: fmt::Debug + Send + Sync + 'static {
     fn store(&self, minutes: Vec<Minute>) -> Result<(), Error>;
 }
 
-/// In-memory [`ExpenseStore`].
+/// [`ExpenseStore`] that loses the stored minutes when the process ends.
 #[derive(Debug, Default)]
 pub struct MemoryExpenses {
     minutes: Mutex<Vec<Minute>>,
@@ -71,7 +71,7 @@ pub(crate) struct Expenses {
 }
 
 impl Expenses {
-    /// Restores the stored minutes. `today` is the current minute since the Unix epoch.
+    /// Restores the stored minutes. `today` is the number of the current minute since the Unix epoch.
     #[must_use]
     pub(crate) fn from_stored(today: u64, mut stored: Vec<Minute>) -> Self {
         stored.sort_by_key(|minute| minute.at);
@@ -87,8 +87,8 @@ impl Expenses {
         expenses
     }
 
-    /// Returns the minutes for the store. `today` is the current minute since the Unix epoch, at the monotonic time
-    /// `now`.
+    /// Returns the minutes for the store. `today` is the number of the current minute since the Unix epoch, which is
+    /// the same time as the monotonic time `now`.
     #[must_use]
     pub(crate) fn to_minutes(&self, now: Mono, today: u64) -> Vec<Minute> {
         let minute = Self::minute(now);

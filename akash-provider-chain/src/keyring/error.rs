@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyringError {
-    /// The operator selected a backend that only the Go tools support.
+    /// The user selected a backend that only the Go tools support.
     #[error(
         "keyring backend `{backend}` is not supported: export each key with \
          `provider-services keys export NAME --keyring-backend {backend}`, then `keys import NAME FILE \
@@ -16,7 +16,7 @@ pub enum KeyringError {
         /// Name of the backend: `os`, `pass` or `kwallet`.
         backend: &'static str,
     },
-    /// The operator selected an unknown backend. Contains the name as given.
+    /// The user selected an unknown backend. Contains its name as given.
     #[error("unknown keyring backend `{0}`: use file or test (export keys of os, pass and kwallet first)")]
     UnknownBackend(String),
     /// The passphrase of the `file` backend is missing.
@@ -109,7 +109,7 @@ pub enum KeyringError {
         /// Reason why the secret cannot be read. Does not contain the secret.
         why: String,
     },
-    /// The system does not provide random bytes.
+    /// The system does not provide random bytes. Contains the error text.
     #[error("cannot read random bytes from the system: {0}")]
     Randomness(String),
     /// A file operation failed.
@@ -124,7 +124,7 @@ pub enum KeyringError {
     },
 }
 
-/// Truncates an untrusted text for a message.
+/// Truncates an untrusted text for an error message.
 pub(super) fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }

@@ -29,7 +29,7 @@ const CONTENT_KEY_BYTES: usize = 32;
 const WRAPPED_KEY_BYTES: usize = CONTENT_KEY_BYTES + 8;
 const WRAPPING_KEY_BYTES: usize = 16;
 
-/// Reason why a token cannot be decrypted.
+/// Reason why an encrypted file (a JWE token) cannot be decrypted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum OpenError {
     /// The token is invalid or was modified. Contains the reason.
@@ -58,7 +58,7 @@ fn decoded(what: &str, part: &str) -> Result<Vec<u8>, OpenError> {
         .map_err(|_| damaged(format!("{what} is not base64url")))
 }
 
-/// Decrypts a token, and authenticates its header and content.
+/// Decrypts a JWE token, and authenticates its header and content.
 pub(super) fn open(token: &str, passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
     let parts: Vec<&str> = token.trim_end().split('.').collect();
     let [protected, wrapped, nonce, ciphertext, tag] = parts[..] else {
@@ -106,7 +106,7 @@ pub(super) fn open(token: &str, passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>,
         .map_err(|_| damaged("the tag does not match the content"))
 }
 
-/// Encrypts `plaintext`. `created` is an informational text in the header.
+/// Encrypts `plaintext` as a JWE token. `created` is an informational text in the header of the token.
 pub(super) fn seal(plaintext: &[u8], passphrase: &[u8], created: &str) -> Result<String, getrandom::Error> {
     let mut salt = [0; SALT_BYTES];
     let mut nonce = [0; NONCE_BYTES];

@@ -102,7 +102,7 @@ impl Kind {
         (!id.owner.is_empty()).then_some(id)
     }
 
-    /// Formats the id of a record for logs.
+    /// Formats type and id of a record for log messages.
     fn describe(self, record: &[u8]) -> String {
         let Some(id) = self.id(record) else {
             let beginning = record.get(..DESCRIBED_BYTES).unwrap_or(record);
@@ -157,7 +157,7 @@ pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
     })
 }
 
-/// Creates an error for a malformed record of the own provider.
+/// Creates an error for a malformed record that belongs to the own provider.
 pub(super) fn own_record_error(kind: Kind, record: &[u8], error: &Malformed) -> Malformed {
     let part = format!("{} {} of this provider", kind.name(), kind.describe(record));
     Malformed::new(part, format!("is malformed: {error}"))
@@ -187,7 +187,7 @@ pub(crate) struct ReportedRecords {
 }
 
 impl ReportedRecords {
-    /// Returns true if the record was not reported before. Returns false if the maximum number of records is
+    /// Returns true if the record was not logged before. Returns false if the maximum number of logged records is
     /// reached.
     fn is_new(&self, kind: Kind, record: &[u8]) -> bool {
         // Identified by id if possible, because a malformed record may change.
@@ -209,7 +209,7 @@ impl ReportedRecords {
         is_new
     }
 
-    /// Logs a malformed record. Does nothing if the record was already logged.
+    /// Logs a malformed record, unless this record was already logged.
     pub(super) fn report(&self, kind: Kind, record: &[u8], error: &Malformed) {
         if self.is_new(kind, record) {
             let (what, id) = (kind.name(), kind.describe(record));
@@ -219,7 +219,7 @@ impl ReportedRecords {
 }
 
 impl ReportedRecords {
-    /// Logs a malformed deployment. Does nothing if the deployment was already logged.
+    /// Logs a malformed deployment, unless this deployment was already logged.
     pub(super) fn report_deployment(&self, id: &DeploymentId, error: &Malformed) {
         let id = dep::v1::DeploymentId {
             owner: id.owner.to_string(),
@@ -234,7 +234,7 @@ impl ReportedRecords {
 }
 
 impl Reader {
-    /// Decodes records. Malformed records are left out, and logged once.
+    /// Decodes records. Malformed records are left out, and each is logged once.
     pub(super) fn decode_lenient<T>(
         &self,
         kind: Kind,

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of concurrent queries of a snapshot.
 const PARALLEL: usize = 16;
 
-/// Snapshot of the chain state, and whether all its records have the same height.
+/// Snapshot of the chain state of a provider, and whether all its records have the same height.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// Records of the provider, with all changes up to the height of the snapshot.

@@ -32,7 +32,7 @@ fn reader(urls: &[&String]) -> Reader {
     Reader::new(Endpoints::new(urls, "local", limits()).unwrap())
 }
 
-/// Creates a market with all types of records. Returns the id of a lease.
+/// Creates a market with all types of records. Returns the chain and the id of a lease.
 fn busy_market() -> (Chain, BidId) {
     let chain = Chain::new();
     let mut won = None;
@@ -255,7 +255,7 @@ async fn endless_list_is_refused() {
     assert!(error.to_string().contains("repeats a page key"), "{error}");
 }
 
-/// Returns recorded responses of one state by path and request.
+/// Returns the recorded responses of one chain state, by path and request.
 fn recorded(state: &str) -> HashMap<(String, Vec<u8>), Value> {
     let folder = recordings::folder("chain/grpc").join(state);
     let entry = |path: PathBuf| {
@@ -325,7 +325,7 @@ async fn both_protocols_return_the_recorded_records() {
     }
 }
 
-/// Returns the lease of a recording.
+/// Returns the id of the lease that a recorded query requests.
 fn lease_id(path: &std::path::Path) -> BidId {
     let id = &json(path)["request_json"]["id"];
     let text = |key: &str| id[key].as_str().unwrap().to_owned();
@@ -340,7 +340,7 @@ fn lease_id(path: &std::path::Path) -> BidId {
     id.parse().unwrap()
 }
 
-/// Queries all records of a recorded state, and formats them.
+/// Queries all records of a recorded chain state, and formats them as text.
 async fn everything(reader: &Reader, state: &str) -> String {
     let folder = recordings::folder("chain/grpc").join(state);
     let id = lease_id(&folder.join("market-Lease.json"));

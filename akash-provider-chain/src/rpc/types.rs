@@ -29,7 +29,7 @@ pub(crate) struct RpcError {
 }
 
 impl RpcError {
-    /// Converts the error to a fault. Nodes report a missing height only in the error text.
+    /// Converts the error to a fault. Nodes report that they do not have a height only in the error text.
     pub(crate) fn into_fault(self) -> Fault {
         let data = self.data.unwrap_or_default();
         // The message is often just `Internal error`. The data field has the reason.
@@ -45,7 +45,8 @@ impl RpcError {
     }
 }
 
-/// Returns the fault for an error text about a missing height. The height is in the future, or pruned.
+/// Returns the fault if the error text means that the node does not have the height: the height is in the future, or
+/// pruned.
 pub(crate) fn height_fault(text: &str) -> Option<Fault> {
     const LATER: [&str; 3] = [
         "must be less than or equal to the current blockchain height",
@@ -68,7 +69,7 @@ pub(crate) fn height_fault(text: &str) -> Option<Fault> {
     is_gone.then(|| Fault::Pruned(excerpt(text)))
 }
 
-/// Unsigned integer. Nodes encode it as JSON text, some proxies as a JSON number.
+/// Unsigned integer. Nodes encode it as a JSON string, some proxies as a JSON number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Number(pub(crate) u64);
 
@@ -244,7 +245,7 @@ pub(crate) struct TxResult {
     pub(crate) events: Option<Vec<AbciEvent>>,
 }
 
-/// Decodes an amount of gas from a number or a text. Any other value becomes 0, because an invalid amount
+/// Decodes an amount of gas from a JSON number or a JSON string. Any other value becomes 0, because an invalid amount
 /// must not make the whole block fail.
 fn gas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;

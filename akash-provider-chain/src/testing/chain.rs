@@ -26,7 +26,7 @@ pub(crate) struct NodeBehavior {
     pub(crate) results_from: Height,
     /// The node serves the state of the newest height only.
     pub(crate) no_pins: bool,
-    /// Number of blocks that the node is behind.
+    /// Number of blocks by which the node is behind the chain.
     pub(crate) lag: Height,
     /// Path of a query. The chain completes a block before each query with this path.
     pub(crate) moves_on_at: Option<&'static str>,
@@ -103,12 +103,12 @@ impl Chain {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Executes a message of the tenant. Returns false, without effect, if the message is refused.
+    /// Executes a message of the tenant. If the market refuses the message, returns false and changes nothing.
     pub(crate) fn tenant(&self, msg: TenantMsg) -> bool {
         self.lock().tenant(msg)
     }
 
-    /// Executes a message of a provider. Returns false, without effect, if the message is refused.
+    /// Executes a message of a provider. If the market refuses the message, returns false and changes nothing.
     pub(crate) fn provider(&self, msg: &Msg) -> bool {
         let mut state = self.lock();
         let events = state.market.transaction(std::slice::from_ref(msg));
@@ -311,7 +311,7 @@ fn odd_bid() -> Value {
     json!({"type": "akash.market.v1.EventBidCreated", "attributes": pairs})
 }
 
-/// Returns the current behavior. If the method is a search, one incomplete search fewer remains.
+/// Returns the current behavior. If `method` is a transaction search, decrements [`NodeBehavior::cut_searches`].
 fn now(behavior: &Mutex<NodeBehavior>, method: &str) -> NodeBehavior {
     let mut shared = behavior.lock().unwrap_or_else(PoisonError::into_inner);
     let now = shared.clone();

@@ -95,7 +95,7 @@ fn block(chain: &Chain, height: u64) -> Option<Block> {
     })
 }
 
-/// Responds to queries about the node itself.
+/// Responds to queries about the node itself. Returns `None` for other queries.
 pub(crate) fn node_reply(chain: &Chain, path: &str, data: &[u8]) -> Option<GrpcReply> {
     let height = chain.height();
     let bytes = match path {

@@ -90,7 +90,7 @@ pub struct IncludedTx {
     pub gas_used: u64,
 }
 
-/// Queries and calls of the transaction writer.
+/// Queries and calls that the transaction writer sends to a node.
 ///
 /// # Errors
 /// All functions return `Unavailable` or `Timeout` if no node responds. After such an error of `broadcast`, the
@@ -103,13 +103,13 @@ pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     async fn account(&self, address: &Address) -> Result<Option<Account>, Error>;
     /// Returns the balance of the account in one denomination.
     async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error>;
-    /// Returns the minimum gas prices of the node, one entry per accepted denomination. The list is empty if
+    /// Returns the minimum gas prices that the node requires, one entry per accepted denomination. The list is empty if
     /// the node requires no fee.
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error>;
     /// Simulates a signed transaction.
     async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error>;
-    /// Simulates a signed transaction. If the gas exceeds `most`, the transaction is also simulated at a
-    /// second node, if one is available, and the lower result is returned.
+    /// Simulates a signed transaction. If the used gas exceeds `most`, the transaction is also simulated at a second
+    /// node, if one is available, and the lower of the two results is returned.
     async fn simulate_below(&self, tx: Vec<u8>, most: u64) -> Result<Simulation, Error> {
         let _ = most;
         self.simulate(tx).await

@@ -3,7 +3,7 @@
 use super::api::Code;
 use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
-/// Maximum length of a chain log in messages, in characters. The chain appends a stack trace if a message
+/// Maximum number of characters of a chain log in an error message. The chain appends a stack trace if a message
 /// handler panics.
 const LOG_CHARS_MAX: usize = 300;
 

@@ -25,7 +25,7 @@ const MIN_PRICE_SCALED: i128 = 2_500_000_000_000_000;
 pub(crate) struct Node {
     pub(crate) chain: MemoryChain,
     key: PublicKey,
-    /// Next sequence, as of the newest block.
+    /// Account sequence of the next transaction, according to the newest block.
     pub(crate) committed: u64,
     checked: u64,
     pub(crate) supports_unordered: bool,
@@ -39,9 +39,9 @@ pub(crate) struct Node {
     pub(crate) panics: u32,
     /// Sum of the fees of the transactions in blocks.
     pub(crate) fees: u128,
-    /// Transactions of the newest block.
+    /// Transactions in the newest block.
     pub(crate) landed: Vec<(Vec<u8>, IncludedTx)>,
-    /// Number of transactions of each block.
+    /// Height of each block, with the number of its transactions.
     pub(crate) blocks: Vec<(u64, usize)>,
 }
 
@@ -332,7 +332,7 @@ impl Node {
             .collect()
     }
 
-    /// Increments the sequence, as if another program used the key.
+    /// Increments the sequence of the account, as if another program sent a transaction with the key.
     pub(crate) fn owner_sends(&mut self) {
         self.committed += 1;
         self.checked = self.checked.max(self.committed);

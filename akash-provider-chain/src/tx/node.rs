@@ -66,7 +66,7 @@ fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// Checks that a response is conclusive. A refusal is not conclusive if another node may have received the
+/// Returns an error unless a response is conclusive. A refusal is not conclusive if another node may have received the
 /// transaction.
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match response {

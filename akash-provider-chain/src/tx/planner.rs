@@ -78,7 +78,7 @@ pub struct PlannerConfig {
     /// Maximum age of the known newest block when a transaction is created after an idle period. The timeout
     /// of the transaction is computed from the time of this block.
     pub tip_max: Duration,
-    /// Number of blocks without an accepted transaction after which the transaction is sent again.
+    /// Number of blocks after which an accepted transaction is sent again if no block contains it.
     pub resend_blocks: u64,
     /// Maximum number of blocks that a node behind a load balancer may be behind the newest block.
     pub lag_blocks: u64,
@@ -112,15 +112,15 @@ impl PlannerConfig {
 /// Unsigned transaction. Signing is deterministic, so the same draft always results in the same signed bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Draft {
-    /// Messages, in the order of the calls that sent them.
+    /// Messages of the calls in this transaction, in the order of the calls.
     pub msgs: Arc<[Msg]>,
     /// Nonce: a timeout or a sequence.
     pub ordering: Ordering,
     /// Point at which the transaction can no longer be included in a block.
     pub expiry: Expiry,
-    /// Fee.
+    /// Fee and gas limit.
     pub price: Price,
-    /// Number of the signing account.
+    /// Account number of the signing account.
     pub account_number: u64,
 }
 
@@ -174,13 +174,13 @@ pub(super) enum Input {
     Account(Result<Option<Account>, Failure>),
     /// Result of [`Action::FetchPrices`]: the minimum gas prices.
     Prices(Result<Vec<DecCoin>, Failure>),
-    /// Result of a simulation.
+    /// Result of [`Action::Simulate`].
     Simulated(FlightId, Result<Simulation, Failure>),
-    /// Result of sending a transaction. After an error, a node may have received the transaction.
+    /// Result of [`Action::Send`]. After an error, a node may still have received the transaction.
     Sent(FlightId, Result<Submission, Failure>),
-    /// Result of a search by hash.
+    /// Result of [`Action::Find`]: the transaction, or `None` if the node does not have it.
     Found(FlightId, Result<Option<IncludedTx>, Failure>),
-    /// State of the object that a message creates or changes.
+    /// Result of [`Action::FetchObject`]: the state of the object that a message creates or changes.
     Object(FlightId, Result<ObjectState, Failure>),
     /// The clock has advanced.
     Tick,
@@ -210,7 +210,7 @@ pub(super) enum Action {
     Reply(Ticket, Result<TxOutcome, Failure>),
 }
 
-/// Queued call.
+/// Call in the queue, which waits to become a transaction in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Request {
     ticket: Ticket,
@@ -225,7 +225,7 @@ fn backoff(failures: u32) -> Duration {
     Duration::from_millis(500 << failures.saturating_sub(1).min(4))
 }
 
-/// State machine. Each input contains the current time.
+/// State machine of the transaction writer. Each input is accompanied by the current time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Planner {
     config: Arc<PlannerConfig>,
@@ -245,7 +245,7 @@ pub(super) struct Planner {
 }
 
 impl Planner {
-    /// Creates a planner without state. `salt` must differ between processes that use the same key.
+    /// Creates a planner without state. `salt` must differ between processes that use the same signing key.
     #[must_use]
     pub(super) fn new(config: PlannerConfig, salt: u32) -> Self {
         let mut sequencer = Sequencer::new(salt);
@@ -268,7 +268,7 @@ impl Planner {
         }
     }
 
-    /// Sets the gas and fees of the last hour, for example from before a restart.
+    /// Sets the gas and fees of the last hour, for example those from before a restart.
     #[must_use]
     pub(super) fn with_expenses(mut self, expenses: Expenses) -> Self {
         self.expenses = expenses;
@@ -387,8 +387,8 @@ impl Planner {
         is_withdrawn
     }
 
-    /// Replies to all calls: with an unknown outcome if the transaction may have been sent, otherwise with an
-    /// error.
+    /// Stops the planner and replies to all calls: with an unknown outcome if the transaction may have been sent,
+    /// otherwise with an error.
     fn stop(&mut self, out: &mut Vec<Action>) {
         self.stopped = true;
         let stopped = || {
@@ -411,7 +411,7 @@ impl Planner {
     }
 }
 
-/// Returns the reason why these messages cannot be sent in one transaction.
+/// Returns the reason why these messages cannot be sent in one transaction, or `None` if they can.
 fn unfit(msgs: &[Msg]) -> Option<&'static str> {
     let bids = msgs.iter().any(|m| matches!(m, Msg::CreateBid { .. }));
     if bids && msgs.len() > 1 {

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bucket bounds of the time from a call to its outcome, which takes at least one block.
+/// Upper bounds of the histogram buckets for the time from a call to its outcome. An outcome takes at least one block.
 const OUTCOME_BOUNDS: [Duration; 8] = [
     Duration::from_secs(1),
     Duration::from_millis(2_500),
@@ -22,13 +22,13 @@ const OUTCOME_BOUNDS: [Duration; 8] = [
     Duration::from_secs(60),
     Duration::from_secs(120),
 ];
-/// Maximum number of pairs of message and outcome.
+/// Maximum number of counted pairs of a message name and an outcome.
 const MESSAGES_MAX: usize = 64;
-/// Maximum number of error codes. Codes come from nodes, so further codes are counted as [`OTHER`].
+/// Maximum number of counted error codes. Codes come from nodes, so further codes are counted as [`OTHER`].
 const CODES_MAX: usize = 64;
-/// Maximum number of fee denominations, which the settings define.
+/// Maximum number of counted fee denominations. The settings determine the denominations.
 const DENOMS_MAX: usize = 16;
-/// Maximum length of a codespace.
+/// Maximum length of a counted codespace.
 const CODESPACE_MAX: usize = 32;
 const OTHER: &str = "other";
 
@@ -43,7 +43,7 @@ pub enum MessageOutcome {
     Unknown,
     /// The message was certainly not sent, or its transaction expired.
     NotSent,
-    /// The caller was dropped before the outcome.
+    /// The caller was dropped before the outcome was known.
     Abandoned,
 }
 
@@ -52,19 +52,19 @@ pub enum MessageOutcome {
 pub struct TxStatistics {
     /// Number of messages by [`Msg::name`](akash_provider_core::types::Msg::name) and outcome.
     pub messages: BTreeMap<(&'static str, MessageOutcome), u64>,
-    /// Number of refused messages by code, such as `market/21`.
+    /// Number of messages that the chain refused, by error code, such as `market/21`.
     pub refusals: BTreeMap<String, u64>,
-    /// Number of submissions of transactions to nodes, with repetitions of the same transaction.
+    /// Number of times that a transaction was sent to a node. Sending the same transaction again counts again.
     pub submissions: u64,
-    /// Number of submissions that a node refused, by code. The code of a full mempool is `sdk/20`.
+    /// Number of times that a node refused a sent transaction, by error code. The code of a full mempool is `sdk/20`.
     pub refused_submissions: BTreeMap<String, u64>,
-    /// Number of submissions that a node refused because its mempool is full.
+    /// Number of times that a node refused a sent transaction because its mempool was full.
     pub mempool_full: u64,
-    /// Number of transactions in blocks, successful or failed.
+    /// Number of transactions that blocks contain, successful or failed.
     pub included: u64,
-    /// Fees of the transactions in blocks, by denomination. A fee grant may have paid them.
+    /// Total fees of the transactions in blocks, by denomination. The fee granter may have paid these fees.
     pub fees: BTreeMap<Denom, u64>,
-    /// Gas that the transactions in blocks used.
+    /// Total gas that the transactions in blocks used.
     pub gas_used: u64,
     /// Time from a call to its outcome, for committed and refused messages.
     pub outcome_times: DurationCounts,
@@ -143,12 +143,12 @@ impl TxCounters {
         }
     }
 
-    /// Counts the submission of a transaction to a node.
+    /// Counts that a transaction is sent to a node.
     pub(super) fn count_submission(&self) {
         self.submissions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts the response of a node to a submission.
+    /// Counts the response of a node to a sent transaction.
     pub(super) fn count_response(&self, response: &Result<Submission, Failure>) {
         if let Ok(Submission::Refused { code, .. }) = response {
             self.refused_submissions.increment(known_code(&code.to_string()));

@@ -27,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 const INBOX: usize = 1024;
 /// Maximum time of one call to a node. The limits of the endpoints are normally shorter.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Number of stored hashes below which the hashes of completed transactions are not removed.
+/// Maximum number of stored transaction hashes. Above this number, the hashes of completed transactions are removed.
+/// The number is higher with many transactions in flight.
 const HASHES_MIN: usize = 256;
 
 type CallResult = Result<TxOutcome, Failure>;
@@ -38,7 +39,7 @@ enum Command {
     Block(ObservedBlock),
 }
 
-/// Caller that waits for an outcome.
+/// Channel to the caller that waits for an outcome, with the permission to send.
 struct Reply {
     sender: oneshot::Sender<CallResult>,
     fence: Option<Fence>,
@@ -49,7 +50,7 @@ impl Reply {
         self.fence.as_ref().is_some_and(|Fence(may_send)| !may_send())
     }
 
-    /// Replies with an error: the transaction was not sent.
+    /// Replies with the error that the transaction was not sent.
     fn refuse(self) {
         let failure = Failure {
             kind: ErrorKind::Unavailable,
@@ -61,7 +62,8 @@ impl Reply {
     }
 }
 
-/// Permission to sign and send. The permission ends when this instance loses the leadership.
+/// Permission of this instance to sign and send transactions. The instance loses the permission together with the
+/// leadership.
 #[derive(Clone)]
 pub(crate) struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -101,7 +103,7 @@ pub struct TxWriter {
 struct DropGuard<'a> {
     writer: &'a TxWriter,
     ticket: Ticket,
-    /// Names of the messages.
+    /// Names of the messages in the call.
     names: Vec<&'static str>,
     answered: bool,
 }
@@ -147,7 +149,7 @@ impl TxWriter {
         drop(self.inbox.try_send(Command::Block(seen)));
     }
 
-    /// Returns the status after the event that the task handled last.
+    /// Returns the status of the writer after the last event that its task has handled.
     #[must_use]
     pub fn status(&self) -> WriterStatus {
         lock(&self.status).clone()
@@ -168,7 +170,7 @@ impl ChainTx for TxWriter {
 }
 
 impl TxWriter {
-    /// Sends messages like [`ChainTx::broadcast_msgs`], but signs them only while `fence` is open.
+    /// Sends messages like [`ChainTx::broadcast_msgs`], but signs them only while the permission `fence` exists.
     pub(crate) async fn broadcast_fenced(
         &self,
         msgs: Vec<Msg>,
@@ -236,11 +238,11 @@ struct Task {
     ceilings: Ceilings,
     planner: Planner,
     expenses: Arc<dyn ExpenseStore>,
-    /// True if the last attempt to store the minutes failed. The failure was then logged.
+    /// True if the last attempt to store the gas and fees of the last hour failed. The failure was already logged.
     has_store_failed: bool,
     began: Instant,
     replies: BTreeMap<Ticket, Reply>,
-    /// Hashes of transactions that a block may include.
+    /// Hashes of sent transactions that a block may still include.
     hashes: HashMap<TxHash, FlightId>,
     calls: FuturesUnordered<BoxFuture<'static, Input>>,
 }
@@ -338,8 +340,8 @@ impl Task {
         }
     }
 
-    /// Removes calls with a closed fence. The check is necessary because the process may have been suspended
-    /// for a long time before this point.
+    /// Removes the calls of an instance that has lost the permission to send. The check is necessary because the
+    /// process may have been suspended for a long time before this point.
     fn withdraw(&mut self) {
         let replies = self.replies.iter();
         let shut = replies.filter(|(_, reply)| reply.is_shut());
@@ -373,7 +375,7 @@ impl Task {
         *lock(&self.status) = self.planner.status();
     }
 
-    /// Counts responses of nodes, and transactions in blocks.
+    /// Counts the responses of nodes to sent transactions, and the transactions in blocks.
     fn count(&self, input: &Input) {
         match input {
             Input::Sent(_, response) => self.counters.count_response(response),
@@ -386,8 +388,8 @@ impl Task {
         }
     }
 
-    /// Stores the minutes before a transaction is sent. If several attempts in sequence fail, only the first
-    /// failure is logged.
+    /// Stores the gas and fees of the last hour before a transaction is sent. If several attempts in sequence fail,
+    /// only the first failure is logged.
     fn store_expenses(&mut self, now: Mono) {
         let stored = self
             .expenses
@@ -460,7 +462,7 @@ impl Task {
     }
 }
 
-/// Returns the number of minutes since the Unix epoch. The planner uses a monotonic clock instead.
+/// Returns the number of the current minute since the Unix epoch. The planner uses a monotonic clock instead.
 fn today() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() / 60

@@ -111,7 +111,7 @@ impl Scene {
         }
     }
 
-    /// Waits until the status satisfies a condition.
+    /// Waits until the status of the follower satisfies the condition `is_so`.
     async fn status(&self, what: &str, is_so: impl Fn(&FollowerStatus) -> bool) {
         let began = Instant::now();
         while !is_so(&self.reader.status().follower) {
@@ -158,7 +158,7 @@ impl Scene {
         }
     }
 
-    /// Completes a block, with an order and two bids if `dseq` is not 0.
+    /// Completes a block and returns its height. The block contains an order and two bids if `dseq` is not 0.
     fn block(&self, dseq: u64) -> Height {
         if dseq > 0 {
             let order = self.chain.order(dseq, 1).remove(0);

@@ -40,7 +40,7 @@ const LIES: [Lie; 8] = [
     Lie::Certificates,
 ];
 
-/// A chain, a node with false responses, an optional honest node, and the stored height.
+/// Test setup: a chain, a node with false responses, an optional honest node, and the stored height.
 struct Stage {
     chain: Chain,
     behavior: Arc<Mutex<NodeBehavior>>,
@@ -229,7 +229,7 @@ impl Listener {
         tokio::time::timeout(TIMEOUT, followed).await.unwrap();
     }
 
-    /// Reads events until one of them is about the order. Returns false if the limit passes first.
+    /// Reads events until one of them concerns the order. Returns false if the time limit passes first.
     async fn hears(&mut self, order: &OrderId) -> bool {
         let heard = async {
             loop {

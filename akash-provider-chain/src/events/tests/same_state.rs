@@ -67,7 +67,7 @@ impl MarketView {
         }
     }
 
-    /// Removes closed bids on closed orders, which no snapshot contains.
+    /// Removes closed bids on closed orders. No snapshot contains such bids.
     fn settled(mut self) -> Self {
         let orders = self.orders.clone();
         self.bids.retain(|id, live| *live || orders.contains(&id.order));
@@ -131,8 +131,8 @@ fn bid(chain: &Chain, dseq: u64, gseq: u32, provider: u8) -> BidId {
     }
 }
 
-/// Converts an action of a tenant to a message. Executes actions of providers at once and returns `None` for
-/// them.
+/// Converts an action of the tenant to a message. For an action of a provider, executes the action at once and returns
+/// `None`.
 fn perform(chain: &Chain, act: &Act) -> Option<TenantMsg> {
     match *act {
         Act::Create(d, g) => Some(create(d, g)),

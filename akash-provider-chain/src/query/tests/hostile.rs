@@ -50,7 +50,8 @@ fn certificates() -> Vec<Certificate> {
     vec![one("1"), one("2")]
 }
 
-/// Responds to queries about chain accounts, which the market does not contain.
+/// Returns the response to a query for records of an account that the in-memory market does not contain, such as
+/// certificates.
 fn account_response(path: &str) -> Option<Vec<u8>> {
     match path {
         cert::QueryCertificatesRequest::PATH => Some(
@@ -168,7 +169,7 @@ impl Scene {
         *self.garbage.lock().unwrap() = garbage;
     }
 
-    /// Queries all records, and formats the results and errors.
+    /// Queries all records, and formats the results and errors as text.
     async fn everything(&self) -> Vec<(&'static str, String)> {
         let (reader, page) = (&self.reader, PageRequest::default);
         let of_order = BidFilter {
@@ -242,7 +243,7 @@ fn wire_bid(id: &BidId) -> mkt::Bid {
     responses::bid(bid).bid.unwrap()
 }
 
-/// Returns records of another provider. Each record has one error.
+/// Returns malformed records that belong to another provider. Each record has one error.
 fn malformed_records() -> Vec<Vec<u8>> {
     let bid = wire_bid(&other_bid());
     let of_bid = |bid: mkt::Bid| {

@@ -86,7 +86,7 @@ impl Lie {
     }
 }
 
-/// Returns the hash of a block. For a block above the newest one, the hash is false.
+/// Returns the hash of the block at a height. A height above the newest one gets a false hash.
 pub(crate) fn block_hash(height: Height, newest: Height) -> String {
     let start = if height > newest { "FA15E" } else { "AAAAA" };
     format!("{start}{height:059X}")

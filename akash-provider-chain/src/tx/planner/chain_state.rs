@@ -6,14 +6,16 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{BlockTime, DecCoin, Mono};
 
-/// Newest known block. While a tip is stored, its height does not decrease.
+/// Newest known block (the tip). A block with a lower height replaces the tip only if its block time is later, which
+/// proves that the tip is false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tip {
     pub(super) height: u64,
     pub(super) time: BlockTime,
 }
 
-/// One required value. While it is unknown, the time of the next query and the reason.
+/// One value that the planner requires. While the value is unknown, contains the time of the next query and the reason
+/// why the value is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RequiredValue<T> {
     value: Option<T>,
@@ -81,22 +83,22 @@ impl ChainState {
         self.tip.value.map(|tip| tip.height)
     }
 
-    /// Returns the new height if the tip has decreased. Returns it only once.
+    /// Returns the height of the tip if it has decreased since the last call.
     pub(super) fn take_lower(&mut self) -> Option<u64> {
         std::mem::take(&mut self.is_lower).then_some(self.highest)
     }
 
-    /// Returns the number of the signing account.
+    /// Returns the account number of the signing account, if known.
     pub(super) fn account(&self) -> Option<u64> {
         self.account.value
     }
 
-    /// Returns the minimum prices of gas.
+    /// Returns the minimum gas prices of the node, if known.
     pub(super) fn prices(&self) -> Option<&[DecCoin]> {
         self.prices.value.as_deref()
     }
 
-    /// Adds a query for each value that is missing and has no pending query.
+    /// Adds to `out` a query for each value that is missing and has no pending query.
     pub(super) fn query_missing(&mut self, now: Mono, needs_sequence: bool, out: &mut Vec<Action>) {
         if self.tip.start_query(now) {
             out.push(Action::FetchBlock);
@@ -110,7 +112,7 @@ impl ChainState {
         }
     }
 
-    /// Handles the response to the query of the newest block.
+    /// Handles the response to the query of the newest block ([`Action::FetchBlock`]).
     pub(super) fn block(&mut self, now: Mono, config: &PlannerConfig, response: Result<SyncInfo, Failure>) {
         let info = match response {
             Ok(info) if info.chain_id != config.chain_id => {
@@ -157,7 +159,7 @@ impl ChainState {
         }
     }
 
-    /// Handles the response to the account query, and returns the sequence.
+    /// Handles the response to the account query, and returns the account sequence.
     pub(super) fn set_account(
         &mut self,
         now: Mono,

@@ -35,7 +35,7 @@ enum InFlight {
 struct Sent {
     tickets: Vec<Ticket>,
     draft: Draft,
-    /// The last response is a refusal of the first attempt.
+    /// True if the node refused the draft, and no earlier attempt may have reached a node.
     is_refused: bool,
 }
 
@@ -57,7 +57,7 @@ struct World {
     /// Number of remaining blocks and faults.
     blocks_left: u32,
     faults_left: u32,
-    /// Calls, in this order, at any time.
+    /// Remaining calls. They are made in this order, each at any time.
     script: Vec<Vec<Msg>>,
     made: Vec<Vec<Msg>>,
     outcomes: BTreeMap<Ticket, Outcome>,
@@ -193,7 +193,8 @@ impl World {
         }
     }
 
-    /// Checks that no dispatched call leaves a more urgent, ready call in the queue.
+    /// Checks the order of dispatched calls: no call was dispatched while a more urgent, ready call stayed in the
+    /// queue.
     fn check_order(&mut self, before: &[Request]) {
         let waiting = &self.planner.queue;
         let flying = self.planner.flights.values().flat_map(|f| &f.members);
@@ -253,7 +254,7 @@ impl World {
             || sent.draft.expiry.has_passed(self.height, self.time)
     }
 
-    /// Returns the required sequence of a new transaction.
+    /// Returns the account sequence that the node requires for a new transaction.
     fn checked(&self) -> u64 {
         let waiting = self
             .mempool
@@ -349,7 +350,8 @@ impl World {
         }
     }
 
-    /// Completes a block. With `told`, the event follower reports the block.
+    /// Completes a block. With `reported`, the event follower reports the block. With `forgotten`, the mempool is
+    /// emptied.
     fn block(&self, reported: bool, forgotten: bool) -> Self {
         let mut next = self.clone();
         if forgotten {
@@ -595,7 +597,7 @@ impl World {
         None
     }
 
-    /// Checks that without further faults, all calls get a reply.
+    /// Checks that all calls get a reply if no further faults occur. Returns the problem otherwise.
     fn ends_well(&self) -> Option<String> {
         let mut world = self.clone();
         world.faults_left = 0;

@@ -48,11 +48,11 @@ pub(super) struct Flight {
     pub(super) draft: Option<Draft>,
     /// True if a node may have the draft, so it must not be replaced before its expiry.
     pub(super) perhaps_sent: bool,
-    /// Height up to which no block contains the draft. `None` if no block was examined.
+    /// Height up to which all blocks were examined and do not contain the draft. `None` if no block was examined.
     pub(super) absent_until: Option<u64>,
-    /// Height at which a node accepted the draft last.
+    /// Height of the newest block when a node last accepted the draft.
     pub(super) accepted_at: Option<u64>,
-    /// Number of consecutive failures of the current request.
+    /// Number of consecutive failures of the request that the current phase needs.
     pub(super) failures: u32,
     /// Number of drafts of this transaction that were replaced by another draft.
     pub(super) replaced: u32,
@@ -103,18 +103,18 @@ impl Flight {
         }
     }
 
-    /// Returns the time at which the oldest call was made.
+    /// Returns the time of the oldest call of this transaction.
     pub(super) fn since(&self) -> Mono {
         self.members.iter().map(|m| m.since).min().unwrap_or_default()
     }
 
-    /// Returns true if a node may have the transaction.
+    /// Returns true if a node may have received the transaction.
     pub(super) fn may_have_been_sent(&self) -> bool {
         self.perhaps_sent || matches!(self.phase, Phase::Sending)
     }
 
-    /// Returns the outcome `Unknown` if the transaction may have been sent, or `None` if it was certainly not
-    /// sent.
+    /// Returns the outcome [`TxOutcome::Unknown`] if the transaction may have been sent, or `None` if it was certainly
+    /// not sent.
     pub(super) fn unknown(&self) -> Option<TxOutcome> {
         let draft = self.draft.as_ref().filter(|_| self.may_have_been_sent())?;
         Some(TxOutcome::Unknown {

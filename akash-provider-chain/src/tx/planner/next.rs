@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Planner {
-    /// Performs all steps that are due now.
+    /// Performs all steps that are due now, and adds the resulting actions to `out`.
     pub(super) fn pump(&mut self, out: &mut Vec<Action>) {
         if self.stopped {
             return;
@@ -45,7 +45,7 @@ impl Planner {
         (!self.is_idle() && !self.stopped).then(|| self.now.plus(self.config.poll))
     }
 
-    /// Replies to calls that have reached their time limit.
+    /// Replies to calls that have reached their time limit, and adds the replies to `out`.
     fn give_up(&mut self, out: &mut Vec<Action>) {
         let (now, config) = (self.now, &self.config);
         let why = self.chain.problem().unwrap_or("too many transactions in flight");
@@ -95,7 +95,7 @@ impl Planner {
         flying.chain(unresolved).cloned().collect()
     }
 
-    /// Moves calls from the queue to transactions in flight.
+    /// Moves calls from the queue to transactions in flight, in the order of their priority.
     fn dispatch(&mut self) {
         let mut busy = self.busy();
         let keys: Vec<_> = self.queue.keys().copied().collect();
@@ -132,7 +132,8 @@ impl Planner {
         }
     }
 
-    /// Collects queued withdrawals that share a transaction with `first`.
+    /// Takes those withdrawals from the queue that can share a transaction with `first`, and returns them together with
+    /// `first`.
     fn batch_mates(&mut self, first: Request, busy: &mut BTreeSet<DeploymentId>) -> Vec<Request> {
         let mut members = vec![first];
         let others: Vec<_> = self
@@ -311,8 +312,8 @@ impl Planner {
         })
     }
 
-    /// Follows transactions that were sent. Searches for each of them once per block, unless all transactions
-    /// of the block were already examined. Sends a transaction again if no block contains it. Checks expired
+    /// Follows transactions that were sent. Searches for each of them once per block, unless all transactions of the
+    /// block were already examined. Sends a transaction again if no block contains it for too long. Checks expired
     /// transactions.
     fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
         let (now, lag, resend_after) = (self.now, self.config.lag_blocks, self.config.resend_blocks);

@@ -11,11 +11,11 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
-/// Maximum number of drafts that are replaced after refusals.
+/// Maximum number of drafts of one transaction that are replaced after refusals.
 const REPLACED_MAX: u32 = 5;
 /// Maximum number of times that a transaction may run out of gas. Each failure costs a fee.
 const OUT_OF_GAS_MAX: u32 = 2;
-/// Maximum number of simulations of a bid that are refused without a known reason.
+/// Maximum number of refused simulations of one bid for which no reason is found.
 const UNEXPLAINED_MAX: u32 = 3;
 /// Number of failed simulations after which the transaction is sent with a high gas limit, without an
 /// estimate.

@@ -3,7 +3,7 @@
 use super::Planner;
 use akash_provider_core::types::DecCoin;
 
-/// Type of nonce.
+/// Type of nonce that the transactions have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Nonces {
     /// Timeouts. Blocks can include the transactions in any order.
@@ -22,7 +22,7 @@ pub struct WriterStatus {
     pub in_flight: usize,
     /// Current type of nonce.
     pub nonces: Nonces,
-    /// Price of one unit of gas; `None` while it is unknown.
+    /// Gas price that the writer pays; `None` while it is unknown.
     pub gas_price: Option<DecCoin>,
     /// Reason why transactions cannot be sent: a missing value, or a cost above a ceiling. `None` if
     /// transactions can be sent.

@@ -13,7 +13,7 @@ use crate::tx::object_state::object_state;
 use akash_provider_core::types::{BidId, TxError};
 use futures::FutureExt;
 
-/// Probability of faults, in percent of the requests.
+/// Faults in a test. Probabilities are in percent of the requests.
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     unanswered: u64,
@@ -23,7 +23,7 @@ struct Faults {
     missing_orders: u32,
     /// Gas that every simulation reports.
     reported_gas: Option<u64>,
-    /// Number of blocks that the false chain reports above the newest height.
+    /// Number of blocks by which the height that a false chain reports is above the newest height.
     higher: u64,
     lag: u64,
     owner: u64,
@@ -42,10 +42,10 @@ struct World {
     submitted: BTreeMap<Ticket, Vec<Msg>>,
     replies: BTreeMap<Ticket, Result<TxOutcome, Failure>>,
     sends: u32,
-    /// Fees of all sent transactions.
+    /// Fee of each sent transaction.
     fees: Vec<u128>,
     simulations: u32,
-    /// Number of queries of the newest block.
+    /// Number of received queries of the newest block.
     block_queries: u32,
 }
 
@@ -81,7 +81,7 @@ impl World {
         Self::new(1, Faults::default(), PlannerConfig::new(CHAIN))
     }
 
-    /// Splitmix64.
+    /// Returns a pseudorandom number below `below` (Splitmix64).
     fn draw(&mut self, below: u64) -> u64 {
         self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.seed;

@@ -298,7 +298,8 @@ impl ExpenseStore for NoDisk {
     }
 }
 
-/// Places bids with a separate writer for 30 seconds. Returns the number of included bids, and the reported problem.
+/// Places bids with a separate writer for 30 seconds. Returns the number of bids in blocks, and the problem that the
+/// status reports.
 async fn bids(
     api: &Arc<Api>,
     expenses: Arc<dyn ExpenseStore>,
