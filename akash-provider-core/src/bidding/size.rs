@@ -103,7 +103,7 @@ fn cut_all(texts: [&mut String; 2]) {
     texts.into_iter().for_each(cut);
 }
 
-/// Cuts a text to the maximum length.
+/// Cuts a text to [`TEXT_MAX`] characters.
 pub(crate) fn cut(text: &mut String) {
     // Counts characters, because a cut within a character would panic.
     if let Some((at, _)) = text.char_indices().nth(TEXT_MAX) {

@@ -128,7 +128,7 @@ pub struct Order {
     pub state: OrderState,
     /// Requested resources and requirements.
     pub spec: Arc<GroupSpec>,
-    /// Height of the creation.
+    /// Height of the block in which the order was created.
     pub created_at: Height,
     /// Minimum reclamation window that the tenant accepts; `None` requests none.
     pub reclamation_min_window: Option<Duration>,
@@ -143,7 +143,7 @@ pub struct Bid {
     pub state: BidState,
     /// Price per block for the whole group.
     pub price: DecCoin,
-    /// Height of the creation.
+    /// Height of the block in which the bid was created.
     pub created_at: Height,
     /// Units that the provider reserved and offers, with concrete GPU models; may be empty.
     pub resources_offer: Vec<ResourceUnit>,
@@ -172,7 +172,7 @@ pub struct Lease {
     pub state: LeaseState,
     /// Price per block of the whole group, as in the bid.
     pub price: DecCoin,
-    /// Height of the creation.
+    /// Height of the block in which the lease was created.
     pub created_at: Height,
     /// Height of the close; 0 while the lease is active.
     pub closed_on: Height,
@@ -211,7 +211,7 @@ pub struct Deployment {
     pub active: bool,
     /// SHA-256 of the canonical manifest.
     pub hash: [u8; 32],
-    /// Height of the creation.
+    /// Height of the block in which the deployment was created.
     pub created_at: Height,
     /// Minimum reclamation window that the tenant accepts.
     pub reclamation_min_window: Option<Duration>,

@@ -196,7 +196,7 @@ pub enum Event {
     Deployed {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Version of the workload: 1, then increased by updates.
+        /// Version number of the workload: 1 for the first manifest, increased by each update.
         generation: u64,
     },
     /// The cluster did not accept the workload of a lease. The deploy is retried.
@@ -297,7 +297,7 @@ pub enum Event {
     },
     /// A record was found after `RecordsNotFound`.
     RecordsFound,
-    /// A full scan found differences between chain, cluster and ledger.
+    /// A full scan found differences between the chain, the cluster and the engine's ledgers.
     DriftFound {
         /// One line for each difference.
         findings: Vec<String>,
