@@ -170,9 +170,9 @@ impl fmt::Debug for Outage<'_> {
 pub(crate) enum SearchResult<R> {
     /// The item was found.
     Item(R),
-    /// The stream ended before the item.
+    /// The stream ended before the item was found.
     Ended,
-    /// The time limit passed before the item.
+    /// The time limit passed before the item was found.
     Late,
 }
 

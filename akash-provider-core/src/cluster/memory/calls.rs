@@ -13,33 +13,33 @@ pub(super) const COUNTED_MAX: usize = 1024;
 /// Calls of the cluster port and its facets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// `deploy`.
+    /// The call `deploy`.
     Deploy,
-    /// `record`.
+    /// The call `record`.
     Record,
-    /// `teardown_lease`.
+    /// The call `teardown_lease`.
     Teardown,
-    /// `deployments` and `manifest_group`.
+    /// The calls `deployments` and `manifest_group`.
     Deployments,
-    /// `lease_status`, `service_status` and `forwarded_port_status`.
+    /// The calls `lease_status`, `service_status` and `forwarded_port_status`.
     Status,
-    /// `lease_logs` and `lease_events`.
+    /// The calls `lease_logs` and `lease_events`.
     Logs,
-    /// `version`.
+    /// The call `version`.
     Version,
-    /// `declare_hostname`.
+    /// The call `declare_hostname`.
     DeclareHostname,
-    /// `purge_declared_hostname` and `purge_declared_hostnames`.
+    /// The calls `purge_declared_hostname` and `purge_declared_hostnames`.
     PurgeHostname,
-    /// `all_hostnames`.
+    /// The call `all_hostnames`.
     AllHostnames,
-    /// `declare_ip`.
+    /// The call `declare_ip`.
     DeclareIp,
-    /// `purge_declared_ip` and `purge_declared_ips`.
+    /// The calls `purge_declared_ip` and `purge_declared_ips`.
     PurgeIp,
-    /// `declared_ips` and `usage`.
+    /// The calls `declared_ips` and `usage`.
     Ips,
-    /// `exec`.
+    /// The call `exec`.
     Exec,
 }
 

@@ -45,7 +45,7 @@ enum Mistake {
 
 use Mistake as M;
 
-/// Each mistake with the violated rule and a part of the message.
+/// Each mistake, with the rule that it violates and a part of the failure message.
 const CAUGHT: [(Mistake, &str, &str); 23] = [
     (
         M::AbsentIsAnError,
