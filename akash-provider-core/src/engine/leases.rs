@@ -60,7 +60,7 @@ impl Leases {
         }
     }
 
-    /// Returns true if there is a workload for this lease id, even if the lease itself is unknown.
+    /// Returns true if there is a workload for this lease id, even if the engine has no lease record.
     pub(super) fn has_workload(&self, id: &LeaseId) -> bool {
         self.workloads.contains(id)
     }

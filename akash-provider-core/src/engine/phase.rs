@@ -44,7 +44,7 @@ impl fmt::Display for Lifecycle {
 pub enum OrderPhase {
     /// The record of the order is being fetched.
     Looking,
-    /// The engine decides whether to bid, or waits for data of the provider from the chain.
+    /// The engine decides whether to bid, or waits for audits of this provider.
     Judging,
     /// Capacity for the order is being reserved, or the engine waits for the first inventory update.
     Reserving,

@@ -412,7 +412,7 @@ impl Reservations {
         true
     }
 
-    /// Marks the reservation as held by a lease. Returns false without a reservation.
+    /// Marks the reservation as held by a lease. Returns false if the order has no reservation.
     pub fn mark_active(&mut self, order: &OrderId) -> bool {
         let held = self.held.get_mut(order);
         held.map(|h| h.active = true).is_some()

@@ -42,8 +42,8 @@ pub enum Phase {
     Checking,
     /// `Broadcast(WithdrawLease)` is in flight.
     Withdrawing(LeaseId),
-    /// A payout was included or failed, in a block of this time or earlier. The next payout needs a later
-    /// block.
+    /// The last payout was included in a block or failed, at this block time or earlier. The next payout needs a
+    /// later block.
     Cooling(BlockTime),
     /// The outcome of a payout is unknown. The transaction expires at this block time.
     Unsure(BlockTime),

@@ -17,7 +17,7 @@ pub(in crate::engine) struct NewLease<'a> {
     pub(in crate::engine) created: BlockTime,
     pub(in crate::engine) payment: Option<&'a Payment>,
     pub(in crate::engine) settled_at: Option<Height>,
-    /// Origin of the lease. `None` for a lease from before the start, because the cluster may have its
+    /// Origin of the lease. `None` for a lease from before the start of this engine, because the cluster may have its
     /// manifest.
     pub(in crate::engine) origin: Option<Origin>,
 }
@@ -77,8 +77,8 @@ impl Engine {
         self.leases.won.retain(|(id, _)| !shown(id));
     }
 
-    /// Adds a lease that was found in a chain record. `origin` is set if the event of the lease has not
-    /// arrived yet. Without `origin`, the lease is from before the start.
+    /// Adds a lease that was found in a chain record. `origin` is set if the event of the lease has not arrived yet.
+    /// Without `origin`, the lease is from before the start of this engine.
     pub(in crate::engine) fn add_recorded_lease(
         &mut self,
         record: &LeaseRecord,

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 /// Maximum number of orders that are stored for each reason.
 const MAX: usize = 4096;
-/// Maximum number of orders per batch, and pause between batches.
+/// Maximum number of orders per batch.
 const BATCH: usize = 16;
+/// Pause between two batches.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Exponent of the first back-off: the first retry is after 2^3 = 8 seconds. The longest back-off is one
 /// minute.
@@ -43,7 +44,7 @@ pub(in crate::engine) struct Retries {
 }
 
 impl Retries {
-    /// Stores an order that was declined for lack of capacity.
+    /// Stores an order that was declined for lack of capacity, for a retry after capacity is released.
     pub(in crate::engine) fn await_capacity(&mut self, id: &OrderId) {
         self.remove(id);
         // Above the limit, only full scans retry the order.
@@ -54,7 +55,7 @@ impl Retries {
         }
     }
 
-    /// Stores an order that was declined because of its price.
+    /// Stores an order that was declined because of its price, for a retry after prices change.
     pub(in crate::engine) fn await_prices(&mut self, id: &OrderId) {
         // Above the limit, only full scans retry the order.
         if self.prices.len() < MAX {
@@ -76,7 +77,8 @@ impl Retries {
         self.sequence
     }
 
-    /// Stores an order for which the price calculation failed.
+    /// Stores an order for which the price calculation failed, for a retry after a back-off. After [`PRICES_TRIED`]
+    /// failures, removes the order instead.
     pub(in crate::engine) fn price_failed(&mut self, now: Mono, id: &OrderId) {
         let tried = self.failures.get(id).map_or(0, |(failures, _)| *failures);
         if tried + 1 < PRICES_TRIED {
@@ -86,7 +88,7 @@ impl Retries {
         }
     }
 
-    /// Stores an order for which the decision failed.
+    /// Stores an order for which the decision failed, for a retry after a back-off.
     pub(in crate::engine) fn decision_failed(&mut self, now: Mono, id: &OrderId) {
         self.start_retry(id);
         // Above the limit, only full scans retry the order.

@@ -177,8 +177,7 @@ impl Wallet {
         self.next = Some(now);
     }
 
-    /// Clears the rejections that had another cause than the balance, because the market parameters were
-    /// read.
+    /// Called after the market parameters were read. Clears the rejections that had another cause than the balance.
     pub(in crate::engine) fn parameters_read(&mut self) {
         // A rejection for insufficient balance is cleared only by a higher balance.
         let stands = |rejection: &Rejection| !rejection.is_unexplained;

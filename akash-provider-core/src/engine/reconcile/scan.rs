@@ -40,7 +40,7 @@ struct ScanInProgress {
 pub(in crate::engine) struct Scan {
     next: Option<Mono>,
     cluster_wanted: bool,
-    /// Time of the next listing of the cluster alone.
+    /// Time of the next listing of the cluster that is not part of a full scan.
     list_again: Option<Mono>,
     running: Option<ScanInProgress>,
     attempts: u32,
