@@ -317,9 +317,9 @@ pub struct InventoryUpdate {
 /// Watches the capacity of a cluster.
 ///
 /// # Contract
-/// `watch` returns the first update as soon as the capacity is known, and an update after every change. Any
-/// number of watchers can exist. One update can combine several changes. An error item means that the current
-/// capacity is unknown. The last update then remains valid. The stream ends only at shutdown.
+/// `watch` returns the first update as soon as the capacity is known, and an update after every change. Any number of
+/// watchers can exist. One update can combine several changes. An error item means that the current capacity is
+/// unknown. The consumer then continues to use the last update. The stream ends only at shutdown.
 ///
 /// If a part of the cluster is unreadable, the item is an error, never an update without the nodes of this
 /// part, because a missing node counts as deleted. An unavailable node is closed, not omitted. All workloads

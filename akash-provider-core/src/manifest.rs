@@ -252,7 +252,7 @@ pub struct SchedulerParams {
     pub resources: Option<SchedulerResources>,
 }
 
-/// Resources of [`SchedulerParams`].
+/// Value of `resources` in [`SchedulerParams`]: the chosen GPU.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SchedulerResources {
     /// Chosen GPU of the unit.

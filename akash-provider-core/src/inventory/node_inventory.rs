@@ -36,8 +36,9 @@ pub struct NodeInventory {
     pub(super) storage: Vec<i64>,
     /// Devices held by the provider's reservations, by node and by the set of acceptable kinds.
     gpu_claims: BTreeMap<(usize, u16), i64>,
-    /// Number of the provider's replicas by node, and by storage class.
+    /// Number of the provider's replicas on each node.
     replicas: Vec<i64>,
+    /// Number of the provider's replicas with a volume of each storage class.
     class_replicas: Vec<i64>,
     /// Number of reserved replicas that have no known node.
     nowhere: i64,

@@ -87,7 +87,7 @@ pub enum StructureFault {
     ServicesUnsorted {
         /// Name of the service that is out of order.
         name: String,
-        /// Name of the service before it in the manifest.
+        /// Name of the previous service in the manifest.
         before: String,
     },
     /// Two services of a group have the same name.

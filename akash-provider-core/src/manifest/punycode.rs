@@ -2,8 +2,9 @@
 
 /// Number of different digits: `a` to `z`, then `0` to `9`.
 const BASE: u32 = 36;
-/// Minimum and maximum threshold of a digit (RFC 3492, section 5).
+/// Minimum threshold of a digit (RFC 3492, section 5).
 const T_MIN: u32 = 1;
+/// Maximum threshold of a digit (RFC 3492, section 5).
 const T_MAX: u32 = 26;
 /// First encoded code point.
 const INITIAL_N: u32 = 128;

@@ -16,7 +16,7 @@ pub const NEXT_CASES: [&str; 10] = [
     "error", "timeout", "500", "502", "503", "504", "403", "404", "429", "off",
 ];
 
-/// Entry of [`NEXT_CASES`] that excludes all others.
+/// Entry of [`NEXT_CASES`] that a manifest cannot combine with other entries.
 pub(crate) const NEXT_CASE_ALONE: &str = "off";
 
 /// Maximum size of a request body in a proxy, in bytes.
