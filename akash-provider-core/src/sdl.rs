@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Parsed SDL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sdl {
-    /// Groups for the chain, sorted by name.
+    /// Groups to create on the chain, sorted by name.
     pub groups: Vec<GroupSpec>,
     /// Manifest for the provider, sorted by name.
     pub manifest: Manifest,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Minimum interval between status updates.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
-/// Maximum share of the loop's time for status updates, as its reciprocal: at most one fiftieth.
+/// Minimum pause after a status update, as a multiple of the time that the update took.
 const STATUS_SHARE: u32 = 50;
 
 /// Publishes events on the bus and in the log without waiting.

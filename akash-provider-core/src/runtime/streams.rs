@@ -132,7 +132,7 @@ async fn listen<T: Clone + Send>(
     }
 }
 
-/// The time between the last valid item and the next, with increasing delays and one notice to the engine.
+/// State of a stream between two valid items: the increasing delays, and whether the engine was notified of the gap.
 struct StreamGap<T> {
     lost: Option<T>,
     /// Whether a valid item has arrived since the last gap.
