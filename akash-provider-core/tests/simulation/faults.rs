@@ -71,7 +71,7 @@ impl Faults {
     }
 }
 
-/// Settings of the provider.
+/// Returns random settings of the provider.
 pub(crate) fn config(random: &mut Random) -> Config {
     let s = Duration::from_secs;
     let mut config = Config::new(PROVIDER.clone(), "simulated");
@@ -95,7 +95,7 @@ pub(crate) fn config(random: &mut Random) -> Config {
     config
 }
 
-/// A temporary or permanent failure.
+/// Returns a random failure, temporary or permanent.
 pub(crate) fn failure(random: &mut Random) -> Failure {
     let (kind, transient) = match random.below(8) {
         0..4 => (ErrorKind::Unavailable, true),

@@ -25,7 +25,7 @@ pub(crate) fn coin(denom: &str, amount: u128) -> Coin {
     }
 }
 
-/// Initial balances.
+/// Initial balances of the accounts, and the denominations in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Wallet {
     /// All balances and orders use the same denomination.
