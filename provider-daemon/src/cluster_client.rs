@@ -1,4 +1,4 @@
-//! Client of a Kubernetes cluster.
+//! Creation of clients for a Kubernetes cluster.
 
 use akash_provider_chain::regular_file;
 use anyhow::Context;

@@ -29,7 +29,7 @@ pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Escapes a text within a line.
+/// Escapes control characters and line breaks in a text that is part of a line.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     without(text, |c| is_active(c) || c == '\n')

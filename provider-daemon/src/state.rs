@@ -34,7 +34,7 @@ use std::time::SystemTime;
 pub const FILE: &str = "state.redb";
 /// Size of the page cache, in bytes; larger than the file.
 const CACHE_BYTES: usize = 1 << 20;
-/// Metadata of the file.
+/// Table with metadata of the file, such as the version of its layout.
 const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 const LAYOUT: &str = "layout";
 /// Version of the layout, incremented when a table changes its meaning.

@@ -62,7 +62,7 @@ pub fn given_chain_id(args: &NodeArgs) -> Option<&str> {
     args.chain_id.as_deref().filter(|id| !id.is_empty())
 }
 
-/// Returns the addresses of the nodes, without empty ones.
+/// Returns the URLs of the nodes in `--node`, without empty ones.
 ///
 /// # Errors
 /// Returns an error if there are none.
@@ -86,7 +86,7 @@ pub fn roots(args: &NodeArgs) -> Roots {
     file.map_or(Roots::System, Roots::File)
 }
 
-/// Returns the limits for an interactive command.
+/// Returns the response time and the number of attempts that an interactive command allows per chain query.
 #[must_use]
 pub fn limits(args: &NodeArgs) -> Limits {
     Limits {

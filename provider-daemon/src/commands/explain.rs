@@ -140,7 +140,7 @@ fn print(verdict: &Verdict, output: Output) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the SDL, which is required without an order.
+/// Returns the SDL, or an error if none is given. An SDL is required unless `--order` is set.
 fn needed(sdl: Option<&Sdl>) -> anyhow::Result<&Sdl> {
     sdl.context("missing SDL file or --order")
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Notice in the logs and shells of simulated workloads.
 const BANNER: &str = "this workload is simulated: nothing of it runs";
 
-/// Cluster and its inventory.
+/// Cluster of the embedded market, with its inventory.
 #[derive(Debug)]
 pub enum Backend {
     /// In-memory cluster: workloads are scheduled and reported as running, but nothing runs.

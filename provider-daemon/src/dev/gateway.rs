@@ -113,13 +113,13 @@ impl DevGateway {
         Ok(Some(started))
     }
 
-    /// Returns the address of REST and websockets.
+    /// Returns the listen address for REST and websockets.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the address of gRPC.
+    /// Returns the listen address for gRPC, or `None` without a gRPC server.
     #[must_use]
     pub const fn grpc_address(&self) -> Option<SocketAddr> {
         self.grpc
@@ -236,7 +236,7 @@ fn tenants_keyring() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Creates and publishes a certificate for this run.
+/// Creates a certificate of the provider for this run, and publishes it on the dev chain.
 fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
     let usage = Usage::Server {
         domains: vec!["localhost".to_owned()],
@@ -251,7 +251,7 @@ fn certificate(world: &World, now: Duration) -> anyhow::Result<OwnCertificate> {
     Ok(own)
 }
 
-/// Returns the next port, or port 0 for port 0.
+/// Returns the address with the port number increased by one. Port 0, which chooses an unused port, stays 0.
 fn next_port(address: SocketAddr) -> SocketAddr {
     let next = match address.port() {
         0 => 0,

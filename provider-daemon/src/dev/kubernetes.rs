@@ -109,8 +109,8 @@ impl Kubernetes {
         Self::start(client, guarded, args, provider, chain_id, capacity, leading).await
     }
 
-    /// Starts the backend. `client` is for embedded operators, which have separate elections; `guarded` is for all
-    /// other requests.
+    /// Starts the Kubernetes backend. `client` is for embedded operators, which have separate elections; `guarded` is
+    /// for all other requests.
     async fn start(
         client: Client,
         guarded: Client,

@@ -29,7 +29,7 @@ pub(crate) fn text_of(event: &Event) -> Option<String> {
     line(event).map(|line| format!("{}: {}", line.what, line.detail))
 }
 
-/// Printer of events.
+/// Printer of the provider's events and of the tenants' actions.
 #[derive(Debug)]
 pub struct Printer {
     output: Output,
@@ -51,7 +51,7 @@ enum Clock {
 }
 
 impl Printer {
-    /// Creates a printer with the seconds since the start.
+    /// Creates a printer that starts each line with the elapsed time in seconds.
     #[must_use]
     pub fn new(output: Output) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Printer {
         }
     }
 
-    /// Creates a printer with the time of day.
+    /// Creates a printer that starts each line with the time of day in UTC.
     #[must_use]
     pub fn with_wall_clock(output: Output) -> Self {
         Self {
@@ -258,7 +258,7 @@ impl Printer {
     }
 }
 
-/// Returns the time of day.
+/// Returns the time of day in UTC.
 fn now() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }

@@ -80,7 +80,7 @@ impl Names {
         self.0.is_empty()
     }
 
-    /// Returns the name for these numbers in lower-case hexadecimal.
+    /// Returns the name in the database for these numbers, which are in lower-case hexadecimal.
     pub(super) fn name(&self, kind: char, numbers: &[&str]) -> String {
         let key = format!("{kind}{}", numbers.concat());
         self.0.get(&key).map_or(UNKNOWN, String::as_str).to_owned()

@@ -180,7 +180,7 @@ impl EmbeddedOperators {
         self.0.iter().filter_map(|part| part.confirm()).collect()
     }
 
-    /// Stops all operators after their running work, and releases their election leases.
+    /// Stops all operators, waits for their running work, and then releases their election leases.
     pub(crate) async fn stop(&self) {
         join_all(self.0.iter().map(|part| part.stop())).await;
     }

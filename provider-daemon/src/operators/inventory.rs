@@ -84,7 +84,7 @@ struct Page {
     operator: Status,
 }
 
-/// Validated settings of the operator.
+/// Validated settings of the inventory operator.
 #[derive(Debug)]
 pub(crate) struct Plan {
     rules: Rules,
@@ -199,7 +199,7 @@ async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     listener.map_err(|error| anyhow::anyhow!("--rest-address, {flag}: {address}: {}", listen_text(&error)))
 }
 
-/// Reads the file of rules periodically, forever. Unreadable rules change nothing.
+/// Reads the file of rules periodically, forever. If the rules are unreadable, the last valid rules stay in force.
 async fn follow_rules(process: &InventoryProcess) -> Infallible {
     let Some((source @ config::Source::File(_), text)) = &process.source else {
         return std::future::pending().await;

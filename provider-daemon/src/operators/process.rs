@@ -220,7 +220,7 @@ impl<O: Operator> Process<O> {
         self
     }
 
-    /// Stops the operator after its running work, and then releases its election lease.
+    /// Stops the operator, waits for its running work, and then releases its election lease.
     pub(super) async fn stop(&self) {
         self.operator.stop().await;
         if let Some(election) = &self.election {

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Pause between two writes; each write waits for the disk.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Function that writes a value.
+/// Function that writes the value of a key to the database.
 pub(super) type Write<T> = fn(&Database, &str, &T) -> Result<(), redb::Error>;
 
 /// Writer of the latest value of a key. Dropping the writer stores the value.

@@ -78,7 +78,7 @@ fn close_all(path: &Path, depth: usize, entries: &mut usize, failures: &mut Vec<
     }
 }
 
-/// Restricts one entry; returns whether the entry is a directory.
+/// Removes the access of the group and of other users to one file or directory. Returns whether it is a directory.
 fn narrow(path: &Path, failures: &mut Vec<String>) -> bool {
     let about = match fs::symlink_metadata(path) {
         Ok(about) => about,

@@ -82,7 +82,7 @@ fn log(change: &StallChange) {
     }
 }
 
-/// State between two checks.
+/// State that the watchdog stores between two checks.
 #[derive(Debug)]
 struct Watch {
     every: Duration,

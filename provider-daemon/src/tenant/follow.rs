@@ -322,7 +322,7 @@ impl Outage {
     }
 }
 
-/// Receives the next message, or returns when buffered messages are due.
+/// Receives the next message, or returns `Next::Quiet` when buffered messages are due.
 async fn receive(reader: &mut StreamReader, due: Option<Instant>) -> Result<Next, ProviderError> {
     let receive = match due {
         None => reader.next().await?,

@@ -48,7 +48,7 @@ const NOT_RUN: u8 = 1;
 /// Exit code after the user left the session with `~.`, as in ssh.
 const LEFT: u8 = 255;
 
-/// Result of a command.
+/// Result of the remote command.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Outcome {
     #[serde(default)]

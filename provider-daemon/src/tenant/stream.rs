@@ -65,7 +65,8 @@ pub(super) enum Data {
 pub(super) struct StreamWriter(SplitSink<Io, Message>);
 
 impl Stream {
-    /// Returns the headers of a handshake, and the expected accept header.
+    /// Returns the request headers of a websocket handshake, and the `Sec-WebSocket-Accept` header that the response
+    /// must have.
     pub(super) fn handshake() -> (HeaderMap, HeaderValue) {
         let key = generate_key();
         let mut headers = HeaderMap::new();

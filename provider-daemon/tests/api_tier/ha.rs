@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use testbed::{Cluster, Tier};
 
-/// Default name of the Lease.
+/// Default name of the election Lease.
 const NAME: &str = "akash-provider";
 const LEASE: Duration = Duration::from_secs(5);
 

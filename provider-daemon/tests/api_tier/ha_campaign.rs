@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use testbed::{Cluster, Component, Tier};
 pub(crate) use world::World;
 
-/// Default name of the Lease.
+/// Default name of the election Lease.
 const LEASE: &str = "akash-provider";
 const NAMES: [&str; 2] = ["a", "b"];
 /// Differences between the clock of an instance and the clock of this machine, in seconds.

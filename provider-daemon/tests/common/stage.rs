@@ -28,7 +28,7 @@ pub(crate) const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
 pub(crate) const ADDRESS: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
 pub(crate) const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
-/// Prices of every provider in these tests.
+/// Flags with the prices of every provider in these tests.
 pub(crate) const PRICES: [&str; 4] = [
     "--bid-price-cpu-scale=0.001",
     "--bid-price-memory-scale=0.0002",

@@ -77,7 +77,7 @@ impl Stage {
         Some(stage)
     }
 
-    /// Returns the namespaces that have the Akash label.
+    /// Returns the namespaces with the label `akash.network=true`.
     pub(crate) fn labelled(&self) -> String {
         let names = ["--output", "jsonpath={.items[*].metadata.name}"];
         self.testbed.kubectl(&[&LABELLED[..], &names].concat()).unwrap()

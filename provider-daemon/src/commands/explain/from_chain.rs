@@ -81,7 +81,8 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) 
     Ok(code(all_bid))
 }
 
-/// Returns the account of the provider. An address needs no key.
+/// Returns the account of the provider in `--from`. An address in `--from` is returned without opening a keyring; a
+/// name needs its key.
 fn account(args: &RunArgs, home: &Path) -> anyhow::Result<Address> {
     let from = args.signer.from.as_deref().unwrap_or_default();
     match from.parse() {
@@ -90,7 +91,7 @@ fn account(args: &RunArgs, home: &Path) -> anyhow::Result<Address> {
     }
 }
 
-/// Returns the cluster and its description.
+/// Returns the cluster with the capacity of the provider, and a description of this cluster for the output.
 async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'static str)> {
     if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
         let backend = Backend::in_memory(&args.cluster).await;
@@ -167,7 +168,7 @@ fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> any
     engine.capacity().context("no inventory of the cluster")
 }
 
-/// Returns the attributes that the auditors of an order signed.
+/// Returns the attributes of the provider that were signed by the auditors that an order requires.
 async fn audited(chain: &AkashClient, us: &Address, order: &Order) -> anyhow::Result<Vec<AuditedAttributes>> {
     let mut audited = Vec::new();
     // An order with more auditors is declined without a query.

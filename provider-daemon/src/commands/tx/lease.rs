@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Interval of bid queries; a block takes longer.
+/// Interval between two queries for bids. A block takes longer than this interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) fn run(command: &LeaseTx, args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
@@ -113,7 +113,7 @@ fn missing(what: &LeaseCreateArgs, order: &OrderId, open: impl Iterator<Item = B
     }
 }
 
-/// Returns the selected open orders; at least one.
+/// Returns the open orders that the flags select, or an error if there are none.
 async fn orders(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyhow::Result<Vec<OrderId>> {
     let record = open_deployment(node, id).await?;
     // With a provider the first order is the default, as in the Go tools.

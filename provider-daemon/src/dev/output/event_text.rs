@@ -4,7 +4,7 @@ use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{DeploymentId, Event, LeaseId};
 use anstyle::{AnsiColor, Style};
 
-/// Text of an event.
+/// Text of an event, with the deployment that the event concerns.
 pub(super) struct Line {
     pub(super) deployment: DeploymentId,
     pub(super) what: &'static str,

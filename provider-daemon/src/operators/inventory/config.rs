@@ -18,7 +18,7 @@ use std::path::PathBuf;
 /// Maximum size of the text, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Source of the rules.
+/// Source of the inventory rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     /// File that is read periodically.
@@ -37,7 +37,7 @@ impl Source {
         }
     }
 
-    /// Returns the name for display.
+    /// Returns the name of the source for messages: the path of the file, or the flag.
     pub(super) fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),

@@ -6,7 +6,7 @@ use std::process::Command;
 
 const PAGE: &str = include_str!("../../../../docs/first-steps.md");
 
-/// Command blocks of the page, in order.
+/// Returns the command blocks of `docs/first-steps.md`, in order.
 fn blocks() -> Vec<&'static str> {
     let parts = PAGE.split("```").collect::<Vec<_>>();
     let fenced = parts.iter().skip(1).step_by(2);

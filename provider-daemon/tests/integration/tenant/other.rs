@@ -6,7 +6,7 @@ use akash_provider_core::types::Address;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// The provider of the recordings.
+/// Account of the provider that sent the recorded responses.
 pub(crate) const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 
 struct Other {

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the allocatable and the allocated amount of a resource, in units of `unit` thousandths.
+/// Returns the allocatable and the allocated amount of a resource. One unit of the result is `unit` thousandths of the
+/// unit in the message.
 fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
     let pair = pair.unwrap();
     let [allocatable, allocated] = [&pair.allocatable, &pair.allocated].map(|quantity| {
@@ -114,7 +115,8 @@ fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     (fits, count)
 }
 
-/// Returns the inventory that this provider counts for the same node, with a pod if `requests` is set.
+/// Returns the inventory that this provider counts for the same node, with one pod that has these resource requests, if
+/// `requests` is set.
 async fn counted_by_us(requests: Option<Value>) -> Arc<dyn Inventory> {
     let pods = requests.into_iter().map(|requests| {
         json!({
