@@ -23,7 +23,7 @@ const MIB_MAX: u64 = 2048;
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks";
-/// Folder of the crate.
+/// Folder of the crate with the fuzz targets.
 const CRATE: &str = "provider-daemon/gateway/fuzz";
 
 /// Runs each target for ten minutes or `FUZZ_SECONDS`, on all cores in parallel. Runs without coverage and

@@ -82,7 +82,7 @@ pub(crate) fn seeds(workspace: &Workspace, form: Form, args: &Args) -> Result<Ve
     Ok(figures)
 }
 
-/// Returns the simulation program.
+/// Returns the cargo call that builds and runs the simulation.
 pub(crate) fn simulation(workspace: &Workspace, form: Form) -> Process {
     workspace
         .cargo(form.command())

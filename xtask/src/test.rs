@@ -8,7 +8,7 @@ use crate::report::{Kind, Notes, Report};
 use crate::workspace::{Package, Workspace};
 use crate::{docs, sim, suites, tally, tiers, verify};
 
-/// Histories of the short simulation.
+/// Seeds of the simulation in the test command.
 const SEEDS: sim::Args = sim::Args {
     seeds: 20_000,
     seed: 1,
