@@ -138,7 +138,7 @@ impl Cluster {
         self.layout.kubeconfig()
     }
 
-    /// Returns the addresses.
+    /// Returns the addresses of the cluster.
     #[must_use]
     pub fn addresses(&self) -> Addresses {
         self.layout.addresses()

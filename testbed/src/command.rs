@@ -96,7 +96,7 @@ impl Run {
         Err(Error::new(format!("`{shown}` {how}: {}", said.trim())))
     }
 
-    /// Runs the program and ignores its output.
+    /// Runs the program and discards its output. Fails if the program fails.
     pub(crate) fn done(self) -> Result<()> {
         self.stdout().map(drop)
     }

@@ -29,7 +29,7 @@ pub(crate) struct Layout {
     pub(crate) tier: Tier,
     /// Absolute path of the state folder.
     pub(crate) dir: PathBuf,
-    /// Network namespace.
+    /// Name of the cluster's network namespace.
     pub(crate) netns: String,
     /// Number of the address range.
     pub(crate) index: u8,
@@ -123,7 +123,7 @@ impl Layout {
         self.dir.join("config").join(format!("{component}.kubeconfig"))
     }
 
-    /// Configuration file of components.
+    /// Path of the configuration file with this name.
     pub(crate) fn config(&self, file: &str) -> PathBuf {
         self.dir.join("config").join(file)
     }

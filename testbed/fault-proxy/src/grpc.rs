@@ -18,7 +18,7 @@ use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
 
-/// Height in requests and responses.
+/// Header that contains the height, in requests and responses.
 const HEIGHT: HeaderName = HeaderName::from_static("x-cosmos-block-height");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");

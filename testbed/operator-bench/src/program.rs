@@ -132,7 +132,7 @@ impl Program {
         Ok(TICK * (ticks(11)? + ticks(12)?))
     }
 
-    /// Stops the program as Kubernetes does.
+    /// Stops the program with SIGTERM, as Kubernetes does. Fails if the exit code is not 0.
     pub(crate) async fn stop(mut self) -> Result<(), Failed> {
         kill(Pid::from_raw(i32::try_from(self.id()?)?), Signal::SIGTERM)?;
         let ended = timeout(WAIT_LIMIT, self.child.wait()).await??;

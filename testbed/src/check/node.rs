@@ -12,7 +12,7 @@ use crate::command::Run;
 use crate::component::Component;
 use crate::error::{Error, Result};
 
-/// Node port in the manifest.
+/// Node port of the Service in `manifests/check.yaml`.
 const NODE_PORT: u16 = 30080;
 
 /// Tests the node. Adds the results to `shown`.

@@ -4,7 +4,7 @@ use super::{eventually, holds};
 use crate::cluster::Cluster;
 use crate::error::Result;
 
-/// Number of nodes.
+/// Number of simulated nodes.
 const NODES: usize = 100;
 
 /// Tests the nodes. Adds the results to `shown`.

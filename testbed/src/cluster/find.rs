@@ -7,7 +7,7 @@ use super::{Cluster, Hold};
 use crate::error::{Error, Result};
 use crate::tier::Tier;
 
-/// State folder of the cluster, or of several equal clusters.
+/// Environment variable with the state folder of the cluster, or of several equal clusters.
 const VARIABLE: &str = "AKASH_TESTBED_DIR";
 /// Interval between two attempts to get an unused cluster.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -49,7 +49,7 @@ pub struct Status {
     pub tier: Tier,
     /// State folder.
     pub dir: PathBuf,
-    /// Network namespace.
+    /// Name of the cluster's network namespace.
     pub netns: String,
     /// Kubeconfig of the administrator.
     pub kubeconfig: PathBuf,
