@@ -1,4 +1,4 @@
-//! Shared parts of the examples: a market with one tenant, and the scenario of every example.
+//! Shared parts of the examples: a market with one tenant, and the scenario that every example runs.
 //!
 //! ```text
 //!   tenant: deployment ──► provider: bid ──► tenant: lease, manifest ──► provider: deploys, is healthy

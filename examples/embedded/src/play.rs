@@ -1,4 +1,4 @@
-//! Scenario around a running provider, step by step.
+//! Scenario with a running provider and a tenant, step by step.
 
 use crate::{BLOCK, Failed, Tenant, cluster, config, market, prices};
 use akash_provider_core::bus::{Bus, LocalBus};
@@ -21,21 +21,21 @@ use tokio_util::sync::CancellationToken;
 
 /// Real time between two blocks.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Maximum number of blocks until a step must succeed. The limits of the chain are similar: five minutes for
-/// a bid or a manifest.
+/// Maximum number of blocks until a step of the scenario must succeed. The limits of the chain are similar: five
+/// minutes for a bid or a manifest.
 const BLOCKS_MAX: u32 = 1000;
 
-/// Chain with a client for the provider and a tenant.
+/// Chain of the scenario, with a client for the provider and an account of the tenant.
 #[async_trait]
 pub trait Network: fmt::Debug + Send + Sync {
-    /// Returns the provider's client.
+    /// Returns the chain client of the provider.
     fn client(&self) -> Arc<dyn ChainClient>;
-    /// Executes a message of the tenant; returns when the message is accepted.
+    /// Executes a message of the tenant. Returns after the chain has accepted the message.
     ///
     /// # Errors
-    /// The network refuses the message.
+    /// The chain refuses the message.
     async fn tenant(&self, msg: TenantMsg) -> Result<(), Error>;
-    /// Completes a block, on networks without automatic blocks.
+    /// Completes a block. Does nothing if the chain completes blocks automatically.
     fn block(&self);
 }
 
@@ -59,20 +59,20 @@ impl Network for MemoryChain {
 /// Ports that an example may replace.
 #[derive(Debug, Clone)]
 pub struct Ports {
-    /// Chain with orders, bids and leases.
+    /// Chain that has the orders, bids and leases.
     pub network: Arc<dyn Network>,
-    /// Cluster of the workloads.
+    /// Cluster that runs the workloads.
     pub cluster: Arc<dyn Cluster>,
-    /// Bus for events.
+    /// Bus to which the provider publishes events.
     pub bus: Arc<dyn Bus>,
-    /// Price strategy.
+    /// Price strategy of the provider.
     pub pricing: Arc<dyn PricingStrategy>,
-    /// Source of the free capacity.
+    /// Source of the cluster's free capacity.
     pub inventory: Arc<dyn InventorySource>,
 }
 
 impl Ports {
-    /// Returns the in-memory backends of the core.
+    /// Returns the in-memory backends of the core crate.
     ///
     /// # Errors
     /// None with the constants of this crate.
@@ -104,7 +104,7 @@ pub struct Play {
 }
 
 impl Play {
-    /// Starts a provider with these ports, for a tenant with this SDL.
+    /// Starts a provider with these ports, and a tenant with this SDL.
     ///
     /// # Errors
     /// The provider cannot start, or the SDL is invalid.
@@ -131,13 +131,13 @@ impl Play {
         })
     }
 
-    /// Returns the handle of the provider.
+    /// Returns the handle of the running provider.
     #[must_use]
     pub const fn handle(&self) -> &ProviderHandle {
         &self.handle
     }
 
-    /// Returns the lease of the scenario.
+    /// Returns the id of the lease in the scenario.
     ///
     /// # Errors
     /// None with the constants of this crate.
@@ -145,10 +145,10 @@ impl Play {
         self.tenant.lease()
     }
 
-    /// Creates the order of the tenant. Returns the price of the bid that the provider places.
+    /// Creates the deployment of the tenant with its order. Returns the price of the bid that the provider places.
     ///
     /// # Errors
-    /// The provider declines, with the reason.
+    /// The provider declines the order. The error contains the reason.
     pub async fn order(&self) -> Result<DecCoin, Failed> {
         self.network.tenant(self.tenant.create()).await?;
         let id = self.lease()?;
@@ -161,7 +161,7 @@ impl Play {
         Ok(bid.price)
     }
 
-    /// Accepts the bid and submits the manifest; returns once the workload is healthy.
+    /// Accepts the bid and submits the manifest. Returns after the workload is healthy.
     ///
     /// # Errors
     /// The chain refuses the lease, the provider refuses the manifest, or the workload does not become healthy.
@@ -186,10 +186,10 @@ impl Play {
         Ok(())
     }
 
-    /// Closes the deployment; returns the provider's earnings once the lease is released.
+    /// Closes the deployment. Returns the earnings of the provider after it has released the lease.
     ///
     /// # Errors
-    /// A part of the lease is not released.
+    /// The provider does not release every part of the lease.
     pub async fn close(&self) -> Result<Coin, Failed> {
         self.network.tenant(self.tenant.close()).await?;
         self.until("an end", async |status| is_empty(&status).then_some(()))
@@ -204,10 +204,10 @@ impl Play {
         Ok(payment.withdrawn)
     }
 
-    /// Stops the provider; returns its last status.
+    /// Stops the provider. Returns its last status.
     ///
     /// # Errors
-    /// The provider failed.
+    /// The provider ended with an error.
     pub async fn stop(self) -> Result<Arc<Status>, Failed> {
         self.shutdown.cancel();
         self.running.await??;
@@ -238,7 +238,7 @@ fn is_healthy(info: &akash_provider_core::engine::status::LeaseInfo, lease: &Lea
     info.lease == *lease && info.health == Health::Good
 }
 
-/// Returns true if the provider holds no order, lease or reservation.
+/// Returns true if the provider has no order, lease, hostname or reservation.
 fn is_empty(status: &Status) -> bool {
     let inventory = &status.inventory;
     status.orders.is_empty()

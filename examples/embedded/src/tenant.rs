@@ -1,4 +1,4 @@
-//! Market, tenant and settings, without input or output.
+//! Market, tenant and settings of the examples. This file performs no input or output.
 
 use crate::Failed;
 use akash_provider_core::Config;
@@ -13,18 +13,18 @@ use akash_provider_core::types::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Chain id.
+/// Id of the chain in the examples.
 pub const CHAIN_ID: &str = "embedded";
-/// Account of the provider.
+/// Chain account of the provider.
 pub const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-/// Account of the tenant. Its private key has 32 bytes with the value 7.
+/// Chain account of the tenant. Its private key consists of 32 bytes with the value 7.
 pub const TENANT: &str = "akash150rtrmj2f8vl9tem8qpfw36ylw5jg9j27c8wqr";
 /// Denomination of all payments.
 pub const DENOM: &str = "uact";
-/// Time between two blocks on the chain. The example creates blocks faster than this.
+/// Block interval in block time. The examples complete blocks faster than this.
 pub const BLOCK: Duration = Duration::from_secs(6);
 
-/// SDL of a web server with half a core. The tenant pays at most 50 per block.
+/// SDL of a web server with half a CPU core. The tenant pays at most 50 uact per block.
 pub const SDL: &str = r#"
 version: "2.0"
 services:
@@ -51,7 +51,7 @@ deployment:
     anywhere: {profile: small, count: 1}
 "#;
 
-/// Creates a chain with a registered provider and funded accounts.
+/// Creates a market with a registered provider and funded accounts.
 ///
 /// # Errors
 /// None with the constants of this file.
@@ -74,7 +74,7 @@ pub fn market() -> Result<Market, Failed> {
     Ok(market)
 }
 
-/// Returns the provider's settings: its account and chain, otherwise the defaults.
+/// Returns the settings of the provider: its account, the chain id, and otherwise the defaults.
 ///
 /// # Errors
 /// None with the constants of this file.
@@ -82,7 +82,7 @@ pub fn config() -> Result<Config, Failed> {
     Ok(Config::new(PROVIDER.parse()?, CHAIN_ID))
 }
 
-/// Returns prices: 0.01 per millicore and per MiB of memory, 0.001 per MiB of storage.
+/// Returns a price strategy: 0.01 per millicore and per MiB of memory, 0.001 per MiB of storage.
 ///
 /// # Errors
 /// None with the constants of this file.
@@ -96,7 +96,7 @@ pub fn prices() -> Result<Scale, Failed> {
     Ok(Scale::new(config)?)
 }
 
-/// Returns two nodes with four cores, 8 GiB of memory and 100 GiB of storage each.
+/// Returns a cluster of two nodes. Each node has four cores, 8 GiB of memory and 100 GiB of storage.
 #[must_use]
 pub fn cluster() -> ClusterSpec {
     const GIB: i64 = 1 << 30;
@@ -104,7 +104,7 @@ pub fn cluster() -> ClusterSpec {
     ClusterSpec::from_nodes([node("node-1"), node("node-2")])
 }
 
-/// Tenant with one deployment of one group.
+/// Tenant with one deployment that has one group.
 #[derive(Debug, Clone)]
 pub struct Tenant {
     id: DeploymentId,
@@ -115,7 +115,7 @@ impl Tenant {
     /// Creates a tenant with this SDL.
     ///
     /// # Errors
-    /// The SDL is invalid; the error names the place.
+    /// The SDL is invalid. The error names the line and the field.
     pub fn new(sdl: &str) -> Result<Self, Failed> {
         Ok(Self {
             id: DeploymentId {
@@ -126,7 +126,7 @@ impl Tenant {
         })
     }
 
-    /// Returns the deployment.
+    /// Returns the id of the deployment.
     #[must_use]
     pub const fn deployment(&self) -> &DeploymentId {
         &self.id
@@ -145,7 +145,7 @@ impl Tenant {
         })
     }
 
-    /// Returns the manifest for the provider.
+    /// Returns the manifest that the tenant submits to the provider.
     #[must_use]
     pub fn manifest(&self) -> Arc<Manifest> {
         Arc::new(self.sdl.manifest.clone())

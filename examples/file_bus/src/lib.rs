@@ -5,8 +5,8 @@
 //!   folder/events-00000000000000001024.jsonl     the next ones; of more than four files the oldest is removed
 //!   folder/inventory.nodes.json                  the last event of a retained topic
 //! ```
-//! One program writes. Any number of programs subscribe by reading after it. Each line has a number, so a slow reader
-//! detects the number of lines it lost.
+//! One program writes the files. Any number of programs subscribe by reading the files. Each line has a number, so a
+//! slow reader detects how many lines it lost.
 
 mod log;
 mod tail;
@@ -30,8 +30,8 @@ pub struct FileBus {
 }
 
 impl FileBus {
-    /// Opens the bus of a folder and continues after the last event in it. Creates the folder if it does not
-    /// exist.
+    /// Opens the bus with files in `folder`, and continues after the last event in the folder. Creates the folder if it
+    /// does not exist.
     ///
     /// # Errors
     /// The folder cannot be read or written.
@@ -88,7 +88,7 @@ fn unavailable(operation: &'static str, error: io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, operation, "the folder of the bus").with_source(error)
 }
 
-/// Doc tests of the guide.
+/// Doc tests of the page `docs/writing-a-bus.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-bus.md")]
 pub struct Guide;

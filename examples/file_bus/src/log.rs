@@ -1,4 +1,4 @@
-//! Writer: numbered lines in files of bounded size and number.
+//! Writer of the bus: numbered lines in files. The size and the number of the files are limited.
 
 use akash_provider_core::types::{Event, Topic};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Maximum number of lines in a file.
 const LINES: u64 = 1024;
-/// Maximum number of files. With some hundred bytes per line, they take about two megabytes.
+/// Maximum number of files. With some hundred bytes per line, the files have about two megabytes in total.
 const FILES: usize = 4;
 
 /// Line of a file.
@@ -24,7 +24,7 @@ pub(crate) struct Line {
     pub(crate) event: Arc<Event>,
 }
 
-/// Log that writes the events.
+/// Writer of the events to the files.
 #[derive(Debug)]
 pub(crate) struct Log {
     folder: PathBuf,
@@ -54,13 +54,13 @@ impl Log {
         })
     }
 
-    /// Returns the number of the next event.
+    /// Returns the number that the next event will get.
     pub(crate) const fn next(&self) -> u64 {
         self.next
     }
 
-    /// Writes an event. If the topic is retained, first stores the event, so that [`retained`] returns an
-    /// event before a subscriber receives it.
+    /// Writes an event to the log. If the topic is retained, first stores the event as the last event of the topic, so
+    /// that [`retained`] returns an event before a subscriber receives it.
     pub(crate) fn append(&mut self, topic: Topic, event: &Arc<Event>) -> io::Result<()> {
         if topic.is_retained() {
             let path = retained_path(&self.folder, topic);
@@ -105,7 +105,7 @@ fn create(folder: &Path, first: u64) -> io::Result<File> {
         .open(path)
 }
 
-/// Returns the files of the log. Each key is the number of the first line in its file.
+/// Returns the files of the log. The key of a file is the number of its first line.
 pub(crate) fn files(folder: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder)? {

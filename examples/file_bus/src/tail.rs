@@ -1,4 +1,4 @@
-//! Subscriber: reads the lines that the writer appends.
+//! Subscriber to the bus: reads the lines that the writer appends.
 
 use crate::log::{self, Line};
 use akash_provider_core::bus::Delivery;
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 /// Interval at which a subscriber looks for new lines.
 const POLL: Duration = Duration::from_millis(10);
-/// Maximum number of lines read at once.
+/// Maximum number of lines that are read at once.
 const BATCH: usize = 256;
 
-/// Position of a subscriber in the log.
+/// Subscription to the log: the position, and the events that are read but not delivered yet.
 #[derive(Debug)]
 pub(crate) struct Tail {
     place: Option<Place>,
@@ -25,15 +25,16 @@ pub(crate) struct Tail {
 struct Place {
     folder: PathBuf,
     topics: Vec<Topic>,
-    /// Number of the next line.
+    /// Number of the next line to read.
     next: u64,
-    /// File that contains the next line, with the part of an incomplete line that was already read.
+    /// File that contains the next line, with the number of its first line.
     file: Option<(u64, BufReader<File>)>,
     half: Vec<u8>,
 }
 
 impl Tail {
-    /// Creates a subscriber to these topics, from the event with the number `next`.
+    /// Creates a subscriber to these topics. The first delivered event is the event with the number `next` or a later
+    /// one.
     pub(crate) fn new(folder: PathBuf, topics: Vec<Topic>, next: u64) -> Self {
         let place = Place {
             folder,
@@ -48,7 +49,7 @@ impl Tail {
         }
     }
 
-    /// Returns the next delivery. If the folder cannot be read, tries again.
+    /// Returns the next delivery and the subscriber. If the folder cannot be read, tries again.
     pub(crate) async fn deliver(mut self) -> Option<(Delivery, Self)> {
         loop {
             if let Some(delivery) = self.ready.pop_front() {
@@ -72,7 +73,7 @@ impl Tail {
 }
 
 impl Place {
-    /// Reads the next lines, at most one batch.
+    /// Reads the next lines and adds their events to `found`. Reads at most [`BATCH`] lines.
     fn read(&mut self, found: &mut Vec<Delivery>) -> io::Result<()> {
         for _ in 0..BATCH {
             match self.line()? {
@@ -107,8 +108,8 @@ impl Place {
         Ok(Some(line?))
     }
 
-    /// Opens the file that contains the next line. If that line was removed, opens the first later file.
-    /// Returns false while no such file exists.
+    /// Opens the file that contains the next line. If that line was removed, opens the first later file. Returns false
+    /// while no such file exists.
     fn turn_over(&mut self, found: &mut Vec<Delivery>) -> io::Result<bool> {
         let files = log::files(&self.folder)?;
         let holder = files.range(..=self.next).next_back();

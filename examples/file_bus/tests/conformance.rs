@@ -9,7 +9,7 @@ use futures::StreamExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Temporary folder, removed on drop.
+/// Temporary folder. Dropping this value removes the folder.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -31,7 +31,7 @@ impl PricingStrategy for FixedPrice {
     }
 }
 
-/// Doc tests of the guide.
+/// Doc tests of the page `docs/writing-a-pricing-strategy.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-pricing-strategy.md")]
 pub struct Guide;

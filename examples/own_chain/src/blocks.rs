@@ -1,5 +1,5 @@
-//! Blocks. Transactions wait in a pool until a block takes them. The block is then written to the file and
-//! published.
+//! Blocks of the chain. Transactions wait in a pool until a block includes them. The block is then written to the file
+//! and published to subscribers.
 
 use crate::ledger::{Block, Tx};
 use crate::{Inner, OwnChain, State, lock};
@@ -25,14 +25,14 @@ const LIFETIME: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Pending {
     tx: Tx,
-    /// Last block time at which the transaction may be included in a block.
+    /// Last block time at which a block can include the transaction.
     expires: BlockTime,
     reply: oneshot::Sender<TxOutcome>,
 }
 
 impl State {
-    /// Executes a block. Returns its events and the outcome of each transaction. The result is the same each
-    /// time the file is read.
+    /// Executes a block: changes the market, and sends the events of the block to the subscribers. Returns the outcome
+    /// of each transaction. The outcomes are the same each time the file is read.
     pub(crate) fn execute(&mut self, block: &Block) -> Vec<TxOutcome> {
         let height = block.height;
         self.market.begin_block(block.time);
@@ -57,7 +57,8 @@ impl State {
         outcomes
     }
 
-    /// Returns the next block and its pending transactions. Transactions that have expired get their outcome.
+    /// Takes pending transactions from the pool for the next block. Returns the block and these transactions. Expired
+    /// transactions get their outcome instead.
     fn propose(&mut self, elapsed: Duration) -> (Block, Vec<Pending>) {
         let (height, time) = (self.market.height() + 1, self.market.time().plus(elapsed));
         let mut taken = Vec::new();
@@ -110,20 +111,19 @@ impl Inner {
 }
 
 impl OwnChain {
-    /// Completes a block with the pending transactions. Its block time is `elapsed` after that of the
-    /// previous block. Returns its height. Once started, the block is completed even if the caller is
-    /// dropped.
+    /// Completes a block with the pending transactions, and returns its height. Its block time is `elapsed` after that
+    /// of the previous block. Once started, the block is completed even if the caller is dropped.
     ///
     /// # Errors
-    /// `Unavailable` if the block could not be written. Its transactions wait for the next block.
+    /// `Unavailable` if the block cannot be written. Its transactions wait for the next block.
     pub async fn block(&self, elapsed: Duration) -> Result<Height, Error> {
         let inner = Arc::clone(&self.0);
         let closed = tokio::task::spawn_blocking(move || inner.close_block(elapsed)).await;
         closed.map_err(|e| Error::new(ErrorKind::Internal, "make a block", "it failed").with_source(e))?
     }
 
-    /// Creates a block at each interval `every`, until the future is dropped. The block time advances by
-    /// `elapsed` per block. After a write error, calls `failed` and tries again at the next interval.
+    /// Completes a block at each interval `every`, until the future is dropped. The block time advances by `elapsed`
+    /// per block. After a write error, calls `failed` and tries again at the next interval.
     pub async fn tick(self, every: Duration, elapsed: Duration, failed: impl Fn(&Error)) {
         loop {
             tokio::time::sleep(every).await;
@@ -133,7 +133,7 @@ impl OwnChain {
         }
     }
 
-    /// Executes a message of the tenant; returns the height of the block that contains the message.
+    /// Executes a message of the tenant. Returns the height of the block that contains the message.
     ///
     /// # Errors
     /// `Conflict` if the chain refuses the message, and the errors of [`ChainTx::broadcast_msgs`].

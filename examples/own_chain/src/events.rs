@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// Maximum number of blocks that are buffered for a subscriber. If the subscriber falls behind further, it
-/// gets a snapshot instead.
+/// Maximum number of blocks that are buffered for a subscriber. A subscriber that is further behind gets a snapshot
+/// instead of the missed blocks.
 pub(crate) const WAITING_MAX: usize = 256;
 
-/// Events of a block, in their order.
+/// Events of one block, in the order of the block.
 pub(crate) type Facts = Arc<[ChainEvent]>;
 
 struct Listener {
@@ -25,8 +25,8 @@ struct Listener {
 }
 
 impl Inner {
-    /// Returns a snapshot and the stream of the blocks after it. Blocks are published under the same lock, so
-    /// no block is missing between the two.
+    /// Returns a snapshot, and a receiver of the blocks after it. Blocks are published under the same lock, so no block
+    /// is missing between the snapshot and the first received block.
     fn listen(&self, provider: &Address) -> (ChainEvent, broadcast::Receiver<Facts>) {
         let state = lock(&self.state);
         let present = ChainEvent::Resync(Arc::new(state.market.snapshot(provider)));

@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of unusable lines that are reported.
+/// Maximum number of unusable lines that are reported for a file.
 const DAMAGES_MAX: usize = 100;
 const REMEDY: &str = "restore it from a backup and start again; until then this ledger ends no lease";
 const NO_REMEDY: &str = "no action needed: this block was never published, and the next one replaces it";
@@ -18,7 +18,7 @@ const NO_REMEDY: &str = "no action needed: this block was never published, and t
 /// Initial state of the chain, stored in the first line of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Genesis {
-    /// Name of the chain.
+    /// Chain id.
     pub chain_id: String,
     /// Time of block 1, which is the genesis.
     pub time: BlockTime,
@@ -28,7 +28,7 @@ pub struct Genesis {
     pub money: Vec<(Address, Coin)>,
 }
 
-/// Transaction.
+/// Transaction of the provider or of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tx {
@@ -36,8 +36,8 @@ pub(crate) enum Tx {
     Tenant(TenantMsg),
 }
 
-/// Block. The outcomes of its transactions are not stored, because the rules of the market determine them
-/// each time the file is read.
+/// Block with its transactions. The outcomes of the transactions are not stored, because the rules of the market
+/// determine them each time the file is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Block {
     pub(crate) height: Height,
@@ -52,16 +52,16 @@ enum Line {
     Block(Block),
 }
 
-/// Unusable line, with a remedy.
+/// Unusable line of the ledger file, with a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Path of the file.
+    /// Path of the ledger file.
     pub file: PathBuf,
-    /// Line number, from 1.
+    /// Number of the line, counted from 1.
     pub line: u64,
-    /// Description of the damage.
+    /// Reason why the line is unusable.
     pub what: String,
-    /// Remedy.
+    /// Remedy for the person who runs the program.
     pub remedy: &'static str,
 }
 
@@ -80,10 +80,10 @@ impl fmt::Display for Damage {
 
 /// Receiver of the lines that are read from a ledger.
 pub(crate) trait Reader {
-    /// Processes the next block. Returns how many blocks before it are missing and were not reported by
-    /// `lost`. Fails with a reason if the block does not follow the previous one.
+    /// Processes the next block of the file. Returns the number of blocks that are missing directly before it and were
+    /// not reported with `lost`. Returns an error with the reason if the block does not follow the previous block.
     fn block(&mut self, block: &Block) -> Result<u64, String>;
-    /// Reports an unusable line that may have been a block.
+    /// Reports that a line is unusable and may have been a block.
     fn lost(&mut self);
 }
 
@@ -96,8 +96,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the ledger and reads it. Creates the file if it does not exist. Unusable lines are returned and
-    /// do not fail the call.
+    /// Opens the ledger file and passes its blocks to `reader`. Creates the file if it does not exist. Returns the
+    /// unusable lines, which are not an error.
     pub(crate) fn open(
         path: &Path,
         genesis: &Genesis,
@@ -160,8 +160,8 @@ impl Ledger {
         Ok(damages)
     }
 
-    /// Accepts a line and moves the write offset to its end. If the line has no line break, as an editor may
-    /// leave it, appends one.
+    /// Accepts a line and moves the write offset to its end. If the last line has no line break, for example after a
+    /// change with an editor, appends a line break.
     fn pass(&mut self, line: &Text, end: u64) -> io::Result<()> {
         self.end = end;
         if !line.is_ended {

@@ -33,18 +33,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
-/// Maximum number of missing blocks before a block. If more are missing, the height of the block is treated
-/// as wrong.
+/// Maximum number of missing blocks before a block. If more blocks are missing, the height of the block counts as
+/// wrong.
 const GAP_MAX: Height = 1000;
 
-/// Chain that is stored in a file. Clones share the file, and it is closed when the last clone is dropped.
+/// Chain that is stored in a file. Clones share the file. Dropping the last clone closes the file.
 #[derive(Debug, Clone)]
 pub struct OwnChain(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Ledger file. Its lock is held while a block is written. Queries take only the other lock, so they do
-    /// not wait for the disk.
+    /// Ledger file. This lock is held while a block is written. Queries take only the lock of `state`, so they do not
+    /// wait for the disk.
     ledger: Mutex<Ledger>,
     state: Mutex<State>,
     damages: Vec<Damage>,
@@ -56,16 +56,16 @@ struct State {
     market: Market,
     pool: VecDeque<Pending>,
     told: broadcast::Sender<Facts>,
-    /// Heights of lost blocks.
+    /// Heights of the blocks that are missing or unreadable in the file.
     lost: BTreeSet<Height>,
-    /// Number of unusable lines since the last block. Each of them may have been a block.
+    /// Number of unusable lines since the last readable block. Each of them may have been a block.
     unread: u64,
-    /// Whether lines of the file are unusable or missing.
+    /// Whether the file has unusable or missing lines.
     has_gap: bool,
 }
 
 impl OwnChain {
-    /// Opens the chain of a file, and creates the file if it does not exist. Reads the whole file on the
+    /// Opens the chain that is stored at `path`, and creates the file if it does not exist. Reads the whole file on the
     /// calling thread.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl OwnChain {
         })))
     }
 
-    /// Returns at most 100 unusable lines of the file.
+    /// Returns the unusable lines of the file, at most the first 100.
     #[must_use]
     pub fn damages(&self) -> &[Damage] {
         &self.0.damages
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// Counts blocks that are missing or unreadable.
+    /// Records that `blocks` blocks are missing or unreadable, and raises the height by this number.
     fn lose(&mut self, blocks: u64) {
         for _ in 0..blocks {
             self.market.end_block(Duration::ZERO);
@@ -149,7 +149,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Doc tests of the guide.
+/// Doc tests of the page `docs/writing-a-chain.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-chain.md")]
 pub struct Guide;

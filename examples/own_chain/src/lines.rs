@@ -1,4 +1,4 @@
-//! Reader of lines that may be damaged.
+//! Reader of a file that may have damaged lines.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read};
 /// fits.
 pub(crate) const LINE_MAX: u64 = 8 << 20;
 
-/// Line of a file, up to the maximum length.
+/// Line of a file. If the line is longer than [`LINE_MAX`], `is_long` is true and `bytes` contains only its last part.
 pub(crate) struct Text {
     pub(crate) number: u64,
     pub(crate) bytes: Vec<u8>,
@@ -15,11 +15,11 @@ pub(crate) struct Text {
     pub(crate) is_ended: bool,
 }
 
-/// Reads a file line by line, up to the maximum length of each.
+/// Reads a file line by line. A line longer than [`LINE_MAX`] is read in parts, so that the memory is limited.
 pub(crate) struct Lines {
     reader: BufReader<File>,
     number: u64,
-    /// Number of bytes read, which is the offset of the end of the last line.
+    /// Number of bytes that were read from the file, which is the offset of the end of the last line.
     pub(crate) end: u64,
 }
 

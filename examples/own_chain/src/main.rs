@@ -10,10 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Real time between two blocks. The block time of the chain advances by more than this.
+/// Real time between two blocks. The block time advances by more than this.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The custom chain as the network of the scenario. It creates blocks automatically.
+/// The custom chain as the chain of the scenario. It completes blocks automatically.
 #[derive(Debug)]
 struct LedgerNetwork(OwnChain);
 
@@ -104,7 +104,8 @@ async fn register(chain: &OwnChain) -> Result<(), Failed> {
     }
 }
 
-/// Returns the names of the messages in the file, as another program that reads JSON would.
+/// Returns the names of the messages in the ledger file. This function reads the file as JSON, as another program
+/// could.
 fn story(path: &Path) -> Result<Vec<String>, Failed> {
     let mut names = Vec::new();
     for line in std::fs::read_to_string(path)?.lines() {

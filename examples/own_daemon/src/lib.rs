@@ -5,8 +5,8 @@
 //!   state.json ◄─► RestartState ──────────────┼──► Provider, until it is stopped
 //!   your cluster, your capacity ──────────────┘
 //! ```
-//! `docs/embedding.md` describes what a daemon in production needs besides, such as a gateway for tenants, certificates
-//! and metrics.
+//! `docs/embedding.md` describes what a daemon in production needs in addition, such as a gateway for tenants,
+//! certificates and metrics.
 
 mod settings;
 mod state;
@@ -27,9 +27,9 @@ pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 /// Ports that this daemon supplies itself: the cluster and its capacity.
 #[derive(Debug, Clone)]
 pub struct Backend {
-    /// Cluster of the workloads.
+    /// Cluster that runs the workloads.
     pub cluster: Arc<dyn Cluster>,
-    /// Source of the free capacity.
+    /// Source of the cluster's free capacity.
     pub inventory: Arc<dyn InventorySource>,
 }
 
@@ -37,7 +37,7 @@ pub struct Backend {
 /// provider runs.
 ///
 /// # Errors
-/// Invalid settings, an unreadable file, and failures of the provider.
+/// The settings are invalid, a file cannot be read, or the provider failed.
 pub async fn run(
     settings: Settings,
     backend: Backend,

@@ -1,4 +1,4 @@
-//! `example-own-daemon daemon.toml`: custom provider, until Ctrl-C.
+//! `example-own-daemon daemon.toml`: runs a custom provider until Ctrl-C.
 //!
 //! The cluster of this example is in memory. Replace it and its capacity with your own. For Kubernetes, use
 //! `KubeCluster` and the inventory of `akash-provider-k8s`.

@@ -1,4 +1,4 @@
-//! Settings file.
+//! Settings file of the daemon.
 
 use crate::Failed;
 use akash_provider_chain::private_key::PrivateKey;
@@ -9,18 +9,18 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// Settings in the file.
+/// Settings that the file contains.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// URLs of chain nodes.
     pub nodes: Vec<String>,
-    /// File of the account's private key, as 64 hexadecimal digits.
+    /// Path of the file with the account's private key, as 64 hexadecimal digits.
     pub key: PathBuf,
-    /// File of the state that survives restarts.
+    /// Path of the file with the state that survives restarts.
     pub state: PathBuf,
-    /// Prices.
+    /// Prices of resources.
     pub prices: Prices,
-    /// Settings of the provider. Durations are text, and a missing setting has its default.
+    /// Settings of the provider. In the file, durations are text, and a missing setting has its default.
     pub provider: Config,
 }
 
@@ -47,10 +47,10 @@ struct File {
 }
 
 impl Settings {
-    /// Reads a file; a relative path in the file starts at the folder of the file.
+    /// Reads the settings file. A relative path in the file is relative to the folder of the file.
     ///
     /// # Errors
-    /// Names the file, the setting, and its expected value.
+    /// The error names the file, the setting, and the expected value.
     pub fn read(path: &Path) -> Result<Self, Failed> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
@@ -67,7 +67,7 @@ impl Settings {
         })
     }
 
-    /// Reads the key of the account.
+    /// Reads the private key file. The key must belong to `account`.
     pub(crate) fn private_key(&self, account: &Address) -> Result<PrivateKey, Failed> {
         let shown = self.key.display();
         let text = std::fs::read_to_string(&self.key).map_err(|error| format!("{shown}: {error}"))?;

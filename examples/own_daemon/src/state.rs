@@ -1,4 +1,4 @@
-//! File with the state that survives restarts.
+//! File that stores the state which survives restarts.
 
 use akash_provider_core::provider::StateStore;
 use akash_provider_core::{Error, RestartState, error};
@@ -7,8 +7,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Reads the stored state. At the first start, returns the default. If the contents cannot be parsed, the
-/// circuit breaker counts as tripped and waits for a release.
+/// Reads the stored state. Returns the default if the file does not exist, as at the first start. If the contents
+/// cannot be parsed, the circuit breaker counts as tripped until a person releases it.
 ///
 /// # Errors
 /// The file exists but cannot be read.
@@ -23,7 +23,7 @@ pub fn read(file: &Path) -> io::Result<RestartState> {
     }
 }
 
-/// File with the state that survives restarts. The provider writes it while it runs.
+/// Store of the state that survives restarts, in a file. The provider writes the file while it runs.
 #[derive(Debug)]
 pub struct StateFile(pub PathBuf);
 

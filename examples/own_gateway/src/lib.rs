@@ -1,4 +1,4 @@
-//! Embedded example with a gateway for its tenants, and a separate page.
+//! Embedded example with a gateway for its tenants, and a web page for the person who runs the provider.
 //!
 //! ```text
 //!   tenants  ── TLS, tokens ──► gateway ──┬──► the provider's handle
@@ -26,19 +26,19 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Running gateway and page.
+/// Running gateway and web page.
 #[derive(Debug)]
 pub struct GatewayServer {
     /// Address of the gateway.
     pub gateway: SocketAddr,
-    /// Address of the page for the operator.
+    /// Address of the web page for the person who runs the provider.
     pub page: SocketAddr,
     stop: CancellationToken,
     serving: [JoinHandle<()>; 2],
 }
 
 impl GatewayServer {
-    /// Serves a provider, at free ports of the loopback interface.
+    /// Starts the gateway and the page of a provider, on free ports of the loopback interface.
     ///
     /// # Errors
     /// No port is free, or the chain refuses the certificate.
@@ -86,7 +86,7 @@ impl GatewayServer {
     /// Stops the gateway and the page.
     ///
     /// # Errors
-    /// One of them failed.
+    /// The gateway or the page failed.
     pub async fn stop(self) -> Result<(), Failed> {
         self.stop.cancel();
         for serving in self.serving {

@@ -1,4 +1,5 @@
-//! Page for the operator. It shows data of this program in addition to the status that every provider has.
+//! Web page for the person who runs the provider. The page shows data of this program in addition to the status that
+//! every provider has.
 
 use akash_provider_core::provider::ProviderHandle;
 use http_body_util::Full;
@@ -12,10 +13,10 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-/// Maximum duration of a request. It is short because the operator uses this machine.
+/// Maximum duration of a request. It is short because the client runs on this machine.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves the page until it is stopped, one request after the other.
+/// Serves the page until `stop` is cancelled, one request after the other.
 pub(crate) async fn serve(listener: TcpListener, handle: ProviderHandle, stop: CancellationToken) {
     let one = async || {
         let (stream, _) = listener.accept().await?;
@@ -55,7 +56,7 @@ async fn answer(request: Request<Incoming>, handle: &ProviderHandle) -> Response
     answer
 }
 
-/// Returns one line for each lease.
+/// Returns the leases of the provider as text: one line for each lease.
 async fn leases(handle: &ProviderHandle) -> String {
     let status = handle.status().await;
     let line = |lease: &akash_provider_core::engine::status::LeaseInfo| {

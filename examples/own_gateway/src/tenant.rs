@@ -1,4 +1,4 @@
-//! Tenant with requests over the network, as consoles and tools send them.
+//! Tenant that sends requests to the gateway over the network, like consoles and tools.
 
 use akash_provider_chain::cert;
 use akash_provider_chain::private_key::PrivateKey;
@@ -24,12 +24,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Maximum size of a response.
+/// Maximum size of a response, in bytes.
 const ANSWER_MAX: usize = 1 << 20;
 /// Lifetime of a token, in seconds.
 const TOKEN_FOR: u64 = 3600;
 
-/// Tenant with a token.
+/// Tenant that authenticates with a token.
 #[derive(Debug)]
 pub struct Caller {
     gateway: SocketAddr,
@@ -37,12 +37,12 @@ pub struct Caller {
     token: String,
 }
 
-/// Status and body.
+/// HTTP status and body of a response.
 pub type Reply = (u16, String);
 
 impl Caller {
-    /// Creates the tenant of the scenario and stores its public key on the chain, as its first transaction
-    /// would.
+    /// Creates the tenant of the scenario. Also stores its public key on the chain, which normally happens with the
+    /// first transaction of an account.
     ///
     /// # Errors
     /// The provider has no certificate on the chain.
@@ -78,7 +78,7 @@ impl Caller {
         })
     }
 
-    /// Returns the request as a command for a terminal.
+    /// Returns the request as a `curl` command for a terminal.
     #[must_use]
     pub fn curl(&self, path: &str) -> String {
         format!(
@@ -98,7 +98,7 @@ impl Caller {
     /// Sends a request without a token.
     ///
     /// # Errors
-    /// As [`Caller::get`].
+    /// The errors of [`Caller::get`].
     pub async fn get_anonymously(&self, path: &str) -> Result<Reply, Failed> {
         self.send(path, "").await
     }
@@ -111,7 +111,7 @@ impl Caller {
     }
 }
 
-/// Requests a page of this machine, without TLS.
+/// Requests a page from a server on this machine, without TLS.
 ///
 /// # Errors
 /// The server does not respond.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Script that prints its process id and environment, and continues as a child process.
+/// Script that prints its process id and an environment variable, and then waits for a child process.
 const SCRIPT: &str = "echo $$; echo $GREETING from $PORT_8080; sleep 1000 & wait";
 
 #[tokio::main(flavor = "current_thread")]
@@ -55,7 +55,7 @@ async fn play(folder: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the first two lines that the workload logs.
+/// Returns the first two log lines of the workload.
 async fn lines(cluster: &ProcessCluster, lease: &LeaseId) -> Result<Vec<String>, Failed> {
     let follow = LogOptions {
         follow: true,

@@ -21,7 +21,7 @@ use example_embedded::{BLOCK, Failed, PROVIDER, cluster, config, market, prices}
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Provider with its environment, driven step by step.
+/// Provider with its environment. The caller drives it step by step.
 #[derive(Debug)]
 pub struct ManualProvider {
     engine: Engine,
@@ -37,7 +37,7 @@ pub struct ManualProvider {
 }
 
 impl ManualProvider {
-    /// Creates a provider with its chain, cluster and capacity.
+    /// Creates a provider with a market, a cluster and its capacity.
     ///
     /// # Errors
     /// None with the constants of the embedded example.
@@ -75,13 +75,13 @@ impl ManualProvider {
         &self.market
     }
 
-    /// Returns the workloads.
+    /// Returns the workloads that the engine has deployed, by lease.
     #[must_use]
     pub const fn workloads(&self) -> &BTreeMap<LeaseId, WorkloadSpec> {
         &self.workloads
     }
 
-    /// Returns the published events.
+    /// Returns the events that the engine has published.
     #[must_use]
     pub fn facts(&self) -> &[Arc<Event>] {
         &self.facts
@@ -113,7 +113,7 @@ impl ManualProvider {
         self.replies.remove(&id)
     }
 
-    /// Completes a block, advances all clocks, and sends the deadlines that have passed to the engine.
+    /// Completes a block, advances all clocks, and sends the passed deadlines to the engine.
     pub fn block(&mut self) {
         let block = self.market.end_block(BLOCK);
         self.inputs.push_back(Input::Chain(block));

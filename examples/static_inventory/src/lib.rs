@@ -1,4 +1,4 @@
-//! Custom inventory source: the file contains the capacity.
+//! Custom inventory source that reads the capacity from a file.
 //!
 //! The file lists fixed machines in the JSON format of [`ClusterSpec`]. Editing the file changes the capacity
 //! while the provider runs. The provider subtracts its own reservations, so the file must not subtract them.
@@ -16,14 +16,14 @@ const POLL: Duration = Duration::from_millis(100);
 /// Maximum size of the file, in bytes. A node takes some hundred bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Capacity from a file.
+/// Inventory source that reads the capacity from a file.
 #[derive(Debug, Clone)]
 pub struct FileInventory {
     path: PathBuf,
 }
 
 impl FileInventory {
-    /// Creates a source that reads this file.
+    /// Creates a source that reads the capacity from the file at `path`.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
@@ -67,13 +67,13 @@ fn update(text: &str) -> Result<InventoryUpdate, Error> {
     })
 }
 
-/// Returns the error for a capacity that is unknown at present. The provider continues with the previous
+/// Returns the error for a file that cannot be read or parsed at present. The provider continues with the previous
 /// capacity.
 fn unknown(why: String) -> Error {
     Error::new(ErrorKind::Unavailable, "read the list of nodes", why)
 }
 
-/// Doc tests of the guide.
+/// Doc tests of the page `docs/writing-an-inventory.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-an-inventory.md")]
 pub struct Guide;

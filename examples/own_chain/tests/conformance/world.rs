@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub(crate) const BLOCK: Duration = Duration::from_secs(6);
 
-/// Temporary folder, removed on drop.
+/// Temporary folder. Dropping this value removes the folder.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -75,7 +75,7 @@ pub(crate) fn record(owner: Address) -> ProviderRecord {
     }
 }
 
-/// Accounts that act on the chain and complete its blocks.
+/// Accounts of a tenant and two providers, which send messages to the chain and complete its blocks.
 pub(crate) struct Accounts {
     pub(crate) chain: OwnChain,
     dseq: AtomicU64,
