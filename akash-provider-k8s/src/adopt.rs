@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const FOREIGN: &str = "foreign_leases";
 
-/// Problem that the operator of the provider should check.
+/// Problem that an administrator of the provider should check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
     /// Object with the labels of the provider that belongs to no lease.

@@ -6,27 +6,28 @@
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use std::collections::BTreeMap;
 
-/// Label `true` of all objects of a provider, of nodes it may use and of storage classes it may offer.
+/// Label with the value `true` on all objects of a provider, on nodes that it may use and on storage classes that it
+/// may offer.
 pub const MANAGED: &str = "akash.network";
-/// Namespace of the lease an object belongs to.
+/// Label: namespace of the lease to which the object belongs.
 pub const NAMESPACE: &str = "akash.network/namespace";
-/// `resourceVersion` of the Manifest object from which the object was rendered.
+/// Label: `resourceVersion` of the Manifest object from which the object was rendered.
 pub const MANIFEST_VERSION: &str = "akash.network/manifest.resource.version";
-/// Service of the lease an object belongs to.
+/// Label: name of the service to which the object belongs.
 pub const SERVICE: &str = "akash.network/manifest-service";
-/// Address of the tenant, who owns the deployment.
+/// Label: address of the tenant, who owns the deployment.
 pub const LEASE_OWNER: &str = "akash.network/lease.id.owner";
-/// Sequence number of the deployment, in decimal.
+/// Label: sequence number of the deployment, in decimal.
 pub const LEASE_DSEQ: &str = "akash.network/lease.id.dseq";
-/// Sequence number of the group within its deployment.
+/// Label: sequence number of the group within its deployment.
 pub const LEASE_GSEQ: &str = "akash.network/lease.id.gseq";
-/// Sequence number of the order within its group.
+/// Label: sequence number of the order within its group.
 pub const LEASE_OSEQ: &str = "akash.network/lease.id.oseq";
-/// Address of the provider's account.
+/// Label: address of the provider's account.
 pub const LEASE_PROVIDER: &str = "akash.network/lease.id.provider";
 /// Labels that identify a lease.
 pub const LEASE: [&str; 5] = [LEASE_OWNER, LEASE_DSEQ, LEASE_GSEQ, LEASE_OSEQ, LEASE_PROVIDER];
-/// Label `metal-lb` of Services with leased addresses.
+/// Label with the value `metal-lb` on Services of leased addresses.
 pub const SERVICE_TARGET: &str = "akash.network/service-target";
 /// Annotation of a ProviderHost: time of the last declaration, RFC 3339 in UTC.
 pub const UPDATED_AT: &str = "akash.network/lease.updated_at";
@@ -45,8 +46,8 @@ pub const OPERATOR_TERM: &str = "provider.akash.network/operator-term";
 pub const BESIDE_LEADERSHIP: &str = "provider.akash.network/leadership";
 /// Annotation of a namespace: isolation level of its pods, see [`Isolation`](crate::settings::Isolation).
 pub const ISOLATION: &str = "provider.akash.network/isolation";
-/// Label `true` of a NetworkPolicy, Role or RoleBinding that an administrator added to the namespace of a lease. Objects
-/// without the label are deleted.
+/// Label with the value `true` on a NetworkPolicy, Role or RoleBinding that an administrator added to the namespace of
+/// a lease. Such objects without the label are deleted.
 pub const KEEP: &str = "provider.akash.network/keep";
 /// Annotation of a Manifest: values that the spec cannot express, as JSON.
 pub const EXTRA: &str = "provider.akash.network/deployment";

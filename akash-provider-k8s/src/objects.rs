@@ -75,7 +75,7 @@ pub struct PriorState {
     pub manifest_version: String,
     /// Isolation level of the lease.
     pub isolation: Isolation,
-    /// Running pod templates of unchanged services, by service. These templates are applied as they are.
+    /// Running pod templates of unchanged services, by service. These templates are applied without changes.
     pub unchanged: BTreeMap<String, PodTemplateSpec>,
 }
 
@@ -159,7 +159,7 @@ pub fn without_default_disk(
     Ok(templates)
 }
 
-/// Returns an error for invalid names of services, and for two services with the same name of an object.
+/// Returns an error for an invalid name of a service, and for two services that need objects with the same name.
 fn names_differ(group: &Group) -> Result<(), Refusal> {
     let mut workloads = BTreeSet::new();
     let mut taken: BTreeMap<String, &str> = BTreeMap::new();

@@ -83,8 +83,8 @@ impl Lines {
         self.replay = self.mark.map(|mark| (mark, 0));
     }
 
-    /// Returns the time from which the stream is needed; `None` for the whole stream. Requests have whole seconds, so
-    /// the time is rounded down.
+    /// Returns the time from which the next stream must contain lines; `None` for all lines. Requests have whole
+    /// seconds, so the time is rounded down.
     pub(super) fn since(&self) -> Option<Timestamp> {
         let part = self.part.as_ref().and_then(|part| part.stamp);
         let stamp = self.mark.map(|mark| mark.stamp).or(part)?;

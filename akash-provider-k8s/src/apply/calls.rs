@@ -39,7 +39,7 @@ pub(crate) struct Calls {
     client: Client,
     limit: Duration,
     operation: &'static str,
-    /// Check before each write that this instance leads; `None` without an election.
+    /// Gate that permits writes only while this instance leads; `None` without an election.
     gate: Option<LeadershipGate>,
 }
 

@@ -155,13 +155,14 @@ impl Kind {
 /// Stage of an apply. Objects of the same stage do not depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Written before the first pod.
+    /// Objects that are written before the first pod.
     BeforePods,
-    /// Written before an update creates more pods. In a new namespace, [`Rest`](Self::Rest) is early enough.
+    /// Objects that are written before an update creates more pods. In a new namespace, [`Rest`](Self::Rest) is early
+    /// enough.
     BeforeMorePods,
-    /// Creates pods.
+    /// Workloads, which create pods.
     Pods,
-    /// Sends traffic to pods or gives them rights: can follow the pods.
+    /// Objects that send traffic to pods or give pods rights. They can be written after the pods.
     Rest,
 }
 

@@ -305,7 +305,7 @@ fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     }
 }
 
-/// Compares the immutable claims of a StatefulSet: names and requested resources.
+/// Returns true if the immutable claims of a StatefulSet differ: names and requested resources.
 fn volumes_differ(wanted: &Value, live: &Value) -> bool {
     let claims = |body: &Value| -> Value {
         let claims = body

@@ -130,7 +130,7 @@ impl Inner {
     }
 
     /// Applies the Manifest record. Returns the objects of the lease and the written objects, or `None` if another
-    /// provider created the lease and its objects are not changed.
+    /// provider created the lease and this call leaves all its workloads unchanged.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,
@@ -256,8 +256,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until the watches show a new namespace. Admission in the API server uses a watch too and delays writes into
-    /// a namespace that it has not seen by 50 ms.
+    /// Waits until the watches show a new namespace. Admission in the API server uses a watch too. Until this watch
+    /// shows the namespace, admission delays each write into the namespace by 50 ms.
     async fn until_entered(&self, namespace: &str) {
         let shown = async {
             while self.state.known() && self.state.lease_in(namespace).namespace.is_none() {

@@ -97,7 +97,8 @@ impl Inner {
         }
     }
 
-    /// Returns the account to bind; `None` if no binding is needed, and before [`Inner::identify`].
+    /// Returns the account that needs a binding in the namespace of each lease; `None` if no binding is needed, and
+    /// before [`Inner::identify`].
     pub(super) fn lease_account(&self) -> Option<Subject> {
         self.account.get().cloned().flatten()
     }

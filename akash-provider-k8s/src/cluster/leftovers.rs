@@ -17,7 +17,7 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 use std::time::Duration;
 
 const COLLECT: &str = "collect_passwords";
-/// Interval between two searches for password Secrets without a lease record.
+/// Interval between two searches for password Secrets without a Manifest record.
 const EVERY: Duration = Duration::from_hours(1);
 /// Minimum age at which a Secret without a Manifest record is deleted. The record is written within seconds after its
 /// Secret; the rest of the hour covers clock differences between providers.

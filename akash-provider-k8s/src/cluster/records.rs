@@ -19,7 +19,7 @@ const TRIES: usize = 4;
 /// Decision about a record object in the API server.
 #[derive(Debug)]
 pub(crate) enum Verdict<K> {
-    /// Leave the object as it is, or missing.
+    /// Leave an existing object unchanged, and a missing object missing.
     Keep,
     /// Write the object; its metadata is merged with the existing one.
     Write(K),

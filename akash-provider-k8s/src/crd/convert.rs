@@ -109,7 +109,8 @@ pub fn from_manifest(manifest: &Manifest) -> Result<RecordedDeployment, BadObjec
     })
 }
 
-/// Returns the lease in the spec of an object, which must match the name of the object.
+/// Returns the lease in the spec of a Manifest. Returns an error unless the name of the Manifest is the namespace of
+/// this lease.
 fn lease(manifest: &Manifest) -> Result<LeaseId, (String, String)> {
     let lease = read::lease(&manifest.spec.lease_id)?;
     let name = manifest.name_any();

@@ -37,8 +37,8 @@ fn complete(mut definition: CustomResourceDefinition) -> CustomResourceDefinitio
     definition
 }
 
-/// Preserves unknown fields, removes defaults, and replaces number formats that the API server does not support with
-/// limits.
+/// Preserves unknown fields, and removes defaults. Replaces the unsigned number formats, which the API server does not
+/// support: `uint32` by a maximum, and `uint64` by `int64`.
 fn relax(schema: &mut JSONSchemaProps) {
     // The API server would add a default to objects of other clients.
     schema.default = None;

@@ -227,8 +227,8 @@ impl Model<'_> {
     }
 }
 
-/// Returns the GPUs of a node in the form of the ledger: kinds, number of usable devices, and number of devices in
-/// use of an unknown kind.
+/// Returns the GPUs of a node in the form of `NodeSpec`: kinds, number of usable devices, and number of devices in use
+/// of an unknown kind.
 pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Option<u32>, u32) {
     let mut kinds = Vec::new();
     let (mut usable, mut unknown) = (0u32, 0u32);

@@ -29,7 +29,7 @@ pub struct NodeFacts {
     pub(crate) cpu: i64,
     pub(crate) memory: i64,
     pub(crate) ephemeral: i64,
-    /// Maximum number of pods.
+    /// Maximum number of pods that the node can run.
     pub(crate) pods: Option<i64>,
     pub(crate) devices: Vec<Devices>,
     /// Names of the storage classes that the node can mount.

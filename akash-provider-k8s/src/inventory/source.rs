@@ -42,8 +42,8 @@ use tokio_util::task::AbortOnDropHandle;
 /// Selects pods that use resources: bound and not finished.
 const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
-/// Settings of the capacity. [`Options::default`] is suitable if nodes and storage classes have their `akash.network`
-/// labels.
+/// Settings of the capacity count. [`Options::default`] is suitable if nodes and storage classes have their
+/// `akash.network` labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Sizes of storage classes.
@@ -95,18 +95,18 @@ pub(crate) struct WholeInventory {
 /// publication.
 type Publication = Option<Result<(), String>>;
 
-/// Computes the current count; receivers may store it for any time.
+/// Handle that computes the current capacity count on request. Receivers may store the handle for any time.
 #[derive(Debug, Clone)]
 pub(crate) struct CountHandle(Arc<Shared>);
 
 impl CountHandle {
-    /// Returns the current count.
+    /// Returns the current capacity count.
     pub(crate) fn count(&self) -> Arc<dyn Inventory> {
         self.0.inner().tally.recount()
     }
 }
 
-/// Count of the cluster, which the watches update.
+/// Capacity count of the cluster, which the watches update.
 #[derive(Debug)]
 pub(super) struct Shared {
     inner: Mutex<Inner>,

@@ -49,7 +49,7 @@ pub struct VolumeFacts {
     pub(crate) bytes: i64,
     /// Namespace of the claim that is bound to the volume.
     pub(crate) claim: Option<Box<str>>,
-    /// Node of a local-path volume, which is on the disk of ephemeral storage.
+    /// Node that stores a local-path volume. The volume uses the same disk as the ephemeral storage of the node.
     pub(crate) node: Option<NodeName>,
 }
 
@@ -127,8 +127,8 @@ impl CapacityFacts {
 /// Settings of persistent storage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StorageOptions {
-    /// Sizes of storage classes in bytes, by class. For classes of a size that the cluster does not report or reports
-    /// wrongly.
+    /// Sizes of storage classes in bytes, by class. A class needs an entry if the cluster does not report its size or
+    /// reports a wrong size.
     pub capacity: BTreeMap<String, i64>,
     /// Whether classes of unknown size are offered without a limit.
     pub unknown_is_unlimited: bool,

@@ -12,7 +12,7 @@ const PERMISSIONS: [&str; 3] = ["deployment", "logs", "events"];
 const READ: [&str; 3] = ["get", "list", "watch"];
 /// ClusterRole in `deploy/rbac` with the rights of the provider in the namespace of a lease.
 pub(crate) const LEASE_ROLE: &str = "akash-provider-rs-lease";
-/// Name of the binding to the ClusterRole. The colon prevents conflicts with services.
+/// Name of the binding to the ClusterRole. The colon prevents conflicts with the bindings of services.
 pub(crate) const ACCESS: &str = "akash-provider:access";
 /// API group of roles and bindings.
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";

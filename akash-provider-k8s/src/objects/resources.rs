@@ -64,7 +64,7 @@ impl Amounts {
         })
     }
 
-    /// Returns the requests for these limits.
+    /// Returns the resource requests that result from these limits and the commit levels of the settings.
     pub(super) fn requested(self, cx: &Context<'_>) -> Self {
         let levels = &cx.settings.commit;
         Self {

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 /// Delay before the first deletion, so that a burst of deletions is counted as a whole.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Records missing within this interval count together.
+/// Records that go missing within this interval are counted together.
 const WINDOW: Duration = Duration::from_secs(60);
 /// Duration for which the guard stores the time of a permitted deletion. A name is judged again every [`RETRY`].
 const REMEMBER: Duration = Duration::from_secs(300);
@@ -286,7 +286,7 @@ impl Guard {
     }
 
     /// Holds the pending names that went missing within [`WINDOW`] of `since`, if too many names went missing or if the
-    /// definition of the records is new.
+    /// definition of the records was replaced.
     fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
         while self.released.front().is_some_and(|at| *at + REMEMBER < now) {
             self.released.pop_front();

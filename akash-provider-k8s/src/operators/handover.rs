@@ -102,7 +102,7 @@ async fn policies(client: &Client, limit: Duration) -> Result<Vec<NetworkPolicy>
     Err(pages::endless(OPEN))
 }
 
-/// Returns true if the labels of the policy name its namespace, as for leases.
+/// Returns true if a label of the policy contains the name of its namespace, as in the namespaces of leases.
 fn is_of_a_lease(policy: &NetworkPolicy) -> bool {
     let labelled = policy
         .metadata

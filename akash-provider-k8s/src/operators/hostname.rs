@@ -60,7 +60,7 @@ use writer::Writer;
 pub struct Options {
     /// Namespace of the ProviderHost and Manifest objects (`--k8s-manifest-ns`).
     pub manifest_namespace: String,
-    /// Objects to create for hostnames.
+    /// Rules for the objects that the operator creates for hostnames.
     pub plan: Plan,
     /// Time that a new Ingress without a reported status exists before the HTTPRoute of its hostname is deleted
     /// (`--handover-wait`).

@@ -22,7 +22,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// Maximum number of names that the writer checks for work while it holds the lock of the state.
 const LOOKS: usize = 64;
 
-/// Objects of the cluster and the work they require, without a clock and without a network.
+/// Index of an operator: holds the objects of the cluster and returns the work that they require. Uses no clock and no
+/// network.
 pub(super) trait Index: Debug + Send + 'static {
     /// Change from a watch or from the writer.
     type Event: Send;
@@ -53,7 +54,7 @@ pub(super) trait Index: Debug + Send + 'static {
         None
     }
 
-    /// Whether names with the same problem are logged in one line, with their number.
+    /// Whether names with the same problem are logged in one line, with the number of these names.
     const SHARES_PROBLEMS: bool = false;
 
     /// Removes state of names that are not in the index.

@@ -99,7 +99,7 @@ impl Queue {
         }
     }
 
-    /// Queues names that changed, without their back-off.
+    /// Queues changed names for work as soon as possible, even if a name still waits for its back-off.
     pub fn changed(&mut self, names: impl IntoIterator<Item = String>) {
         for name in names {
             if let Some(failed) = self.failed.get_mut(&name) {

@@ -48,7 +48,7 @@ pub struct IgnoredLease {
     pub hostnames: Vec<String>,
     /// Error of the last failed write.
     pub last_error: String,
-    /// Kind of that error, or `Problem` if no write was attempted.
+    /// Kind of the error in `last_error`, or `Problem` if no write was attempted.
     pub last_error_type: String,
     /// Time of the last failed write, RFC 3339.
     pub failed_at: String,

@@ -112,7 +112,7 @@ impl<I: Index, K: Ord + Send, V: Send> Sink<DynamicObject> for IndexSink<I, K, V
     }
 }
 
-/// State of one watch.
+/// Receiver of the state of one watch, which stores the state for the status.
 struct WatchReport<I> {
     watched: WatchSpec,
     state: Arc<OperatorState<I>>,

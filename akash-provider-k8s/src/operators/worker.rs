@@ -18,7 +18,7 @@ pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
     /// Index that computes the work.
     type Index: Index;
 
-    /// Returns the shared state.
+    /// Returns the state that the writer shares with the watches and the status.
     fn state(&self) -> &OperatorState<Self::Index>;
 
     /// Writes and deletes the objects of one name.
@@ -82,7 +82,7 @@ impl OperatorTasks {
         self.add([task::spawn("work of an operator", work)]);
     }
 
-    /// Adds tasks that end with the operator.
+    /// Adds tasks that are stopped when this value is dropped.
     pub(super) fn add(&mut self, tasks: impl IntoIterator<Item = AbortOnDropHandle<()>>) {
         self.tasks.extend(tasks);
     }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 /// Maximum number of pending signals; a slower listener receives a snapshot.
 pub(super) const WAITING_MAX: usize = 1024;
 
-/// Last message to the listener.
+/// Last message that was sent to the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LastMessage {
     Nothing,

@@ -34,7 +34,8 @@ const TRIES: u32 = 11;
 /// API group that has CustomResourceDefinitions, although its name looks like a built-in group of Kubernetes.
 const STANDARD: &str = "gateway.networking.k8s.io";
 
-/// Definitions of a cluster, shared by all clones. The watch stops when the last clone is dropped.
+/// Watch of the CustomResourceDefinitions of a cluster, shared by all clones. The watch stops when the last clone is
+/// dropped.
 #[derive(Clone, Default)]
 pub struct Definitions(Arc<Inner>);
 

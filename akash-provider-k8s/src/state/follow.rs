@@ -20,7 +20,7 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Number of failures at one version after which everything is listed again.
+/// Number of failures at one resource version after which everything is listed again.
 const STUCK: u32 = 3;
 
 /// Reason for the end of a watch or a list.
@@ -30,7 +30,7 @@ enum End {
     Closed,
     /// No event within the idle limit; the time of the last event.
     Silent(Instant),
-    /// The version is too old: everything has to be listed again.
+    /// The resource version is too old: everything has to be listed again.
     Expired,
     /// The server does not serve the kind.
     Absent(String),
@@ -91,7 +91,7 @@ pub(crate) trait Report: Send + Sync {
     /// The watch works: an event was received, or the watch did not fail within [`WatchConfig::proof`].
     fn works(&self);
 
-    /// The version was too old; everything is listed again.
+    /// Reports that the resource version was too old, so that everything is listed again.
     fn expired(&self) {}
 
     /// Returns true for a kind that a cluster may lack.
@@ -99,12 +99,13 @@ pub(crate) trait Report: Send + Sync {
         false
     }
 
-    /// The server does not serve the kind. Returns true if this is new.
+    /// Reports that the server does not serve the kind. Returns true if this was not reported before.
     fn absent(&self, error: String) -> bool {
         self.failed(error, Instant::now())
     }
 
-    /// The watch has failed since `since` at the latest. Returns true if this is new.
+    /// Reports a failure of the watch, which has not worked since `since` at the latest. Returns true if the watch was
+    /// not down before.
     fn failed(&self, error: String, since: Instant) -> bool;
 }
 

@@ -208,7 +208,7 @@ impl Index {
         signal.into_iter().collect()
     }
 
-    /// Records an invalid object; its previous version does not count.
+    /// Records an invalid object; its previous version no longer counts.
     pub(super) fn unreadable<K: WatchedKind>(&mut self, meta: &ObjectMeta, why: &str) -> Vec<Signal> {
         let key = key_of(K::KIND, meta);
         let home = home_of(K::KIND, meta);

@@ -75,7 +75,7 @@ impl Kind {
         )
     }
 
-    /// Returns true for Manifests, hostnames and leased addresses.
+    /// Returns true for the kinds of record objects: Manifest, ProviderHost and ProviderLeasedIP.
     #[must_use]
     pub(super) const fn is_record(self) -> bool {
         matches!(self, Self::Manifests | Self::Hosts | Self::Ips)
@@ -143,10 +143,10 @@ pub(crate) trait WatchedKind:
         home_of(Self::KIND, self.meta())
     }
 
-    /// Inserts the object into its lease, or removes the object with the name.
+    /// Inserts the object into the view of its lease. Without an object, removes the object `name` from the view.
     fn put(view: &mut LeaseView, name: &str, object: Option<Arc<Self>>);
 
-    /// Removes all objects of this kind.
+    /// Removes all objects of this kind from the view.
     fn clear(view: &mut LeaseView);
 
     /// Returns false for an object outside of lease namespaces, if the watch includes such objects.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Namespace in which each kubelet renews a Lease of its node's name.
+/// Namespace in which each kubelet renews a Lease object with the name of its node.
 const HEARTBEATS: &str = "kube-node-lease";
 /// Default duration of a kubelet's Lease, in seconds, if the Lease contains none.
 const LEASE_SECONDS: u32 = 40;

@@ -256,7 +256,7 @@ struct Part {
 }
 
 impl Part {
-    /// Returns the part of a field, or `None` if it is skipped.
+    /// Returns the part below the field `name`, or `None` if this field is skipped.
     fn behind(self, name: &str) -> Option<Self> {
         let (mut open, mut is_end) = (0, false);
         for (at, path) in self.paths.iter().enumerate() {

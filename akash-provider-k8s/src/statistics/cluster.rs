@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Bucket bounds of operations, which take several calls to the API server.
+/// Histogram bucket bounds for the durations of operations, which take several calls to the API server.
 const OPERATION_BOUNDS: [Duration; 8] = [
     Duration::from_millis(50),
     Duration::from_millis(100),

@@ -58,7 +58,7 @@ pub enum Verb {
     Update,
     /// Changes fields of an object.
     Patch,
-    /// Creates an object, or replaces the fields of the provider in an object.
+    /// Creates an object, or replaces the fields that the provider owns in an object.
     Apply,
     /// Deletes one object.
     Delete,
@@ -66,7 +66,7 @@ pub enum Verb {
     DeleteCollection,
     /// Starts a command in a container.
     Connect,
-    /// Any other method.
+    /// Any other HTTP method.
     Other,
 }
 

@@ -31,7 +31,7 @@ struct Extra {
     patch: Patch,
 }
 
-/// Part of a deployment that the spec covers.
+/// Parts of a deployment that a Manifest spec can contain.
 #[derive(Debug, Serialize, Deserialize)]
 struct Covered {
     group: Arc<Group>,
@@ -49,7 +49,7 @@ impl Covered {
     }
 }
 
-/// Returns the annotation of a deployment with this spec.
+/// Returns the text of the annotation for a deployment that was encoded as `spec`.
 pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<String, Refusal> {
     let cannot = |problem: String| Refusal::new("", "manifest", problem);
     // Decoded before the write: an undecodable record could not be deployed.

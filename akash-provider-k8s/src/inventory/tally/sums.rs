@@ -29,7 +29,7 @@ impl Sums {
         self.ephemeral
     }
 
-    /// Returns the amounts of a node.
+    /// Returns the sums as the amounts of one node.
     pub(super) fn amounts(&self) -> Requests {
         Requests {
             cpu: clamp(self.cpu),

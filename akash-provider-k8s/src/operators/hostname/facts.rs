@@ -24,7 +24,7 @@ const MAX_TRIES: u32 = 100;
 /// Decoded record, or the reason why it is invalid.
 pub type DecodedRecord<T> = Result<T, String>;
 
-/// Declaration of a hostname.
+/// Content of a ProviderHost record: the service of a lease to which the hostname routes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Host {
     /// Lease of the hostname.

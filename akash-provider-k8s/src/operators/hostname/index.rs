@@ -49,10 +49,10 @@ pub enum Event {
     Deleted(ObjectKind, ObjectKey, String),
 }
 
-/// Objects to create for hostnames.
+/// Rules for the objects that the operator creates for hostnames.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// Mode of the routes.
+    /// Kind of the routes that the operator creates, with the settings for this kind.
     pub mode: Mode,
     /// Issuer of certificates; `None` for no certificates. Only Ingresses reference them.
     pub issuer: Option<Issuer>,
@@ -172,13 +172,13 @@ impl Index {
         }
     }
 
-    /// Returns the mode of the routes.
+    /// Returns the kind of the routes that the operator creates, with the settings for this kind.
     #[must_use]
     pub const fn mode(&self) -> &Mode {
         &self.plan.mode
     }
 
-    /// Returns the objects to create for hostnames.
+    /// Returns the rules for the objects that the operator creates for hostnames.
     #[must_use]
     pub const fn plan(&self) -> &Plan {
         &self.plan
@@ -445,7 +445,8 @@ impl Index {
         self.objects_of(name).filter(|(sort, ..)| sort.is_route())
     }
 
-    /// Returns the objects of a hostname that the operator may delete.
+    /// Returns those objects of a hostname that the operator may delete, because they belong to a lease of a provider
+    /// with records in this cluster.
     fn ours(&self, name: &str) -> impl Iterator<Item = (ObjectKind, &Name, &LiveObject)> {
         self.objects_of(name)
             .filter(|(_, place, live)| self.is_ours(place, live) && !live.is_going)

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum duration of one request, in addition to the limits of the prober.
+/// Maximum duration of one request. This limit also applies if the prober has no limit or a longer limit.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Hostname that no route has. The response of the proxy to this hostname shows how the proxy reports a missing route.
 const NOBODY: &str = "akash-probe.invalid";

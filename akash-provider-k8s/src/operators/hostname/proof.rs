@@ -33,7 +33,7 @@ const RECORDS_MAX: usize = 100;
 const STRIKES: u32 = 3;
 /// First delay between two queries for a TXT record that was never found; the delay doubles.
 const SOON: Duration = Duration::from_secs(30);
-/// Maximum duration of one query, in addition to the limits of the resolver.
+/// Maximum duration of one query. This limit also applies if the resolver has no limit or a longer limit.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Resolver of TXT records.
@@ -222,8 +222,8 @@ fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option
     })
 }
 
-/// Returns the delay until the next query. A proven hostname waits the whole interval, so that a short DNS failure
-/// does not cause [`STRIKES`] responses. A waiting hostname starts with short delays.
+/// Returns the delay until the next query. A proven hostname waits the whole interval, so that a short DNS failure does
+/// not result in [`STRIKES`] consecutive responses without the TXT record. A waiting hostname starts with short delays.
 fn pause(host: &Host, tries: &Tries, every: Duration) -> Duration {
     if host.notes.proof_of(owner(host)) == Some(ProofState::Proven) {
         return every;

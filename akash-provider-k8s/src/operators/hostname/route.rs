@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Prefixes of the proxy annotations that this operator or the Go operator writes on routes.
 const PREFIXES: [&str; 3] = ["nginx.ingress.kubernetes.io/", "nginx.org/", "haproxy.org/"];
-/// Names of the annotations after these prefixes.
+/// Names of the proxy annotations after one of the [`PREFIXES`].
 const ANNOTATIONS: [&str; 9] = [
     "client-max-body-size",
     "proxy-body-size",
@@ -25,12 +25,12 @@ const ANNOTATIONS: [&str; 9] = [
     "timeout-server",
 ];
 
-/// Mode of the routes.
+/// Kind of the routes that the operator creates for all hostnames, with the settings for this kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// Ingresses of one class (`--ingress-mode ingress`).
     Ingress {
-        /// Name of the class (`--ingress-class`).
+        /// Name of the IngressClass (`--ingress-class`).
         class: String,
         /// Controller for which annotations are written (`--ingress-controller`).
         controller: Controller,
@@ -73,7 +73,7 @@ pub enum Controller {
 pub enum GatewayProvider {
     /// NGINX Gateway Fabric, with its annotations.
     Nginx,
-    /// Any other implementation: only the options of the standard.
+    /// Any other implementation: only the options of the Gateway API standard.
     Standard,
 }
 

@@ -103,7 +103,7 @@ pub(super) async fn run<F: Future<Output = Duration>>(
     }
 }
 
-/// Returns a random duration between half and one and a half of `time`.
+/// Returns a random duration from 0.5 times `time` to 1.5 times `time`.
 fn spread(time: Duration) -> Duration {
     let chance = RandomState::new().hash_one(0_u8) % 1_000;
     time / 2 + time * u32::try_from(chance).unwrap_or(0) / 1_000

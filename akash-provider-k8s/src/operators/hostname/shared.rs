@@ -183,7 +183,7 @@ impl Shared {
         Some((host, noted))
     }
 
-    /// Records a written object.
+    /// Applies a write of this operator to the index before the watch reports it.
     pub(super) fn written(&self, name: &str, write: &Write, meta: &ObjectMeta) {
         self.state.inner().counts.written += 1;
         let place = (write.namespace.clone(), name.to_owned());
@@ -192,7 +192,7 @@ impl Shared {
             .apply(Event::Objects(write.sort, Change::Put(place, live)));
     }
 
-    /// Records a deleted object.
+    /// Applies a deletion by this operator to the index before the watch reports it.
     pub(super) fn deleted(&self, name: &str, deleted: &Delete) {
         self.state.inner().counts.deleted += 1;
         let place = (deleted.namespace.clone(), name.to_owned());

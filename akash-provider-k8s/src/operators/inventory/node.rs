@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-/// Field manager of the labels.
+/// Field manager with which the operator writes its labels.
 pub const MANAGER: &str = "akash-operator-inventory";
 /// Label that the device plugin of NVIDIA requires; tools of NVIDIA may set it too.
 pub const GPU_PRESENT: &str = "nvidia.com/gpu.present";

@@ -214,7 +214,7 @@ impl Shared {
         });
     }
 
-    /// Records written labels.
+    /// Applies written labels to the index before the watch reports them.
     pub(super) fn written(&self, name: &str, meta: ObjectMeta) {
         self.state.inner().counts.written += 1;
         self.answered(name, meta);

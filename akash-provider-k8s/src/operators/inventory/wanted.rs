@@ -116,7 +116,7 @@ fn standing(node: &NodeView, rules: &Rules) -> OfferState {
     }
 }
 
-/// Returns the labels on the node that this operator writes and that start with `start`.
+/// Returns the labels of the operator that the node has and that start with `start`.
 fn kept(node: &NodeView, start: &str) -> Labels {
     let there = node.labels.iter();
     let there = there.filter(|(key, _)| is_ours(key) && key.starts_with(start));

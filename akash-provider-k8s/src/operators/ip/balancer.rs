@@ -11,7 +11,7 @@ pub const DEFAULT_POOL: &str = "default";
 
 /// Prefix of annotations for every version of MetalLB; version 0.14.9 and later log a deprecation warning.
 const OLD: &str = "metallb.universe.tf/";
-/// Prefix for version 0.14.9 and later, which has precedence.
+/// Prefix of annotations for MetalLB 0.14.9 and later, where annotations with this prefix have precedence over [`OLD`].
 const NEW: &str = "metallb.io/";
 const SHARING_KEY: &str = "allow-shared-ip";
 const POOL: &str = "address-pool";

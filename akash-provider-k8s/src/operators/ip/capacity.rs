@@ -49,7 +49,7 @@ impl Capacity {
         Self { state, watches }
     }
 
-    /// Waits for a change.
+    /// Waits for a change of the pools or the load balancers.
     pub(crate) async fn changed(&self) {
         self.state.wake.notified().await;
     }

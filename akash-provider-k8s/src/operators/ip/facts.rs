@@ -39,7 +39,7 @@ pub struct InvalidRecord {
 pub type DecodedRecord = Result<LeasedPort, InvalidRecord>;
 
 impl LeasedPort {
-    /// Returns the Service, as `NAMESPACE/NAME`.
+    /// Returns the Service that this port needs, as `NAMESPACE/NAME`.
     #[must_use]
     pub fn place(&self) -> String {
         let name = leased_ip_service_name(&self.ip.service, self.ip.external_port, self.ip.proto);

@@ -52,7 +52,7 @@ pub struct Index {
     pools: Option<BTreeMap<Name, Pool>>,
     /// True if the provider has, or had, records in this cluster.
     has_records: bool,
-    /// Records that were removed after the start.
+    /// Names of the ProviderLeasedIP records that were removed after the start of the operator.
     removed: BTreeSet<Name>,
 }
 
@@ -121,7 +121,7 @@ impl Index {
         &self.provider
     }
 
-    /// Returns the rendering of the Services.
+    /// Returns the settings for rendering the Services.
     #[must_use]
     pub const fn mode(&self) -> &Mode {
         &self.mode

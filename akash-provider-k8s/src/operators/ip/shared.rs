@@ -142,14 +142,14 @@ impl Shared {
         *logged = notices;
     }
 
-    /// Records a written Service.
+    /// Applies a write of this operator to the index before the watch reports it.
     pub(super) fn written(&self, place: &str, meta: &ObjectMeta, body: &Value) {
         self.state.inner().counts.written += 1;
         let live = LiveService::written(meta, body, Timestamp::now());
         self.state.apply(Event::Written(place.to_owned(), live));
     }
 
-    /// Records a deleted Service.
+    /// Applies a deletion by this operator to the index before the watch reports it.
     pub(super) fn deleted(&self, place: &str, uid: &str) {
         self.state.inner().counts.deleted += 1;
         self.state.apply(Event::Deleted(place.to_owned(), uid.to_owned()));

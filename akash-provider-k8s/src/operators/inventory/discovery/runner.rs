@@ -137,7 +137,7 @@ impl DiscoveryQueue {
         }
     }
 
-    /// Returns the status of a node, or `None` if it required no discovery.
+    /// Returns the discovery status of a node, or `None` if the node required no discovery.
     pub(in super::super) fn machine(
         &self,
         name: &str,
