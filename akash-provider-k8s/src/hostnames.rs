@@ -1,5 +1,5 @@
-//! Declared hostnames as ProviderHost objects, from which the hostname operator creates routes. An object has the name of
-//! its hostname, with a label instead of a wildcard.
+//! Declared hostnames as ProviderHost objects, from which the hostname operator creates routes. An object has the name
+//! of its hostname, in which a label replaces the `*` of a wildcard.
 
 use crate::cluster::Inner;
 use crate::cluster::records::{Outcome, Verdict};

@@ -1,4 +1,4 @@
-//! Deploys leases as recorded.
+//! Deploys a lease: writes its Manifest record, and applies the objects that are rendered from the record.
 
 use super::differences::{AppliedItems, meta_of, not_rendered, unplanned};
 use super::manifests::{Basis, entries, refused};

@@ -2,8 +2,9 @@
 //!
 //! Secrets, logs and commands need these rights. The account of the provider gets these rights only in namespaces with
 //! such a binding. Administrators get no binding. An account that has these rights in the whole cluster and may not
-//! bind the role gets no binding either. An account that has both is being migrated: this account gets bindings, so
-//! that an administrator can remove its cluster-wide rights while the provider runs.
+//! bind the role gets no binding either. An account that has these rights in the whole cluster and may bind the role is
+//! being migrated: this account gets bindings, so that an administrator can remove its cluster-wide rights while the
+//! provider runs.
 
 use super::heal::write;
 use super::{Inner, KubeCluster};

@@ -1,7 +1,8 @@
 //! List and watch of one kind, repeated after every gap.
 //!
-//! The loop of `kube` restarts a watch that ends at once without a delay, resets its back-off with every list, and
-//! hides bookmarks, which distinguish a dead connection from a quiet one.
+//! The loop of `kube` is not used, for three reasons. This loop restarts a watch without a delay if the watch has ended
+//! immediately. The loop resets its back-off with every list, and hides bookmarks, which distinguish a dead connection
+//! from a quiet one.
 
 use super::WatchConfig;
 use super::definitions::{Definitions, Tries};

@@ -1,4 +1,4 @@
-//! Removes fields that are never read from cached objects.
+//! Removes unused fields from objects before they are cached.
 
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodSpec,

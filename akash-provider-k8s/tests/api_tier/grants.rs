@@ -1,4 +1,4 @@
-//! Rights on Secrets, logs and exec. The ServiceAccount has them only in the namespaces of leases.
+//! Rights on Secrets, logs and exec. The ServiceAccount has these rights only in the namespaces of leases.
 
 use crate::heal::follow;
 use crate::missing::rich;

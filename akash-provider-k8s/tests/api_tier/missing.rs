@@ -1,5 +1,5 @@
-//! Objects of kinds that the provider does not watch. If they are deleted manually, the provider reports and
-//! recreates them.
+//! Objects of kinds that the provider does not watch. If such an object is deleted manually, the provider reports and
+//! recreates it.
 
 use crate::world::{World, deployment, run, service, with_login, with_logs};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};

@@ -1,9 +1,8 @@
 //! HTTP requests for a hostname, sent through a real proxy to real pods. Meanwhile the hostname moves between
 //! leases and changes between Ingress and HTTPRoute. No request may fail.
 //!
-//! Three controllers run in front of the pods: one for Ingresses, one for HTTPRoutes, and one for both kinds
-//! behind one address. A DNS name directs clients to one of the first two. It changes when the kind of route
-//! changes.
+//! Three controllers run in front of the pods: one for Ingresses, one for HTTPRoutes, and one for both kinds behind one
+//! address. A DNS name directs clients to one of the first two. The DNS name is changed when the kind of route changes.
 
 use crate::tenant::{Tenant, WAIT_LIMIT, client, deployment, on_node, put};
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration, ReachState, WorkloadSpec};

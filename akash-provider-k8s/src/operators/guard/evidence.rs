@@ -1,5 +1,6 @@
 //! Reads whether records are absent: first the list of the records, then their definition. If the definition is deleted
-//! while its records are listed, it is afterwards not established or has another UID.
+//! while its records are listed, the second reading finds a definition that is not established or has another UID, or
+//! finds none.
 
 use super::Evidence;
 use crate::error::within;

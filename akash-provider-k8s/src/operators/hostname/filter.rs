@@ -1,7 +1,7 @@
 //! SnippetsFilter of NGINX Gateway Fabric with the tenant options that an HTTPRoute cannot express.
 //!
-//! The text becomes part of the configuration of a proxy that all tenants share. It therefore contains only bounded
-//! numbers and values of a closed list: see [`super::facts`].
+//! The text becomes part of the configuration of a proxy that all tenants share. The text therefore contains only
+//! bounded numbers and values of a closed list: see [`super::facts`].
 
 use super::facts::Host;
 use super::object_kind::ObjectKind;

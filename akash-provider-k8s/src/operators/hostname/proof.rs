@@ -1,4 +1,4 @@
-//! Proof of ownership: a DNS TXT record next to the hostname, which names the account of the tenant.
+//! Proof of ownership: a DNS TXT record at `_akash-challenge.` plus the hostname, with the address of the tenant.
 //!
 //! A failed query changes nothing: a proven hostname stays proven, and an unproven hostname waits. A proof is withdrawn
 //! only after several consecutive responses without the TXT record. The proof does not decide between tenants that list

@@ -1,5 +1,5 @@
-//! The provider refuses manifests that Kubernetes would reject before it creates any object. The error names
-//! the field to fix.
+//! Manifests that Kubernetes would reject: the provider refuses them before it creates any object. The error names the
+//! field to fix.
 
 use crate::objects::sdl;
 use akash_provider_core::cluster::WorkloadSpec;
