@@ -1,5 +1,5 @@
-//! Benchmark of the bus on Redis, combined with the in-process bus as in a provider, with its own server. Prints one JSON
-//! object per line.
+//! Benchmark of the bus on Redis, combined with the in-process bus as in a provider. The benchmark starts its own Redis
+//! server. Prints one JSON object per line.
 //!
 //! `cargo bench -p akash-provider-redis --bench bus`
 

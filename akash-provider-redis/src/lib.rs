@@ -14,7 +14,7 @@
 //! an event atomically.
 //!
 //! Each reader reads all entries from its position; there are no consumer groups. After a broken connection, the reader
-//! continues at its position. After a change of the server, events may be missing. The reader then gets
+//! continues at its position. After the server was restarted or replaced, events may be missing. The reader then gets
 //! [`Delivery::Lagged`](akash_provider_core::bus::Delivery) with an unknown number and the last event of each retained
 //! topic, and continues with the existing events. An event may be delivered twice in this case. A loss is always
 //! reported.

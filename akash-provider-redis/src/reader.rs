@@ -185,7 +185,7 @@ impl Reader {
         command.query_async(connection).await
     }
 
-    /// Connects to the current master. If the server changed, events may be missing.
+    /// Connects to the current master. If the server was restarted or replaced, events may be missing.
     async fn reconnect(&mut self) -> Result<MultiplexedConnection, Error> {
         let mut connection = self.link.connect("subscribe", RESPONSE_LIMIT).await?;
         let server = ServerId::read(&mut connection).await.map_err(failed)?;
