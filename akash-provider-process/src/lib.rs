@@ -12,8 +12,8 @@
 //!
 //! Processes are not isolated and not limited, so run trusted programs only. Hostnames and leased IPs are not
 //! available. The shell runs commands next to a replica, in its folder, with its variables and without a terminal.
-//! Processes end with the program that opened the cluster, and start again when it is opened the next time. If the
-//! program is killed, its processes continue to run.
+//! Processes stop when the program that opened the cluster exits, and start again when the cluster is opened the next
+//! time. If the program is killed, its processes continue to run.
 
 mod journal;
 mod port;
