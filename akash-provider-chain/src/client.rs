@@ -99,7 +99,7 @@ pub struct ClientStatus {
 /// Counters of a chain client since the start of the process. [`ClientStatus`] contains the counters of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientStatistics {
-    /// Requests to each endpoint, in the order of the addresses.
+    /// Statistics of the requests to each endpoint, in the order of the addresses.
     pub endpoints: Vec<EndpointStatistics>,
     /// Statistics of the sent transactions. `None` for a client without a key.
     pub transactions: Option<TxStatistics>,

@@ -294,7 +294,7 @@ impl Endpoint {
         Ok((info, BlockHash(hash)))
     }
 
-    /// Returns chain id and time of a block.
+    /// Returns the chain id and the time of the block at a height.
     pub(crate) async fn header(&self, height: Height) -> Result<(String, BlockTime), NodeError> {
         let (method, answer) = if self.rpc().is_some() {
             let params = HeightParams {

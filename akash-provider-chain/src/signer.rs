@@ -75,7 +75,7 @@ pub struct Account<'a> {
 pub struct Price {
     /// Fee that is paid for the whole gas limit.
     pub fee: Coin,
-    /// Gas limit.
+    /// Maximum gas that the transaction may use.
     pub gas_limit: u64,
     /// Chain account that pays the fee by a fee grant. `None` if the signer pays.
     pub granter: Option<Address>,

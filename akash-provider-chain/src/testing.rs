@@ -27,7 +27,7 @@ pub(crate) enum Reply {
     Raw(u16, Vec<u8>),
     /// An incomplete response. The connection is then closed.
     Cut(Vec<u8>),
-    /// No response.
+    /// The node sends no response.
     Hang,
 }
 

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Converts an order.
+/// Converts an order from its protobuf message.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -102,7 +102,7 @@ pub(crate) fn close_reason(number: i32) -> Option<CloseReason> {
     Some(named.unwrap_or(CloseReason::Other(code)))
 }
 
-/// Converts a lease.
+/// Converts a lease from its protobuf message.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -162,7 +162,7 @@ pub fn lease_record(response: mkt::v1beta5::QueryLeaseResponse) -> Result<LeaseR
     })
 }
 
-/// Converts a group.
+/// Converts a group from its protobuf message.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -230,7 +230,7 @@ pub fn deployment(
     Ok((deployment, groups, money))
 }
 
-/// Converts a provider.
+/// Converts a provider from its protobuf message.
 ///
 /// # Errors
 /// Returns an error if the owner is not a valid address.

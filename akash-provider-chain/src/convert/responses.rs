@@ -22,7 +22,7 @@ fn height(height: u64) -> i64 {
     i64::try_from(height).unwrap_or(i64::MAX)
 }
 
-/// Converts an order.
+/// Converts an order to its protobuf message.
 #[must_use]
 pub fn order(order: &Order) -> mkt::v1beta5::Order {
     use mkt::v1beta5::order::State;
@@ -44,7 +44,7 @@ pub fn order(order: &Order) -> mkt::v1beta5::Order {
     }
 }
 
-/// Converts a bid, with an empty escrow account.
+/// Converts a bid to the response of a query, with an empty escrow account.
 #[must_use]
 pub fn bid(bid: &Bid) -> mkt::v1beta5::QueryBidResponse {
     use mkt::v1beta5::bid::State;
@@ -73,7 +73,7 @@ pub fn bid(bid: &Bid) -> mkt::v1beta5::QueryBidResponse {
     }
 }
 
-/// Converts a lease, without its payment.
+/// Converts a lease to its protobuf message, which does not contain the payment.
 #[must_use]
 pub fn lease(lease: &Lease) -> mkt::v1::Lease {
     use mkt::v1::lease::State;
@@ -120,7 +120,7 @@ fn depositor(owner: &Address, at: u64, coin: &DecCoin) -> escrow::types::v1::Dep
     }
 }
 
-/// Converts a bid, with the escrow account of its deposit.
+/// Converts a bid to the response of a query, with the escrow account of its deposit.
 #[must_use]
 pub fn bid_with_deposit(record: &Bid, deposit: &BidDeposit) -> mkt::v1beta5::QueryBidResponse {
     use escrow::types::v1::{Account, AccountState, Balance, State};
@@ -235,7 +235,7 @@ fn payment(record: &LeaseRecord, payment: &Payment) -> escrow::types::v1::Paymen
     }
 }
 
-/// Converts a lease, with its payment.
+/// Converts a lease and its payment to the response of a query.
 #[must_use]
 pub fn lease_record(record: &LeaseRecord) -> mkt::v1beta5::QueryLeaseResponse {
     let paid = record.payment.as_ref().map(|p| payment(record, p));

@@ -12,9 +12,9 @@ const ERRORS_MAX: usize = 32;
 /// Statistics of the requests to one endpoint since the start of the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointStatistics {
-    /// Address without credentials.
+    /// Address of the endpoint, without credentials.
     pub address: Arc<str>,
-    /// Durations of the requests that the endpoint responded to.
+    /// Durations of those requests to which the endpoint responded.
     pub responses: DurationCounts,
     /// Number of faults by [`Fault::name`]. A missing record is a response, not a fault.
     pub errors: BTreeMap<&'static str, u64>,

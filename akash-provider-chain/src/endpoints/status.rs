@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// Status of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointStatus {
-    /// Address without credentials.
+    /// Address of the endpoint, without credentials.
     pub address: Arc<str>,
     /// The endpoint is selected for queries.
     pub serves_queries: bool,

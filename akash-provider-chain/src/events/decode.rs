@@ -22,7 +22,7 @@ const KEYS: [&str; 7] = ["auditor", "deadline", "hash", "id", "owner", "price", 
 /// Malformed event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MalformedEvent {
-    /// Height of the block.
+    /// Height of the block that contains the event.
     pub height: Height,
     /// Index of the transaction in the block. `None` if the event belongs to the block itself.
     pub tx: Option<usize>,

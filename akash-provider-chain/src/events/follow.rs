@@ -74,7 +74,7 @@ pub(super) struct Follower {
     warnings: Repeated,
     /// Reason why an event may be missing. `None` if no event can be missing.
     missing_event: Option<String>,
-    /// Earliest time of the next `Resync`. The limit does not apply after an outage.
+    /// Earliest time of the next `Resync`. After an outage, a `Resync` may follow earlier.
     resync_from: Instant,
     /// Market parameters and provider record, from the last snapshot or the last query for them.
     static_values: Option<StaticValues>,

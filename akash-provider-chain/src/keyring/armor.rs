@@ -129,7 +129,7 @@ fn open_secretbox(
 
 type Headers = BTreeMap<String, String>;
 
-/// Returns the headers and the content. Text before and after the armor is ignored.
+/// Returns the headers and the content of an exported key. Text before and after the armor is ignored.
 fn decode_armor(text: &str) -> Result<(Headers, Vec<u8>), KeyringError> {
     if text.len() > ARMOR_BYTES_MAX {
         return Err(bad(format!("longer than {ARMOR_BYTES_MAX} bytes")));

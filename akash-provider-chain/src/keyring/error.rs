@@ -28,9 +28,9 @@ pub enum KeyringError {
     /// The new passphrase is too short or too long.
     #[error("passphrase must have {min} to {max} bytes")]
     PassphraseLength {
-        /// Minimum length in bytes.
+        /// Minimum length of a passphrase, in bytes.
         min: usize,
-        /// Maximum length in bytes.
+        /// Maximum length of a passphrase, in bytes.
         max: usize,
     },
     /// The passphrase is wrong.
@@ -117,7 +117,7 @@ pub enum KeyringError {
     Io {
         /// Failed operation, as a verb phrase that precedes the path.
         operation: &'static str,
-        /// File or folder of the operation.
+        /// File or folder on which the operation failed.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,

@@ -11,10 +11,10 @@ use zeroize::{Zeroize, Zeroizing};
 /// Amino prefix of a stored key: the four bytes after the disambiguation bytes of the SHA-256 of
 /// `crypto/keys/localInfo`.
 const AMINO_LOCAL: [u8; 4] = [0x0d, 0xad, 0x15, 0x3d];
-/// Amino prefix of a public key (`tendermint/PubKeySecp256k1`), followed by the length of the key.
+/// Amino prefix of a public key (`tendermint/PubKeySecp256k1`). The last byte is the length of the key.
 const AMINO_PUBLIC: [u8; 5] = [0xeb, 0x5a, 0xe9, 0x87, 33];
-/// Amino prefix of a private key (`tendermint/PrivKeySecp256k1`), followed by the length of the key. Exported
-/// keys have this prefix too.
+/// Amino prefix of a private key (`tendermint/PrivKeySecp256k1`). The last byte is the length of the key. Exported keys
+/// have this prefix too.
 pub(super) const AMINO_PRIVATE: [u8; 5] = [0xe1, 0xb0, 0xf7, 0x9b, 32];
 
 #[derive(Clone, PartialEq, Message)]
@@ -70,7 +70,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<StoredKey, String> {
     amino(bytes).unwrap_or_else(|| proto(bytes))
 }
 
-/// Encodes a key with its private key.
+/// Encodes a private key, its public key and its name as a record.
 pub(super) fn encode(name: &str, key: &PrivateKey) -> Zeroizing<Vec<u8>> {
     let public = PubKey {
         key: key.public().as_bytes().to_vec(),

@@ -37,7 +37,7 @@ pub(crate) struct NodeBehavior {
     pub(crate) withheld: Option<Height>,
     /// The node has no transaction index, so it cannot search for transactions.
     pub(crate) no_index: bool,
-    /// Block with a malformed event in its results.
+    /// Height of a block with a malformed event in its results.
     pub(crate) malformed_event: Option<Height>,
     /// Height of a block that contains a bid of another provider with an invalid price.
     pub(crate) malformed_bid: Option<Height>,

@@ -70,7 +70,7 @@ pub enum Submission {
     Known,
     /// The node refused the transaction.
     Refused {
-        /// Error code.
+        /// Error code of the refusal.
         code: Code,
         /// Error text of the node.
         log: String,
@@ -80,9 +80,9 @@ pub enum Submission {
 /// Transaction in a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IncludedTx {
-    /// Height of the block.
+    /// Height of the block that contains the transaction.
     pub height: Height,
-    /// Error code. `None` for success.
+    /// Error code of the transaction. `None` if the transaction succeeded.
     pub failure: Option<Code>,
     /// Log text of the chain, not truncated.
     pub log: String,

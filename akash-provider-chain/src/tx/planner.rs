@@ -166,7 +166,7 @@ pub(super) enum Input {
         block: SyncInfo,
         /// True if no node has reported a later block.
         is_newest: bool,
-        /// True if all transactions of the block were examined.
+        /// True if the writer has examined all transactions of the block.
         is_complete: bool,
     },
     /// Result of [`Action::FetchAccount`]: the signing account, or `None` if the account does not exist on

@@ -10,9 +10,9 @@ use akash_provider_core::types::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Account that receives fees.
+/// Account of the fee collector, which receives transaction fees.
 pub(super) const FEE_COLLECTOR: &str = "akash17xpfvakm2amg962yls6f84z3kell8c5lazw8j8";
-/// Account that holds deposits.
+/// Account of the escrow module, which holds deposits.
 pub(super) const ESCROW: &str = "akash14pphss726thpwws3yc458hggufynm9x77l4l2u";
 
 /// Event in the result of a transaction or a block: a kind, and attributes in the same order as on the Akash network.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Names of the accounts of every development network.
 pub const NAMES: [&str; 3] = ["provider", "tenant", "auditor"];
 
-/// Failure to open or create the keys.
+/// Reason why the keys cannot be opened or created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysError {

@@ -98,7 +98,7 @@ impl DevnetConfig {
     }
 }
 
-/// Failure to start a development network.
+/// Reason why a development network cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DevnetError {

@@ -63,7 +63,7 @@ pub(super) enum NoState {
     Pruned { requested: Height, newest: Height },
 }
 
-/// Refusal of a transaction by the mempool.
+/// Reason why the mempool refuses a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum MempoolError {
     /// The mempool has received this transaction before.

@@ -18,7 +18,7 @@ const PAGE_DEFAULT: usize = 100;
 /// Maximum number of records in a page.
 const PAGE_MAX: usize = 10_000;
 
-/// Failure of a query.
+/// Error of a query, as both transports report it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueryError {
     /// Status over gRPC.

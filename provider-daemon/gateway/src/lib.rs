@@ -83,14 +83,14 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Dependencies of the gateway.
+/// Provider, cluster, chain and store that the gateway needs.
 #[derive(Debug, Clone)]
 pub struct Ports {
     /// Running provider: accepts manifests and transfers, and reports the status.
     pub handle: ProviderHandle,
     /// Cluster of the workloads. Logs, shells and lease statuses come directly from it.
     pub cluster: Arc<dyn Cluster>,
-    /// Source of tenants' certificates and keys, and of the facts for bid screening.
+    /// Chain, which is queried for certificates and keys of tenants, and for the records that bid screening needs.
     pub chain: Arc<dyn ChainQuery>,
     /// Store of keys and certificates, for outages of the chain.
     pub memory: Arc<dyn Memory>,

@@ -30,7 +30,7 @@ pub struct Settings {
     pub notes: Vec<String>,
     /// Source of the state of the leader election. `None` for a provider with a single instance.
     pub leadership: Option<LeadershipSource>,
-    /// Limits of sizes, numbers and times.
+    /// Limits for connections, requests and streams.
     pub limits: Limits,
     /// Counters of requests and connections. The caller can retain a clone to read the statistics of the gateway.
     pub counters: GatewayCounters,

@@ -31,7 +31,7 @@ pub struct RequestKind {
     pub route: String,
     /// HTTP method, or `other`.
     pub method: &'static str,
-    /// HTTP status.
+    /// HTTP status of the response.
     pub status: u16,
     /// gRPC status of a response without a message; 0 for all other responses.
     pub grpc_status: u8,

@@ -251,8 +251,8 @@ impl Listener {
         self.reader.status().follower.resyncs
     }
 
-    /// Returns the number and the sequence of the chain account, as the transaction writer reads them, and
-    /// the number of certificates.
+    /// Returns the account number and the sequence that the transaction writer reads from the chain, and how many
+    /// certificates the account has.
     async fn stored(&self) -> Result<((u64, u64), usize), String> {
         let account = TxApi::account(&self.reader, &account(2)).await;
         let account = account.map_err(|e| e.to_string())?;

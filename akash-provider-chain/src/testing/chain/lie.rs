@@ -21,7 +21,7 @@ pub(crate) enum Lie {
     Time,
     /// The parameters of the market allow no bids.
     Params,
-    /// Every account has a wrong number and sequence.
+    /// Every account has a wrong account number and a wrong sequence.
     Account,
     /// No account has a certificate.
     Certificates,
@@ -51,7 +51,7 @@ impl Lie {
         }
     }
 
-    /// Returns a block above the newest one, which does not exist, with this header and id.
+    /// Returns a false block with this header and id, for a height above the newest block.
     pub(super) fn beyond(
         lie: Option<Self>,
         method: &str,

@@ -207,7 +207,7 @@ impl ChainState {
         self.prices.value = None;
     }
 
-    /// Discards the gas prices, because no price is acceptable. The prices are queried again after a
+    /// Discards the gas prices, because the settings permit none of them. The prices are queried again after a
     /// back-off.
     pub(super) fn refuse_prices(&mut self, now: Mono, why: String) {
         self.prices.value = None;

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 struct Api {
     node: Mutex<Node>,
     is_unreachable: std::sync::atomic::AtomicBool,
-    /// Delay of every response.
+    /// Delay of each response of the node.
     late: Duration,
 }
 

@@ -13,7 +13,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Length of a log line, in bytes, as in the measurement of the Go provider.
+/// Length of a log line, in bytes, the same as in the measurement of the Go provider.
 const LINE: usize = 105;
 
 /// In-memory cluster with generated logs.

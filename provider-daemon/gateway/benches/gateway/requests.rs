@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Number of concurrent connections, as in the measurement of the Go provider.
+/// Number of concurrent connections, the same as in the measurement of the Go provider.
 const CONNECTIONS: u8 = 10;
 /// Duration of the load before the measurement.
 const WARM_UP: Duration = if cfg!(debug_assertions) {

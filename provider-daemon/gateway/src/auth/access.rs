@@ -89,7 +89,7 @@ pub struct DeploymentGrant {
     pub gseq: u32,
     /// Number of the order in the group; 0 for all orders.
     pub oseq: u32,
-    /// Granted scopes; never empty.
+    /// Scopes that the token grants on these leases; never empty.
     pub scopes: Scopes,
     /// Names of the services that the grant covers; never empty, so "all services" cannot be expressed.
     pub services: BTreeSet<String>,

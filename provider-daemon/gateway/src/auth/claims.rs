@@ -68,7 +68,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Returns the length of the validity period.
+    /// Returns the length of the validity period of the token.
     #[must_use]
     pub fn lifetime(&self) -> Duration {
         self.expires.saturating_sub(self.issued_at.min(self.not_before))
