@@ -21,7 +21,7 @@ pub enum Json {
     Text(String),
     /// List of values of any kind.
     List(Vec<Self>),
-    /// Object with its fields in their order.
+    /// Object, with the fields in their original order.
     Fields(Vec<(String, Self)>),
 }
 

@@ -135,7 +135,7 @@ impl Shard {
     }
 }
 
-/// The installed program, and its copy of the workspace.
+/// The installed `cargo-mutants`, and its copy of the workspace.
 struct Tool {
     program: PathBuf,
     tree: PathBuf,
@@ -143,7 +143,7 @@ struct Tool {
 }
 
 impl Tool {
-    /// Installs the program below `target` if missing, and updates the copy.
+    /// Installs `cargo-mutants` below `target` if missing, and updates its copy of the workspace.
     fn installed(workspace: &Workspace) -> Result<Self> {
         let program = workspace.tool("cargo-mutants", VERSION)?;
         let scratch = workspace.scratch("mutants")?;

@@ -12,7 +12,7 @@ use akash_provider_core::pricing::PriceRequest;
 use akash_provider_core::types::{Agreement, BidState, Dec, DecCoin, LeaseId, Msg, Observed, TxOutcome};
 use std::collections::BTreeSet;
 
-/// Marks a cluster list in which entries are missing.
+/// Value of `Listing::place` that marks a cluster list with missing entries.
 pub(crate) const INCOMPLETE: &str = "incomplete list";
 
 /// A call of an engine in flight, with its response.

@@ -72,7 +72,7 @@ impl Wallet {
 }
 
 impl World {
-    /// Returns a denomination for an object of a tenant.
+    /// Returns the denomination for a new order or deposit of a tenant: a random one, unless the history uses only one.
     pub(crate) fn denom(&mut self) -> &'static str {
         if self.features.wallet == Wallet::One {
             return DENOMS[0];

@@ -83,7 +83,7 @@ fn check(args: &CheckArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<Exit
     })
 }
 
-/// Returns the faults that prevent a start, and the unknown settings.
+/// Returns the mistakes in the settings that prevent a start, and the unknown settings.
 fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
     let mut troubles = args.remarks.unknown.clone();
     troubles.extend(faults::faults(args, home));

@@ -99,7 +99,7 @@ async fn serve(args: &ServeArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints addresses, accounts and the next commands.
+/// Prints the addresses of the network, the funded accounts, and commands to run next.
 fn introduce(args: &ServeArgs, devnet: &Devnet, keys: &Keys, accounts: &[(String, Address)]) {
     let chain_id = devnet.chain().market(|m| m.chain_id().to_owned());
     let (rpc, grpc, folder) = (devnet.rpc_url(), devnet.grpc_url(), keys.folder().display());
@@ -144,7 +144,7 @@ fn print(output: Output, text: &str, object: &Value) {
     }
 }
 
-/// Tenant and the node for its transactions.
+/// Tenant, and the node to which its transactions are sent.
 struct Tenant<'a> {
     args: &'a TenantArgs,
     reader: Reader,

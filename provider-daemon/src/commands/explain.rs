@@ -37,7 +37,7 @@ pub struct Verdict {
     pub group: String,
     /// True for a bid: `price` is set, `reason` and `message` are not.
     pub would_bid: bool,
-    /// Price per block.
+    /// Price per block that the provider would bid; `None` for a decline.
     pub price: Option<DecCoin>,
     /// Maximum price of the tenant per block.
     pub maximum: Option<DecCoin>,

@@ -143,7 +143,7 @@ fn check_domain(domain: &str) -> anyhow::Result<()> {
     bail!("--deployment-ingress-domain `{domain}` {fault}: expected a domain such as ingress.example.com")
 }
 
-/// Returns the error of a setting with the name of its flag.
+/// Formats an error of the engine's configuration, with the name of the flag that sets the invalid value.
 fn flag_error(error: &InvalidConfig) -> String {
     const FLAGS: [(&str, &str); 3] = [
         ("balance_check_interval", "--lease-funds-monitor-interval"),

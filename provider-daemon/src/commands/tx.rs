@@ -81,7 +81,7 @@ impl TxAccount {
     }
 }
 
-/// Returns the node for queries before sending; `None` with `--offline`.
+/// Returns the reader for queries that precede the transaction; `None` with `--offline`.
 fn node(args: &TxArgs) -> anyhow::Result<Option<Reader>> {
     match args.how.offline {
         true => Ok(None),

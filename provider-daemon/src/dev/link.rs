@@ -21,7 +21,8 @@ const POLL_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Link {
     client: Arc<dyn ChainClient>,
-    /// Network between provider and market, and the task of the client.
+    /// Development network between provider and market, and the task of the chain client; `None` for a direct
+    /// connection.
     wire: Option<(Devnet, JoinHandle<()>)>,
 }
 
@@ -79,7 +80,8 @@ impl Link {
         Arc::clone(&self.client)
     }
 
-    /// Returns whether the provider sees changes only after a complete block.
+    /// Returns whether the provider is connected over a network, so that it receives changes only after a complete
+    /// block.
     #[must_use]
     pub const fn is_wire(&self) -> bool {
         self.wire.is_some()

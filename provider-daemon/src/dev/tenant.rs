@@ -28,7 +28,7 @@ const IDLE_BLOCKS: u32 = 3;
 const IDLE_MIN: Duration = Duration::from_secs(1);
 /// Interval between two checks of the chain, the cluster and the provider.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
-/// Initial deposit of a deployment.
+/// Initial deposit of a deployment, in the smallest unit of the token.
 const DEPOSIT: u128 = 50_000_000;
 
 /// Returns the message that creates a deployment for an SDL.
@@ -164,7 +164,7 @@ impl Tenant {
         outcome
     }
 
-    /// Continues from the state of the deployment on the chain.
+    /// Continues the life cycle of the deployment from its state on the chain.
     async fn life(&self, to_the_end: bool, outcome: &mut Outcome) -> anyhow::Result<()> {
         let record = self
             .world

@@ -34,7 +34,7 @@ impl RecordingFolder {
         })
     }
 
-    /// Returns the size at which the next file starts.
+    /// Returns the size of a file at which the recorder starts the next file.
     pub(super) fn rotation_size(&self) -> u64 {
         (self.limit / 8).clamp(64 << 10, 32 << 20)
     }

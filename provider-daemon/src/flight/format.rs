@@ -21,7 +21,7 @@ const PART_MAX: usize = 256 << 20;
 const RAW_MAX: usize = 1 << 30;
 /// Length of a part's header: its length and checksum.
 const START: usize = 8;
-/// Growth of a buffer, in bytes.
+/// Number of bytes by which a buffer grows.
 const STEP: usize = 64 << 10;
 
 /// Reason why a file, or the rest of it, cannot be read.

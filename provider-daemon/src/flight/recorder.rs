@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Capacity of the queue, in turns.
 const QUEUE: usize = 8192;
-/// Time until a state that did not fit the queue is sent again.
+/// Time after which the state is sent again, if it did not fit the queue.
 const RETRY: Duration = Duration::from_millis(250);
 /// Maximum time to write the last turns after the engine has stopped.
 const LAST: Duration = Duration::from_secs(5);

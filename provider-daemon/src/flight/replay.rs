@@ -45,7 +45,7 @@ const BATCHES: usize = 8;
 
 type Batch = Vec<anyhow::Result<Item>>;
 
-/// Reads to the end, to the first error, or until the receiver is dropped.
+/// Reads a recording and sends its items in batches, until the end, the first error, or until the receiver is dropped.
 fn read_ahead(recording: &mut Recording, batches: &SyncSender<Batch>) {
     loop {
         let found = || recording.next().transpose();
@@ -100,7 +100,7 @@ pub(super) struct Replay {
     head: Option<Head>,
     /// Engine, with the monotonic time and the wall clock of the recorded state that it started from.
     engine: Option<(Box<Engine>, Mono, u64)>,
-    /// Last engine before a gap or the end.
+    /// Engine as it was before the last gap, or at the end of the recording.
     ended: Option<Box<Engine>>,
     pub(super) now: Now,
 }
@@ -111,7 +111,7 @@ impl Replay {
         self.head.as_ref()
     }
 
-    /// Returns the engine after its last turn.
+    /// Returns the replayed engine after its last turn.
     pub(super) fn last(&self) -> Option<&Engine> {
         let engine = self.engine.as_ref().map(|(engine, ..)| engine);
         engine.or(self.ended.as_ref()).map(|engine| &**engine)
@@ -124,7 +124,7 @@ impl Replay {
         }
     }
 
-    /// Replays everything up to a time; `watch` gets each turn.
+    /// Replays the recording up to the time limit, and calls `watch` with each turn.
     pub(super) fn run(
         &mut self,
         recording: &mut Recording,

@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Interval at which the writer takes messages from the queue. Even a busy engine does not fill the queue within this
 /// time.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(15);
-/// Initial and maximum pause before the next attempt.
+/// Initial and maximum pause before the next attempt to write after an error.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Message from the recorder to the writer.
@@ -84,7 +84,7 @@ impl Writer {
         }
     }
 
-    /// Writes until the recorder is dropped, and retries after errors.
+    /// Writes the messages of the recorder until the recorder is dropped, and retries after errors.
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         loop {
             let written = catch_unwind(AssertUnwindSafe(|| self.write(messages)));

@@ -133,7 +133,7 @@ impl Processor {
     }
 }
 
-/// Parses the fields of each thread.
+/// Parses the fields of each thread in `/proc/cpuinfo`.
 fn fields(text: &str) -> BTreeMap<u32, Fields<'_>> {
     let mut all = BTreeMap::new();
     for block in text.split("\n\n") {

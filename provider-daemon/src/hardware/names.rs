@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub(crate) const DATABASE_MAX: usize = 8 << 20;
 /// Maximum number of entries; the current database has 40,000.
 const ENTRIES_MAX: usize = 200_000;
-/// Maximum length of a name.
+/// Maximum length of a name, in characters.
 const NAME_MAX: usize = 256;
 /// Paths of the database in Linux distributions.
 const PLACES: [&str; 3] = [

@@ -11,7 +11,7 @@ const VALUE_MAX: u64 = 4 << 10;
 /// Maximum number of names in a directory; a machine with terabytes of memory has ten thousand memory blocks.
 const NAMES_MAX: usize = 65_536;
 
-/// Root directory: `/`, or a partial copy.
+/// Reader of kernel files below a root directory: `/`, or a partial copy of it.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     root: PathBuf,
@@ -45,7 +45,7 @@ impl Tree {
         Some(text.trim().to_owned())
     }
 
-    /// Returns the number in a file.
+    /// Returns the number in a file, or `None` if the file has no number.
     pub(super) fn number<N: FromStr>(&self, path: &str) -> Option<N> {
         self.value(path)?.parse().ok()
     }
@@ -73,7 +73,7 @@ impl Tree {
         Ok(names)
     }
 
-    /// Returns the target of a link, which may not exist.
+    /// Returns the target of a symbolic link, or `None` if the path is not a link. The target need not exist.
     pub(super) fn link(&self, path: &str) -> Option<String> {
         let to = std::fs::read_link(self.at(path)).ok()?;
         to.into_os_string().into_string().ok()

@@ -29,7 +29,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Operator of any kind.
+/// Embedded operator of any kind.
 trait EmbeddedOperator: Send + Sync {
     fn name(&self) -> &'static str;
     fn status(&self) -> Value;

@@ -176,7 +176,7 @@ async fn live<O: Operator>(
     Ok(code)
 }
 
-/// Starts the election of an operator.
+/// Starts the leader election of an operator.
 pub(super) fn elected(
     client: &Client,
     name: &str,

@@ -30,7 +30,7 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Maximum back-off of the connection to the cluster.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Cluster and its inventory.
+/// Cluster of the leases, with its inventory.
 #[derive(Debug)]
 pub(super) struct ClusterAccess {
     pub(super) cluster: Arc<dyn Cluster>,

@@ -43,7 +43,7 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Namespace that exists as long as the cluster, so its UID identifies the cluster.
 const NEVER_DELETED: &str = "kube-system";
-/// Maximum time for an unresponsive cluster to delay the start.
+/// Maximum time by which an unresponsive cluster delays the start.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which a standby checks the election term.
 const TERM_INTERVAL: Duration = Duration::from_secs(2);

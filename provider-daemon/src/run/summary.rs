@@ -51,7 +51,7 @@ fn failed_payouts(status: &Status) -> Vec<&LeaseId> {
         .collect()
 }
 
-/// Formats the first names of a list.
+/// Formats a list with the label `what`: the first `NAMES_MAX` items, and the number of further items.
 fn named<T: ToString>(what: &str, all: &[T]) -> String {
     if all.is_empty() {
         return String::new();

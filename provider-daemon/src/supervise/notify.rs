@@ -20,7 +20,7 @@ enum Notification {
     Alive,
 }
 
-/// Queue of the process, `None` without a socket of systemd.
+/// Queue of notifications to systemd; `None` if systemd gave the process no notification socket.
 static SOCKET_QUEUE: LazyLock<Option<SyncSender<Notification>>> = LazyLock::new(|| {
     std::env::var_os("NOTIFY_SOCKET")?;
     let (queue, notifications) = sync_channel::<Notification>(QUEUE);

@@ -39,7 +39,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const MANIFEST_TIMEOUT: Duration = Duration::from_secs(150);
 /// Maximum size of a response, in bytes. The status of a provider with thousands of nodes has some hundred kilobytes.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Content type that the Go provider sends.
+/// Content type of JSON bodies in requests, as the Go provider's tenant commands send it.
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("provider-daemon/", env!("CARGO_PKG_VERSION")));
 

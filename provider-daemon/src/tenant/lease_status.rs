@@ -144,7 +144,7 @@ pub(super) async fn query_lease(
     Ok(response)
 }
 
-/// Returns the first path segments of a lease.
+/// Returns the path segments with which all endpoints of a lease start.
 pub(super) fn lease_path(lease: &LeaseId) -> [String; 4] {
     let order = &lease.order;
     [

@@ -2,7 +2,7 @@
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// Output stream.
+/// Standard output or standard error of this process.
 pub(super) struct Output {
     to: Box<dyn AsyncWrite + Unpin>,
 }

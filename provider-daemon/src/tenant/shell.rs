@@ -37,9 +37,9 @@ const FAILURE: u8 = 103;
 const STDIN: u8 = 104;
 const SIZE: u8 = 105;
 
-/// Bytes of input in one frame.
+/// Maximum number of bytes of input in one frame.
 const CHUNK: usize = 4096;
-/// Number of input chunks in the channel.
+/// Capacity of the channel for input, in chunks of at most [`CHUNK`] bytes.
 const CHUNKS_MAX: usize = 16;
 /// Base of the exit code for a process that a signal stopped, as in shells.
 const SIGNAL_BASE: i32 = 128;
@@ -60,7 +60,7 @@ struct Outcome {
 /// Reason why a session ended.
 #[derive(Debug)]
 enum SessionEnd {
-    /// The command ended; this process exits with its exit code.
+    /// The remote command ended; this process exits with the exit code of the command.
     Ended(Outcome),
     /// The standard output of this process was closed.
     Unread,

@@ -26,7 +26,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Close code of a normal end (RFC 6455).
 const NORMAL: u16 = 1000;
-/// Close code of a failure.
+/// Close code of a stream that ends with a failure.
 const FAILURE: u16 = 4000;
 /// Close code that represents a close frame without a code.
 const NO_CODE: u16 = 1005;

@@ -50,7 +50,7 @@ impl CaCertificates {
 enum ServerIdentity {
     /// Certificate of a public CA.
     PublicCa,
-    /// Self-signed Akash certificate, to be compared with the chain.
+    /// Self-signed Akash certificate, to be compared with the certificate on the chain.
     SelfSigned(Box<CertificateInfo>, Vec<u8>),
 }
 

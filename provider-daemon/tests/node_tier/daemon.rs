@@ -146,7 +146,7 @@ impl Daemon {
         self.child.wait().unwrap();
     }
 
-    /// Waits for a successful end.
+    /// Waits until the program ends, and asserts that it succeeded.
     pub(crate) fn end(&mut self) {
         let mut ended = None;
         until("the program ends", || {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 #[derive(Default)]
 pub(super) struct Declarations<'a> {
     of_type: BTreeMap<&'a str, HashSet<&'a str>>,
-    /// Free functions and constants, by name.
+    /// Identifiers in the declaration of each free function and constant, by its name.
     of_function: BTreeMap<&'a str, HashSet<&'a str>>,
 }
 

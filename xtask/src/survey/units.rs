@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 /// Environment variable with which a stable cargo prints its build plan, as a nightly cargo does.
 const NIGHTLY: (&str, &str) = ("RUSTC_BOOTSTRAP", "1");
 
-/// Units of a build.
+/// Numbers of compilation units of a build.
 #[derive(Debug, PartialEq, Eq)]
 struct Plan {
     units: usize,

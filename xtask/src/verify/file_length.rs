@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::report::Notes;
 use crate::workspace::{Workspace, read};
 
-/// Maximum number of lines without a reason.
+/// Maximum number of lines of a file that states no reason for its length.
 const LIMIT: usize = 600;
 /// Prefix of the reason, on a line of the module doc.
 const REASON: &str = "Length:";

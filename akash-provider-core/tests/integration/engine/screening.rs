@@ -28,7 +28,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Result of an order: the bid, or the decline reason as a code and a message.
 type Outcome = Result<Offer, (DeclineCode, String)>;
 
-/// Price by requested GPU model. Some requests have no price.
+/// Pricing strategy with a price for each requested GPU model. For some requests it returns no price.
 #[derive(Debug)]
 struct PriceByModel;
 

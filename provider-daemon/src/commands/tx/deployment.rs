@@ -162,7 +162,7 @@ pub(super) async fn deployment(node: &Reader, id: &DeploymentId) -> anyhow::Resu
     })
 }
 
-/// Queries a deployment that must not be closed.
+/// Queries a deployment, and returns an error if the deployment is closed.
 pub(super) async fn open_deployment(node: &Reader, id: &DeploymentId) -> anyhow::Result<DeploymentRecord> {
     let record = deployment(node, id).await?;
     if !record.deployment.active {
@@ -210,7 +210,7 @@ async fn check_balance(node: &Reader, account: &TxAccount, wanted: &Coin) -> any
     Ok(())
 }
 
-/// Checks that the groups of an update do not change.
+/// Checks that the groups in the SDL of an update equal the groups of the deployment on the chain.
 fn check_groups(path: &Path, sdl: &Sdl, record: &DeploymentRecord) -> anyhow::Result<()> {
     let mend = "an update can change images, commands and environments only; for other resources, prices or placements \
                 close the deployment and create a new one";

@@ -111,7 +111,7 @@ fn unsigned(
     chain_json::unsigned(&body, &auth_info)
 }
 
-/// Fee flags.
+/// Parsed fee flags of a transaction.
 struct FeeArgs {
     fees: Option<Coin>,
     config: GasConfig,
@@ -176,7 +176,7 @@ struct TransactionSender<'a> {
 /// Protection of a transaction against replays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sequencing {
-    /// Timeout instead of a sequence number.
+    /// Unordered transaction, which has a timeout instead of a sequence number.
     Unordered,
     /// Sequence number of the account, and the last valid height: 0 for no limit, `None` for about the lifetime of an
     /// unordered transaction.
@@ -444,7 +444,7 @@ impl<'a> TransactionSender<'a> {
     }
 }
 
-/// Returns the log of the chain without the stack trace of a panic.
+/// Returns the chain's error text for a transaction, without the stack trace of a panic.
 fn one_line(log: &str) -> String {
     log.split("stack:").next().unwrap_or_default().trim().to_owned()
 }

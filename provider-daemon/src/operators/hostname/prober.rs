@@ -28,7 +28,7 @@ const BODY_MAX: usize = 4_096;
 /// HTTP/1.1 client with a new connection per request. Redirects are not followed.
 #[derive(Clone)]
 pub(super) struct Http {
-    /// `None` without trusted certificate authorities.
+    /// TLS client; `None` if the system has no trusted certificate authorities.
     tls: Option<TlsConnector>,
 }
 

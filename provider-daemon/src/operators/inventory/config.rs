@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 use std::path::PathBuf;
 
-/// Maximum size of the text, in bytes.
+/// Maximum size of the text of the rules, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Source of the inventory rules.

@@ -54,7 +54,7 @@ pub(super) fn of_objects(nodes: Vec<Value>, pods: Vec<Value>) -> Client {
     Client::new(served, "default")
 }
 
-/// Returns the recorded node.
+/// Returns the Node object that the tests use.
 pub(super) fn recorded_node() -> Value {
     let gpu = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";
     json!({

@@ -24,7 +24,7 @@ const LOGS: &str = "/lease/9/1/1/logs?follow=true";
 const EVENTS: &str = "/lease/9/1/1/kubeevents?follow=true";
 const SHELL: &str = "/lease/9/1/1/shell?cmd0=cat&tty=0&stdin=0&service=web&podIndex=0";
 
-/// Requests with the same response in every phase.
+/// Requests with the same response during start, operation and stop of the provider.
 const ALWAYS: [Row<'_>; 5] = [
     ("GET", "/healthz", "", 200, "ok"),
     ("GET", "/status", "", 200, "\"address\""),

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-/// Validity of certificates in the format that the chain requires.
+/// Validity period of a certificate on the chain.
 const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Remaining validity of the first certificate of the provider at its start.
 const RUNS: Duration = Duration::from_secs(30);

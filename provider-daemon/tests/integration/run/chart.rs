@@ -102,7 +102,7 @@ impl<'a> Container<'a> {
         std::fs::write(self.folder.join("provider.yaml"), text).unwrap();
     }
 
-    /// Runs a script like the chart, and returns its output.
+    /// Runs a script as the chart does, and returns the output of the script.
     fn runs(&self, script: &str) -> String {
         let mut bash = Command::new("bash");
         for (name, value) in self.stage.command(&[]).get_envs() {

@@ -25,7 +25,7 @@ const BOUNDS: [(&str, f64, f64); 4] = [
     ("tasks", 4_000.0, 10.0),
 ];
 
-/// Resource usage at a time, in the order of the bounds; `None` if unknown.
+/// Resource usage at one point in time, in the order of `BOUNDS`; `None` for an unknown value.
 struct Sample {
     at: Duration,
     holds: [Option<f64>; 4],

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
-/// Address of the account that the mnemonic above generates.
+/// Address of the account with the mnemonic `WORDS`.
 pub(crate) const TENANT: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
 /// Maximum wait for a condition, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
