@@ -41,7 +41,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Creates a supervisor. After `draining` is cancelled, a part that ends is not a failure and is not restarted.
+    /// Creates a supervisor. After `draining` is cancelled, a part may end without an error, and no part is
+    /// restarted.
     #[must_use]
     pub fn new(draining: CancellationToken) -> Self {
         Self {
@@ -78,7 +79,8 @@ impl Supervisor {
 
     /// Starts the watchdog, also for parts that are added later.
     ///
-    /// # Errors Returns an error if the thread cannot be created.
+    /// # Errors
+    /// Returns an error if the thread cannot be created.
     pub fn watchdog(&self) -> std::io::Result<Watchdog> {
         Watchdog::start(self.pulses.clone())
     }
@@ -95,7 +97,8 @@ impl Supervisor {
 
     /// Waits until all parts have ended.
     ///
-    /// # Errors Returns the first permanent failure, after all other parts have ended.
+    /// # Errors
+    /// Returns the first permanent failure, after all other parts have ended.
     pub async fn end(mut self) -> Result<(), PartFailed> {
         let mut failure = None;
         while let Some(ended) = self.running.next().await {

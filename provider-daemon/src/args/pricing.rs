@@ -114,7 +114,8 @@ impl PricingArgs {
 
     /// Returns the price policy of the strategy `policy`.
     ///
-    /// # Errors Returns an error with the policy file and the position of the mistake in the file.
+    /// # Errors
+    /// Returns an error with the policy file and the position of the mistake in the file.
     pub(crate) fn policy(&self) -> anyhow::Result<FilePolicy> {
         let path = self.bid_price_policy.as_deref();
         let path = path

@@ -45,7 +45,8 @@ pub struct BundleArgs {
 
 /// Packs a recording, or the part of it within a window, with settings, status and the result of a replay.
 ///
-/// # Errors Returns an error if no part can be replayed, the window is empty, or the file cannot be written.
+/// # Errors
+/// Returns an error if no part can be replayed, the window is empty, or the file cannot be written.
 pub fn bundle(args: &BundleArgs) -> anyhow::Result<ExitCode> {
     let wanted = within(&files(&args.dir)?, args.from, args.until)?;
     if wanted.is_empty() {

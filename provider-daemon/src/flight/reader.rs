@@ -44,8 +44,8 @@ impl Recording {
 
     /// Returns the next item, or `None` at the end.
     ///
-    /// # Errors Returns an error if a file cannot be opened, has another format, or belongs to another provider or
-    /// chain.
+    /// # Errors
+    /// Returns an error if a file cannot be opened, has another format, or belongs to another provider or chain.
     pub(super) fn next(&mut self) -> anyhow::Result<Option<Item>> {
         if let Some((path, decoder)) = &mut self.open {
             match decoder.next() {

@@ -51,7 +51,8 @@ pub struct Finish {
 
 /// Starts a recorder for a provider with these settings.
 ///
-/// # Errors Returns an error if the folder cannot be created or read.
+/// # Errors
+/// Returns an error if the folder cannot be created or read.
 pub fn start(dir: &Path, limit: u64, config: &Config) -> anyhow::Result<(FlightRecorder, Finish)> {
     let head = Head {
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -25,7 +25,8 @@ const ANSWER_MAX: usize = 64 * 1024;
 /// Requests that the operator retries the failed objects of a lease now. `what` is the name of one such object in
 /// messages.
 ///
-/// # Errors Returns an error if no operator listens on this machine and port, or if the operator refuses.
+/// # Errors
+/// Returns an error if no operator listens on this machine and port, or if the operator refuses.
 pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> {
     let answer = post(args.rest_port, &format!("/forget/{}", args.lease))?;
     let count = answer["forgotten"].as_u64().unwrap_or(0);

@@ -230,8 +230,9 @@ impl<O: Operator> Process<O> {
 
     /// Confirms the deletions that the operator holds, and returns the number of confirmed deletions.
     ///
-    /// # Errors Returns an error if another instance leads, or if this operator never holds deletions. The text
-    /// contains the remedy.
+    /// # Errors
+    /// Returns an error if another instance leads, or if this operator never holds deletions. The text contains the
+    /// remedy.
     pub(super) fn confirm(&self) -> Result<usize, String> {
         let election = self.election.as_ref().map(Election::status);
         if let Some(election) = election.filter(|election| !election.is_leader) {

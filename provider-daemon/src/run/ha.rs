@@ -62,10 +62,12 @@ pub(super) struct Ha {
 }
 
 impl Ha {
-    /// Starts the election if enabled; `kept` is the opened state file of the home directory.
+    /// Starts the election if enabled. `kept` is the stored state of the circuit breaker, and `state` is the opened
+    /// state file of the home directory.
     ///
-    /// # Errors Returns an error if a setting is invalid or the state cannot be read. An unavailable election store
-    /// (cluster or Redis) is not an error.
+    /// # Errors
+    /// Returns an error if a setting is invalid or the state cannot be read. An unavailable election store (cluster or
+    /// Redis) is not an error.
     pub(super) async fn start(
         args: &RunArgs,
         config: &Config,

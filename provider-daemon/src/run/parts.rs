@@ -68,7 +68,8 @@ pub(super) async fn all_ended(parts: Supervisor) -> Result<(), PartFailed> {
     })
 }
 
-/// Runs the provider, the watch that checks its readiness, and its heartbeat as supervised parts.
+/// Starts the provider as a task, and the watch that checks its readiness as a supervised part. Records the pulses of
+/// both.
 pub(super) fn run_and_look<E: Send + 'static>(
     parts: &mut Supervisor,
     running: impl Future<Output = Result<(), E>> + Send + 'static,

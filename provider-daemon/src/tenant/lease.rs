@@ -127,7 +127,8 @@ impl Tenant {
     /// Returns the manifest version that the chain stores for a deployment, in lower-case hex. Returns `None` if no
     /// node was given or the node does not know the deployment.
     ///
-    /// # Errors Returns an error if the query of the deployment failed.
+    /// # Errors
+    /// Returns an error if the query of the deployment failed.
     pub(super) async fn version(&self, dseq: u64) -> anyhow::Result<Option<String>> {
         let Some(chain) = &self.chain else {
             return Ok(None);
