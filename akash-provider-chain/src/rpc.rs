@@ -196,7 +196,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// Responds to the first request of each connection and closes it at the second. Counts the connections.
+    /// Responds to the first request on each connection. Closes the connection after its second request. Counts the
+    /// connections.
     async fn node() -> (Url, Arc<AtomicUsize>) {
         const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -62,7 +62,7 @@ pub enum Ordering {
 /// Chain account that signs a transaction.
 #[derive(Debug, Clone, Copy)]
 pub struct Account<'a> {
-    /// Key of the account.
+    /// Private key of the account.
     pub key: &'a PrivateKey,
     /// Account number on the chain.
     pub number: u64,

@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::Message;
 /// Response of a simulated node.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
-    /// A result.
+    /// A JSON-RPC result.
     Result(Value),
     /// A JSON-RPC error with this code and text.
     Error(i64, String),
@@ -40,7 +40,7 @@ pub(crate) struct Pushes {
     pub(crate) refused: AtomicBool,
     /// Accepts connections but sends nothing, not even a pong.
     pub(crate) frozen: AtomicBool,
-    /// Number of subscriptions.
+    /// Number of subscriptions that the node has accepted.
     pub(crate) subscribed: AtomicU64,
 }
 

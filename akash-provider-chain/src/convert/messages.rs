@@ -22,7 +22,7 @@ fn wire_reason(reason: CloseReason) -> i32 {
     i32::try_from(reason.code()).unwrap_or_default()
 }
 
-/// Converts one resource unit of a bid.
+/// Converts one resource unit of a bid to a resource offer in protobuf.
 #[must_use]
 pub fn wire_offer(unit: &ResourceUnit) -> mkt::ResourceOffer {
     mkt::ResourceOffer {

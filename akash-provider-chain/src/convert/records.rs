@@ -43,7 +43,7 @@ pub fn order(order: mkt::v1beta5::Order) -> Result<Order, Malformed> {
     })
 }
 
-/// Converts a bid. Resource offers have no price, so the units of the bid get a price of 0.
+/// Converts a bid from its protobuf message. Resource offers have no price, so the units of the bid get a price of 0.
 ///
 /// # Errors
 /// Returns an error if a field is missing or invalid.
@@ -261,7 +261,7 @@ pub(super) fn wire_info(info: &ProviderInfo) -> prov::v1beta4::Info {
     }
 }
 
-/// Converts the provider attributes that an auditor has signed.
+/// Converts the provider attributes that an auditor has signed from their protobuf message.
 #[must_use]
 pub fn audited(audited: audit::v1::AuditedProvider) -> AuditedAttributes {
     AuditedAttributes {
@@ -276,7 +276,7 @@ pub(crate) fn audited_by(wire: audit::v1::AuditedProvider) -> (String, String, A
     (auditor, owner, audited(wire))
 }
 
-/// Converts the parameters of the market.
+/// Converts the parameters of the market from their protobuf message.
 ///
 /// # Errors
 /// Returns an error if an amount is invalid.

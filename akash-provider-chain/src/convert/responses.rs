@@ -246,7 +246,7 @@ pub fn lease_record(record: &LeaseRecord) -> mkt::v1beta5::QueryLeaseResponse {
     }
 }
 
-/// Converts a group. In the result, the creation height of the group is 0.
+/// Converts a group to its protobuf message, with 0 as the creation height of the group.
 #[must_use]
 pub fn group(group: &Group) -> dep::v1beta4::Group {
     use dep::v1beta4::group::State;
@@ -292,7 +292,7 @@ fn escrow_account(deployment: &Deployment, money: &EscrowAccount) -> escrow::typ
     }
 }
 
-/// Converts a deployment, with its groups and its escrow account.
+/// Converts a deployment, its groups and its escrow account to the response of a query.
 #[must_use]
 pub fn deployment(record: &DeploymentRecord) -> dep::v1beta4::QueryDeploymentResponse {
     use dep::v1::deployment::State;
@@ -336,7 +336,7 @@ pub fn provider(provider: &ProviderRecord) -> prov::v1beta4::Provider {
     }
 }
 
-/// Converts the parameters of the market.
+/// Converts the parameters of the market to their protobuf message.
 #[must_use]
 pub fn market_params(params: &MarketParams) -> mkt::v1beta5::Params {
     mkt::v1beta5::Params {

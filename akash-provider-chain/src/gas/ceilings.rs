@@ -18,7 +18,7 @@ use std::str::FromStr;
 
 /// 10^18, the scale of a decimal.
 const ONE: i128 = 1_000_000_000_000_000_000;
-/// Gas ceiling of a message divided by the maximum gas observed on the Akash network.
+/// Gas ceiling of a message, divided by the maximum gas of such a message that was observed on the Akash network.
 const GAS_FACTOR: u64 = 10;
 /// Fee ceiling of a message: the fee at the maximum gas price for this multiple of the maximum observed gas.
 const FEE_FACTOR: u64 = 4;

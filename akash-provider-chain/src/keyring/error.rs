@@ -78,7 +78,7 @@ pub enum KeyringError {
     NoPrivateHalf {
         /// Name of the key.
         name: String,
-        /// Type of the key, as in the Go tools.
+        /// Type of the key, with the same name as in the Go tools.
         kind: &'static str,
     },
     /// A file of the keyring is invalid.
@@ -95,7 +95,7 @@ pub enum KeyringError {
     /// The derivation path is invalid.
     #[error("invalid derivation path `{path}`: expected a path such as m/44'/118'/0'/0/0")]
     Path {
-        /// Path as given, truncated to 80 characters.
+        /// Derivation path as given, truncated to 80 characters.
         path: String,
     },
     /// The text is not a valid exported key. Contains the reason.

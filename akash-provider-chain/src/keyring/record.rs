@@ -44,7 +44,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// Returns the name of the type, as in the Go tools.
+    /// Returns the name of the type, the same name as in the Go tools.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -54,7 +54,7 @@ pub enum Simulation {
     },
     /// The transaction would fail, because the signing account cannot pay the fee and the deposits.
     Unpaid {
-        /// Error text of the node, for operators.
+        /// Error text of the node.
         log: String,
         /// True if the balance is lower than the fee alone. False if the deposits are the reason.
         is_fee: bool,

@@ -15,7 +15,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 pub(super) type Hash = [u8; 32];
 
-/// Transaction in a block.
+/// Transaction in a block, with its result.
 #[derive(Debug, Clone)]
 pub(super) struct IncludedTx {
     pub(super) bytes: Bytes,

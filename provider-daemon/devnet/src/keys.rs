@@ -21,7 +21,7 @@ pub enum KeysError {
     /// The folder cannot be created.
     #[error("cannot create {}", .folder.display())]
     Folder {
-        /// Path of the folder.
+        /// Path of the folder that cannot be created.
         folder: PathBuf,
         /// Cause of the failure.
         source: io::Error,

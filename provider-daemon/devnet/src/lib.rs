@@ -107,7 +107,7 @@ pub enum DevnetError {
     Listen {
         /// Name of the flag that sets the address.
         flag: &'static str,
-        /// Requested address; port 0 is any free one.
+        /// Requested address. Port 0 means any free port.
         address: SocketAddr,
         /// Cause: usually the address is in use or does not belong to this machine.
         why: io::Error,
@@ -235,7 +235,7 @@ async fn make_blocks(chain: MemoryChain, every: Duration, stop: CancellationToke
     }
 }
 
-/// Doc tests of the guide.
+/// Doc tests of the page `docs/devnet.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/devnet.md")]
 pub struct DevnetGuide;

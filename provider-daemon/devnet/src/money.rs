@@ -22,7 +22,7 @@ pub(super) struct MoneyBefore {
     withdrawn: Vec<(LeaseId, u128)>,
     deposits: Vec<DecCoin>,
     transferred: BTreeMap<Denom, i128>,
-    /// The message creates the provider's record.
+    /// True if the message creates the provider's record.
     is_new: bool,
 }
 

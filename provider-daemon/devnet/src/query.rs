@@ -21,9 +21,9 @@ const PAGE_MAX: usize = 10_000;
 /// Error of a query, as both transports report it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueryError {
-    /// Status over gRPC.
+    /// gRPC status of the error.
     pub(super) status: Code,
-    /// Text over gRPC.
+    /// Error text that a response over gRPC contains.
     pub(super) text: String,
     /// Error text over `abci_query`, without the text that belongs to the error code.
     log: String,

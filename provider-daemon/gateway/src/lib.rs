@@ -105,7 +105,7 @@ pub enum GatewayError {
     Listen {
         /// Name of the flag that sets the address.
         flag: &'static str,
-        /// Requested address; port 0 is any free one.
+        /// Requested address. Port 0 means any free port.
         address: SocketAddr,
         /// Cause: usually the address is in use, or the port requires privileges.
         why: io::Error,
@@ -364,7 +364,7 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, 
     listener.map_err(|why| GatewayError::Listen { flag, address, why })
 }
 
-/// Loads the public certificate again whenever its files change. Never returns.
+/// Loads the public certificate again each time its files have changed. Never returns.
 async fn follow_files(tls: &Tls, settings: &Settings) {
     let Some(files) = &settings.public_certificate else {
         return std::future::pending().await;

@@ -50,9 +50,10 @@ const CALLS_MAX: u32 = 100;
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
-    /// Slot of the connection in the connection limit. A stream holds the slot until the stream ends.
+    /// Place of the connection, which counts against the maximum number of connections. A stream holds the place until
+    /// it ends.
     pub(crate) connection: Arc<Connection>,
-    /// Permits that are released after the bytes of the connection have been written.
+    /// Permits of responses on this connection. A permit is released after its response is written.
     pub(super) pending_writes: PendingWrites,
 }
 

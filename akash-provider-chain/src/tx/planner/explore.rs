@@ -54,7 +54,7 @@ struct World {
     now: u64,
     height: u64,
     time: BlockTime,
-    /// Number of remaining blocks and faults.
+    /// Number of blocks that the model may still complete.
     blocks_left: u32,
     faults_left: u32,
     /// Remaining calls. They are made in this order, each at any time.

@@ -42,7 +42,7 @@ struct Replay {
     differences: Vec<String>,
     compared: BTreeMap<&'static str, usize>,
     recorded_queries: BTreeMap<u64, Vec<PathBuf>>,
-    /// Key of the next page, as the development network returned it.
+    /// Key of the next page that the development network returned last.
     next_page: Vec<u8>,
 }
 

@@ -29,7 +29,7 @@ const FAILED_FOR: Duration = Duration::from_secs(1);
 pub struct ClientCertificate {
     /// Account named in the certificate.
     pub owner: Address,
-    /// Serial number in decimal, as used in chain queries.
+    /// Serial number in decimal digits, the form that chain queries use.
     pub serial: String,
     /// End of the validity period of the certificate, since the Unix epoch.
     pub not_after: Duration,
@@ -62,7 +62,7 @@ pub(super) struct Certificates {
     failed: moka::sync::Cache<Fingerprint, LookupFault>,
 }
 
-/// Reason for the refusal of a certificate.
+/// Reason why a certificate is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NotValid {
     Unknown,

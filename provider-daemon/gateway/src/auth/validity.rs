@@ -40,7 +40,8 @@ pub(crate) struct CredentialValidity {
     peer: IpAddr,
     until: Duration,
     every: Duration,
-    /// Slot of the connection in the connection limit. Dropping the last clone of this value releases the slot.
+    /// Place of the connection, which counts against the maximum number of connections. Dropping the last clone
+    /// releases it.
     connection: Option<Arc<Connection>>,
 }
 

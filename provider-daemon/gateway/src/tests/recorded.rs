@@ -94,7 +94,7 @@ impl Stage {
     }
 }
 
-/// Returns all recordings of a kind, by name.
+/// Returns all recordings of the kind `kind`, each with its name.
 fn exchanges(folder: &Path, kind: &str) -> Vec<(String, Value)> {
     let entries = std::fs::read_dir(folder.join(kind)).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
