@@ -38,7 +38,7 @@ pub fn run(args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Account that signs and pays a transaction.
+/// Account that sends a transaction.
 struct TxAccount {
     address: Address,
     /// Key of the account; `None` if the command signs nothing.
