@@ -99,7 +99,8 @@ pub(crate) fn say(text: &str) {
     );
 }
 
-/// Writes a line with its second half in a style if standard output is a terminal and `NO_COLOR` is not set.
+/// Writes a line that consists of `head` and `tail`. `tail` has the style `style`, if standard output is a terminal and
+/// `NO_COLOR` is not set.
 pub(crate) fn say_styled(head: &str, style: anstyle::Style, tail: &str) {
     let mut out = std::io::stdout().lock();
     let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

@@ -240,7 +240,8 @@ impl<'a> TransactionSender<'a> {
         Ok(Sequencing::Ordered { sequence, last })
     }
 
-    /// Switches to the sequence of the account; returns whether another attempt may succeed.
+    /// Switches from an unordered transaction to the sequence of the account. Returns whether another attempt may
+    /// succeed.
     async fn use_sequence(&mut self) -> anyhow::Result<bool> {
         if self.sequencing != Sequencing::Unordered {
             return Ok(false);
