@@ -184,6 +184,13 @@ fn price_of(denom: &Denom, amount: Dec) -> Result<DecCoin, PriceError> {
 pub trait PricingStrategy: std::fmt::Debug + Send + Sync + 'static {
     /// Calculates the price of one order.
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error>;
+
+    /// Returns the components of the price of one order, for records and reports. Returns `None` if the
+    /// strategy cannot explain its prices. The method must not block.
+    fn price_lines(&self, request: &PriceRequest) -> Option<Vec<policy::Line>> {
+        let _ = request;
+        None
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod error;
 mod files;
 pub mod flight;
 mod hardware;
+pub mod history;
 pub mod json;
 mod logging;
 pub mod metrics;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! breaker, leases, reconcile, harden, end-lease, log-level ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
+//! orders, order, summary
 //!                                    ◀── one line of JSON ──
 //! ```
 //!
@@ -9,11 +10,13 @@
 //! checked as well. The socket is not reachable over a network.
 
 mod client;
+mod orders;
 mod serve;
 
 pub use client::{operators, run};
 pub(crate) use serve::{SocketHandler, serve};
 
+use crate::history::{OrderFilter, OrderRecord, OrderRef, Summary};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{Address, CloseReason, LeaseId};
 use serde::{Deserialize, Serialize};
@@ -75,6 +78,21 @@ enum Request {
         /// New level; `None` changes nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         level: Option<String>,
+    },
+    /// Returns recorded orders.
+    Orders {
+        /// Conditions for the orders.
+        filter: OrderFilter,
+    },
+    /// Returns the records of one order or deployment.
+    Order {
+        /// Reference to the orders.
+        order: OrderRef,
+    },
+    /// Returns a summary of the recorded orders.
+    Summary {
+        /// Start of the summarized time, in milliseconds since the Unix epoch.
+        since: u64,
     },
 }
 
@@ -158,6 +176,20 @@ enum Response {
         level: String,
         /// Level before the request.
         before: String,
+    },
+    /// Recorded orders.
+    Orders {
+        /// Records, newest first.
+        orders: Vec<OrderRecord>,
+        /// Number of facts that were not recorded since the start of the provider.
+        dropped: u64,
+    },
+    /// Summary of the recorded orders.
+    Summary {
+        /// Counts and changes.
+        summary: Summary,
+        /// Number of facts that were not recorded since the start of the provider.
+        dropped: u64,
     },
     /// The request failed.
     Refused {

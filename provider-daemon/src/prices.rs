@@ -2,7 +2,7 @@
 
 use crate::files;
 use akash_provider_core::error::Error;
-use akash_provider_core::pricing::policy::PolicyFile;
+use akash_provider_core::pricing::policy::{Line, PolicyFile};
 use akash_provider_core::pricing::{Policy, PriceRequest, PricingStrategy};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{DecCoin, Height};
@@ -122,6 +122,17 @@ impl PricingStrategy for FilePolicy {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
         self.refresh().await;
         self.policy_of(request).calculate_price(request).await
+    }
+
+    fn price_lines(&self, request: &PriceRequest) -> Option<Vec<Line>> {
+        let policy = {
+            let state = locked(&self.state);
+            let of_block = request
+                .height
+                .and_then(|height| state.block_policies.iter().find(|(of, _)| *of == height));
+            Arc::clone(of_block.map_or(&state.policy, |(_, policy)| policy))
+        };
+        policy.price_lines(request)
     }
 }
 

@@ -25,6 +25,7 @@ use crate::commands::chain::{addresses, roots};
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::flight;
+use crate::history::{self, History, Recorders};
 use crate::operators::OperatorPlan;
 use crate::prices::FilePolicy;
 use crate::signals::on_signals;
@@ -50,6 +51,7 @@ use readiness::{Conditions, Watch};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+pub(crate) use summary::declines_text;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 pub(crate) use writers::Writers;
@@ -117,7 +119,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     config.leased_ips = cluster.cluster.leased_ips().is_some();
     let screening = screening(&config, &pricing);
     let gateway = gateway::GatewayOptions::from_args(args, home, key, screening, ha.source());
-    let (builder, recording) = recorded(args, &config)?;
+    let (builder, recording, history) = recorded(args, home, &config, &pricing)?;
     let watch = Watch::new(&printer, &chain, &breaker, args, &conditions, recording.as_ref());
     let mut builder = cluster.add_to(builder.config(config).pricing(pricing));
     if gateway.is_some() {
@@ -129,7 +131,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let (provider, handle) = builder.chain(chain.clone()).build()?;
     // Subscribers start before the provider, or they miss its first events.
     print(&mut parts, &buses, &printer, &background).await?;
-    answer_operators(&mut parts, home, &handle, cluster.proxy.clone(), &background);
+    answer_operators(&mut parts, home, &handle, (&cluster.proxy, &history), &background);
     let served = gateway::GatewayDependencies {
         handle: handle.clone(),
         cluster: cluster.cluster,
@@ -154,7 +156,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     cancel_all(&[&background, &shutdown, &end.stopped]);
     let parts = all_ended(parts).await;
     bus.finish().await;
-    written(recording).await;
+    written(recording, history).await;
     signals.abort();
     // The first failed part is the cause. Later failures may be consequences.
     concluded(failure.map_or(parts, Err), ended, &printer)
@@ -175,19 +177,33 @@ fn concluded(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the builder of the provider. If `--record` is set, the builder has a flight recorder.
-fn recorded(args: &RunArgs, config: &Config) -> anyhow::Result<(ProviderBuilder, Option<flight::Finish>)> {
-    let Some(dir) = &args.record.record else {
-        return Ok((Provider::builder(), None));
+/// Returns the builder of the provider with the enabled recorders, and the handles of the recorders.
+fn recorded(
+    args: &RunArgs,
+    home: &Path,
+    config: &Config,
+    pricing: &Arc<dyn PricingStrategy>,
+) -> anyhow::Result<(ProviderBuilder, Option<flight::Finish>, Option<History>)> {
+    let flight = args.record.record.as_ref();
+    let flight = flight.map(|dir| flight::start(dir, args.record.record_bytes, config));
+    let (flight, recording) = flight.transpose()?.unzip();
+    let history = history::start(home, &args.history, Arc::clone(pricing));
+    let (recorder, history) = history.context("cannot start the order history")?.unzip();
+    let recorder = recorder.map(|recorder| recorder.of_provider(config.provider.clone()));
+    let builder = match Recorders::new(flight, recorder) {
+        Some(recorders) => Provider::builder().recorder(recorders),
+        None => Provider::builder(),
     };
-    let (recorder, recording) = flight::start(dir, args.record.record_bytes, config)?;
-    Ok((Provider::builder().recorder(recorder), Some(recording)))
+    Ok((builder, recording, history))
 }
 
-/// Waits until the recorder has written the last turns, after the provider has stopped.
-async fn written(recording: Option<flight::Finish>) {
+/// Writes the remaining part of the recordings after the provider has stopped.
+async fn written(recording: Option<flight::Finish>, history: Option<History>) {
     if let Some(recording) = recording {
         recording.wait().await;
+    }
+    if let Some(history) = history {
+        history.finish().await;
     }
 }
 

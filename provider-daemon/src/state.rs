@@ -9,7 +9,7 @@
 //! | `lease_events` | events of leases | the API server has the events of the last hour |
 //! | [`tenants`] | keys and certificates of tenants | one chain query for each |
 //!
-//! Each module has a table and implements the trait of a port. All tables are in the file `state.redb`, so that one
+//! Each module has a table and implements the trait of a port. These tables are in the file `state.redb`, so that one
 //! transaction can write several of them. No lease depends on the file. A damaged file is therefore renamed and
 //! replaced by an empty file, and the log contains the new path of the damaged file. Any other failure, such as a
 //! missing permission or a lock of another process, prevents the start.
@@ -51,12 +51,14 @@ pub enum StateError {
         path: PathBuf,
     },
     /// A later version of this program wrote the file.
-    #[error("{} was written by a later version (layout {found}, supported {known}): use that version, or move the file away; no lease is affected", path.display(), known = LAYOUT_NOW)]
+    #[error("{} was written by a later version (layout {found}, supported {known}): use that version, or move the file away; no lease is affected", path.display())]
     Later {
         /// Path of the file, which is unchanged.
         path: PathBuf,
         /// Layout version that the file has.
         found: u64,
+        /// Newest layout version that this program reads.
+        known: u64,
     },
     /// A file system operation failed.
     #[error("cannot {operation} {}", path.display())]
@@ -114,28 +116,8 @@ impl State {
             source,
         })?;
         private::close(home, &path);
-        let why = match open_or_create(&path) {
-            Ok(database) => return Ok(OpenedState::new(database, path, None)),
-            Err(OpenError::Other(error)) => return Err(error),
-            Err(OpenError::Damaged(why)) => why,
-        };
-        let aside = move_aside(&path)?;
-        tracing::warn!(
-            path = %path.display(),
-            aside = %aside.display(),
-            why,
-            "state file damaged, moved aside and replaced by an empty one; no lease is affected: check the disk"
-        );
-        match open_or_create(&path) {
-            Ok(database) => Ok(OpenedState::new(database, path, Some(aside))),
-            Err(OpenError::Other(error)) => Err(error),
-            // A new file that is damaged indicates a faulty disk. Another attempt would not help.
-            Err(OpenError::Damaged(why)) => Err(StateError::Io {
-                operation: "create an empty state at",
-                path,
-                source: std::io::Error::other(why),
-            }),
-        }
+        let (database, moved_aside) = open_file(&path, LAYOUT_NOW)?;
+        Ok(OpenedState::new(database, path, moved_aside))
     }
 
     /// Path of the file, for messages.
@@ -155,10 +137,40 @@ impl OpenedState {
     }
 }
 
+/// Opens or creates a database file of the home directory. A damaged file is moved aside and replaced by an empty one;
+/// its new path is returned.
+///
+/// # Errors
+/// Returns an error if the file is unusable but not damaged, or if its layout is newer than `layout`.
+pub(crate) fn open_file(path: &Path, layout: u64) -> Result<(Database, Option<PathBuf>), StateError> {
+    let why = match open_or_create(path, layout) {
+        Ok(database) => return Ok((database, None)),
+        Err(OpenError::Other(error)) => return Err(error),
+        Err(OpenError::Damaged(why)) => why,
+    };
+    let aside = move_aside(path)?;
+    tracing::warn!(
+        path = %path.display(),
+        aside = %aside.display(),
+        why,
+        "state file damaged, moved aside and replaced by an empty one; no lease is affected: check the disk"
+    );
+    match open_or_create(path, layout) {
+        Ok(database) => Ok((database, Some(aside))),
+        Err(OpenError::Other(error)) => Err(error),
+        // A new file that is damaged indicates a faulty disk. Another attempt would not help.
+        Err(OpenError::Damaged(why)) => Err(StateError::Io {
+            operation: "create an empty state at",
+            path: path.to_owned(),
+            source: std::io::Error::other(why),
+        }),
+    }
+}
+
 /// Opens or creates the file, checks its integrity and writes the layout version of a new file.
-fn open_or_create(path: &Path) -> Result<Database, OpenError> {
+fn open_or_create(path: &Path, layout: u64) -> Result<Database, OpenError> {
     // The library reports damage as an error or, with assertions, as a panic.
-    let opened = catch_unwind(AssertUnwindSafe(|| open(path)));
+    let opened = catch_unwind(AssertUnwindSafe(|| open(path, layout)));
     opened.unwrap_or_else(|_| {
         Err(OpenError::Damaged(
             "the database library panicked while it read the file".to_owned(),
@@ -166,7 +178,7 @@ fn open_or_create(path: &Path) -> Result<Database, OpenError> {
     })
 }
 
-fn open(path: &Path) -> Result<Database, OpenError> {
+fn open(path: &Path, known: u64) -> Result<Database, OpenError> {
     let classify = |error: redb::Error| classify(path, error);
     // Created here, because the library would use the permissions of the umask.
     private::file(path).map_err(|e| classify(redb::Error::Io(e)))?;
@@ -178,12 +190,12 @@ fn open(path: &Path) -> Result<Database, OpenError> {
     let found = layout(&database).map_err(&classify)?;
     match found {
         // Not damaged: a return to the later version finds everything unchanged.
-        Some(found) if found > LAYOUT_NOW => {
+        Some(found) if found > known => {
             let path = path.to_owned();
-            return Err(OpenError::Other(StateError::Later { path, found }));
+            return Err(OpenError::Other(StateError::Later { path, found, known }));
         }
         Some(_) => {}
-        None => write_layout(&database).map_err(&classify)?,
+        None => write_layout(&database, known).map_err(&classify)?,
     }
     Ok(database)
 }
@@ -197,11 +209,11 @@ fn layout(database: &Database) -> Result<Option<u64>, redb::Error> {
     }
 }
 
-fn write_layout(database: &Database) -> Result<(), redb::Error> {
+fn write_layout(database: &Database, layout: u64) -> Result<(), redb::Error> {
     let write = database.begin_write()?;
     {
         let mut about = write.open_table(ABOUT)?;
-        about.insert(LAYOUT, LAYOUT_NOW)?;
+        about.insert(LAYOUT, layout)?;
     }
     write.commit()?;
     Ok(())
@@ -258,7 +270,7 @@ fn move_aside(path: &Path) -> Result<PathBuf, StateError> {
 }
 
 /// Converts a storage error to the general error type.
-fn any(error: impl Into<redb::Error>) -> redb::Error {
+pub(crate) fn any(error: impl Into<redb::Error>) -> redb::Error {
     error.into()
 }
 

@@ -2,8 +2,8 @@
 
 use super::input::Input;
 use super::status::{DeclineStatus, OrderStatus, Pulse, Status};
-use super::{Engine, Target};
-use crate::types::{ChainEvent, Now};
+use super::{EffectId, Engine, Target};
+use crate::types::{ChainEvent, Now, OrderId};
 
 impl Engine {
     /// Returns a counter that increases with every change of the status. If the counter is unchanged, callers
@@ -33,6 +33,17 @@ impl Engine {
             | Input::Shutdown => false,
         };
         self.changes += u64::from(!is_quiet);
+    }
+
+    /// Returns the order that a call in flight belongs to. Returns `None` for a call that belongs to something
+    /// else, and for a completed call. A [`Recorder`](crate::record::Recorder) can use this method to find the
+    /// order of a calculated price.
+    #[must_use]
+    pub fn order_of_call(&self, call: EffectId) -> Option<&OrderId> {
+        match self.outbox.target(call) {
+            Some(Target::Order(order)) => Some(order),
+            _ => None,
+        }
     }
 
     /// Returns the part of the status that changes with every block and every call.

@@ -19,6 +19,7 @@ use crate::types::price::Dec;
 use crate::types::{DecCoin, Denom};
 use bigdecimal::{BigDecimal, Zero};
 pub use file::{Amount, Period, PolicyFile, Prices, Rule, Scarcity, VERSION, When};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use when::Orders;
 
@@ -72,7 +73,7 @@ pub struct Quote {
 }
 
 /// A component of a price.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Line {
     /// Resource, or the reason of a surcharge or discount.
@@ -252,6 +253,10 @@ impl Policy {
 impl super::PricingStrategy for Policy {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error> {
         self.price(request).map_err(|e| e.into_error("price by policy"))
+    }
+
+    fn price_lines(&self, request: &PriceRequest) -> Option<Vec<Line>> {
+        Some(self.quote(request).ok()?.lines)
     }
 }
 

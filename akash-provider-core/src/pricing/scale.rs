@@ -260,6 +260,15 @@ impl super::PricingStrategy for Scale {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error> {
         self.price(request).map_err(|e| e.into_error("price by scale"))
     }
+
+    fn price_lines(&self, request: &PriceRequest) -> Option<Vec<super::policy::Line>> {
+        let lines = self.lines(request).ok()?.into_iter();
+        Some(
+            lines
+                .map(|(what, amount)| super::policy::Line { what, amount })
+                .collect(),
+        )
+    }
 }
 
 /// Total quantities of a group.

@@ -135,6 +135,8 @@ const OWN: [(&str, &[&str]); 8] = [
             "log-color",
             "log-format",
             "log-level",
+            "order-history",
+            "order-history-bytes",
             "output",
             "record",
             "record-bytes",

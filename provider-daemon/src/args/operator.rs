@@ -1,6 +1,7 @@
 //! Flags of the commands that control a running provider.
 
 use super::Output;
+use super::orders::{OrderArgs, OrdersArgs, SummaryArgs};
 use super::values::check_log_levels;
 use akash_provider_core::types::{Address, CloseReason, LeaseId};
 use clap::{Args, Subcommand, ValueEnum};
@@ -21,6 +22,12 @@ pub enum OperatorCommand {
     EndLease(EndLeaseArgs),
     /// Show or change the log level of the running provider, until its end
     LogLevel(LogLevelArgs),
+    /// List recorded orders with their decisions, prices and outcomes
+    Orders(OrdersArgs),
+    /// Show the recorded timeline of an order, from its creation to the running workload
+    Order(OrderArgs),
+    /// Summarize recorded orders, and list the changes of price or capacity that would have won most
+    Summary(SummaryArgs),
 }
 
 /// Arguments of `log-level`.

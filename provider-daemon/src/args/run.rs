@@ -11,7 +11,9 @@ use super::query::NodeArgs;
 use super::rules::RuleArgs;
 use super::settings::Remarks;
 use super::tx::{Gas, GasArgs};
-use super::{BusArgs, ClusterArgs, HaArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
+use super::{
+    BusArgs, ClusterArgs, HaArgs, KubernetesArgs, OrderHistoryArgs, Output, PricingArgs, SignerArgs, values,
+};
 use crate::flight::RecordArgs;
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args, Command};
@@ -45,6 +47,9 @@ pub struct RunArgs {
     /// Flight recorder.
     #[command(flatten)]
     pub record: RecordArgs,
+    /// Order history.
+    #[command(flatten)]
+    pub history: OrderHistoryArgs,
     /// Bids.
     #[command(flatten)]
     pub bids: BidArgs,

@@ -1,5 +1,6 @@
 //! Client of the socket: the operator commands.
 
+use super::orders;
 use super::{LeaseLine, RESPONSE_MAX, Request, Response, WORK_LIMIT, path};
 use crate::args::Output;
 use crate::args::operator::{
@@ -35,6 +36,9 @@ pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
         OperatorCommand::Harden(args) => harden(home, args),
         OperatorCommand::EndLease(args) => end_lease(home, args),
         OperatorCommand::LogLevel(args) => log_level(home, args),
+        OperatorCommand::Orders(args) => orders::list(home, args),
+        OperatorCommand::Order(args) => orders::show(home, args),
+        OperatorCommand::Summary(args) => orders::summarize(home, args),
     }
 }
 
@@ -278,7 +282,7 @@ fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-fn print(output: Output, value: &Value, text: impl FnOnce() -> String) {
+pub(super) fn print(output: Output, value: &Value, text: impl FnOnce() -> String) {
     match output {
         Output::Text => say(&text()),
         Output::Json => say(&format!("{value}\n")),
@@ -292,20 +296,20 @@ fn lines(texts: &[String]) -> String {
         .collect()
 }
 
-fn granted(response: Response) -> anyhow::Result<Response> {
+pub(super) fn granted(response: Response) -> anyhow::Result<Response> {
     match response {
         Response::Refused { message } => bail!("the provider refused the command: {}", plain::line(&message)),
         response => Ok(response),
     }
 }
 
-fn odd() -> &'static str {
+pub(super) fn odd() -> &'static str {
     "unexpected response of the provider; use the version of the running provider"
 }
 
 fn ask(home: &Path, request: &Request) -> anyhow::Result<Response> {
     let at = path(home);
-    let mut stream = UnixStream::connect(&at).map_err(|error| {
+    let stream = UnixStream::connect(&at).map_err(|error| {
         let remedy = match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                 "no provider runs with this home directory; set --home to that of the running provider"
@@ -317,6 +321,23 @@ fn ask(home: &Path, request: &Request) -> anyhow::Result<Response> {
         };
         anyhow::Error::new(error).context(format!("{}: {remedy}", at.display()))
     })?;
+    exchange(stream, &at, request)
+}
+
+/// Sends a request to the provider with this home directory. Returns `None` if no provider runs.
+pub(super) fn ask_if_running(home: &Path, request: &Request) -> anyhow::Result<Option<Response>> {
+    let error = match ask(home, request) {
+        Ok(response) => return Ok(Some(response)),
+        Err(error) => error,
+    };
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    match kind {
+        Some(ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(None),
+        _ => Err(error),
+    }
+}
+
+fn exchange(mut stream: UnixStream, at: &Path, request: &Request) -> anyhow::Result<Response> {
     let asking = || format!("cannot query the provider at {}", at.display());
     stream
         .set_read_timeout(Some(RESPONSE_LIMIT))

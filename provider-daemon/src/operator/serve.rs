@@ -1,6 +1,7 @@
 //! Server of the socket: the provider side.
 
 use super::{LeaseLine, REQUEST_MAX, Request, Response, WORK_LIMIT, path};
+use crate::history::{History, HistoryHealth, HistoryStore, OrderRecord, Summary};
 use crate::logging;
 use crate::run::ClusterProxy;
 use akash_provider_core::cluster::Health;
@@ -41,6 +42,8 @@ pub(crate) struct SocketHandler {
     pub(crate) handle: ProviderHandle,
     /// Cluster; `None` for leases in memory.
     pub(crate) cluster: Option<ClusterProxy>,
+    /// Order history; `None` if disabled.
+    pub(crate) history: Option<History>,
 }
 
 /// Listening socket; the file is removed on drop.
@@ -193,7 +196,57 @@ impl SocketHandler {
                 Err(refusal) => refused(refusal.message),
             },
             Request::LogLevel { level } => log_level(level.as_deref()).unwrap_or_else(refused),
+            Request::Orders { filter } => self.orders(move |store| filter.read(store)).await,
+            Request::Order { order } => self.orders(move |store| order.read(store)).await,
+            Request::Summary { since } => self.summary(since).await,
         }
+    }
+
+    async fn orders(
+        &self,
+        read: impl FnOnce(&HistoryStore) -> Result<Vec<OrderRecord>, redb::Error> + Send + 'static,
+    ) -> Response {
+        self.read_history(|store, dropped| {
+            Ok(Response::Orders {
+                orders: read(store)?,
+                dropped,
+            })
+        })
+        .await
+    }
+
+    async fn summary(&self, since: u64) -> Response {
+        let height = self.handle.try_status().await.map(|status| status.height);
+        self.read_history(move |store, dropped| {
+            let summary = Summary::read(store, since, height)?;
+            Ok(Response::Summary { summary, dropped })
+        })
+        .await
+    }
+
+    /// Reads the order history in a thread for blocking work.
+    async fn read_history(
+        &self,
+        read: impl FnOnce(&HistoryStore, u64) -> Result<Response, redb::Error> + Send + 'static,
+    ) -> Response {
+        let Some(history) = self.history.clone() else {
+            return refused(
+                "the order history is disabled; start the provider with --order-history".to_owned(),
+            );
+        };
+        let reading = tokio::task::spawn_blocking(move || {
+            let store = history.store();
+            let HistoryHealth { dropped, problem } = history.health();
+            match store {
+                Some(store) => read(&store, dropped).unwrap_or_else(|error| refused(error.to_string())),
+                None => refused(format!(
+                    "the order history is unavailable: {}",
+                    problem.unwrap_or_else(|| "opening the file; repeat the command".to_owned())
+                )),
+            }
+        });
+        let panicked = |error: tokio::task::JoinError| refused(error.to_string());
+        reading.await.unwrap_or_else(panicked)
     }
 
     async fn scan(&self, dry_run: bool, confirm: bool) -> Response {

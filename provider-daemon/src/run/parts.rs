@@ -6,6 +6,7 @@ use super::readiness::Watch;
 use super::writers::Writers;
 use crate::dev::Printer;
 use crate::dev::output::follow_facts;
+use crate::history::History;
 use crate::operator;
 use crate::supervise::{self, Part, PartFailed, Supervisor};
 use akash_provider_chain::{AkashClient, ClientSettings};
@@ -121,11 +122,14 @@ pub(super) fn answer_operators(
     parts: &mut Supervisor,
     home: &Path,
     handle: &ProviderHandle,
-    cluster: Option<ClusterProxy>,
+    (cluster, history): (&Option<ClusterProxy>, &Option<History>),
     until: &CancellationToken,
 ) {
-    let handle = handle.clone();
-    let condition = operator::SocketHandler { handle, cluster };
+    let condition = operator::SocketHandler {
+        handle: handle.clone(),
+        cluster: cluster.clone(),
+        history: history.clone(),
+    };
     let (home, until) = (home.to_owned(), until.clone());
     parts.again(Part::OperatorSocket, move |_| {
         let serving = operator::serve(home.clone(), condition.clone(), until.clone());

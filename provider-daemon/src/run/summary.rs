@@ -5,6 +5,7 @@ use crate::flight::RecordingStatus;
 use akash_provider_core::engine::{OrderPhase, Status};
 use akash_provider_core::types::{DeclineCode, LeaseId, OrderId};
 use serde_json::json;
+use std::collections::BTreeMap;
 use tokio::runtime::Handle;
 
 /// Maximum number of reasons in the text; the JSON contains all.
@@ -64,24 +65,28 @@ fn named<T: ToString>(what: &str, all: &[T]) -> String {
     format!("; {what}: {}", names.join(", "))
 }
 
-fn line(status: &Status) -> String {
-    let count = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
-    let mut reasons: Vec<(&DeclineCode, &u64)> = status.declines.iter().collect();
+/// Formats the most frequent decline codes with their numbers.
+pub(crate) fn declines_text(declines: &BTreeMap<DeclineCode, u64>, max: usize) -> String {
+    let mut reasons: Vec<(&DeclineCode, &u64)> = declines.iter().collect();
     reasons.sort_by_key(|(reason, count)| (std::cmp::Reverse(**count), *reason));
-    let declined: u64 = reasons.iter().map(|(_, count)| **count).sum();
-    let more = reasons.len().saturating_sub(REASONS_MAX);
-    let mut told: Vec<String> = reasons
+    let more = reasons.len().saturating_sub(max);
+    let mut texts: Vec<String> = reasons
         .iter()
-        .take(REASONS_MAX)
+        .take(max)
         .map(|(reason, count)| format!("{} {count}", reason.as_str().replace('_', " ")))
         .collect();
     if more > 0 {
-        told.push(format!("{more} more"));
+        texts.push(format!("{more} more"));
     }
-    let why = if told.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", told.join(", "))
+    texts.join(", ")
+}
+
+fn line(status: &Status) -> String {
+    let count = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+    let declined: u64 = status.declines.values().sum();
+    let why = match declines_text(&status.declines, REASONS_MAX) {
+        text if text.is_empty() => text,
+        text => format!(": {text}"),
     };
     let (leases, bids) = (
         count(status.leases.len(), "lease"),

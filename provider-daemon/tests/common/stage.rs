@@ -289,7 +289,12 @@ impl Stage {
 
     /// Creates an order of the account `tenant`.
     pub(crate) fn order_of(&self, tenant: &Address, dseq: u64) -> DeploymentId {
-        let sdl = sdl::parse(include_str!("../../samples/web.yaml")).unwrap();
+        self.order_from(tenant, dseq, include_str!("../../samples/web.yaml"))
+    }
+
+    /// Creates an order of the account `tenant` from the text of an SDL.
+    pub(crate) fn order_from(&self, tenant: &Address, dseq: u64, text: &str) -> DeploymentId {
+        let sdl = sdl::parse(text).unwrap();
         let id = DeploymentId {
             owner: tenant.clone(),
             dseq,

@@ -18,6 +18,7 @@ mod lies;
 mod life;
 mod lifecycle;
 mod load;
+mod orders;
 mod outside;
 mod served;
 mod soak;

@@ -345,6 +345,18 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "orders",
+        &["orders --since 168h", "orders --declined --code gpu -o json"],
+    ),
+    (
+        "order",
+        &[
+            "order akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0/42/1/1",
+            "order 42",
+        ],
+    ),
+    ("summary", &["summary", "summary --since 168h -o json"]),
+    (
         "send-manifest",
         &[
             "send-manifest my-app.yaml --dseq 42 --from main",

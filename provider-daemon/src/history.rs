@@ -1,0 +1,78 @@
+//! Order history: one record for each order of the last days, with the decision, its numbers and its outcome.
+//!
+//! ```text
+//! engine ─▶ HistoryRecorder ─▶ queue (bounded) ─▶ writer thread ─▶ orders.redb (bounded in days and bytes)
+//!                                                                       │
+//!             `orders`, `order`, `summary` ◀─ operator socket, or the file of a stopped provider
+//! ```
+//! The engine never waits. Facts that do not fit the queue, or that cannot be written, are counted and reported once.
+//! The history has its own file, because the library accepts no further write to a file after a failed one: a full disk
+//! must not affect the other state of the provider.
+
+mod changes;
+mod fact;
+mod query;
+mod record;
+mod recorder;
+mod store;
+mod summary;
+mod text;
+mod writer;
+
+pub use changes::Change;
+pub use query::{OrderFilter, OrderRef};
+pub use record::{OrderRecord, Outcome};
+pub use recorder::{HistoryRecorder, Recorders};
+pub use store::{FILE, HistoryStore, LIMIT_MIN};
+pub use summary::Summary;
+pub use text::{line_of, summary_text, timeline};
+pub use writer::{History, HistoryHealth};
+
+use crate::args::OrderHistoryArgs;
+use akash_provider_core::pricing::PricingStrategy;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Time until the file is opened again after a failure.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// Bounds of the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Maximum age of a record.
+    pub age: Duration,
+    /// Maximum size of all records, in bytes.
+    pub bytes: u64,
+}
+
+/// Starts the history of a provider, with its writer thread. The file is opened by the thread, so that a large or
+/// damaged file delays nothing. Returns `None` if the history is disabled.
+///
+/// # Errors
+/// Returns an error if the thread cannot be started.
+pub fn start(
+    home: &Path,
+    args: &OrderHistoryArgs,
+    pricing: Arc<dyn PricingStrategy>,
+) -> std::io::Result<Option<(HistoryRecorder, History)>> {
+    let bounds = Bounds {
+        age: args.order_history,
+        bytes: args.order_history_bytes,
+    };
+    if bounds.age.is_zero() {
+        return Ok(None);
+    }
+    let home = home.to_owned();
+    let open = move || HistoryStore::open(&home).map_err(|error| error.to_string());
+    writer::start(Box::new(open), bounds, pricing, RETRY).map(Some)
+}
+
+/// Returns the current time in milliseconds since the Unix epoch.
+pub(crate) fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

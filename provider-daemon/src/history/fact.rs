@@ -1,0 +1,231 @@
+//! Facts about orders, and their effect on a record.
+
+use super::record::{LeaseEnd, Moment, OrderRecord, Outcome, RecordedDecline, Requested, Winner, cut};
+use akash_provider_core::cluster::{Health, Outage};
+use akash_provider_core::pricing::policy::Line;
+use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
+use akash_provider_core::types::{
+    Address, BidOutcome, CloseReason, Dec, DecCoin, DeploymentId, Event, GroupSpec, OrderId,
+};
+use std::sync::Arc;
+
+/// Maximum difference between a price and the sum of its lines, which are rounded separately.
+const ROUNDING: Dec = Dec::from_scaled(1_000_000);
+
+/// A fact with its subject and time.
+#[derive(Debug)]
+pub(super) struct Fact {
+    pub(super) subject: Subject,
+    pub(super) at: Moment,
+    pub(super) kind: Kind,
+}
+
+/// Orders that a fact concerns.
+#[derive(Debug)]
+pub(super) enum Subject {
+    Order(OrderId),
+    /// All leases of a deployment.
+    Deployment(DeploymentId),
+}
+
+/// Content of a fact.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Event of the provider.
+    Event(Arc<Event>),
+    /// Group of the order, as on the chain.
+    Group(Arc<GroupSpec>),
+    /// Calculated price.
+    Price(Box<PriceRequest>, DecCoin),
+    /// Lease of another provider.
+    OtherLease(Address, DecCoin),
+    /// The order was closed on the chain.
+    OrderClosed,
+}
+
+impl Fact {
+    /// Returns the fact of an event. Returns `None` for an event that concerns no order.
+    pub(super) fn from_event(event: &Arc<Event>, at: Moment) -> Option<Self> {
+        let subject = match &**event {
+            Event::OrderSeen { order }
+            | Event::OrderDeclined { order, .. }
+            | Event::BidsNotCounted { order, .. }
+            | Event::BidUnfunded { order, .. } => Subject::Order(order.clone()),
+            Event::BidPlaced { bid, .. } | Event::BidAdopted { bid, .. } | Event::BidEnded { bid, .. } => {
+                Subject::Order(bid.order.clone())
+            }
+            Event::LeaseAdopted { lease, .. }
+            | Event::LeaseWon { lease, .. }
+            | Event::Deployed { lease, .. }
+            | Event::DeployFailed { lease, .. }
+            | Event::HealthChanged { lease, .. }
+            | Event::LeaseEnding { lease, .. }
+            | Event::LeaseClosed { lease, .. }
+            | Event::Withdrawn { lease }
+            | Event::WithdrawFailed { lease, .. }
+            | Event::EndHeld { lease, .. }
+            | Event::RecordUnusable { lease, .. }
+            | Event::RecordUsable { lease } => Subject::Order(lease.order.clone()),
+            Event::ManifestReceived { deployment, .. } | Event::ManifestRefused { deployment, .. } => {
+                Subject::Deployment(deployment.clone())
+            }
+            _ => return None,
+        };
+        let kind = Kind::Event(Arc::clone(event));
+        Some(Self { subject, at, kind })
+    }
+
+    /// Returns whether the fact creates a record for an order without one. The other facts may concern an order whose
+    /// record was removed because of its age.
+    pub(super) fn creates_record(&self) -> bool {
+        let Kind::Event(event) = &self.kind else {
+            return false;
+        };
+        matches!(
+            **event,
+            Event::OrderSeen { .. }
+                | Event::OrderDeclined { .. }
+                | Event::BidPlaced { .. }
+                | Event::BidAdopted { .. }
+                | Event::LeaseWon { .. }
+                | Event::LeaseAdopted { .. }
+        )
+    }
+
+    /// Changes the record of an order.
+    pub(super) fn apply(self, record: &mut OrderRecord, pricing: &dyn PricingStrategy) {
+        let at = self.at;
+        match self.kind {
+            Kind::Event(event) => apply_event(record, at, &event),
+            Kind::Group(group) => record.requested = Some(Requested::from_group(&group)),
+            Kind::Price(request, price) => {
+                record.requested = Some(Requested::from_group(&request.group));
+                record.price_lines = lines_of(&request, &price, pricing);
+                record.price = Some(price);
+            }
+            Kind::OtherLease(provider, price) => {
+                record.add_step(
+                    at,
+                    "lease_of_another_provider",
+                    format!("{provider} for {price} per block"),
+                );
+                record.winner = Some(Winner { provider, price });
+                // For an order with a bid of this provider, the end of the bid follows.
+                if record.outcome == Outcome::Waiting {
+                    record.outcome = Outcome::Closed;
+                }
+            }
+            Kind::OrderClosed => {
+                // The end of a lease is a separate event.
+                if record.outcome == Outcome::Waiting {
+                    record.add_step(at, "order_closed", "");
+                    record.outcome = Outcome::Closed;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the lines of a price. Returns no lines if the strategy cannot explain its prices, or if the prices changed
+/// since the calculation.
+fn lines_of(request: &PriceRequest, price: &DecCoin, pricing: &dyn PricingStrategy) -> Vec<Line> {
+    let lines = pricing.price_lines(request).unwrap_or_default();
+    let sum = lines
+        .iter()
+        .try_fold(Dec::ZERO, |sum, line| sum.checked_add(line.amount));
+    let difference = sum
+        .and_then(|sum| sum.checked_sub(price.amount))
+        .and_then(Dec::checked_abs);
+    if difference.is_some_and(|difference| difference <= ROUNDING) {
+        lines
+    } else {
+        Vec::new()
+    }
+}
+
+fn apply_event(record: &mut OrderRecord, at: Moment, event: &Event) {
+    match event {
+        Event::OrderSeen { .. } => {
+            if record.steps.is_empty() {
+                record.add_step(at, "order_seen", "");
+            }
+        }
+        Event::OrderDeclined { reason, message, .. } => {
+            record.add_step(at, "declined", format!("{reason}: {message}"));
+            let message = cut(message.clone());
+            record.decline = Some(RecordedDecline {
+                code: *reason,
+                message,
+            });
+            if record.outcome == Outcome::Waiting {
+                record.outcome = Outcome::Declined;
+            }
+        }
+        Event::BidPlaced { price, .. } | Event::BidAdopted { price, .. } => {
+            let is_new = matches!(event, Event::BidPlaced { .. });
+            let step = if is_new { "bid_placed" } else { "bid_adopted" };
+            record.add_step(at, step, format!("{price} per block"));
+            record.price = Some(price.clone());
+            if !record.has_lease() {
+                record.outcome = Outcome::Waiting;
+            }
+        }
+        Event::BidEnded { outcome, .. } => {
+            record.add_step(at, "bid_ended", outcome.name().replace('_', " "));
+            record.outcome = match outcome {
+                BidOutcome::Lost => Outcome::Lost,
+                BidOutcome::Timeout => Outcome::TimedOut,
+                _ => Outcome::Closed,
+            };
+        }
+        Event::LeaseWon { price, .. } | Event::LeaseAdopted { price, .. } => {
+            let is_new = matches!(event, Event::LeaseWon { .. });
+            let step = if is_new { "lease_won" } else { "lease_adopted" };
+            record.add_step(at, step, format!("{price} per block"));
+            record.price = Some(price.clone());
+            record.outcome = Outcome::Won;
+            record.won.get_or_insert(at);
+        }
+        Event::LeaseClosed { reason, .. } => {
+            record.add_step(at, "lease_closed", reason.map(reason_text).unwrap_or_default());
+            record.end = Some(LeaseEnd { at, reason: *reason });
+        }
+        _ => {
+            let (step, detail) = simple_step(event);
+            record.add_step(at, step, detail);
+        }
+    }
+}
+
+/// Returns the step of an event that changes nothing else in the record.
+fn simple_step(event: &Event) -> (&'static str, String) {
+    match event {
+        Event::BidsNotCounted { message, .. } => ("bids_not_counted", message.clone()),
+        Event::BidUnfunded { message, .. } => ("waiting_for_funds", message.clone()),
+        Event::ManifestReceived { hash, .. } => ("manifest_received", hash.chars().take(12).collect()),
+        Event::ManifestRefused { message, .. } => ("manifest_refused", message.clone()),
+        Event::Deployed { generation, .. } => ("deployed", format!("version {generation}")),
+        Event::DeployFailed { message, .. } => ("deploy_failed", message.clone()),
+        Event::HealthChanged { health, .. } => match health {
+            Health::Good => ("running", String::new()),
+            Health::Bad => ("unhealthy", String::new()),
+            Health::Unknown => ("health_unknown", String::new()),
+            Health::Out(Outage::Starting) => ("starting", String::new()),
+            Health::Out(outage) => ("interrupted", outage.name().to_owned()),
+        },
+        Event::LeaseEnding { reason, .. } => ("closing_lease", reason_text(*reason)),
+        Event::Withdrawn { .. } => ("withdrawn", String::new()),
+        Event::WithdrawFailed { message, .. } => ("withdrawal_failed", message.clone()),
+        Event::EndHeld { message, .. } => ("close_held", message.clone()),
+        Event::RecordUnusable { problem, .. } => ("record_unusable", problem.clone()),
+        Event::RecordUsable { .. } => ("record_usable", String::new()),
+        other => ("event", format!("{other:?}")),
+    }
+}
+
+/// Returns the serialized name of a close reason, with spaces.
+pub(super) fn reason_text(reason: CloseReason) -> String {
+    let name = serde_json::to_value(reason).ok();
+    let name = name.as_ref().and_then(serde_json::Value::as_str);
+    name.map_or_else(|| format!("{reason:?}"), |name| name.replace('_', " "))
+}

@@ -1,0 +1,293 @@
+//! Record of one order.
+
+use akash_provider_core::pricing::policy::Line;
+use akash_provider_core::types::{Address, CloseReason, DecCoin, DeclineCode, GroupSpec, OrderId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Maximum number of steps of a record. The first half and the latest steps are retained.
+const STEPS_MAX: usize = 64;
+/// Maximum length of a text of a record, in characters. Texts contain names that tenants choose.
+const TEXT_MAX: usize = 400;
+/// Maximum number of GPU models and of storage classes of a record.
+const NAMES_MAX: usize = 16;
+
+/// Outcome of an order for this provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Not decided yet, or with an open bid.
+    #[default]
+    Waiting,
+    /// The provider did not bid.
+    Declined,
+    /// The bid won a lease.
+    Won,
+    /// Another provider got the lease.
+    Lost,
+    /// The order or the bid was closed.
+    Closed,
+    /// The tenant did not accept the bid in time.
+    TimedOut,
+}
+
+impl Outcome {
+    /// Returns the name, for output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Declined => "declined",
+            Self::Won => "won",
+            Self::Lost => "lost",
+            Self::Closed => "closed",
+            Self::TimedOut => "timed out",
+        }
+    }
+}
+
+/// Block height and time of a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Moment {
+    /// Height of the block that contains the fact, or of the newest block.
+    pub height: u64,
+    /// Time of the provider, in milliseconds since the Unix epoch.
+    pub time: u64,
+}
+
+/// Resources that an order requests, and the maximum price of the tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Requested {
+    /// Millicores of all replicas.
+    pub cpu: u64,
+    /// Memory of all replicas, in bytes.
+    pub memory: u64,
+    /// Bytes of all volumes, by storage class.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub storage: BTreeMap<String, u64>,
+    /// Number of GPUs of all replicas.
+    #[serde(default)]
+    pub gpus: u64,
+    /// GPU models that the tenant accepts, such as `nvidia/a100`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_models: Vec<String>,
+    /// Number of leased IPs.
+    #[serde(default)]
+    pub ips: u32,
+    /// Number of external ports.
+    #[serde(default)]
+    pub ports: u32,
+    /// Maximum price of the group per block.
+    pub maximum: Option<DecCoin>,
+}
+
+/// Reason why the provider did not bid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedDecline {
+    /// Machine-readable reason.
+    pub code: DeclineCode,
+    /// Reason with the compared values.
+    pub message: String,
+}
+
+/// Lease of another provider on the same order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Winner {
+    /// Account of the other provider.
+    pub provider: Address,
+    /// Price per block of its bid.
+    pub price: DecCoin,
+}
+
+/// Step of an order or of its lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Block and time of the step.
+    #[serde(flatten)]
+    pub at: Moment,
+    /// Name of the step, such as `bid_placed`.
+    pub step: String,
+    /// Details for readers.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// End of a lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseEnd {
+    /// Block and time of the end.
+    #[serde(flatten)]
+    pub at: Moment,
+    /// Reason that the chain recorded; `None` if unknown.
+    pub reason: Option<CloseReason>,
+}
+
+/// Everything known about one order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderRecord {
+    /// Group and oseq of the order.
+    pub order: OrderId,
+    /// Block and time at which the provider received the order.
+    pub seen: Moment,
+    /// Outcome until now.
+    pub outcome: Outcome,
+    /// Requested resources; `None` if the order was never read.
+    #[serde(default)]
+    pub requested: Option<Requested>,
+    /// Price per block that was calculated or bid.
+    #[serde(default)]
+    pub price: Option<DecCoin>,
+    /// Components of the price, if the pricing strategy explains its prices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub price_lines: Vec<Line>,
+    /// Last reason not to bid.
+    #[serde(default)]
+    pub decline: Option<RecordedDecline>,
+    /// Other provider that got the lease.
+    #[serde(default)]
+    pub winner: Option<Winner>,
+    /// Block and time at which the lease was won.
+    #[serde(default)]
+    pub won: Option<Moment>,
+    /// End of the lease.
+    #[serde(default)]
+    pub end: Option<LeaseEnd>,
+    /// Steps in the order of their occurrence.
+    pub steps: Vec<Step>,
+    /// Number of steps that were removed because of the limit.
+    #[serde(default)]
+    pub omitted: u32,
+}
+
+impl OrderRecord {
+    /// Creates a record without a decision.
+    pub(super) fn new(order: OrderId, seen: Moment) -> Self {
+        Self {
+            order,
+            seen,
+            outcome: Outcome::default(),
+            requested: None,
+            price: None,
+            price_lines: Vec::new(),
+            decline: None,
+            winner: None,
+            won: None,
+            end: None,
+            steps: Vec::new(),
+            omitted: 0,
+        }
+    }
+
+    /// Adds a step. A repetition of the last step is not added.
+    pub(super) fn add_step(&mut self, at: Moment, step: &str, detail: impl Into<String>) {
+        let detail = cut(detail.into());
+        let is_repeated = |last: &Step| last.step == step && last.detail == detail;
+        if self.steps.last().is_some_and(is_repeated) {
+            return;
+        }
+        if self.steps.len() >= STEPS_MAX {
+            self.steps.remove(STEPS_MAX / 2);
+            self.omitted += 1;
+        }
+        let step = step.to_owned();
+        self.steps.push(Step { at, step, detail });
+    }
+
+    /// Returns whether the record has a lease that has not ended.
+    pub(super) fn has_lease(&self) -> bool {
+        self.outcome == Outcome::Won && self.end.is_none()
+    }
+
+    /// Returns the winner if its price is below the price of this provider, in the same denomination.
+    pub(super) fn cheaper_winner(&self) -> Option<(&DecCoin, &DecCoin)> {
+        let (price, winner) = (self.price.as_ref()?, &self.winner.as_ref()?.price);
+        let is_cheaper = price.denom == winner.denom && winner.amount < price.amount;
+        is_cheaper.then_some((price, winner))
+    }
+}
+
+impl Requested {
+    /// Returns the sums of a group.
+    pub(super) fn from_group(group: &GroupSpec) -> Self {
+        let mut requested = Self {
+            ips: group.leased_ips(),
+            ports: group.external_ports(),
+            maximum: group.max_price(),
+            ..Self::default()
+        };
+        for unit in &group.resources {
+            let (count, resources) = (u64::from(unit.count), &unit.resources);
+            let add = |sum: &mut u64, amount: u64| {
+                *sum = sum.saturating_add(amount.saturating_mul(count));
+            };
+            add(&mut requested.cpu, resources.cpu.units);
+            add(&mut requested.memory, resources.memory.bytes);
+            add(&mut requested.gpus, resources.gpu.units);
+            for volume in &resources.storage {
+                let class = volume.class().unwrap_or("ephemeral");
+                if requested.storage.len() < NAMES_MAX || requested.storage.contains_key(class) {
+                    let sum = requested.storage.entry(cut(class.to_owned())).or_default();
+                    add(sum, volume.bytes);
+                }
+            }
+            let models = resources
+                .gpu
+                .attributes
+                .iter()
+                .filter(|_| resources.gpu.units > 0);
+            for model in models.map(|attribute| model_name(&attribute.key)) {
+                if requested.gpu_models.len() < NAMES_MAX && !requested.gpu_models.contains(&model) {
+                    requested.gpu_models.push(model);
+                }
+            }
+        }
+        requested
+    }
+}
+
+/// Shortens `vendor/nvidia/model/a100/ram/80Gi` to `nvidia/a100/80Gi`.
+fn model_name(key: &str) -> String {
+    let parts = key
+        .split('/')
+        .filter(|part| !matches!(*part, "vendor" | "model" | "ram" | "interface"));
+    cut(parts.collect::<Vec<_>>().join("/"))
+}
+
+/// Limits a text.
+pub(super) fn cut(text: String) -> String {
+    match text.char_indices().nth(TEXT_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_and_texts_are_bounded() {
+        let order = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1"
+            .parse()
+            .unwrap();
+        let mut record = OrderRecord::new(order, Moment::default());
+        for height in 0..1000 {
+            let at = Moment { height, time: 0 };
+            record.add_step(at, "health", format!("{height} {}", "x".repeat(1000)));
+            record.add_step(at, "health", format!("{height} {}", "x".repeat(1000)));
+        }
+        assert_eq!((record.steps.len(), record.omitted), (STEPS_MAX, 936));
+        assert_eq!(record.steps[0].at.height, 0);
+        assert_eq!(record.steps[STEPS_MAX - 1].at.height, 999);
+        assert!(
+            record
+                .steps
+                .iter()
+                .all(|step| step.detail.chars().count() == TEXT_MAX + 1)
+        );
+        assert_eq!(
+            model_name("vendor/nvidia/model/a100/ram/80Gi"),
+            "nvidia/a100/80Gi"
+        );
+    }
+}

@@ -1,0 +1,183 @@
+//! Recorder on the engine's side: sends facts to the writer without waiting.
+
+use super::fact::{Fact, Kind, Subject};
+use super::record::Moment;
+use super::wall_ms;
+use super::writer::FactSender;
+use crate::flight::FlightRecorder;
+use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Engine, Input};
+use akash_provider_core::pricing::PriceRequest;
+use akash_provider_core::record::Recorder;
+use akash_provider_core::types::{Address, ChainEvent, Event, GroupSpec, Now, OrderId, Snapshot};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Maximum number of price calculations in flight whose request is stored.
+const REQUESTS_MAX: usize = 1024;
+
+/// Recorder of decisions.
+#[derive(Debug)]
+pub struct HistoryRecorder {
+    sender: FactSender,
+    /// Account of this provider.
+    provider: Option<Address>,
+    at: Moment,
+    /// Price calculations in flight, oldest first.
+    requests: VecDeque<(EffectId, PriceRequest)>,
+    /// Snapshot of the current step.
+    snapshot: Option<Arc<Snapshot>>,
+}
+
+impl HistoryRecorder {
+    pub(super) const fn new(sender: FactSender) -> Self {
+        Self {
+            sender,
+            provider: None,
+            at: Moment { height: 0, time: 0 },
+            requests: VecDeque::new(),
+            snapshot: None,
+        }
+    }
+
+    /// Sets the account of this provider, so that its leases are not recorded as leases of another provider.
+    #[must_use]
+    pub fn of_provider(mut self, provider: Address) -> Self {
+        self.provider = Some(provider);
+        self
+    }
+
+    fn send(&self, order: &OrderId, kind: Kind) {
+        let subject = Subject::Order(order.clone());
+        self.sender.send(Fact {
+            subject,
+            at: self.at,
+            kind,
+        });
+    }
+
+    fn chain_event(&mut self, event: &ChainEvent) {
+        match event {
+            ChainEvent::Resync(snapshot) => {
+                self.at.height = snapshot.height;
+                self.snapshot = Some(Arc::clone(snapshot));
+            }
+            ChainEvent::Block { height, .. } => self.at.height = *height,
+            // The events of a block precede the end of the block.
+            ChainEvent::LeaseCreated { id, price } if self.provider.as_ref() != Some(&id.provider) => {
+                self.at.height += 1;
+                self.send(&id.order, Kind::OtherLease(id.provider.clone(), price.clone()));
+            }
+            ChainEvent::OrderClosed { id } => {
+                self.at.height += 1;
+                self.send(id, Kind::OrderClosed);
+            }
+            _ => self.at.height += 1,
+        }
+    }
+
+    fn completion(&mut self, engine: &Engine, id: EffectId, completion: &Completion) {
+        match completion {
+            Completion::Order(Ok(Some(order))) => self.send(&order.id, Kind::Group(Arc::clone(&order.spec))),
+            Completion::Price(answer) => {
+                let at = self.requests.iter().position(|(of, _)| *of == id);
+                let request = at.and_then(|at| self.requests.remove(at));
+                if let (Some((_, request)), Ok(price), Some(order)) =
+                    (request, answer, engine.order_of_call(id))
+                {
+                    self.send(order, Kind::Price(Box::new(request), price.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends the groups of the orders that the provider received with a snapshot.
+    fn groups(&self, snapshot: &Snapshot, effects: &[Effect]) {
+        let groups: HashMap<&OrderId, &Arc<GroupSpec>> = snapshot
+            .orders
+            .iter()
+            .map(|order| (&order.id, &order.spec))
+            .collect();
+        for effect in effects {
+            if let Effect::Publish(event) = effect
+                && let Event::OrderSeen { order } = &**event
+                && let Some(group) = groups.get(order)
+            {
+                self.send(order, Kind::Group(Arc::clone(group)));
+            }
+        }
+    }
+}
+
+impl Recorder for HistoryRecorder {
+    fn record_input(&mut self, engine: &Engine, _: Now, input: Option<&Input>) {
+        self.at = Moment {
+            height: engine.pulse().height,
+            time: wall_ms(),
+        };
+        self.snapshot = None;
+        match input {
+            Some(Input::Chain(event)) => self.chain_event(event),
+            Some(Input::Completed(id, completion)) => self.completion(engine, *id, completion),
+            _ => {}
+        }
+    }
+
+    fn record_effects(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            match effect {
+                Effect::Publish(event) => {
+                    if let Some(fact) = Fact::from_event(event, self.at) {
+                        self.sender.send(fact);
+                    }
+                }
+                Effect::Call(id, Call::CalculatePrice(request)) => {
+                    if self.requests.len() >= REQUESTS_MAX {
+                        self.requests.pop_front();
+                    }
+                    self.requests.push_back((*id, request.clone()));
+                }
+                Effect::Call(..) | Effect::Reply(..) => {}
+            }
+        }
+        if let Some(snapshot) = self.snapshot.take() {
+            self.groups(&snapshot, effects);
+        }
+    }
+}
+
+/// Recorders of one provider.
+#[derive(Debug)]
+pub struct Recorders {
+    flight: Option<FlightRecorder>,
+    history: Option<HistoryRecorder>,
+}
+
+impl Recorders {
+    /// Combines the recorders that are enabled. Returns `None` if all are disabled.
+    #[must_use]
+    pub fn new(flight: Option<FlightRecorder>, history: Option<HistoryRecorder>) -> Option<Self> {
+        let is_any = flight.is_some() || history.is_some();
+        is_any.then_some(Self { flight, history })
+    }
+}
+
+impl Recorder for Recorders {
+    fn record_input(&mut self, engine: &Engine, now: Now, input: Option<&Input>) {
+        if let Some(flight) = &mut self.flight {
+            flight.record_input(engine, now, input);
+        }
+        if let Some(history) = &mut self.history {
+            history.record_input(engine, now, input);
+        }
+    }
+
+    fn record_effects(&mut self, effects: &[Effect]) {
+        if let Some(flight) = &mut self.flight {
+            flight.record_effects(effects);
+        }
+        if let Some(history) = &mut self.history {
+            history.record_effects(effects);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Summary of the recorded orders.
+
+use super::changes::{Causes, Change};
+use super::record::{OrderRecord, Outcome};
+use super::store::HistoryStore;
+use akash_provider_core::types::{Dec, DecCoin, DeclineCode, Denom};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Counts of orders, and the changes that would have won or admitted most.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Summary {
+    /// Start of the summarized time, in milliseconds since the Unix epoch.
+    pub since: u64,
+    /// Number of orders by outcome.
+    pub outcomes: BTreeMap<Outcome, usize>,
+    /// Number of declined orders by code.
+    pub declines: BTreeMap<DeclineCode, u64>,
+    /// Number of lost orders whose winner had a lower price.
+    pub lost_by_price: usize,
+    /// Price of the won leases multiplied by their blocks within the history, by denomination. The escrow account of a
+    /// lease may have contained less.
+    pub accrued: Vec<DecCoin>,
+    /// Changes with the most orders, most orders first.
+    pub changes: Vec<Change>,
+}
+
+impl Summary {
+    /// Summarizes the orders that were received at `since` or later. `height` is the newest known block.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be read.
+    pub fn read(store: &HistoryStore, since: u64, height: Option<u64>) -> Result<Self, redb::Error> {
+        let mut summary = Self {
+            since,
+            ..Self::default()
+        };
+        let mut causes = Causes::default();
+        let mut accrued = BTreeMap::new();
+        // Without a running provider, the newest recorded block is the end of open leases.
+        let height = match height {
+            Some(height) => height,
+            None => newest_height(store)?,
+        };
+        store.each(|record| {
+            if record.seen.time < since {
+                return false;
+            }
+            summary.add(&record);
+            causes.add(&record);
+            add_accrued(&mut accrued, &record, height);
+            true
+        })?;
+        summary.changes = causes.changes();
+        summary.accrued = accrued
+            .iter()
+            .map(|(denom, amount)| DecCoin::new(denom, *amount))
+            .collect();
+        Ok(summary)
+    }
+
+    fn add(&mut self, record: &OrderRecord) {
+        *self.outcomes.entry(record.outcome).or_default() += 1;
+        self.lost_by_price +=
+            usize::from(record.outcome == Outcome::Lost && record.cheaper_winner().is_some());
+        if let (Outcome::Declined, Some(decline)) = (record.outcome, &record.decline) {
+            *self.declines.entry(decline.code).or_default() += 1;
+        }
+    }
+
+    /// Returns the number of orders with an outcome.
+    #[must_use]
+    pub fn count(&self, outcome: Outcome) -> usize {
+        self.outcomes.get(&outcome).copied().unwrap_or_default()
+    }
+}
+
+fn newest_height(store: &HistoryStore) -> Result<u64, redb::Error> {
+    let mut newest = 0;
+    store.each(|record| {
+        let last = record
+            .steps
+            .last()
+            .map_or(record.seen.height, |step| step.at.height);
+        newest = newest.max(last);
+        true
+    })?;
+    Ok(newest)
+}
+
+fn add_accrued(sums: &mut BTreeMap<Denom, Dec>, record: &OrderRecord, height: u64) {
+    let (Some(price), Some(won)) = (&record.price, record.won) else {
+        return;
+    };
+    let end = record.end.as_ref().map_or(height, |end| end.at.height);
+    let blocks = i128::from(end.saturating_sub(won.height));
+    let sum = sums.entry(price.denom.clone()).or_default();
+    let amount = price.amount.checked_mul_int(blocks);
+    // A sum out of range stays at its last value.
+    if let Some(more) = amount.and_then(|amount| sum.checked_add(amount)) {
+        *sum = more;
+    }
+}

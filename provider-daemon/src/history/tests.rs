@@ -1,0 +1,503 @@
+//! Tests of the recorder, the writer and the file.
+
+use super::fact::{Fact, Kind, Subject};
+use super::record::{Moment, OrderRecord};
+use super::*;
+use akash_provider_core::Config;
+use akash_provider_core::engine::{Effect, Engine, Input};
+use akash_provider_core::pricing::{PriceRequest, Scale, ScaleConfig};
+use akash_provider_core::record::Recorder;
+use akash_provider_core::sdl;
+use akash_provider_core::types::{
+    BidOutcome, ChainEvent, CloseReason, DecCoin, DeclineCode, Event, GroupSpec, LeaseId, Now, OrderId,
+};
+use redb::{Database, StorageBackend, TableDefinition};
+use std::io::{Error, ErrorKind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
+const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+const OTHER: &str = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
+const BOUNDS: Bounds = Bounds {
+    age: Duration::from_secs(7 * 24 * 3600),
+    bytes: 64 << 20,
+};
+
+fn order(dseq: u64) -> OrderId {
+    format!("{OWNER}/{dseq}/1/1").parse().unwrap()
+}
+
+fn lease(dseq: u64, provider: &str) -> LeaseId {
+    format!("{OWNER}/{dseq}/1/1/{provider}").parse().unwrap()
+}
+
+fn coin(amount: &str) -> DecCoin {
+    DecCoin::new(&"uact".into(), amount.parse().unwrap())
+}
+
+fn group(sample: &str) -> Arc<GroupSpec> {
+    Arc::new(sdl::parse(sample).unwrap().groups.remove(0))
+}
+
+fn web() -> Arc<GroupSpec> {
+    group(include_str!("../../samples/web.yaml"))
+}
+
+fn pricing() -> Arc<dyn PricingStrategy> {
+    let config = ScaleConfig {
+        cpu: "0.05".parse().unwrap(),
+        memory: "0.01".parse().unwrap(),
+        storage: [("ephemeral".to_owned(), "0.001".parse().unwrap())].into(),
+        ..ScaleConfig::default()
+    };
+    Arc::new(Scale::new(config).unwrap())
+}
+
+fn started(home: &Path) -> (HistoryRecorder, History) {
+    let args = OrderHistoryArgs {
+        order_history: BOUNDS.age,
+        order_history_bytes: BOUNDS.bytes,
+    };
+    let (recorder, history) = start(home, &args, pricing()).unwrap().unwrap();
+    (recorder.of_provider(PROVIDER.parse().unwrap()), history)
+}
+
+fn engine() -> Engine {
+    Engine::new(Config::new(PROVIDER.parse().unwrap(), "test")).unwrap()
+}
+
+/// Records the events of one step.
+fn step(recorder: &mut HistoryRecorder, engine: &Engine, input: Option<ChainEvent>, events: Vec<Event>) {
+    let input = input.map(Input::Chain);
+    recorder.record_input(engine, Now::default(), input.as_ref());
+    let effects: Vec<Effect> = events
+        .into_iter()
+        .map(|event| Effect::Publish(Arc::new(event)))
+        .collect();
+    recorder.record_effects(&effects);
+}
+
+fn seen(dseq: u64) -> Event {
+    Event::OrderSeen { order: order(dseq) }
+}
+
+fn declined(dseq: u64, reason: DeclineCode, message: &str) -> Event {
+    Event::OrderDeclined {
+        order: order(dseq),
+        reason,
+        message: message.to_owned(),
+    }
+}
+
+fn all(store: &HistoryStore) -> Vec<OrderRecord> {
+    let filter = OrderFilter {
+        limit: usize::MAX,
+        ..OrderFilter::default()
+    };
+    filter.read(store).unwrap()
+}
+
+/// Records a won, a lost, a declined and a closed order.
+fn record_outcomes(recorder: &mut HistoryRecorder) {
+    let engine = engine();
+    let placed = |dseq| Event::BidPlaced {
+        bid: lease(dseq, PROVIDER),
+        price: coin("100"),
+    };
+    step(
+        recorder,
+        &engine,
+        None,
+        vec![seen(1), placed(1), seen(2), placed(2), seen(3), seen(4)],
+    );
+    let created = |dseq, provider, price| ChainEvent::LeaseCreated {
+        id: lease(dseq, provider),
+        price: coin(price),
+    };
+    let won = Event::LeaseWon {
+        lease: lease(1, PROVIDER),
+        price: coin("100"),
+    };
+    step(recorder, &engine, Some(created(1, PROVIDER, "100")), vec![won]);
+    let lost = Event::BidEnded {
+        bid: lease(2, PROVIDER),
+        outcome: BidOutcome::Lost,
+    };
+    step(recorder, &engine, Some(created(2, OTHER, "88")), vec![lost]);
+    let gpu = declined(3, DeclineCode::Gpu, "unit 1: none of the GPU models is declared");
+    step(recorder, &engine, None, vec![gpu]);
+    step(
+        recorder,
+        &engine,
+        Some(ChainEvent::OrderClosed { id: order(4) }),
+        Vec::new(),
+    );
+    let received = Event::ManifestReceived {
+        deployment: order(1).deployment().clone(),
+        hash: "ab".repeat(32),
+    };
+    let closed = Event::LeaseClosed {
+        lease: lease(1, PROVIDER),
+        reason: Some(CloseReason::Owner),
+    };
+    step(recorder, &engine, None, vec![received, closed]);
+}
+
+#[tokio::test]
+async fn records_decisions_and_outcomes_across_a_restart() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut recorder, history) = started(home.path());
+    record_outcomes(&mut recorder);
+    drop(recorder);
+    assert_eq!(history.health(), HistoryHealth::default());
+    history.finish().await;
+    let store = HistoryStore::open(home.path()).unwrap();
+    let outcome = |dseq| store.get(&order(dseq)).unwrap().unwrap().outcome;
+    let outcomes = [outcome(1), outcome(2), outcome(3), outcome(4)];
+    assert_eq!(
+        outcomes,
+        [Outcome::Won, Outcome::Lost, Outcome::Declined, Outcome::Closed]
+    );
+    let first = store.get(&order(1)).unwrap().unwrap();
+    let names: Vec<&str> = first.steps.iter().map(|step| &*step.step).collect();
+    assert_eq!(
+        names,
+        [
+            "order_seen",
+            "bid_placed",
+            "lease_won",
+            "manifest_received",
+            "lease_closed"
+        ]
+    );
+    assert_eq!((first.won.unwrap().height, first.winner), (1, None));
+    assert_eq!(first.end.unwrap().reason, Some(CloseReason::Owner));
+    let second = store.get(&order(2)).unwrap().unwrap();
+    assert_eq!(second.winner.unwrap().price, coin("88"));
+    let summary = Summary::read(&store, 0, None).unwrap();
+    assert_eq!(
+        (summary.lost_by_price, summary.declines[&DeclineCode::Gpu]),
+        (1, 1)
+    );
+    assert!(
+        summary.changes[0]
+            .text
+            .contains("a price 12 % lower would have matched the winner of 1"),
+        "{summary:?}"
+    );
+    let filter = OrderFilter {
+        declined: true,
+        code: Some(DeclineCode::Gpu),
+        since: 0,
+        limit: 10,
+    };
+    assert_eq!(filter.read(&store).unwrap().len(), 1);
+    let other = OrderFilter {
+        code: Some(DeclineCode::Storage),
+        ..filter
+    };
+    assert!(other.read(&store).unwrap().is_empty());
+}
+
+#[test]
+fn records_the_price_with_its_lines_and_the_requested_resources() {
+    let request = PriceRequest {
+        owner: OWNER.parse().unwrap(),
+        group: web(),
+        allocated: None,
+        precision: 6,
+        utilization: None,
+        height: None,
+    };
+    let apply = |price: DecCoin| {
+        let mut record = OrderRecord::new(order(1), Moment::default());
+        let fact = Fact {
+            subject: Subject::Order(order(1)),
+            at: Moment::default(),
+            kind: Kind::Price(Box::new(request.clone()), price),
+        };
+        fact.apply(&mut record, &*pricing());
+        record
+    };
+    // 1 core, 1 GiB memory and 2 GiB storage in both replicas.
+    let record = apply(coin("62.288"));
+    let requested = record.requested.as_ref().unwrap();
+    assert_eq!(
+        (requested.cpu, requested.memory, requested.maximum.clone()),
+        (1000, 1 << 30, Some(coin("200")))
+    );
+    let lines: Vec<String> = record
+        .price_lines
+        .iter()
+        .map(|line| format!("{} {}", line.what, line.amount.to_plain()))
+        .collect();
+    assert_eq!(
+        lines,
+        ["CPU 50", "memory 10.24", "storage of class ephemeral 2.048"]
+    );
+    let text = timeline(&record);
+    assert!(
+        text.contains("requested: 1 CPU, 1Gi memory, 2Gi storage of class ephemeral"),
+        "{text}"
+    );
+    // The prices changed between the calculation and the record.
+    assert!(apply(coin("70")).price_lines.is_empty());
+}
+
+#[test]
+fn bounds_in_days_and_bytes_remove_the_oldest() {
+    let home = tempfile::tempdir().unwrap();
+    let store = HistoryStore::open(home.path()).unwrap();
+    let now = wall_ms();
+    let hour = 3_600_000;
+    let record = |dseq: u64, age: u64| {
+        let at = Moment {
+            height: dseq,
+            time: now - age * hour,
+        };
+        let mut record = OrderRecord::new(order(dseq), at);
+        record.add_step(at, "declined", "x".repeat(300));
+        record
+    };
+    let records: Vec<OrderRecord> = (0..200).map(|n| record(n, 199 - n)).collect();
+    store.write(records.iter(), BOUNDS).unwrap();
+    let dseqs = |store: &HistoryStore| -> Vec<u64> {
+        all(store)
+            .iter()
+            .map(|record| record.order.deployment().dseq)
+            .collect()
+    };
+    // 7 days are 168 hours.
+    assert_eq!(dseqs(&store), (32..200).rev().collect::<Vec<_>>());
+    let bounds = Bounds {
+        bytes: 16 << 10,
+        ..BOUNDS
+    };
+    store.write([record(200, 0)].iter(), bounds).unwrap();
+    let left = dseqs(&store);
+    assert!(
+        store.bytes() <= 16 << 10 && left.len() > 10 && left[0] == 200,
+        "{left:?}"
+    );
+    assert_eq!(store.orders_with_prefix(OWNER, 1000).unwrap().len(), left.len());
+    let bytes = store.bytes();
+    // A changed record replaces the old one.
+    store.write([record(200, 0)].iter(), bounds).unwrap();
+    assert_eq!(store.bytes(), bytes);
+    drop(store);
+    let store = HistoryStore::open(home.path()).unwrap();
+    assert_eq!((store.bytes(), dseqs(&store)), (bytes, left));
+}
+
+#[tokio::test]
+async fn damaged_file_is_moved_aside() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join(FILE);
+    let whole = {
+        let (mut recorder, history) = started(home.path());
+        step(&mut recorder, &engine(), None, vec![seen(1)]);
+        history.finish().await;
+        std::fs::read(&path).unwrap()
+    };
+    for content in [&whole[..whole.len() / 2], &whole[..100], b"no database"] {
+        std::fs::write(&path, content).unwrap();
+        let (mut recorder, history) = started(home.path());
+        step(&mut recorder, &engine(), None, vec![seen(2)]);
+        history.finish().await;
+        let store = HistoryStore::open(home.path()).unwrap();
+        assert_eq!(all(&store)[0].order, order(2), "{} bytes", content.len());
+    }
+    let aside = std::fs::read_dir(home.path()).unwrap().count() - 1;
+    assert_eq!(aside, 3, "every damaged file was moved aside");
+}
+
+#[tokio::test]
+async fn newer_file_is_left_unchanged_and_stops_only_the_history() {
+    const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join(FILE);
+    {
+        let database = Database::create(&path).unwrap();
+        let write = database.begin_write().unwrap();
+        write.open_table(ABOUT).unwrap().insert("layout", 99).unwrap();
+        write.commit().unwrap();
+    }
+    let before = std::fs::read(&path).unwrap();
+    let (mut recorder, history) = started(home.path());
+    step(&mut recorder, &engine(), None, vec![seen(1), seen(2)]);
+    assert!(history.store().is_none());
+    let health = history.health();
+    assert_eq!(health.dropped, 2);
+    assert!(health.problem.unwrap().contains("later version"));
+    history.finish().await;
+    assert_eq!(std::fs::read(&path).unwrap().len(), before.len());
+}
+
+/// Memory with a size limit, like a full disk.
+#[derive(Debug)]
+struct SmallDisk {
+    bytes: Mutex<Vec<u8>>,
+    limit: Arc<AtomicU64>,
+}
+
+impl SmallDisk {
+    fn check(&self, len: u64) -> Result<(), Error> {
+        if len > self.limit.load(Ordering::Relaxed) {
+            return Err(Error::from(ErrorKind::StorageFull));
+        }
+        Ok(())
+    }
+}
+
+impl StorageBackend for SmallDisk {
+    fn len(&self) -> Result<u64, Error> {
+        Ok(self.bytes.lock().unwrap().len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
+        let at = usize::try_from(offset).unwrap();
+        out.copy_from_slice(&self.bytes.lock().unwrap()[at..at + out.len()]);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), Error> {
+        self.check(len)?;
+        self.bytes
+            .lock()
+            .unwrap()
+            .resize(usize::try_from(len).unwrap(), 0);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
+        self.check(offset + data.len() as u64)?;
+        let at = usize::try_from(offset).unwrap();
+        self.bytes.lock().unwrap()[at..at + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn full_disk_drops_records_and_recording_resumes_with_space() {
+    let limit = Arc::new(AtomicU64::new(u64::MAX));
+    let opened = Arc::new(AtomicU64::new(0));
+    let (of_disk, of_open) = (Arc::clone(&limit), Arc::clone(&opened));
+    let open = move || {
+        of_open.fetch_add(1, Ordering::Relaxed);
+        let disk = SmallDisk {
+            bytes: Mutex::default(),
+            limit: Arc::clone(&of_disk),
+        };
+        let database = Database::builder()
+            .create_with_backend(disk)
+            .map_err(|e| e.to_string())?;
+        HistoryStore::with_database(database).map_err(|e| e.to_string())
+    };
+    let retry = Duration::from_millis(50);
+    let (mut recorder, history) = writer::start(Box::new(open), BOUNDS, pricing(), retry).unwrap();
+    let engine = engine();
+    step(&mut recorder, &engine, None, vec![seen(1)]);
+    assert_eq!(all(&history.store().unwrap()).len(), 1);
+    limit.store(0, Ordering::Relaxed);
+    let started = Instant::now();
+    for dseq in 2..500 {
+        step(&mut recorder, &engine, None, vec![seen(dseq)]);
+    }
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "the engine must not wait for the disk"
+    );
+    assert!(history.store().is_none());
+    let health = history.health();
+    assert_eq!(health.dropped, 498, "{health:?}");
+    assert!(health.problem.is_some());
+    limit.store(u64::MAX, Ordering::Relaxed);
+    tokio::time::sleep(retry * 2).await;
+    step(&mut recorder, &engine, None, vec![seen(501)]);
+    let records = all(&history.store().unwrap());
+    assert_eq!(records[0].order, order(501));
+    assert_eq!(history.health().problem, None);
+    assert!(opened.load(Ordering::Relaxed) >= 2);
+    history.finish().await;
+}
+
+#[tokio::test]
+async fn slow_disk_drops_facts_and_blocks_nothing() {
+    let is_open = Arc::new(AtomicBool::new(false));
+    let of_open = Arc::clone(&is_open);
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().to_owned();
+    let open = move || {
+        while !of_open.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        HistoryStore::open(&path).map_err(|error| error.to_string())
+    };
+    let (mut recorder, history) = writer::start(Box::new(open), BOUNDS, pricing(), RETRY).unwrap();
+    let engine = engine();
+    for dseq in 0..10_000 {
+        step(&mut recorder, &engine, None, vec![seen(dseq)]);
+    }
+    assert_eq!(history.health().dropped, 10_000 - 8192);
+    is_open.store(true, Ordering::Relaxed);
+    history.finish().await;
+    let store = HistoryStore::open(home.path()).unwrap();
+    assert_eq!(all(&store).len(), 8192);
+}
+
+#[test]
+fn many_causes_of_declines_are_summarized() {
+    let home = tempfile::tempdir().unwrap();
+    let store = HistoryStore::open(home.path()).unwrap();
+    let gpu = group(include_str!("../../samples/gpu.yaml"));
+    let record = |dseq: u64, events: Vec<Event>, group: &Arc<GroupSpec>, price: Option<&str>| {
+        let at = Moment {
+            height: dseq,
+            time: wall_ms(),
+        };
+        let mut record = OrderRecord::new(order(dseq), at);
+        let facts = events.into_iter().map(|event| Kind::Event(Arc::new(event)));
+        for kind in std::iter::once(Kind::Group(Arc::clone(group))).chain(facts) {
+            let subject = Subject::Order(order(dseq));
+            Fact { subject, at, kind }.apply(&mut record, &*pricing());
+        }
+        record.price = price.map(coin);
+        record
+    };
+    let (web, capacity) = (web(), DeclineCode::InsufficientCapacity);
+    let declined = |dseq, code| vec![seen(dseq), declined(dseq, code, "no room")];
+    let mut records = Vec::new();
+    records.extend((0..18).map(|n| record(n, declined(n, DeclineCode::Gpu), &gpu, None)));
+    records.extend((20..25).map(|n| record(n, declined(n, DeclineCode::PriceTooHigh), &web, Some("250"))));
+    records.extend((30..34).map(|n| record(n, declined(n, capacity), &web, None)));
+    records.extend((40..41).map(|n| record(n, declined(n, DeclineCode::Storage), &web, None)));
+    records.extend((50..99).map(|n| record(n, declined(n, DeclineCode::Attributes), &web, None)));
+    store.write(records.iter(), BOUNDS).unwrap();
+    let summary = Summary::read(&store, 0, None).unwrap();
+    let texts: Vec<&str> = summary.changes.iter().map(|change| &*change.text).collect();
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert!(
+        texts[0].starts_with("declined 18 orders for GPU nvidia/"),
+        "{texts:?}"
+    );
+    assert!(
+        texts[1].contains("a price 20 % lower would have admitted 5"),
+        "{texts:?}"
+    );
+    assert!(
+        texts[2].contains("1 more free CPU, 1Gi memory and 2Gi storage"),
+        "{texts:?}"
+    );
+    let text = summary_text(&summary);
+    assert!(
+        text.contains("attributes 49") && text.contains("1. declined 18"),
+        "{text}"
+    );
+    assert_eq!(summary.count(Outcome::Declined), records.len());
+}

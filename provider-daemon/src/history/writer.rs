@@ -1,0 +1,354 @@
+//! Writer of the order history: a thread that applies facts to records and writes them in batches.
+
+use super::Bounds;
+use super::fact::{Fact, Kind, Subject};
+use super::record::OrderRecord;
+use super::recorder::HistoryRecorder;
+use super::store::HistoryStore;
+use akash_provider_core::pricing::PricingStrategy;
+use akash_provider_core::types::OrderId;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Capacity of the queue, in facts. The provider at full load creates this number within several seconds.
+const QUEUE: usize = 8192;
+/// Maximum number of facts in a transaction.
+const BATCH_MAX: u64 = 2048;
+/// Time in which facts are collected for a transaction. A crash loses the facts of this time.
+const COLLECT: Duration = Duration::from_millis(500);
+/// Maximum time that a reader waits for the facts before its request.
+const FLUSH: Duration = Duration::from_secs(2);
+/// Maximum time to write the last facts.
+const LAST: Duration = Duration::from_secs(5);
+/// Maximum number of orders of one deployment that an event of the deployment changes.
+const ORDERS_OF_DEPLOYMENT_MAX: usize = 256;
+
+/// Function that opens the file.
+pub(super) type Open = Box<dyn FnMut() -> Result<HistoryStore, String> + Send>;
+
+/// Message to the writer.
+#[derive(Debug)]
+enum Message {
+    Fact(Fact),
+    /// Request to write all earlier facts and respond.
+    Flush(SyncSender<()>),
+    /// Request to write all earlier facts and end.
+    End,
+}
+
+/// Sending half of the queue.
+#[derive(Debug, Clone)]
+pub(super) struct FactSender {
+    queue: SyncSender<Message>,
+    shared: Arc<Shared>,
+}
+
+impl FactSender {
+    /// Sends a fact. A fact that does not fit the queue is counted.
+    pub(super) fn send(&self, fact: Fact) {
+        if self.queue.try_send(Message::Fact(fact)).is_err() {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// State shared by the recorder, the writer and the readers.
+#[derive(Debug, Default)]
+struct Shared {
+    dropped: AtomicU64,
+    /// True once the writer was reported as too slow.
+    is_slow: AtomicBool,
+    store: Mutex<Option<HistoryStore>>,
+    /// Failure of the file, while it is unusable.
+    problem: Mutex<Option<String>>,
+}
+
+/// Status of the history.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HistoryHealth {
+    /// Number of facts that were not recorded since the start.
+    pub dropped: u64,
+    /// Failure of the file, while it is unusable.
+    pub problem: Option<String>,
+}
+
+/// Handle of the history of a running provider. Clones share the history.
+#[derive(Debug, Clone)]
+pub struct History {
+    sender: FactSender,
+    writer: Arc<Mutex<Option<JoinHandle<()>>>>,
+}
+
+impl History {
+    /// Returns the store with all facts before the call; `None` while the file is unusable. Blocks for a short time.
+    #[must_use]
+    pub fn store(&self) -> Option<HistoryStore> {
+        let (done, written) = sync_channel(1);
+        if self.sender.queue.try_send(Message::Flush(done)).is_ok() {
+            // After the limit the last facts are missing, which is better than no response.
+            let _ = written.recv_timeout(FLUSH);
+        }
+        locked(&self.sender.shared.store).clone()
+    }
+
+    /// Returns the status.
+    #[must_use]
+    pub fn health(&self) -> HistoryHealth {
+        HistoryHealth {
+            dropped: self.sender.shared.dropped.load(Ordering::Relaxed),
+            problem: locked(&self.sender.shared.problem).clone(),
+        }
+    }
+
+    /// Writes the last facts and ends the writer.
+    pub async fn finish(self) {
+        let Some(writer) = locked(&self.writer).take() else {
+            return;
+        };
+        let queue = self.sender.queue;
+        let ended = tokio::task::spawn_blocking(move || {
+            drop(queue.send(Message::End));
+            writer.join()
+        });
+        if !matches!(tokio::time::timeout(LAST, ended).await, Ok(Ok(Ok(())))) {
+            tracing::warn!("order history may lack its last records; check the disk");
+        }
+    }
+}
+
+/// Starts the writer.
+pub(super) fn start(
+    open: Open,
+    bounds: Bounds,
+    pricing: Arc<dyn PricingStrategy>,
+    retry: Duration,
+) -> std::io::Result<(HistoryRecorder, History)> {
+    let (queue, messages) = sync_channel(QUEUE);
+    let shared = Arc::<Shared>::default();
+    let mut writer = Writer {
+        shared: Arc::clone(&shared),
+        open,
+        bounds,
+        pricing,
+        retry,
+        failed_at: None,
+        changed: BTreeMap::new(),
+        facts: 0,
+    };
+    let thread = thread::Builder::new().name("order history".to_owned());
+    let writer = thread.spawn(move || writer.run(&messages))?;
+    let sender = FactSender { queue, shared };
+    let history = History {
+        sender: sender.clone(),
+        writer: Arc::new(Mutex::new(Some(writer))),
+    };
+    Ok((HistoryRecorder::new(sender), history))
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    open: Open,
+    bounds: Bounds,
+    pricing: Arc<dyn PricingStrategy>,
+    /// Time until the file is opened again after a failure.
+    retry: Duration,
+    failed_at: Option<Instant>,
+    /// Records of the current batch.
+    changed: BTreeMap<OrderId, OrderRecord>,
+    /// Number of facts in the current batch.
+    facts: u64,
+}
+
+impl Writer {
+    fn run(&mut self, messages: &Receiver<Message>) {
+        self.reopen();
+        while let Ok(first) = messages.recv() {
+            let (flush, is_end) = self.collect(first, messages);
+            self.write();
+            // A reader that no longer waits is no problem.
+            for done in flush {
+                let _ = done.try_send(());
+            }
+            self.report_slow();
+            if is_end {
+                // Closes the file.
+                *locked(&self.shared.store) = None;
+                return;
+            }
+        }
+    }
+
+    /// Applies the facts of one batch. Returns the readers that wait for the batch, and whether the writer ends.
+    fn collect(&mut self, first: Message, messages: &Receiver<Message>) -> (Vec<SyncSender<()>>, bool) {
+        let until = Instant::now() + COLLECT;
+        let (mut next, mut flush) = (Some(first), Vec::new());
+        while let Some(message) = next {
+            match message {
+                Message::Fact(fact) => self.apply(fact),
+                Message::Flush(done) => flush.push(done),
+                Message::End => return (flush, true),
+            }
+            if self.facts >= BATCH_MAX {
+                break;
+            }
+            let wait = if flush.is_empty() {
+                until.saturating_duration_since(Instant::now())
+            } else {
+                Duration::ZERO
+            };
+            next = messages.recv_timeout(wait).ok();
+        }
+        (flush, false)
+    }
+
+    fn store(&self) -> Option<HistoryStore> {
+        locked(&self.shared.store).clone()
+    }
+
+    /// Applies a fact to the records of its orders.
+    fn apply(&mut self, fact: Fact) {
+        if self.store().is_none() {
+            let is_due = self.failed_at.is_none_or(|at| at.elapsed() >= self.retry);
+            if !is_due || !self.reopen() {
+                self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        }
+        self.facts += 1;
+        if let Err(error) = self.apply_to_store(fact) {
+            self.fail(&error.to_string());
+        }
+    }
+
+    fn apply_to_store(&mut self, fact: Fact) -> Result<(), redb::Error> {
+        let Some(store) = self.store() else {
+            return Ok(());
+        };
+        let pricing = Arc::clone(&self.pricing);
+        let deployment = match &fact.subject {
+            Subject::Order(order) => {
+                let order = order.clone();
+                if let Some(record) = self.record(&store, order, &fact)? {
+                    fact.apply(record, &*pricing);
+                }
+                return Ok(());
+            }
+            Subject::Deployment(deployment) => deployment.clone(),
+        };
+        let prefix = format!("{deployment}/");
+        let mut orders = store.orders_with_prefix(&prefix, ORDERS_OF_DEPLOYMENT_MAX)?;
+        // Orders of this batch are not in the file yet.
+        let of_batch = self
+            .changed
+            .keys()
+            .filter(|order| *order.deployment() == deployment);
+        orders.extend(of_batch.cloned());
+        orders.sort();
+        orders.dedup();
+        let (at, kind) = (fact.at, fact.kind);
+        let Kind::Event(event) = kind else {
+            return Ok(());
+        };
+        for order in orders {
+            let subject = Subject::Order(order.clone());
+            let kind = Kind::Event(Arc::clone(&event));
+            let fact = Fact { subject, at, kind };
+            if let Some(record) = self.record(&store, order, &fact)?
+                && record.has_lease()
+            {
+                fact.apply(record, &*pricing);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the record of an order in the batch, read from the file if necessary. Returns `None` if there is no
+    /// record and the fact does not create one.
+    fn record(
+        &mut self,
+        store: &HistoryStore,
+        order: OrderId,
+        fact: &Fact,
+    ) -> Result<Option<&mut OrderRecord>, redb::Error> {
+        match self.changed.entry(order) {
+            Entry::Occupied(entry) => Ok(Some(entry.into_mut())),
+            Entry::Vacant(entry) => match store.get(entry.key())? {
+                Some(record) => Ok(Some(entry.insert(record))),
+                None if fact.creates_record() => {
+                    let record = OrderRecord::new(entry.key().clone(), fact.at);
+                    Ok(Some(entry.insert(record)))
+                }
+                None => Ok(None),
+            },
+        }
+    }
+
+    /// Writes the batch. After a failure its facts are counted as dropped.
+    fn write(&mut self) {
+        let changed = std::mem::take(&mut self.changed);
+        if let Some(store) = self.store().filter(|_| !changed.is_empty())
+            && let Err(error) = store.write(changed.values(), self.bounds)
+        {
+            return self.fail(&error.to_string());
+        }
+        self.facts = 0;
+    }
+
+    /// Opens the file. Returns true on success.
+    fn reopen(&mut self) -> bool {
+        match (self.open)() {
+            Ok(store) => {
+                *locked(&self.shared.store) = Some(store);
+                self.failed_at = None;
+                if locked(&self.shared.problem).take().is_some() {
+                    let dropped = self.shared.dropped.load(Ordering::Relaxed);
+                    tracing::info!(dropped, "order history recorded again");
+                }
+                true
+            }
+            Err(why) => {
+                self.fail(&why);
+                false
+            }
+        }
+    }
+
+    /// Stops recording until the next attempt. The first failure is reported.
+    fn fail(&mut self, why: &str) {
+        *locked(&self.shared.store) = None;
+        self.changed.clear();
+        self.failed_at = Some(Instant::now());
+        let facts = std::mem::take(&mut self.facts);
+        self.shared.dropped.fetch_add(facts, Ordering::Relaxed);
+        let mut problem = locked(&self.shared.problem);
+        if problem.is_none() {
+            tracing::warn!(
+                error = why,
+                retry = ?self.retry,
+                "order history not recorded, no lease is affected; check the free space and the permissions of the home directory"
+            );
+        }
+        *problem = Some(why.to_owned());
+    }
+
+    /// Reports once that facts did not fit the queue.
+    fn report_slow(&self) {
+        let dropped = self.shared.dropped.load(Ordering::Relaxed);
+        let is_failed = locked(&self.shared.problem).is_some();
+        if dropped > 0 && !is_failed && !self.shared.is_slow.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                dropped,
+                "order history incomplete, the disk is too slow; use a faster disk for the home directory"
+            );
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,122 @@
+//! The order history: a won, a lost and two declined orders, read from the running and from the stopped provider.
+
+use crate::run::served::Served;
+use crate::stage::{Stage, TENANT, until};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{Address, BidId, BidState, DecCoin, DeploymentId, Msg, ProviderRecord};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+const WEB: &str = include_str!("../../../samples/web.yaml");
+const STORAGE: &str = "storage: { size: 1Gi }";
+/// GPU of an order, after its storage.
+const GPU: &str = "\n        gpu: { units: 1, attributes: { vendor: { nvidia: [{ model: a100 }] } } }";
+/// Price of the other provider, below the price of the tested one.
+const OTHER_PRICE: &str = "0.5";
+
+fn object(stage: &Stage, words: &[&str]) -> Value {
+    let (code, said, problem) = stage.ran(&[words, &["-o", "json"]].concat());
+    assert_eq!(code, 0, "{said}{problem}");
+    serde_json::from_str(&said).unwrap()
+}
+
+/// Bids as another provider.
+fn other_bid(stage: &Stage, deployment: &DeploymentId) -> BidId {
+    let provider = Address::from_bytes(&[9; 20]).unwrap();
+    stage.chain.market(|market| {
+        market.fund(&provider, &"900000000uact".parse().unwrap());
+        let record = ProviderRecord {
+            owner: provider.clone(),
+            host_uri: "https://provider.example:8443".to_owned(),
+            attributes: Vec::new(),
+            info: Default::default(),
+        };
+        market.execute(&Msg::CreateProvider(record)).unwrap();
+        let order = market
+            .orders()
+            .find(|o| o.id.deployment() == deployment)
+            .unwrap()
+            .clone();
+        let id = BidId {
+            order: order.id.clone(),
+            provider,
+        };
+        let bid = Msg::CreateBid {
+            id: id.clone(),
+            price: DecCoin::new(&"uact".into(), OTHER_PRICE.parse().unwrap()),
+            deposit: "500000uact".parse().unwrap(),
+            resources_offer: order.spec.resources.clone(),
+            reclamation_window: None,
+        };
+        market.execute(&bid).unwrap();
+        id
+    })
+}
+
+/// Waits until the provider's bid on a new order is open, then lets the other provider win.
+fn lose(served: &Served, dseq: u64) {
+    let stage = &served.stage;
+    let id = stage.order_of(&TENANT.parse().unwrap(), dseq);
+    let is_open = || stage.bids(&id).iter().any(|bid| bid.state == BidState::Open);
+    until("a bid", || served.provider.told(), is_open);
+    served.until("the bid is recorded", || {
+        let orders = object(stage, &["order", &dseq.to_string()]);
+        orders["orders"][0]["steps"].to_string().contains("bid_placed")
+    });
+    let bid = other_bid(stage, &id);
+    stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+}
+
+fn outcomes(stage: &Stage) -> Vec<(u64, String)> {
+    let listed = object(stage, &["orders"]);
+    assert_eq!(listed["dropped"], json!(0));
+    let orders = listed["orders"].as_array().unwrap().iter();
+    let mut outcomes: Vec<(u64, String)> = orders
+        .map(|order| {
+            let dseq = order["order"]
+                .as_str()
+                .unwrap()
+                .split('/')
+                .nth(1)
+                .unwrap()
+                .parse()
+                .unwrap();
+            (dseq, order["outcome"].as_str().unwrap().to_owned())
+        })
+        .collect();
+    outcomes.sort();
+    outcomes
+}
+
+fn expected() -> Vec<(u64, String)> {
+    [(9, "won"), (20, "lost"), (21, "declined"), (22, "declined")]
+        .map(|(dseq, outcome)| (dseq, outcome.to_owned()))
+        .into()
+}
+
+/// Checks the output of all commands.
+fn check(stage: &Stage) {
+    let (code, text, _) = stage.ran(&["order", "12345"]);
+    assert!(code == 1 && text.contains("no record of this order"), "{text}");
+}
+
+#[test]
+fn history_shows_each_order_while_the_provider_runs_and_after_it_stopped() {
+    let mut served = Served::start("orders", FAST, &[]);
+    let tenant: Address = TENANT.parse().unwrap();
+    lose(&served, 20);
+    served
+        .stage
+        .order_from(&tenant, 21, &WEB.replace("amount: 100 ", "amount: 0.1 "));
+    served
+        .stage
+        .order_from(&tenant, 22, &WEB.replace(STORAGE, &format!("{STORAGE}{GPU}")));
+    served.until("all outcomes", || outcomes(&served.stage) == expected());
+    check(&served.stage);
+    served.provider.signal(Signal::SIGTERM);
+    assert_eq!(served.provider.ended(), Some(0), "{}", served.provider.told());
+    assert_eq!(outcomes(&served.stage), expected());
+    check(&served.stage);
+}
