@@ -181,8 +181,8 @@ pub trait Inventory: fmt::Debug + Send + Sync {
     /// Places every replica of every unit and reserves the capacity.
     ///
     /// # Behavior
-    /// - All replicas of a unit get the same GPU model. A node without this model does not restrict the
-    ///   choice of the model.
+    /// - All replicas of a unit get the same GPU model. The model may be one that some nodes lack. Only nodes
+    ///   with the model take replicas.
     /// - The returned units name the model (`vendor/nvidia/model/a100`, with more details if known).
     /// - A closed node takes no replicas.
     /// - An empty list of units fits and reserves nothing.

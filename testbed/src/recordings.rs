@@ -67,7 +67,8 @@ fn existing(folder: PathBuf) -> PathBuf {
     folder
 }
 
-/// Unpacks the archive beside the test program, once for each content of the archive.
+/// Unpacks the archive into a folder beside the test program, named after the hash of the archive. If the folder exists,
+/// nothing is unpacked.
 fn unpack(archive: &Path) -> io::Result<PathBuf> {
     let hash = Sha256::digest(fs::read(archive)?);
     let beside = env::current_exe()?.with_file_name("recordings");

@@ -49,7 +49,7 @@ pub enum KeyringError {
     },
     /// The name is the address of another key in the keyring.
     #[error(
-        "invalid key name `{name}`: the address of another key; use another name or the address {address}"
+        "invalid key name `{name}`: this is the address of another key; choose another name, or the address {address} of this key"
     )]
     NamedAsAnother {
         /// Name as given, truncated to 80 characters.

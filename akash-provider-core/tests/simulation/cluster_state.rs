@@ -18,7 +18,7 @@ pub(crate) enum RecordState {
     Lost,
 }
 
-/// Namespace and cluster that the provider reads.
+/// Where the provider looks for the objects of its leases: in the right place or in a wrong one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ReadLocation {
     #[default]

@@ -410,7 +410,7 @@ impl<I: Index> Inner<I> {
                     name,
                     problem = I::PROBLEM,
                     why = text,
-                    "name is not in its declared state"
+                    "cluster objects for the name are wrong"
                 );
             }
             self.log.is_due = true;
@@ -431,7 +431,7 @@ impl<I: Index> Inner<I> {
                 example,
                 problem = I::PROBLEM,
                 why = text,
-                "names are not in their declared state"
+                "cluster objects for several names are wrong"
             );
         }
         again

@@ -153,7 +153,7 @@ impl Tenant {
     }
 }
 
-/// Returns the address of a provider.
+/// Returns the URL of the gateway of a provider: `given`, or the host URI in the provider record on the chain.
 ///
 /// # Errors
 /// Returns an error if the provider is not registered, or if the chain query fails.

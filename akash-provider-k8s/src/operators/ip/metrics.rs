@@ -24,7 +24,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 const EVERY: Duration = Duration::from_secs(60);
 /// Delay after a change of the operator's own count, so that a burst of changes leads to one request.
 const GATHER: Duration = Duration::from_secs(5);
-/// Maximum number of requests after one change of the operator's own count, within about an hour.
+/// Maximum number of requests for the metrics of MetalLB after the operator's own number of used addresses has changed.
+/// The delays between the requests add up to about an hour.
 const TRIES: u32 = 7;
 /// Maximum size of a response, in bytes.
 const RESPONSE_MAX: u64 = 4 << 20;
