@@ -39,7 +39,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Maximum number of blocks that an endpoint may be behind the endpoint with the highest block.
-pub(crate) const LAG_MAX: Height = 5;
+pub const LAG_MAX: Height = 5;
 /// Minimum difference of the response times at which one endpoint counts as faster than another.
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
 /// Initial interval of health checks while no endpoint is healthy. The interval doubles with each failure of

@@ -20,7 +20,7 @@ mod leased_ips;
 pub mod objects;
 pub mod operators;
 mod pages;
-mod rights;
+pub mod rights;
 pub mod settings;
 pub mod state;
 pub mod statistics;

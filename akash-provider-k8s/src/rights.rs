@@ -1,8 +1,12 @@
-//! Meaning of a 403: a missing right, or a denial by admission.
+//! Rights of the provider, and the meaning of a 403: a missing right, or a denial by admission.
 //!
 //! The API server responds with "forbidden" in both cases. An administrator must add a missing right. A denial by
 //! admission (quota, Pod Security, policy) results from the content of the write. An access review at the API server
 //! distinguishes the two.
+
+mod required;
+
+pub use required::{Condition, Rule, Scope, required};
 
 use crate::error::within;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -88,6 +92,34 @@ fn is_admission(error: &Error) -> bool {
     }
     let message = error.message();
     ADMISSION.iter().any(|said| message.contains(said))
+}
+
+/// Returns true if the account of the client has the right `verb` of a rule.
+///
+/// # Errors
+/// Returns an error if the API server does not respond within `limit`.
+pub async fn is_granted(
+    client: &Client,
+    limit: Duration,
+    rule: &Rule,
+    resource: &str,
+    verb: &str,
+    records: &str,
+) -> Result<bool, Error> {
+    let (resource, subresource) = match resource.split_once('/') {
+        Some((resource, below)) => (resource, Some(below.to_owned())),
+        None => (resource, None),
+    };
+    let attributes = ResourceAttributes {
+        verb: Some(verb.to_owned()),
+        group: Some(rule.group.to_owned()),
+        resource: Some(resource.to_owned()),
+        subresource,
+        name: rule.name.map(str::to_owned),
+        namespace: rule.scope.namespace(records).map(str::to_owned),
+        ..ResourceAttributes::default()
+    };
+    may(client, limit, attributes, "check the rights").await
 }
 
 /// Returns true if the account of the client may make the call that `attributes` describe.

@@ -35,6 +35,7 @@ use connection::Endpoint;
 use reader::Reader;
 use script::Publisher;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use election::RedisElection;
 pub use location::{InvalidLocation, Location};
@@ -85,6 +86,31 @@ impl RedisBus {
             publisher: Arc::new(Publisher::new(Arc::clone(&link), facts.max(1))),
             link,
         }
+    }
+}
+
+/// Returns the version of the Redis server at a location.
+///
+/// # Errors
+/// Returns an error if the server does not respond within `limit`, or if it rejects the connection.
+pub async fn server_version(location: Location, limit: Duration) -> Result<String, Error> {
+    const OPERATION: &str = "check the Redis server";
+    let place = location.to_string();
+    let failed = |why: String| Error::new(ErrorKind::Unavailable, OPERATION, format!("{place}: {why}"));
+    let endpoint = Endpoint::new(location);
+    let asking = async {
+        let mut connection = endpoint.connect(OPERATION, limit).await?;
+        let info: String = redis::cmd("INFO")
+            .arg("server")
+            .query_async(&mut connection)
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        Ok(version.unwrap_or("unknown").trim().to_owned())
+    };
+    match tokio::time::timeout(limit, asking).await {
+        Ok(version) => version,
+        Err(_) => Err(failed(format!("no response within {limit:?}"))),
     }
 }
 

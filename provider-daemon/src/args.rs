@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod compared;
 pub mod config;
 pub mod devnet;
+pub mod doctor;
 pub mod environment;
 pub mod go_flags;
 pub mod ha;
@@ -34,6 +35,7 @@ pub use bus::{BusArgs, BusCommand};
 pub use cluster::ClusterArgs;
 pub use config::ConfigCommand;
 pub use devnet::DevnetArgs;
+pub use doctor::DoctorArgs;
 pub use ha::HaArgs;
 pub use keys::{KeyringArgs, KeysArgs, SignerArgs};
 pub use kubernetes::KubernetesArgs;
@@ -118,6 +120,8 @@ pub enum Command {
     /// Print or check the settings of `run`
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Check key, chain, account, certificate, DNS, cluster and machine of a provider, with a remedy per problem
+    Doctor(Box<DoctorArgs>),
     /// Commands that control a running provider.
     #[command(flatten)]
     Operator(OperatorCommand),

@@ -7,6 +7,7 @@ pub mod completions;
 pub mod config;
 pub mod dev;
 pub mod devnet;
+pub mod doctor;
 pub mod explain;
 mod faults;
 pub mod keys;

@@ -66,6 +66,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Tx(args) => commands::tx::run(args, &home?),
         Command::Run(args) => commands::run::run(args, &home?),
         Command::Config(command) => commands::config::run(command, home),
+        Command::Doctor(args) => commands::doctor::run(args, home),
         Command::Operator(command) => operator::run(command, &home?),
         Command::Operators(command) => operators::run(command, home),
         Command::Migrate(command) => commands::migrate::run(command, &home?),

@@ -27,7 +27,7 @@ pub(crate) fn start(cli: &Cli) -> anyhow::Result<()> {
     let wrong = |why: String| anyhow::anyhow!("invalid value \"{}\" for --log-level: {why}", cli.log_level);
     let is_short = matches!(
         cli.command,
-        Command::Query(_) | Command::Tx(_) | Command::Tenant(_)
+        Command::Query(_) | Command::Tx(_) | Command::Tenant(_) | Command::Doctor(_)
     );
     let filter = filter(&cli.log_level, is_short).map_err(wrong)?;
     let is_json = cli.log_format == LogFormat::Json;
@@ -82,15 +82,17 @@ fn foreign() -> String {
 /// this program logs, unless `chosen` names the library.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
-    /// Module that logs unusable nodes; short commands report them as errors.
-    const NODES: &str = "akash_provider_chain::endpoints";
+    /// Modules that log unusable nodes and clusters; short commands report them as errors.
+    const REPORTED: [&str; 2] = ["akash_provider_chain::endpoints", "akash_provider_k8s"];
     check_log_levels(chosen)?;
     let mut levels = log_levels(chosen);
     if !chosen.contains(KUBE_CLIENT) {
         levels.push_str(&format!(",{KUBE_CLIENT}=off"));
     }
     if is_short && chosen == DEFAULT_LEVEL {
-        levels.push_str(&format!(",{NODES}=error"));
+        for module in REPORTED {
+            levels.push_str(&format!(",{module}=error"));
+        }
     }
     EnvFilter::try_new(levels).map_err(|error| error.to_string())
 }

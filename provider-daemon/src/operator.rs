@@ -13,6 +13,7 @@ mod client;
 mod orders;
 mod serve;
 
+pub(crate) use client::{RunningProvider, running_provider};
 pub use client::{operators, run};
 pub(crate) use serve::{SocketHandler, serve};
 

@@ -149,6 +149,14 @@ pub fn check(args: &SignerArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns whether the signing key is in a keyring.
+///
+/// # Errors
+/// Returns an error if the mnemonic of the environment cannot be read.
+pub(crate) fn uses_keyring(args: &SignerArgs) -> anyhow::Result<bool> {
+    Ok(args.key_file.is_none() && from_environment("key-mnemonic")?.is_none())
+}
+
 fn from(args: &SignerArgs) -> anyhow::Result<&str> {
     let from = args.from.as_deref().filter(|from| !from.is_empty());
     from.context("missing --from; `keys list` lists the keys")

@@ -14,6 +14,7 @@
 //! replaced by an empty file, and the log contains the new path of the damaged file. Any other failure, such as a
 //! missing permission or a lock of another process, prevents the start.
 
+mod copy;
 mod delayed_writer;
 pub mod heights;
 mod lease_events;
@@ -118,6 +119,23 @@ impl State {
         private::close(home, &path);
         let (database, moved_aside) = open_file(&path, LAYOUT_NOW)?;
         Ok(OpenedState::new(database, path, moved_aside))
+    }
+
+    /// Creates the home directory (0700) if it is missing, and removes the access of other accounts to all files in
+    /// it. Returns one line for each failure.
+    #[must_use]
+    pub fn restrict_access(home: &Path) -> Vec<String> {
+        match private::folder(home) {
+            Ok(()) => private::restrict(home, &home.join(FILE)),
+            Err(error) => vec![format!("{}: {error}", home.display())],
+        }
+    }
+
+    /// Returns the path and the mode of each entry of a home directory that other accounts may access, and one line
+    /// for each entry that cannot be read.
+    #[must_use]
+    pub fn accessible_files(home: &Path) -> (Vec<(PathBuf, u32)>, Vec<String>) {
+        private::accessible(home, &home.join(FILE))
     }
 
     /// Path of the file, for messages.

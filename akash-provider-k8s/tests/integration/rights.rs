@@ -1,7 +1,9 @@
 //! `kubectl apply` of `deploy/` does not change the rights of a Go provider that is installed in the same
 //! cluster.
 
+use akash_provider_k8s::rights::required;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// ClusterRoles and ClusterRoleBindings of the Helm charts akash-provider, akash-hostname-operator, akash-ip-operator and
@@ -68,4 +70,62 @@ fn cluster_roles_do_not_reuse_names_of_the_helm_charts() {
             "{document}"
         );
     }
+}
+
+/// Right as namespace, API group, resource, name of the object and verb.
+type Right = (String, String, String, String, String);
+
+/// Returns the rights of the provider in `deploy/rbac`, without those in the namespaces of leases.
+fn deployed_rights() -> BTreeSet<Right> {
+    let texts = |value: &Value| -> Vec<String> {
+        let texts = value.as_array().into_iter().flatten();
+        texts.map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    let mut rights = BTreeSet::new();
+    for document in documents("rbac") {
+        let is_role = document["kind"] == "ClusterRole" || document["kind"] == "Role";
+        if !is_role || document["metadata"]["name"] == "akash-provider-rs-lease" {
+            continue;
+        }
+        let namespace = document["metadata"]["namespace"].as_str().unwrap_or_default();
+        for rule in document["rules"].as_array().unwrap() {
+            let names = texts(&rule["resourceNames"]);
+            let name = names.first().cloned().unwrap_or_default();
+            for group in texts(&rule["apiGroups"]) {
+                for resource in texts(&rule["resources"]) {
+                    for verb in texts(&rule["verbs"]) {
+                        rights.insert((
+                            namespace.into(),
+                            group.clone(),
+                            resource.clone(),
+                            name.clone(),
+                            verb,
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    rights
+}
+
+#[test]
+fn required_rights_equal_the_deployed_roles() {
+    let mut rights = BTreeSet::new();
+    for rule in required() {
+        let namespace = rule.scope.namespace("lease").unwrap_or_default();
+        let name = rule.name.unwrap_or_default();
+        for resource in rule.resources {
+            for verb in rule.verbs {
+                rights.insert((
+                    namespace.into(),
+                    rule.group.into(),
+                    (*resource).into(),
+                    name.into(),
+                    (*verb).into(),
+                ));
+            }
+        }
+    }
+    assert_eq!(rights, deployed_rights());
 }

@@ -13,12 +13,13 @@ use std::collections::BTreeSet;
 /// Prefixes of variables, in order of precedence.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// Commands that read their flags from the environment.
-pub(crate) const COMMANDS: [&str; 21] = [
+pub(crate) const COMMANDS: [&str; 22] = [
     "keys",
     "query",
     "tx",
     "run",
     "config",
+    "doctor",
     "operator",
     "migrate",
     "bus",

@@ -19,7 +19,7 @@ pub fn with_examples(root: Command) -> Command {
 
 /// Groups of commands, shown below the list of commands because clap cannot group subcommands.
 const EVERYWHERE: &str = "\
-For providers:  keys, tx, query, run, config, operator, migrate, bus, price, tools, explain, replay, bundle, state, breaker, reconcile, leases, harden, end-lease, orders, order, summary
+For providers:  keys, tx, query, run, config, doctor, operator, migrate, bus, price, tools, explain, replay, bundle, state, breaker, reconcile, leases, harden, end-lease, orders, order, summary
 For tenants:    sdl, send-manifest, get-manifest, lease-status, service-status, lease-logs, lease-events, lease-shell, \
 status, migrate-hostnames, migrate-endpoints, sdl-to-manifest, show-cluster-ns
 For trials:     dev, devnet
@@ -27,8 +27,12 @@ For trials:     dev, devnet
 Flags are set in the environment too: --chain-id is AP_CHAIN_ID or AKASH_CHAIN_ID. The help of a command says which, and \
 has examples: provider-daemon query leases --help";
 
-/// Name of the command with exit codes in its help.
+/// Names of the commands with exit codes in their help.
 const RUN: &str = "run";
+const DOCTOR: &str = "doctor";
+
+const DOCTOR_CODES: &str = "\n   0  no failure; there may be warnings\n   1  the checks could not run\n   2  invalid command \
+                            line\n   3  at least one failure";
 
 fn exit_codes() -> String {
     let mut text = "\n   0  shut down in order\n   1  invalid setting, unusable file or home directory, or stopped by a second \
@@ -50,6 +54,9 @@ fn exemplified(command: Command, path: &str) -> Command {
             let _ = write!(text, "{style}Examples:{style:#}");
             for line in lines {
                 let _ = write!(text, "\n  provider-daemon {line}");
+            }
+            if path == DOCTOR {
+                let _ = write!(text, "\n\n{style}Exit codes:{style:#}{DOCTOR_CODES}");
             }
             if path == RUN {
                 let _ = write!(text, "\n\n{style}Exit codes:{style:#}{}", exit_codes());

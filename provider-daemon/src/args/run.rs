@@ -290,6 +290,7 @@ const CHANGE_BIDS: [&str; 9] = [
 #[must_use]
 pub fn for_a_real_chain(root: Command) -> Command {
     let root = root.mut_subcommand("run", with_its_defaults);
+    let root = root.mut_subcommand("doctor", with_its_defaults);
     let root = root.mut_subcommand("config", |config| config.mut_subcommands(with_its_defaults));
     root.mut_subcommand("explain", |explain| {
         explain.mut_args(|arg| match arg.get_long() {

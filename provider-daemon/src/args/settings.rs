@@ -151,6 +151,7 @@ fn run_args(command: &mut Chosen) -> Option<&mut RunArgs> {
     match command {
         Chosen::Run(args) => Some(args),
         Chosen::Explain(args) => Some(&mut args.run),
+        Chosen::Doctor(args) => Some(&mut args.run),
         Chosen::Config(ConfigCommand::Show(args)) => Some(&mut args.run),
         Chosen::Config(ConfigCommand::Check(args)) => Some(&mut args.run),
         _ => None,
@@ -162,7 +163,7 @@ fn run_command<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Co
     let (name, matches) = matches.subcommand()?;
     let command = root.find_subcommand(name)?;
     match name {
-        "run" | "explain" => Some((command, matches)),
+        "run" | "explain" | "doctor" => Some((command, matches)),
         "config" => {
             let (name, matches) = matches.subcommand()?;
             Some((command.find_subcommand(name)?, matches))

@@ -10,6 +10,8 @@ mod from_chain;
 mod from_flags;
 mod from_gateway;
 
+pub(in crate::commands) use from_chain::first as first_inventory;
+
 use super::chain::block_on;
 use super::read_sdl;
 use crate::args::{ExplainArgs, Output};

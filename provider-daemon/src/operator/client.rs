@@ -11,6 +11,7 @@ use akash_provider_core::cluster::Health;
 use akash_provider_core::types::LeaseId;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -307,7 +308,53 @@ pub(super) fn odd() -> &'static str {
     "unexpected response of the provider; use the version of the running provider"
 }
 
+/// State of a running provider, for `doctor`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RunningProvider {
+    /// Whether the circuit breaker tripped, for all leases or for some owners.
+    pub(crate) is_tripped: bool,
+    /// Reason why no lease is closed, such as the time after a start; `None` while closes pass.
+    pub(crate) closes_held: Option<String>,
+    /// Status of each embedded operator, as one line by name.
+    pub(crate) operators: BTreeMap<String, String>,
+}
+
+/// Returns the state of the provider that runs with this home directory, or `None` if no provider runs.
+///
+/// # Errors
+/// Returns an error if the provider does not respond within `limit`, or if this account may not query it.
+pub(crate) fn running_provider(home: &Path, limit: Duration) -> anyhow::Result<Option<RunningProvider>> {
+    if UnixStream::connect(path(home))
+        .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
+    {
+        return Ok(None);
+    }
+    let breaker = granted(ask_within(home, &Request::Breaker, limit)?)?;
+    let Response::Breaker {
+        tripped,
+        held_owners,
+        shut_because,
+        ..
+    } = breaker
+    else {
+        bail!(odd());
+    };
+    let Response::Operators { operators } = granted(ask_within(home, &Request::Operators, limit)?)? else {
+        bail!(odd());
+    };
+    let line = |(name, status): (String, Value)| (name.clone(), works(&name, &status).trim_end().to_owned());
+    Ok(Some(RunningProvider {
+        is_tripped: tripped || !held_owners.is_empty(),
+        closes_held: shut_because,
+        operators: operators.into_iter().map(line).collect(),
+    }))
+}
+
 fn ask(home: &Path, request: &Request) -> anyhow::Result<Response> {
+    ask_within(home, request, RESPONSE_LIMIT)
+}
+
+fn ask_within(home: &Path, request: &Request, limit: Duration) -> anyhow::Result<Response> {
     let at = path(home);
     let stream = UnixStream::connect(&at).map_err(|error| {
         let remedy = match error.kind() {
@@ -321,7 +368,7 @@ fn ask(home: &Path, request: &Request) -> anyhow::Result<Response> {
         };
         anyhow::Error::new(error).context(format!("{}: {remedy}", at.display()))
     })?;
-    exchange(stream, &at, request)
+    exchange(stream, &at, request, limit)
 }
 
 /// Sends a request to the provider with this home directory. Returns `None` if no provider runs.
@@ -337,14 +384,15 @@ pub(super) fn ask_if_running(home: &Path, request: &Request) -> anyhow::Result<O
     }
 }
 
-fn exchange(mut stream: UnixStream, at: &Path, request: &Request) -> anyhow::Result<Response> {
+fn exchange(
+    mut stream: UnixStream,
+    at: &Path,
+    request: &Request,
+    limit: Duration,
+) -> anyhow::Result<Response> {
     let asking = || format!("cannot query the provider at {}", at.display());
-    stream
-        .set_read_timeout(Some(RESPONSE_LIMIT))
-        .with_context(asking)?;
-    stream
-        .set_write_timeout(Some(RESPONSE_LIMIT))
-        .with_context(asking)?;
+    stream.set_read_timeout(Some(limit)).with_context(asking)?;
+    stream.set_write_timeout(Some(limit)).with_context(asking)?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line).with_context(asking)?;

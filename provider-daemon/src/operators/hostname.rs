@@ -7,7 +7,7 @@
 //! | `POST /forget/LEASE` | retries the hostnames of the lease; local clients only |
 //! | `POST /confirm` | confirms held deletions; local clients only |
 
-mod dns;
+pub(crate) mod dns;
 mod prober;
 
 use self::dns::Dns;

@@ -7,7 +7,7 @@
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Permission bits of the group and of other users, and the special bits.
 const TOO_WIDE: u32 = 0o7077;
@@ -35,20 +35,16 @@ pub(super) fn file(path: &Path) -> io::Result<()> {
     opened.map(drop)
 }
 
+/// Action for an entry that is too accessible, with its path and mode.
+type Action<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
+
 /// Removes the access of the group and of other users to the home directory and its content. Failures are logged,
 /// because a read-only mount or another owner must not stop a provider.
 ///
 /// The home directory of a user and the root of a file system also contain other files, so only `owned` is changed
 /// there.
 pub(super) fn close(home: &Path, owned: &Path) {
-    let is_shared = home.parent().is_none() || std::env::home_dir().is_some_and(|user| user == home);
-    let mut failures = Vec::new();
-    if is_shared {
-        narrow(owned, &mut failures);
-    } else {
-        let mut entries = ENTRIES_MAX;
-        close_all(home, DEPTH_MAX, &mut entries, &mut failures);
-    }
+    let failures = restrict(home, owned);
     if let Some(first) = failures.first() {
         tracing::warn!(
             home = %home.display(),
@@ -59,27 +55,64 @@ pub(super) fn close(home: &Path, owned: &Path) {
     }
 }
 
-fn close_all(path: &Path, depth: usize, entries: &mut usize, failures: &mut Vec<String>) {
+/// Restricts the same entries as [`close`]; returns one line for each failure.
+pub(super) fn restrict(home: &Path, owned: &Path) -> Vec<String> {
+    visit(home, owned, &mut |path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode & 0o700))
+    })
+}
+
+/// Returns the path and the mode of each entry that [`close`] would change, and one line for each entry that cannot be
+/// read.
+pub(super) fn accessible(home: &Path, owned: &Path) -> (Vec<(PathBuf, u32)>, Vec<String>) {
+    let mut found = Vec::new();
+    let failures = visit(home, owned, &mut |path, mode| {
+        found.push((path.to_owned(), mode & 0o7777));
+        Ok(())
+    });
+    (found, failures)
+}
+
+/// Applies an action to each entry that is too accessible; returns one line for each failure.
+fn visit(home: &Path, owned: &Path, act: &mut Action<'_>) -> Vec<String> {
+    let is_shared = home.parent().is_none() || std::env::home_dir().is_some_and(|user| user == home);
+    let mut failures = Vec::new();
+    if is_shared {
+        check(owned, act, &mut failures);
+    } else {
+        let mut entries = ENTRIES_MAX;
+        visit_all(home, DEPTH_MAX, &mut entries, act, &mut failures);
+    }
+    failures
+}
+
+fn visit_all(
+    path: &Path,
+    depth: usize,
+    entries: &mut usize,
+    act: &mut Action<'_>,
+    failures: &mut Vec<String>,
+) {
     let Some(left) = entries.checked_sub(1) else {
         return;
     };
     *entries = left;
-    let is_folder = narrow(path, failures);
+    let is_folder = check(path, act, failures);
     if !is_folder || depth == 0 {
         return;
     }
     match fs::read_dir(path) {
         Ok(found) => {
             for entry in found.flatten() {
-                close_all(&entry.path(), depth - 1, entries, failures);
+                visit_all(&entry.path(), depth - 1, entries, act, failures);
             }
         }
         Err(error) => failures.push(format!("{}: {error}", path.display())),
     }
 }
 
-/// Removes the access of the group and of other users to one file or directory. Returns whether it is a directory.
-fn narrow(path: &Path, failures: &mut Vec<String>) -> bool {
+/// Checks one entry; returns whether the entry is a directory.
+fn check(path: &Path, act: &mut Action<'_>, failures: &mut Vec<String>) -> bool {
     let about = match fs::symlink_metadata(path) {
         Ok(about) => about,
         // Deleted since it was listed.
@@ -93,11 +126,10 @@ fn narrow(path: &Path, failures: &mut Vec<String>) -> bool {
         return false;
     }
     let mode = about.permissions().mode();
-    if mode & TOO_WIDE != 0 {
-        let narrowed = Permissions::from_mode(mode & 0o700);
-        if let Err(error) = fs::set_permissions(path, narrowed) {
-            failures.push(format!("{}: {error}", path.display()));
-        }
+    if mode & TOO_WIDE != 0
+        && let Err(error) = act(path, mode)
+    {
+        failures.push(format!("{}: {error}", path.display()));
     }
     about.is_dir()
 }

@@ -8,6 +8,7 @@ mod certificates;
 mod chart;
 mod deploying;
 mod descriptors;
+mod doctor;
 mod explain;
 mod failures;
 mod first_steps;

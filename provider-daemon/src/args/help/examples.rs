@@ -143,6 +143,14 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("operator ip confirm", &["operator ip confirm --rest-port 8085"]),
     (
+        "doctor",
+        &[
+            "doctor --config provider-settings.yaml",
+            "doctor --from main --chain-id akashnet-2 --node https://rpc.example:443 --cluster-k8s --output json",
+            "doctor --config provider-settings.yaml --fix",
+        ],
+    ),
+    (
         "explain",
         &[
             "explain my-app.yaml --node-gpus nvidia/a100=1",

@@ -51,7 +51,7 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) 
     let snapshot = chain.snapshot(&us).await.context("cannot read the chain")?;
     let (backend, cluster) = cluster(run, &config).await?;
     config.leased_ips = backend.cluster().leased_ips().is_some();
-    let update = first(&*backend.inventory()).await?;
+    let update = first(&*backend.inventory(), CLUSTER_LIMIT).await?;
     if run.output == Output::Text {
         let (height, leases, bids) = (
             snapshot.height,
@@ -117,7 +117,10 @@ async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'
 }
 
 /// Returns the first inventory update; temporary failures are retried until the timeout.
-async fn first(source: &dyn InventorySource) -> anyhow::Result<InventoryUpdate> {
+pub(in crate::commands) async fn first(
+    source: &dyn InventorySource,
+    limit: Duration,
+) -> anyhow::Result<InventoryUpdate> {
     let mut trouble = None;
     let reading = async {
         let mut updates = source.watch();
@@ -129,11 +132,11 @@ async fn first(source: &dyn InventorySource) -> anyhow::Result<InventoryUpdate> 
         }
         None
     };
-    match tokio::time::timeout(CLUSTER_LIMIT, reading).await {
+    match tokio::time::timeout(limit, reading).await {
         Ok(Some(update)) => Ok(update),
         _ => match trouble {
             Some(error) => Err(error).context("cannot read the inventory of the cluster"),
-            None => bail!("no inventory of the cluster within {CLUSTER_LIMIT:?}"),
+            None => bail!("no inventory of the cluster within {limit:?}"),
         },
     }
 }

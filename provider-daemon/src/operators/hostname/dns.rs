@@ -1,4 +1,4 @@
-//! TXT lookups with the resolvers of the system, or with configured resolvers.
+//! TXT and address lookups with the resolvers of the system, or with configured resolvers.
 
 use akash_provider_k8s::operators::hostname::proof::TxtLookup;
 use async_trait::async_trait;
@@ -8,17 +8,17 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::RData;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Maximum duration of one query; each server is queried twice.
 const LIMIT: Duration = Duration::from_secs(3);
-/// Maximum number of TXT records of one name.
+/// Maximum number of records of one name.
 const RECORDS_MAX: usize = 256;
 
-/// DNS client without a cache: the caller limits the rate, and a new TXT record is found as soon as the resolvers
+/// DNS client without a cache: the caller limits the rate, and a new record is found as soon as the resolvers
 /// return it.
-pub(super) struct Dns(TokioResolver);
+pub(crate) struct Dns(TokioResolver);
 
 impl std::fmt::Debug for Dns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -48,6 +48,35 @@ impl Dns {
         (options.timeout, options.attempts) = (LIMIT, 2);
         Ok(Self(builder.build()?))
     }
+
+    /// Creates a client for addresses that resolves names as other programs of this machine do: with `/etc/hosts` and
+    /// the servers of `/etc/resolv.conf`.
+    pub(crate) fn from_system(limit: Duration) -> anyhow::Result<Self> {
+        let mut builder = TokioResolver::builder_tokio()?;
+        let options = builder.options_mut();
+        options.cache_size = 0;
+        options.use_hosts_file = ResolveHosts::Always;
+        (options.timeout, options.attempts) = (limit, 1);
+        Ok(Self(builder.build()?))
+    }
+
+    /// Returns the addresses of a name. The list is empty if the name does not exist.
+    pub(crate) async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, String> {
+        match self.0.lookup_ip(format!("{name}.")).await {
+            Ok(found) => Ok(found.iter().take(RECORDS_MAX).collect()),
+            Err(error) if is_absent(&error) => Ok(Vec::new()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+/// Returns whether the response is an authoritative negative one; failures of a server do not mean absence.
+fn is_absent(error: &NetError) -> bool {
+    matches!(
+        error,
+        NetError::Dns(DnsError::NoRecordsFound(none))
+            if matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError)
+    )
 }
 
 #[async_trait]
@@ -62,12 +91,7 @@ impl TxtLookup for Dns {
                 });
                 Ok(texts.take(RECORDS_MAX).collect())
             }
-            // Only an authoritative negative response means absence; failures of a server do not.
-            Err(NetError::Dns(DnsError::NoRecordsFound(none)))
-                if matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError) =>
-            {
-                Ok(Vec::new())
-            }
+            Err(error) if is_absent(&error) => Ok(Vec::new()),
             Err(error) => Err(error.to_string()),
         }
     }

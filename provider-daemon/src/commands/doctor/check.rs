@@ -1,0 +1,142 @@
+//! Result of one check.
+
+use serde::Serialize;
+
+/// Severity of a result, from the least to the most severe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Severity {
+    /// The check passed.
+    Ok,
+    /// The check could not run, or does not apply.
+    Skipped,
+    /// The provider works, but needs attention.
+    Warning,
+    /// The provider does not work, or tenants cannot use it.
+    Failure,
+}
+
+impl Severity {
+    /// Returns the name, as in the output.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Skipped => "skipped",
+            Self::Warning => "warning",
+            Self::Failure => "failure",
+        }
+    }
+}
+
+/// Part of an installation, in the order of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Area {
+    /// Flags, variables and files.
+    Settings,
+    /// Signing key.
+    Key,
+    /// Provider that runs with the home directory.
+    Provider,
+    /// Machine: files, disk, clock, limits.
+    Host,
+    /// Nodes of the chain.
+    Chain,
+    /// Balance and record of the account.
+    Account,
+    /// Certificate of the gateway.
+    Certificate,
+    /// Names and ports for tenants.
+    Dns,
+    /// API server: access, rights, definitions, routes.
+    Kubernetes,
+    /// Nodes, storage classes and GPUs.
+    Nodes,
+    /// Operators in the cluster.
+    Operators,
+    /// Redis.
+    Bus,
+}
+
+/// Result of one check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Check {
+    severity: Severity,
+    subject: String,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<String>,
+}
+
+impl Check {
+    fn new(severity: Severity, subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            severity,
+            subject: subject.into(),
+            detail: detail.into(),
+            help: None,
+        }
+    }
+
+    /// Creates the result of a passed check.
+    pub(super) fn ok(subject: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(Severity::Ok, subject, detail)
+    }
+
+    /// Creates the result of a check that did not run, with the reason.
+    pub(super) fn skipped(subject: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::new(Severity::Skipped, subject, reason)
+    }
+
+    /// Creates a warning with its remedy.
+    pub(super) fn warning(
+        subject: impl Into<String>,
+        detail: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
+        Self::new(Severity::Warning, subject, detail).with_help(help)
+    }
+
+    /// Creates a failure with its remedy.
+    pub(super) fn failure(
+        subject: impl Into<String>,
+        detail: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
+        Self::new(Severity::Failure, subject, detail).with_help(help)
+    }
+
+    /// Creates a failure, or a warning if `is_minor` is true.
+    pub(super) fn problem(
+        is_minor: bool,
+        subject: impl Into<String>,
+        detail: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
+        match is_minor {
+            true => Self::warning(subject, detail, help),
+            false => Self::failure(subject, detail, help),
+        }
+    }
+
+    fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub(super) const fn severity(&self) -> Severity {
+        self.severity
+    }
+
+    pub(super) fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    pub(super) fn help(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+}

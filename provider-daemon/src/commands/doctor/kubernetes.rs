@@ -1,0 +1,250 @@
+//! API server: access, definitions and routes.
+
+use super::Context;
+use super::check::Check;
+use super::rights;
+use crate::args::kubernetes::IngressArg;
+use crate::cluster_client::client;
+use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
+use http::Request;
+use http_body_util::{BodyExt, Limited};
+use k8s_openapi::api::networking::v1::IngressClass;
+use kube::client::Body;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, Resource};
+use serde::Deserialize;
+use std::time::{Duration, SystemTime};
+use tokio::time::timeout;
+
+pub(super) const SUBJECT: &str = "cluster";
+const LIMIT: Duration = Duration::from_secs(3);
+const VERSION_BYTES: usize = 64 * 1024;
+
+/// Connection to the API server.
+#[derive(Clone)]
+pub(super) struct Cluster {
+    pub(super) client: Client,
+    version: String,
+    /// Time of the API server.
+    pub(super) date: Option<SystemTime>,
+}
+
+/// Reason why there is no connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NoCluster {
+    /// Leases run in memory.
+    InMemory,
+    /// The API server cannot be used.
+    Unusable(String),
+}
+
+impl NoCluster {
+    /// Returns the reason to skip another check.
+    pub(super) const fn reason(&self) -> &'static str {
+        match self {
+            Self::InMemory => "leases run in memory, without --cluster-k8s",
+            Self::Unusable(_) => "the cluster is not available",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    git_version: String,
+}
+
+/// Connects to the cluster of the settings, with one request.
+pub(super) async fn connect(context: &Context<'_>) -> Result<Cluster, NoCluster> {
+    let kubernetes = &context.args.kubernetes;
+    if !context.args.cluster_k8s && kubernetes.kubeconfig.is_none() {
+        return Err(NoCluster::InMemory);
+    }
+    let connecting = async {
+        let client = client(kubernetes.kubeconfig.as_deref()).await?;
+        let response = client.send(Request::get("/version").body(Body::empty())?).await?;
+        let date = response.headers().get(http::header::DATE);
+        let date = date.and_then(|date| date.to_str().ok()).and_then(parse_date);
+        let body = Limited::new(response.into_body(), VERSION_BYTES).collect().await;
+        let body = body.map_err(anyhow::Error::from_boxed)?.to_bytes();
+        let version: Version = serde_json::from_slice(&body)?;
+        anyhow::Ok(Cluster {
+            client,
+            version: version.git_version,
+            date,
+        })
+    };
+    match timeout(LIMIT, connecting).await {
+        Ok(Ok(cluster)) => Ok(cluster),
+        Ok(Err(error)) => Err(NoCluster::Unusable(format!("{error:#}"))),
+        Err(_) => Err(NoCluster::Unusable(format!("no response within {LIMIT:?}"))),
+    }
+}
+
+/// Parses the date of an HTTP header, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn parse_date(text: &str) -> Option<SystemTime> {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let parts: Vec<&str> = text.split_whitespace().collect();
+    let [_, day, month, year, time, "GMT"] = parts[..] else {
+        return None;
+    };
+    let month = MONTHS.iter().position(|name| *name == month)? + 1;
+    humantime::parse_rfc3339(&format!("{year}-{month:02}-{day}T{time}Z")).ok()
+}
+
+/// Checks access, rights, definitions and routes.
+pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoCluster>) -> Vec<Check> {
+    let cluster = match cluster {
+        Ok(cluster) => cluster,
+        Err(absence) => return vec![judge_absence(&absence)],
+    };
+    let (rights, definitions, routes) = tokio::join!(
+        rights::checks(context, &cluster.client),
+        definitions(&cluster.client),
+        routes(context, &cluster.client)
+    );
+    let mut checks = vec![Check::ok(SUBJECT, format!("Kubernetes {}", cluster.version))];
+    checks.extend(rights);
+    checks.push(judge_definitions(&definitions));
+    checks.push(routes);
+    checks
+}
+
+fn judge_absence(absence: &NoCluster) -> Check {
+    match absence {
+        NoCluster::InMemory => Check::skipped(SUBJECT, absence.reason()),
+        NoCluster::Unusable(why) => Check::failure(
+            SUBJECT,
+            format!("cannot connect: {why}"),
+            "check the address and the credentials in --kubeconfig, or run in a pod with a service account",
+        ),
+    }
+}
+
+/// Served kinds of the records; `None` if the API server does not serve the version.
+type Served = Result<Option<Vec<String>>, String>;
+
+async fn definitions(client: &Client) -> Served {
+    let version = Manifest::api_version(&());
+    match timeout(LIMIT, client.list_api_group_resources(&version)).await {
+        Ok(Ok(list)) => Ok(Some(list.resources.into_iter().map(|kind| kind.name).collect())),
+        Ok(Err(error)) if akash_provider_k8s::error::is_absent(&error) => Ok(None),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no response within {LIMIT:?}")),
+    }
+}
+
+fn judge_definitions(served: &Served) -> Check {
+    const SUBJECT: &str = "custom resource definitions";
+    const CREATE: &str = "run `kubectl apply --filename deploy/crds`";
+    let version = Manifest::api_version(&());
+    let wanted = [
+        Manifest::plural(&()),
+        ProviderHost::plural(&()),
+        ProviderLeasedIP::plural(&()),
+    ];
+    let served = match served {
+        Err(why) => return Check::failure(SUBJECT, format!("cannot query {version}: {why}"), CREATE),
+        Ok(served) => served.as_deref().unwrap_or_default(),
+    };
+    let missing: Vec<&str> = wanted
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|name| !served.iter().any(|kind| kind == name))
+        .collect();
+    match missing.is_empty() {
+        true => Check::ok(SUBJECT, format!("{version} is served")),
+        false => {
+            let detail = format!("{version} is not served for {}", missing.join(", "));
+            Check::failure(SUBJECT, detail, CREATE)
+        }
+    }
+}
+
+/// Checks that the parent of HTTP routes exists.
+async fn routes(context: &Context<'_>, client: &Client) -> Check {
+    let routes = &context.args.kubernetes.routes;
+    let (subject, what, looking) = match routes.ingress_mode {
+        IngressArg::Ingress => {
+            let classes: Api<IngressClass> = Api::all(client.clone());
+            let found = timeout(LIMIT, classes.get_opt(&routes.ingress_class)).await;
+            let found = found.map(|found| found.map(|class| class.is_some()));
+            ("ingress class", routes.ingress_class.clone(), found)
+        }
+        IngressArg::GatewayApi => {
+            let kind = GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "Gateway");
+            let kind = ApiResource::from_gvk(&kind);
+            let namespace = &routes.gateway_namespace;
+            let gateways: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
+            let found = timeout(LIMIT, gateways.get_opt(&routes.gateway_name)).await;
+            let found = found.map(|found| found.map(|gateway| gateway.is_some()));
+            ("gateway", format!("{namespace}/{}", routes.gateway_name), found)
+        }
+    };
+    let found = match looking {
+        Ok(Ok(exists)) => Ok(exists),
+        Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
+            return Check::skipped(subject, "this account may not read it; the hostname operator may");
+        }
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("no response within {LIMIT:?}")),
+    };
+    judge_route(subject, &what, &found)
+}
+
+fn judge_route(subject: &str, name: &str, found: &Result<bool, String>) -> Check {
+    const HELP: &str = "install the ingress controller or gateway, or set --ingress-mode, --ingress-class, --gateway-name \
+                        and --gateway-namespace";
+    match found {
+        Ok(true) => Check::ok(subject, format!("{name} exists")),
+        Ok(false) => Check::failure(
+            subject,
+            format!("{name} does not exist, so HTTP services are not reachable"),
+            HELP,
+        ),
+        Err(why) => Check::warning(subject, format!("cannot read {name}: {why}"), HELP),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Severity;
+    use super::*;
+
+    #[test]
+    fn date_of_a_response_is_parsed() {
+        let date = parse_date("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        let seconds = date.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        assert_eq!(seconds, 784_111_777);
+        assert_eq!(parse_date("Sun, 06 Foo 1994 08:49:37 GMT"), None);
+        assert_eq!(parse_date("yesterday"), None);
+    }
+
+    #[test]
+    fn definitions_must_be_served_in_the_version_of_the_provider() {
+        let names = |names: &[&str]| Ok(Some(names.iter().map(|&name| name.to_owned()).collect()));
+        let all = names(&["manifests", "providerhosts", "providerleasedips"]);
+        assert_eq!(judge_definitions(&all).severity(), Severity::Ok);
+        for served in [names(&["manifests"]), Ok(None), Err("down".to_owned())] {
+            let check = judge_definitions(&served);
+            assert_eq!(check.severity(), Severity::Failure, "{served:?}");
+            assert!(check.help().is_some_and(|help| help.contains("deploy/crds")));
+        }
+    }
+
+    #[test]
+    fn route_parent_must_exist() {
+        for (found, wanted) in [
+            (Ok(true), Severity::Ok),
+            (Ok(false), Severity::Failure),
+            (Err("x".to_owned()), Severity::Warning),
+        ] {
+            assert_eq!(judge_route("gateway", "a/b", &found).severity(), wanted);
+        }
+        assert_eq!(judge_absence(&NoCluster::InMemory).severity(), Severity::Skipped);
+        let down = NoCluster::Unusable("refused".to_owned());
+        assert_eq!(judge_absence(&down).severity(), Severity::Failure);
+    }
+}
