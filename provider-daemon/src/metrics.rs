@@ -6,14 +6,23 @@
 //! ```
 //! There is no global registry. Each source computes its values during a scrape. `docs/metrics.md` lists the metrics.
 
+mod chain;
 mod collector;
+mod convert;
+mod gateway;
+mod kubernetes;
 mod measure;
+mod parts;
 mod process;
 mod server;
 mod text;
 
+pub(crate) use chain::ChainSource;
 pub(crate) use collector::MeasureCollector;
+pub(crate) use gateway::{CertificateExpiry, GatewaySource};
+pub(crate) use kubernetes::{ClusterValues, KubernetesSource};
 pub use measure::{Histogram, Measure};
+pub(crate) use parts::PartsSource;
 pub(crate) use process::ProcessSource;
 pub use server::MetricsAddress;
 pub(crate) use server::serve;

@@ -26,6 +26,7 @@ use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::flight;
 use crate::history::{self, History, Recorders};
+use crate::metrics::PartsSource;
 use crate::operators::OperatorPlan;
 use crate::prices::FilePolicy;
 use crate::signals::on_signals;
@@ -111,7 +112,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let settings = client(args, nodes, &config.chain_id, key.clone(), &state)?;
     let ha = Ha::start(args, &config, &shut, &state, &printer).await?;
     let mut parts = Supervisor::new(shutdown.clone());
-    let _metrics = metrics::start(args, &printer, &background, &mut parts);
+    let metrics = metrics::start(args, &printer, &background, &mut parts);
     let conditions = Conditions::new(ha.gate(), ha.writers(args.ha.ha_lease));
     let chain = connect(settings, &conditions.writers, &background, &mut parts)?;
     let prepared = (operators, state.lease_events());
@@ -121,6 +122,13 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let gateway = gateway::GatewayOptions::from_args(args, home, key, screening, ha.source());
     let (builder, recording, history) = recorded(args, home, &config, &pricing)?;
     let watch = Watch::new(&printer, &chain, &breaker, args, &conditions, recording.as_ref());
+    metrics::MeasuredParts {
+        chain: metrics::chain_source(&chain, &config, &args.gas.gas_prices),
+        kubernetes: cluster.metric_source(&conditions.writers),
+        gateway: gateway.as_ref().map(gateway::GatewayOptions::metric_source),
+        process: process_source(&parts, &ha, &state, recording.as_ref()),
+    }
+    .add_to(&metrics);
     let mut builder = cluster.add_to(builder.config(config).pricing(pricing));
     if gateway.is_some() {
         // Bids are held from the start: a lease that is won before tenants reach the gateway gets no manifest.
@@ -132,13 +140,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     // Subscribers start before the provider, or they miss its first events.
     print(&mut parts, &buses, &printer, &background).await?;
     answer_operators(&mut parts, home, &handle, (&cluster.proxy, &history), &background);
-    let served = gateway::GatewayDependencies {
-        handle: handle.clone(),
-        cluster: cluster.cluster,
-        chain,
-        memory: state.tenants(),
-        writers: conditions.writers,
-    };
+    let served = gateway::GatewayDependencies::new(&handle, &cluster, chain, &state, conditions.writers);
     let end = gateway::ShutdownTokens::new(&shutdown);
     gateway::start(gateway, served, conditions.gateway, &printer, &end, &mut parts);
     ha.follow(&handle, &background, &mut parts);
@@ -195,6 +197,21 @@ fn recorded(
         None => Provider::builder(),
     };
     Ok((builder, recording, history))
+}
+
+/// Returns the source of the metrics of the process.
+fn process_source(
+    parts: &Supervisor,
+    ha: &Ha,
+    state: &State,
+    recording: Option<&flight::Finish>,
+) -> PartsSource {
+    PartsSource {
+        pulses: parts.pulses(),
+        leadership: ha.source(),
+        recording: recording.map(flight::Finish::health),
+        state: state.path().to_owned(),
+    }
 }
 
 /// Writes the remaining part of the recordings after the provider has stopped.

@@ -2,6 +2,7 @@
 
 use crate::args::KubernetesArgs;
 use crate::cluster_client::{client, config, source};
+use crate::metrics::ClusterValues;
 use crate::operators::{EmbeddedOperators, OperatorPlan};
 use crate::run::Writers;
 use akash_provider_core::Error;
@@ -103,7 +104,7 @@ impl Kubernetes {
         let guarded = writers.kubernetes(builder);
         // A single instance always writes, so both share their connections.
         let client = match writers.has_election() {
-            true => Client::try_from(config).with_context(invalid)?,
+            true => writers.unguarded(ClientBuilder::try_from(config).with_context(invalid)?),
             false => guarded.clone(),
         };
         Self::start(client, guarded, args, provider, chain_id, capacity, leading).await
@@ -179,6 +180,17 @@ impl Kubernetes {
             .get()
             .map(EmbeddedOperators::status)
             .unwrap_or_default()
+    }
+
+    /// Returns the values for metrics.
+    pub(crate) fn values(&self) -> ClusterValues {
+        let state = self.cluster.state();
+        ClusterValues {
+            statistics: self.cluster.statistics(),
+            watches: state.watches(),
+            ignored: self.inventory.ignored_resources(),
+            orphans: state.orphans().len(),
+        }
     }
 
     /// Confirms the withheld deletions of the embedded operators; returns one line for each operator.

@@ -5,6 +5,7 @@ use super::readiness::{Conditions, WaitCondition};
 use super::writers::Writers;
 use crate::args::{KubernetesArgs, RunArgs};
 use crate::dev::{Backend, Kubernetes};
+use crate::metrics::KubernetesSource;
 use crate::operators::OperatorPlan;
 use crate::supervise::{Part, Pulse, Supervisor};
 use akash_provider_core::Config;
@@ -90,6 +91,12 @@ impl ClusterAccess {
 }
 
 impl ClusterAccess {
+    /// Returns the source of the metrics of the Kubernetes cluster, or `None` for the in-memory cluster.
+    pub(super) fn metric_source(&self, writers: &Writers) -> Option<KubernetesSource> {
+        let proxy = self.proxy.clone()?;
+        Some(KubernetesSource::new(writers.calls().clone(), proxy))
+    }
+
     /// Adds the cluster to the builder of a provider.
     pub(super) fn add_to(&self, builder: ProviderBuilder) -> ProviderBuilder {
         let inventory = Arc::clone(&self.inventory);

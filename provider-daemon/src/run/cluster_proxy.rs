@@ -2,6 +2,7 @@
 //! unavailable cluster, so that provider, gateway and status can start.
 
 use crate::dev::Backend;
+use crate::metrics::ClusterValues;
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, DeclaredHostname, EventOptions, ExecIo, ExecRequest, ForwardedPort,
     HostnameDeclaration, Hostnames, IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine,
@@ -63,6 +64,14 @@ impl ClusterProxy {
         match self.there.get() {
             Some(Backend::Kubernetes(kubernetes)) => kubernetes.operators(),
             Some(Backend::Memory(_) | Backend::Processes(_)) | None => BTreeMap::new(),
+        }
+    }
+
+    /// Returns the values for metrics, or `None` without a connected Kubernetes cluster.
+    pub(crate) fn kubernetes_values(&self) -> Option<ClusterValues> {
+        match self.there.get() {
+            Some(Backend::Kubernetes(kubernetes)) => Some(kubernetes.values()),
+            Some(Backend::Memory(_) | Backend::Processes(_)) | None => None,
         }
     }
 

@@ -1,11 +1,14 @@
 //! Gateway of a provider: the gateway starts when its certificate is available, and reloads the certificate when the
 //! file changes.
 
+use super::cluster::ClusterAccess;
 use super::readiness::WaitCondition;
 use super::writers::Writers;
 use crate::args::RunArgs;
 use crate::dev::Printer;
+use crate::metrics::{CertificateExpiry, GatewaySource};
 use crate::operators::serve;
+use crate::state::State;
 use crate::supervise::{Part, Supervisor};
 use akash_provider_chain::AkashClient;
 use akash_provider_chain::cert::{KeyFile, KeyFiles, OwnCertificate, Usage};
@@ -44,16 +47,37 @@ pub(super) struct GatewayOptions {
     key: Arc<PrivateKey>,
     /// Host names for which the provider creates and renews its certificate; empty if others renew the certificate.
     domains: Vec<String>,
+    /// Expiry of the certificate that the gateway uses.
+    expiry: CertificateExpiry,
 }
 
 /// Dependencies of the gateway.
 #[derive(Debug)]
 pub(super) struct GatewayDependencies {
-    pub(super) handle: ProviderHandle,
-    pub(super) cluster: Arc<dyn Cluster>,
-    pub(super) chain: AkashClient,
-    pub(super) memory: Arc<dyn Memory>,
-    pub(super) writers: Writers,
+    handle: ProviderHandle,
+    cluster: Arc<dyn Cluster>,
+    chain: AkashClient,
+    memory: Arc<dyn Memory>,
+    writers: Writers,
+}
+
+impl GatewayDependencies {
+    /// Creates the dependencies.
+    pub(super) fn new(
+        handle: &ProviderHandle,
+        cluster: &ClusterAccess,
+        chain: AkashClient,
+        state: &State,
+        writers: Writers,
+    ) -> Self {
+        Self {
+            handle: handle.clone(),
+            cluster: Arc::clone(&cluster.cluster),
+            chain,
+            memory: state.tenants(),
+            writers,
+        }
+    }
 }
 
 impl GatewayOptions {
@@ -90,7 +114,13 @@ impl GatewayOptions {
             account,
             key: Arc::new(key),
             domains: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+            expiry: CertificateExpiry::default(),
         })
+    }
+
+    /// Returns the source of the metrics of the gateway.
+    pub(super) fn metric_source(&self) -> GatewaySource {
+        GatewaySource::new(self.settings.counters.clone(), self.expiry.clone())
     }
 
     /// Reads the certificate in the home directory. The decryption of its private key takes several hundred
@@ -278,6 +308,7 @@ async fn begin(
             Ok(own) => match bind(plan, dependencies, &own).await {
                 Ok(gateway) => {
                     condition.set(None);
+                    plan.expiry.set(own.info().not_after);
                     return Some((gateway, stamp));
                 }
                 Err(error) => format!("the gateway, so that tenants reach it: {error:#}"),
@@ -337,7 +368,10 @@ async fn follow(
             continue;
         }
         let replaced = match plan.certificate().await {
-            Ok(own) => tls.set_own(&own).map_err(|e| e.to_string()),
+            Ok(own) => {
+                let set = tls.set_own(&own).map_err(|e| e.to_string());
+                set.map(|()| plan.expiry.set(own.info().not_after))
+            }
             Err(why) => Err(why),
         };
         match replaced {

@@ -1,9 +1,14 @@
 //! Metrics of a provider: the sources and the server.
 
 use crate::args::RunArgs;
+use crate::commands::tx::gas_price;
 use crate::dev::Printer;
-use crate::metrics::{Metrics, ProcessSource, serve};
+use crate::metrics::{
+    ChainSource, GatewaySource, KubernetesSource, Metrics, PartsSource, ProcessSource, serve,
+};
 use crate::supervise::{Part, Supervisor};
+use akash_provider_chain::AkashClient;
+use akash_provider_core::Config;
 use futures::FutureExt;
 use serde_json::json;
 use std::sync::Arc;
@@ -33,6 +38,37 @@ pub(super) fn start(
         .boxed()
     });
     metrics
+}
+
+/// Parts of a provider that are sources of metrics.
+#[derive(Debug)]
+pub(super) struct MeasuredParts {
+    pub(super) chain: ChainSource,
+    /// `None` for the in-memory cluster.
+    pub(super) kubernetes: Option<KubernetesSource>,
+    pub(super) gateway: Option<GatewaySource>,
+    pub(super) process: PartsSource,
+}
+
+impl MeasuredParts {
+    /// Adds a source for each part.
+    pub(super) fn add_to(self, metrics: &Metrics) {
+        metrics.add(self.chain);
+        if let Some(kubernetes) = self.kubernetes {
+            metrics.add(kubernetes);
+        }
+        if let Some(gateway) = self.gateway {
+            metrics.add(gateway);
+        }
+        metrics.add(self.process);
+    }
+}
+
+/// Returns the source of the metrics of the chain client, with the balances for deposits and fees.
+pub(super) fn chain_source(chain: &AkashClient, config: &Config, gas_prices: &str) -> ChainSource {
+    let mut denoms = vec![config.bid_deposit.denom.clone()];
+    denoms.extend(gas_price(gas_prices).map(|(denom, _)| denom));
+    ChainSource::new(chain.clone(), config.provider.clone(), denoms)
 }
 
 fn announce(printer: &Printer, url: &str) {

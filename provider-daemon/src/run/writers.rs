@@ -7,6 +7,7 @@
 use akash_provider_chain::AkashClient;
 use akash_provider_core::bus::{Bus, LeaderBus};
 use akash_provider_core::election::LeadershipGate;
+use akash_provider_k8s::statistics::ApiCalls;
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt, TryFutureExt};
 use http::{Method, Request, Response, StatusCode};
@@ -29,12 +30,22 @@ const REFUSED: &str = "not written: another instance may be the leader";
 pub(crate) struct Writers {
     gate: Option<LeadershipGate>,
     lease: Duration,
+    calls: ApiCalls,
 }
 
 impl Writers {
     /// Creates the factory with the gate of the election, or with `None` for a single instance, which always writes.
-    pub(super) const fn new(gate: Option<LeadershipGate>, lease: Duration) -> Self {
-        Self { gate, lease }
+    pub(super) fn new(gate: Option<LeadershipGate>, lease: Duration) -> Self {
+        Self {
+            gate,
+            lease,
+            calls: ApiCalls::default(),
+        }
+    }
+
+    /// Returns the counter of requests to the cluster, of all clients that this factory creates.
+    pub(super) const fn calls(&self) -> &ApiCalls {
+        &self.calls
     }
 
     /// Returns a factory of clients that reject every write, for commands that only read.
@@ -82,7 +93,20 @@ impl Writers {
             inner,
             gate: gate.clone(),
         });
-        builder.with_layer(&fence).build()
+        // The layer below the check counts only requests that are sent.
+        builder.with_layer(&self.calls).with_layer(&fence).build()
+    }
+
+    /// Returns a client of the cluster that also writes while another instance leads, for parts with separate elections.
+    pub(crate) fn unguarded<S, B>(&self, builder: ClientBuilder<S>) -> Client
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError> + Send,
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        builder.with_layer(&self.calls).build()
     }
 
     /// Runs `work` while the instance leads. In each election term `work` starts from the beginning.

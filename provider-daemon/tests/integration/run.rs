@@ -19,6 +19,7 @@ mod lies;
 mod life;
 mod lifecycle;
 mod load;
+mod metrics;
 mod orders;
 mod outside;
 mod served;

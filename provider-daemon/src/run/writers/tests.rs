@@ -42,7 +42,8 @@ const METHODS: [&str; 10] = [
 #[tokio::test]
 async fn sends_only_reads_to_the_cluster_as_a_standby() {
     let (gate, seen) = (LeadershipGate::new(false), Arc::default());
-    let client = Writers::new(Some(gate.clone()), LEASE).kubernetes(server(&seen));
+    let writers = Writers::new(Some(gate.clone()), LEASE);
+    let client = writers.kubernetes(server(&seen));
     let send_all = async || {
         for method in METHODS {
             let request = Request::builder()
@@ -60,6 +61,9 @@ async fn sends_only_reads_to_the_cluster_as_a_standby() {
     let review = Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
     client.send(review.body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), [Method::POST]);
+    let sent = 3 + METHODS.len() + 3 + 1;
+    let counted: u64 = writers.calls().statistics().calls.values().sum();
+    assert_eq!(counted, sent as u64, "only requests that were sent");
 }
 
 #[tokio::test]

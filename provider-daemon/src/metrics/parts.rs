@@ -1,0 +1,121 @@
+//! Metrics of the supervised parts, the leader election, the flight recorder, the runtime and the state.
+
+use super::convert::{flag, length, number};
+use super::{Measure, MetricSource};
+use crate::flight;
+use crate::supervise::Pulses;
+use akash_provider_gateway::LeadershipSource;
+use std::path::PathBuf;
+use tokio::runtime::Handle;
+
+/// Source of the metrics of the parts of the process.
+#[derive(Debug)]
+pub(crate) struct PartsSource {
+    pub(crate) pulses: Pulses,
+    /// State of the election; `None` for a single instance.
+    pub(crate) leadership: Option<LeadershipSource>,
+    /// Status of the flight recorder, if enabled.
+    pub(crate) recording: Option<flight::Health>,
+    /// Path of the state file.
+    pub(crate) state: PathBuf,
+}
+
+impl MetricSource for PartsSource {
+    fn measures(&self) -> Vec<Measure> {
+        let mut measures = Vec::new();
+        measures.extend(self.parts());
+        measures.extend(self.leadership());
+        measures.extend(self.recording());
+        measures.extend(runtime());
+        // A scrape reads only the size, from the cache of the file system.
+        if let Ok(about) = std::fs::metadata(&self.state) {
+            let measure = Measure::gauge("akash_provider_state_bytes", "Size of the state file");
+            measures.push(measure.with([], number(about.len())));
+        }
+        measures
+    }
+}
+
+impl PartsSource {
+    fn parts(&self) -> [Measure; 4] {
+        let mut running = Measure::gauge("akash_provider_part_running", "1 if the part runs");
+        let mut stalled = Measure::gauge("akash_provider_part_stalled", "1 if the part is stalled");
+        let mut restarts = Measure::counter("akash_provider_part_restarts", "Restarts of the part");
+        let mut stalls = Measure::counter("akash_provider_part_stalls", "Stalls of the part");
+        for status in self.pulses.status() {
+            let name = status.part.name().replace(' ', "_");
+            let labels = [("part", name.as_str())];
+            running = running.with(labels, flag(status.is_running));
+            stalled = stalled.with(labels, flag(status.is_stalled));
+            restarts = restarts.with(labels, number(status.restarts));
+            stalls = stalls.with(labels, number(status.stalls));
+        }
+        [running, stalled, restarts, stalls]
+    }
+
+    /// Returns the role of this instance. A single instance always leads.
+    fn leadership(&self) -> [Measure; 2] {
+        let leader = Measure::gauge("akash_provider_leader", "1 if this instance leads");
+        let help = "Term of the election in which this instance leads";
+        let term = Measure::gauge("akash_provider_leader_term", help);
+        let Some(source) = &self.leadership else {
+            return [leader.with([], 1.0), term];
+        };
+        let shown = source.now();
+        let leader = leader.with([], flag(shown.role == "leader"));
+        match shown.term {
+            Some(in_term) => [leader, term.with([], number(in_term))],
+            None => [leader, term],
+        }
+    }
+
+    fn recording(&self) -> [Measure; 3] {
+        let active = Measure::gauge(
+            "akash_provider_recording_active",
+            "1 if the flight recorder writes",
+        );
+        let missed = Measure::counter(
+            "akash_provider_recording_missed_turns",
+            "Turns that were not recorded",
+        );
+        let bytes = Measure::counter(
+            "akash_provider_recording_bytes",
+            "Bytes written by the flight recorder",
+        );
+        let Some(health) = &self.recording else {
+            return [active, missed, bytes];
+        };
+        let status = health.status();
+        [
+            active.with([], flag(status.is_written)),
+            missed.with([], number(status.missed)),
+            bytes.with([], number(status.written_bytes)),
+        ]
+    }
+}
+
+/// Returns the metrics of the async runtime. Outside of a runtime there are none.
+fn runtime() -> Vec<Measure> {
+    let Ok(handle) = Handle::try_current() else {
+        return Vec::new();
+    };
+    let metrics = handle.metrics();
+    let gauge = |name, help, value| Measure::gauge(name, help).with([], length(value));
+    vec![
+        gauge(
+            "akash_provider_runtime_tasks",
+            "Tasks that have not ended",
+            metrics.num_alive_tasks(),
+        ),
+        gauge(
+            "akash_provider_runtime_workers",
+            "Worker threads",
+            metrics.num_workers(),
+        ),
+        gauge(
+            "akash_provider_runtime_queued_tasks",
+            "Tasks in the global queue of the runtime",
+            metrics.global_queue_depth(),
+        ),
+    ]
+}
