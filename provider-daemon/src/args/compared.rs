@@ -135,6 +135,8 @@ const OWN: [(&str, &[&str]); 8] = [
             "log-color",
             "log-format",
             "log-level",
+            "metrics-listener",
+            "metrics-per-lease",
             "order-history",
             "order-history-bytes",
             "output",

@@ -19,7 +19,7 @@ pub fn with_examples(root: Command) -> Command {
 
 /// Groups of commands, shown below the list of commands because clap cannot group subcommands.
 const EVERYWHERE: &str = "\
-For providers:  keys, tx, query, run, config, doctor, operator, migrate, bus, price, tools, explain, replay, bundle, state, breaker, reconcile, leases, harden, end-lease, orders, order, summary
+For providers:  keys, tx, query, run, config, doctor, operator, migrate, bus, price, tools, explain, replay, bundle, state, breaker, reconcile, leases, harden, end-lease, log-level, orders, order, summary
 For tenants:    sdl, send-manifest, get-manifest, lease-status, service-status, lease-logs, lease-events, lease-shell, \
 status, migrate-hostnames, migrate-endpoints, sdl-to-manifest, show-cluster-ns
 For trials:     dev, devnet

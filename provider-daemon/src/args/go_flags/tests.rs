@@ -13,7 +13,7 @@ fn sample(flag: &GoFlag) -> &'static str {
         ("log-level", _) => "info",
         ("fee-granter", _) => "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0",
         ("proxy-buffer-size", _) => "32k",
-        ("gateway-listen-address" | "gateway-grpc-listen-address", _) => "127.0.0.1:1",
+        ("gateway-listen-address" | "gateway-grpc-listen-address" | "metrics-listener", _) => "127.0.0.1:1",
         (_, Kind::Bool) => "true",
         (_, Kind::Duration) => "1h30m",
         (_, Kind::Number | Kind::Price) => "7",

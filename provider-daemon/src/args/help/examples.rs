@@ -352,6 +352,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
              --reason decommission",
         ],
     ),
+    ("log-level", &["log-level", "log-level debug"]),
     (
         "orders",
         &["orders --since 168h", "orders --declined --code gpu -o json"],
