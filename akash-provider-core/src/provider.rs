@@ -4,11 +4,13 @@
 
 mod builder;
 mod handle;
+pub mod statistics;
 
 pub use crate::engine::Lifecycle;
 pub use crate::runtime::state_writer::StateStore;
 pub use builder::{BuildError, ProviderBuilder};
 pub use handle::ProviderHandle;
+pub use statistics::ProviderStatistics;
 
 use crate::error::Error;
 use crate::runtime::recorded_engine::RecordedEngine;

@@ -19,6 +19,7 @@ mod execute;
 pub(crate) mod handle_requests;
 mod ignored_resources;
 pub(crate) mod lifecycle;
+pub(crate) mod meter;
 mod observe;
 mod publish_queue;
 pub(crate) mod recorded_engine;
@@ -38,6 +39,7 @@ pub(crate) use execute::Ports;
 use handle_requests::{HandleRequest, RequestQueue};
 use ignored_resources::IgnoredResources;
 use lifecycle::ProgressSender;
+use meter::Meter;
 use observe::Observer;
 pub(crate) use publish_queue::PublishQueue;
 use state_machine::StateMachine;
@@ -72,6 +74,7 @@ pub(crate) struct Parts<B> {
     pub(crate) stage: ProgressSender,
     /// Cell for the last status, read by handles.
     pub(crate) last_status: Arc<OnceLock<Arc<Status>>>,
+    pub(crate) meter: Meter,
 }
 
 /// Runs until stopped, see [`Provider::run_until`](crate::provider::Provider::run_until).
@@ -107,6 +110,7 @@ struct Driver<B> {
     stage: ProgressSender,
     last_status: Arc<OnceLock<Arc<Status>>>,
     shown: StatusCache,
+    meter: Meter,
     started: Instant,
     block_time: BlockTime,
     /// Whether the newest snapshot was of the configured chain. The time of blocks of another chain is
@@ -127,9 +131,9 @@ impl<B: StateMachine> Driver<B> {
         let Ports { chain, cluster, .. } = parts.ports.clone();
         let provider = parts.config.provider.clone();
         Self {
-            executor: Executor::new(parts.ports, &parts.config),
+            executor: Executor::new(parts.ports, &parts.config).with_meter(parts.meter.clone()),
             keeping: StateWriter::new(parts.store, &parts.config),
-            observer: Observer::start(parts.bus),
+            observer: Observer::start(parts.bus).count_unpublished(parts.meter.unpublished()),
             feeds: Feeds::start(chain, cluster, parts.inventory, provider),
             brain: parts.brain,
             config: parts.config,
@@ -139,6 +143,7 @@ impl<B: StateMachine> Driver<B> {
             stage: parts.stage,
             last_status: parts.last_status,
             shown: StatusCache::default(),
+            meter: parts.meter,
             started: Instant::now(),
             block_time: BlockTime::default(),
             chain_is_ours: false,
@@ -308,6 +313,7 @@ impl<B: StateMachine> Driver<B> {
                 let _ = done.send(());
             }
             HandleRequest::Status(reply) => {
+                self.meter.status_requested();
                 let _ = reply.send(self.status());
             }
             HandleRequest::Capacity(reply) => {
@@ -323,7 +329,10 @@ impl<B: StateMachine> Driver<B> {
     }
 
     fn step(&mut self, input: Input) {
+        self.meter.input(&input);
+        let (begun, is_snapshot) = (Instant::now(), meter::is_snapshot(&input));
         let effects = self.brain.step(self.now(), input);
+        self.meter.effects(&effects, is_snapshot, begun);
         self.carry_out(effects);
     }
 
@@ -349,7 +358,9 @@ impl<B: StateMachine> Driver<B> {
         let now = self.mono();
         if self.next_deadline().is_some_and(|due| due <= now) {
             self.timed_out_at = Some(now);
+            let begun = Instant::now();
             let effects = self.brain.handle_timeout(self.now());
+            self.meter.effects(&effects, false, begun);
             self.carry_out(effects);
         }
     }
@@ -359,6 +370,7 @@ impl<B: StateMachine> Driver<B> {
         let before = self.mono();
         if self.observer.status_due().is_some_and(|due| due <= before) {
             let status = self.status();
+            self.meter.settle(&status);
             let now = self.mono();
             self.observer.statuses(&status, before, now);
         }

@@ -198,6 +198,23 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
+    /// Returns the name of the category, the same as in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoLease => "no_lease",
+            Self::VersionMismatch => "version_mismatch",
+            Self::InvalidManifest => "invalid_manifest",
+            Self::CrossValidation => "cross_validation",
+            Self::Hostname => "hostname",
+            Self::Rejected => "rejected",
+            Self::Unavailable => "unavailable",
+            Self::Busy => "busy",
+            Self::Stopping => "stopping",
+            Self::NotLeader => "not_leader",
+        }
+    }
+
     /// Returns true if the submitted manifest caused the refusal, so that another manifest could be accepted.
     #[must_use]
     pub const fn is_manifest_error(self) -> bool {

@@ -185,6 +185,10 @@ pub struct InventoryStatus {
     pub available: Metrics,
     /// Number of unreserved external ports.
     pub external_ports_free: u32,
+    /// Number of external ports reserved by leases.
+    pub external_ports_active: u32,
+    /// Number of external ports reserved by open bids and orders in progress.
+    pub external_ports_pending: u32,
     /// Leased IP addresses, or `None` without a pool.
     pub leased_ips: Option<LeasedIpStatus>,
 }

@@ -168,6 +168,7 @@ impl ProviderBuilder {
             desk,
             stage,
             last_status,
+            meter: handle.meter(),
         };
         Ok((Provider { parts }, handle))
     }

@@ -1,6 +1,6 @@
 //! The handle for requests to a running provider.
 
-use super::Lifecycle;
+use super::{Lifecycle, ProviderStatistics};
 use crate::RestartState;
 use crate::engine::reservations::Capacity;
 use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, Response, Status};
@@ -9,6 +9,7 @@ use crate::inventory::Explanation;
 use crate::manifest::{Hashes, Manifest};
 use crate::runtime::handle_requests::{self, HandleRequest};
 use crate::runtime::lifecycle::Progress;
+use crate::runtime::meter::Meter;
 use crate::types::{Address, CloseReason, DeploymentId, GroupId, GroupSpec, LeaseId};
 use futures::stream::{self, BoxStream, StreamExt};
 use std::sync::{Arc, OnceLock};
@@ -32,10 +33,11 @@ pub struct ProviderHandle {
     first_status: Arc<Status>,
     last_status: Arc<OnceLock<Arc<Status>>>,
     limit: Duration,
+    meter: Meter,
 }
 
 impl ProviderHandle {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         asks: mpsc::Sender<HandleRequest>,
         progress: watch::Receiver<Progress>,
         first_status: Arc<Status>,
@@ -48,7 +50,19 @@ impl ProviderHandle {
             first_status,
             last_status,
             limit,
+            meter: Meter::default(),
         }
+    }
+
+    /// Returns the counters that the provider of this handle updates.
+    pub(crate) fn meter(&self) -> Meter {
+        self.meter.clone()
+    }
+
+    /// Returns the counts of the provider since its start, without waiting.
+    #[must_use]
+    pub fn statistics(&self) -> ProviderStatistics {
+        self.meter.statistics()
     }
 
     /// Submits a validated manifest of a tenant with its hash, or with the hashes of

@@ -14,6 +14,7 @@
 
 mod composite;
 
+use super::meter::Meter;
 use crate::chain::{BidFilter, ChainClient, PageRequest};
 use crate::cluster::Cluster;
 use crate::config::Config;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::Instant;
 
 /// Maximum number of concurrent queries. A start with thousands of open orders must not overload a node. 32
 /// queries of 50 ms each are more than 600 per second, more than a block requires.
@@ -60,7 +62,8 @@ pub(crate) struct Ports {
 pub(crate) struct Executor {
     room: Arc<CallContext>,
     tasks: JoinSet<Result<Completion, Failure>>,
-    calls: FxHashMap<Id, (EffectId, Arc<Call>)>,
+    calls: FxHashMap<Id, (EffectId, Arc<Call>, Instant)>,
+    meter: Meter,
 }
 
 /// State shared by the tasks of all calls.
@@ -96,7 +99,13 @@ impl Executor {
             room: Arc::new(room),
             tasks: JoinSet::new(),
             calls: FxHashMap::default(),
+            meter: Meter::default(),
         }
+    }
+
+    /// Counts completed calls with this meter.
+    pub(crate) fn with_meter(self, meter: Meter) -> Self {
+        Self { meter, ..self }
     }
 
     /// Starts a call without waiting.
@@ -105,7 +114,7 @@ impl Executor {
         let call = Arc::new(call);
         let task = limited(Arc::clone(&self.room), Arc::clone(&call));
         let handle = self.tasks.spawn(task);
-        self.calls.insert(handle.id(), (id, call));
+        self.calls.insert(handle.id(), (id, call, Instant::now()));
     }
 
     /// Returns the next completed call, or `None` if no call is in progress. `block_time` is the time of the
@@ -126,7 +135,7 @@ impl Executor {
         let mut calls: Vec<_> = self
             .calls
             .values()
-            .map(|(id, call)| (*id, call.as_ref()))
+            .map(|(id, call, _)| (*id, call.as_ref()))
             .collect();
         calls.sort_unstable_by_key(|(id, _)| *id);
         calls
@@ -141,13 +150,14 @@ impl Executor {
             Ok((task, answer)) => (task, answer),
             Err(error) => (error.id(), Err(defect(error))),
         };
-        let (id, call) = self.calls.remove(&task)?;
+        let (id, call, begun) = self.calls.remove(&task)?;
         let completion = answer.unwrap_or_else(|failure| {
             tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call to the chain, the cluster or the pricing strategy panicked, outcome unknown; report this as a bug");
             // Counted from the end of the call, which may have sent the transaction at its last moment.
             let expires = block_time.plus(self.room.tx_timeout).plus(TX_EXPIRY);
             unanswered(&call, failure, expires)
         });
+        self.meter.completed(&call, &completion, begun.elapsed());
         // The log contains the failure, because the reply to the tenant does not.
         if let (Call::FetchDeployment(_), Completion::Deployment(Err(failure)))
         | (Call::Record(_), Completion::Cluster(Err(failure))) = (&*call, &completion)

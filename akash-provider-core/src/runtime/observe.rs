@@ -10,6 +10,7 @@ use crate::types::{Event, Mono, Topic};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Minimum interval between status updates.
@@ -21,6 +22,7 @@ const STATUS_SHARE: u32 = 50;
 #[derive(Debug)]
 pub(crate) struct Observer {
     outlet: PublishQueue,
+    unpublished: Arc<AtomicU64>,
     /// Status of each topic, as published last.
     published: BTreeMap<Topic, Value>,
     status_due: Option<Mono>,
@@ -31,16 +33,25 @@ impl Observer {
     pub(crate) fn start(bus: Arc<dyn Bus>) -> Self {
         Self {
             outlet: PublishQueue::start(bus),
+            unpublished: Arc::default(),
             published: BTreeMap::new(),
             status_due: None,
             status_not_before: Mono(0),
         }
     }
 
+    /// Counts the events that are not published in a shared counter.
+    pub(crate) fn count_unpublished(mut self, counter: Arc<AtomicU64>) -> Self {
+        self.unpublished = counter;
+        self
+    }
+
     /// Logs a fact and sends it to the bus.
     pub(crate) fn fact(&mut self, event: Arc<Event>) {
         log(&event);
-        self.outlet.enqueue(Topic::Facts, event);
+        if !self.outlet.enqueue(Topic::Facts, event) {
+            self.unpublished.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Schedules a status update after an event.

@@ -92,6 +92,7 @@ impl Setup {
             desk,
             stage,
             last_status,
+            meter: handle.meter(),
         };
         (parts, handle, memory, bus)
     }

@@ -19,11 +19,17 @@ impl Reservations {
                 .map(|o| summary(o, &self.held[o].units))
                 .collect::<Vec<_>>()
         };
+        let ports = |active: bool| {
+            let held = self.held.values().filter(|held| held.active == active);
+            held.fold(0_u32, |sum, held| sum.saturating_add(held.claim.ports))
+        };
         InventoryStatus {
             active: of(true),
             pending: of(false),
             available: self.available(),
             external_ports_free: self.pools.ports_free(),
+            external_ports_active: ports(true),
+            external_ports_pending: ports(false),
             leased_ips: self.pools.ips(),
         }
     }

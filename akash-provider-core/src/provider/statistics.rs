@@ -1,0 +1,93 @@
+//! Counts of a running provider, as plain data.
+
+use crate::statistics::DurationCounts;
+use crate::types::{Dec, Denom};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Bucket bounds of the durations that the Go provider measures: 150 ms, then doubled up to 76.8 s.
+pub const GO_BOUNDS: [Duration; 10] = [
+    Duration::from_millis(150),
+    Duration::from_millis(300),
+    Duration::from_millis(600),
+    Duration::from_millis(1_200),
+    Duration::from_millis(2_400),
+    Duration::from_millis(4_800),
+    Duration::from_millis(9_600),
+    Duration::from_millis(19_200),
+    Duration::from_millis(38_400),
+    Duration::from_millis(76_800),
+];
+
+/// Bucket bounds of reservations, which take microseconds: 10 µs to 1 s.
+pub const RESERVATION_BOUNDS: [Duration; 6] = [
+    Duration::from_micros(10),
+    Duration::from_micros(100),
+    Duration::from_millis(1),
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+];
+
+/// Counts of a provider since its start. A text in a key is a constant name in `snake_case`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProviderStatistics {
+    /// Orders by source: `event`, `snapshot`, or `bid` for an order with an adopted bid.
+    pub orders: BTreeMap<&'static str, u64>,
+    /// Finished orders by outcome: `won`, `declined`, the names of [`BidOutcome`](crate::types::BidOutcome), or `no_bid`
+    /// for an order that ended before a bid.
+    pub order_outcomes: BTreeMap<&'static str, u64>,
+    /// Evaluated orders by result: `accept`, `decline`, `fail`.
+    pub evaluations: BTreeMap<&'static str, u64>,
+    /// Reservations by action (`open`, `close`) and result (`success`, `fail`).
+    pub reservations: BTreeMap<(&'static str, &'static str), u64>,
+    /// Transactions of bids by action (`open`, `close`) and result (`success`, `fail`, `unknown`).
+    pub bids: BTreeMap<(&'static str, &'static str), u64>,
+    /// Number of bids by the number of blocks between the order and the bid, at most 1000.
+    pub bid_blocks: BTreeMap<u64, u64>,
+    /// Time between the order and the bid.
+    pub bid_delay: DurationCounts,
+    /// Price calculations, with the bounds of the Go provider.
+    pub pricing: DurationCounts,
+    /// Engine steps with a reservation, with the bounds of the Go provider.
+    pub reserving: DurationCounts,
+    /// Engine steps with a reservation, with bounds of microseconds.
+    pub reserving_fine: DurationCounts,
+    /// Calls to ports by name and result (`success`, `fail`, `unknown`, `in_progress`).
+    pub calls: BTreeMap<(&'static str, &'static str), u64>,
+    /// Durations of calls to ports by name.
+    pub call_durations: BTreeMap<&'static str, DurationCounts>,
+    /// Submitted manifests by result: `accepted`, or the kind of the refusal.
+    pub manifests: BTreeMap<&'static str, u64>,
+    /// Health changes by new health.
+    pub health: BTreeMap<&'static str, u64>,
+    /// Closes of leases by this provider, by reason.
+    pub lease_ends: BTreeMap<&'static str, u64>,
+    /// Closed leases with removed workloads.
+    pub closed_leases: u64,
+    /// Monitored workloads: started and stopped monitors.
+    pub monitors: (u64, u64),
+    /// Leases won and adopted.
+    pub leases: (u64, u64),
+    /// Withdrawals by result: `success`, `fail`.
+    pub withdrawals: BTreeMap<&'static str, u64>,
+    /// Differences between chain, cluster and ledger found by scans.
+    pub findings: u64,
+    /// Processed blocks.
+    pub blocks: u64,
+    /// Snapshots of the chain after a start or a gap in the events.
+    pub resyncs: u64,
+    /// Time since the newest block; `None` before the first block.
+    pub block_age: Option<Duration>,
+    /// Status requests of handles.
+    pub status_requests: u64,
+    /// Events that were not published on the bus.
+    pub unpublished: u64,
+    /// Price of all leases per block.
+    pub price_per_block: BTreeMap<Denom, Dec>,
+    /// Revenue since the start of this process: the prices of the leases of every processed block.
+    pub accrued: BTreeMap<Denom, Dec>,
+    /// Part of the accrued revenue that was withdrawn.
+    pub withdrawn: BTreeMap<Denom, Dec>,
+}

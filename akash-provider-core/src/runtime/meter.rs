@@ -1,0 +1,340 @@
+//! Counts what passes the loop: inputs, effects and completions. Observes only, and never waits.
+
+mod orders;
+mod revenue;
+#[cfg(test)]
+mod tests;
+
+use crate::cluster::Teardown;
+use crate::engine::{Call, Completion, Effect, Input, Request, RequestId, Response, Status};
+use crate::provider::statistics::{GO_BOUNDS, ProviderStatistics};
+use crate::statistics::{CALL_BOUNDS, DurationHistogram};
+use crate::types::{ChainEvent, CloseReason, Event, Height, LeaseId, Msg, TxOutcome};
+use orders::OrderCounts;
+use revenue::Revenue;
+use rustc_hash::FxHashSet;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+type Counts<K> = BTreeMap<K, u64>;
+
+fn add<K: Ord>(counts: &mut Counts<K>, key: K) {
+    *counts.entry(key).or_default() += 1;
+}
+
+/// Step of the engine.
+#[derive(Debug)]
+pub(super) struct Moment {
+    at: Instant,
+    step: Duration,
+    height: Height,
+    is_snapshot: bool,
+}
+
+/// Counts shared by the loop and the handles.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Meter {
+    counts: Arc<Mutex<MeterCounts>>,
+    unpublished: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct MeterCounts {
+    orders: OrderCounts,
+    revenue: Revenue,
+    pricing: DurationHistogram,
+    bids: Counts<(&'static str, &'static str)>,
+    calls: Counts<(&'static str, &'static str)>,
+    call_durations: BTreeMap<&'static str, DurationHistogram>,
+    manifests: Counts<&'static str>,
+    /// Pending requests with a manifest.
+    submissions: FxHashSet<RequestId>,
+    health: Counts<&'static str>,
+    lease_ends: Counts<&'static str>,
+    closed_leases: u64,
+    monitored: FxHashSet<LeaseId>,
+    monitors: (u64, u64),
+    leases: (u64, u64),
+    withdrawals: Counts<&'static str>,
+    findings: u64,
+    blocks: u64,
+    resyncs: u64,
+    status_requests: u64,
+    height: Height,
+    block_at: Option<Instant>,
+}
+
+impl Default for MeterCounts {
+    fn default() -> Self {
+        Self {
+            orders: OrderCounts::new(),
+            revenue: Revenue::default(),
+            pricing: DurationHistogram::new(&GO_BOUNDS),
+            bids: Counts::new(),
+            calls: Counts::new(),
+            call_durations: BTreeMap::new(),
+            manifests: Counts::new(),
+            submissions: FxHashSet::default(),
+            health: Counts::new(),
+            lease_ends: Counts::new(),
+            closed_leases: 0,
+            monitored: FxHashSet::default(),
+            monitors: (0, 0),
+            leases: (0, 0),
+            withdrawals: Counts::new(),
+            findings: 0,
+            blocks: 0,
+            resyncs: 0,
+            status_requests: 0,
+            height: 0,
+            block_at: None,
+        }
+    }
+}
+
+/// Returns true if orders that the engine finds with this input come from a snapshot.
+pub(super) const fn is_snapshot(input: &Input) -> bool {
+    matches!(
+        input,
+        Input::Chain(ChainEvent::Resync(_))
+            | Input::Completed(_, Completion::Snapshot(_) | Completion::Workloads(_))
+    )
+}
+
+impl Meter {
+    fn lock(&self) -> MutexGuard<'_, MeterCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the counter of unpublished events.
+    pub(super) fn unpublished(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.unpublished)
+    }
+
+    /// Counts an input before the step.
+    pub(super) fn input(&self, input: &Input) {
+        let mut counts = self.lock();
+        match input {
+            Input::Chain(ChainEvent::Block { height, .. }) => counts.block(*height),
+            Input::Chain(ChainEvent::Resync(snapshot)) => {
+                counts.resyncs += 1;
+                counts.reach(snapshot.height);
+            }
+            Input::Request(id, Request::SubmitManifest { .. }) => {
+                counts.submissions.insert(*id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts the effects of a step.
+    pub(super) fn effects(&self, effects: &[Effect], is_snapshot: bool, begun: Instant) {
+        if effects.is_empty() {
+            return;
+        }
+        let mut counts = self.lock();
+        let moment = Moment {
+            at: begun,
+            step: begun.elapsed(),
+            height: counts.height,
+            is_snapshot,
+        };
+        for effect in effects {
+            counts.orders.effect(effect, &moment);
+            match effect {
+                Effect::Publish(event) => counts.event(event),
+                Effect::Reply(id, response) => counts.replied(*id, response),
+                Effect::Call(..) => {}
+            }
+        }
+    }
+
+    /// Counts a completed call.
+    pub(super) fn completed(&self, call: &Call, completion: &Completion, duration: Duration) {
+        self.lock().completed(call, completion, duration);
+    }
+
+    /// Counts a status request of a handle.
+    pub(super) fn status_requested(&self) {
+        self.lock().status_requests += 1;
+    }
+
+    /// Compares the counted orders with a status.
+    pub(super) fn settle(&self, status: &Status) {
+        self.lock().orders.settle(status);
+    }
+
+    /// Returns a copy of the counts.
+    pub(crate) fn statistics(&self) -> ProviderStatistics {
+        let counts = self.lock();
+        let MeterCounts { orders, revenue, .. } = &*counts;
+        let durations = counts.call_durations.iter();
+        ProviderStatistics {
+            orders: orders.sources.clone(),
+            order_outcomes: orders.outcomes.clone(),
+            evaluations: orders.evaluations.clone(),
+            reservations: orders.reservations.clone(),
+            bids: counts.bids.clone(),
+            bid_blocks: orders.bid_blocks.clone(),
+            bid_delay: orders.bid_delay.values(),
+            pricing: counts.pricing.values(),
+            reserving: orders.reserving.values(),
+            reserving_fine: orders.reserving_fine.values(),
+            calls: counts.calls.clone(),
+            call_durations: durations.map(|(name, times)| (*name, times.values())).collect(),
+            manifests: counts.manifests.clone(),
+            health: counts.health.clone(),
+            lease_ends: counts.lease_ends.clone(),
+            closed_leases: counts.closed_leases,
+            monitors: counts.monitors,
+            leases: counts.leases,
+            withdrawals: counts.withdrawals.clone(),
+            findings: counts.findings,
+            blocks: counts.blocks,
+            resyncs: counts.resyncs,
+            block_age: counts.block_at.map(|at| at.elapsed()),
+            status_requests: counts.status_requests,
+            unpublished: self.unpublished.load(Ordering::Relaxed),
+            price_per_block: revenue.rates.clone(),
+            accrued: revenue.accrued.clone(),
+            withdrawn: revenue.withdrawn.clone(),
+        }
+    }
+}
+
+impl MeterCounts {
+    fn block(&mut self, height: Height) {
+        self.block_at = Some(Instant::now());
+        if height > self.height {
+            self.blocks += 1;
+            self.reach(height);
+        }
+    }
+
+    fn reach(&mut self, height: Height) {
+        // Leases of the first snapshot are added after it, so the first height adds no revenue.
+        self.revenue.blocks_passed(height.saturating_sub(self.height));
+        self.height = self.height.max(height);
+    }
+
+    fn event(&mut self, event: &Event) {
+        let height = self.height;
+        match event {
+            Event::LeaseWon { lease, price } => {
+                self.leases.0 += 1;
+                self.revenue.lease_added(lease, price, height);
+            }
+            Event::LeaseAdopted { lease, price } => {
+                self.leases.1 += 1;
+                self.revenue.lease_added(lease, price, height);
+            }
+            Event::LeaseClosed { lease, .. } => {
+                self.closed_leases += 1;
+                self.monitors.1 += u64::from(self.monitored.remove(lease));
+                add(&mut self.orders.reservations, ("close", "success"));
+                self.revenue.lease_closed(lease, height);
+            }
+            Event::LeaseEnding { reason, .. } => add(&mut self.lease_ends, reason_name(*reason)),
+            // A deploy of a new version replaces the monitor.
+            Event::Deployed { lease, .. } => {
+                self.monitors.0 += 1;
+                self.monitors.1 += u64::from(!self.monitored.insert(lease.clone()));
+            }
+            Event::HealthChanged { health, .. } => add(&mut self.health, health.name()),
+            Event::Withdrawn { lease } => {
+                add(&mut self.withdrawals, "success");
+                self.revenue.withdrawn(lease, height);
+            }
+            Event::WithdrawFailed { .. } => add(&mut self.withdrawals, "fail"),
+            Event::DriftFound { findings } => {
+                self.findings += u64::try_from(findings.len()).unwrap_or(u64::MAX);
+            }
+            _ => {}
+        }
+    }
+
+    fn replied(&mut self, id: RequestId, response: &Response) {
+        if self.submissions.remove(&id) {
+            let result = response
+                .as_ref()
+                .map_or_else(|refusal| refusal.kind.name(), |_| "accepted");
+            add(&mut self.manifests, result);
+        }
+    }
+
+    fn completed(&mut self, call: &Call, completion: &Completion, duration: Duration) {
+        let (name, result) = (call_name(call), result_name(completion));
+        add(&mut self.calls, (name, result));
+        self.call_durations
+            .entry(name)
+            .or_insert_with(|| DurationHistogram::new(&CALL_BOUNDS))
+            .record(duration);
+        match call {
+            Call::CalculatePrice(_) => self.pricing.record(duration),
+            Call::Broadcast(Msg::CreateBid { .. }) => add(&mut self.bids, ("open", result)),
+            // A close of a lease is the same message.
+            Call::Broadcast(Msg::CloseBid { id, .. }) if self.orders.is_in_progress(&id.order) => {
+                add(&mut self.bids, ("close", result));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the name of a call in metrics.
+const fn call_name(call: &Call) -> &'static str {
+    match call {
+        Call::FetchOrder(_) => "fetch_order",
+        Call::CountBids(_) => "count_bids",
+        Call::FetchProvider => "fetch_provider",
+        Call::FetchBalances(_) => "fetch_balances",
+        Call::FetchAudit(_) => "fetch_audit",
+        Call::FetchBid(_) => "fetch_bid",
+        Call::FetchLease(_) => "fetch_lease",
+        Call::FetchDeployment(_) => "fetch_deployment",
+        Call::FetchSnapshot => "fetch_snapshot",
+        Call::CalculatePrice(_) => "calculate_price",
+        Call::Broadcast(_) => "broadcast",
+        Call::Record(_) => "record",
+        Call::Deploy { .. } => "deploy",
+        Call::Teardown(_) => "teardown",
+        Call::ListWorkloads => "list_workloads",
+    }
+}
+
+const fn result_name(completion: &Completion) -> &'static str {
+    let is_ok = match completion {
+        Completion::Order(result) => result.is_ok(),
+        Completion::BidCount(result) => result.is_ok(),
+        Completion::Provider(result) => result.is_ok(),
+        Completion::Balances(result) => result.is_ok(),
+        Completion::Audit(result) => result.is_ok(),
+        Completion::Bid(result) => result.is_ok(),
+        Completion::Lease(result) => result.is_ok(),
+        Completion::Deployment(result) => result.is_ok(),
+        Completion::Snapshot(result) => result.is_ok(),
+        Completion::Price(result) => result.is_ok(),
+        Completion::Tx(Ok(TxOutcome::Unknown { .. })) => return "unknown",
+        Completion::Tx(result) => matches!(result, Ok(TxOutcome::Committed { .. })),
+        Completion::Cluster(result) => result.is_ok(),
+        Completion::Teardown(Ok(Teardown::InProgress)) => return "in_progress",
+        Completion::Teardown(result) => result.is_ok(),
+        Completion::Workloads(result) => result.is_ok(),
+    };
+    if is_ok { "success" } else { "fail" }
+}
+
+const fn reason_name(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Owner => "owner",
+        CloseReason::Unstable => "unstable",
+        CloseReason::Decommission => "decommission",
+        CloseReason::Unspecified => "unspecified",
+        CloseReason::ManifestTimeout => "manifest_timeout",
+        CloseReason::InsufficientFunds => "insufficient_funds",
+        CloseReason::Other(_) => "other",
+    }
+}
