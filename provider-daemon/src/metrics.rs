@@ -9,6 +9,7 @@
 mod chain;
 mod collector;
 mod convert;
+mod engine;
 mod gateway;
 mod kubernetes;
 mod measure;
@@ -19,6 +20,7 @@ mod text;
 
 pub(crate) use chain::ChainSource;
 pub(crate) use collector::MeasureCollector;
+pub use engine::EngineSource;
 pub(crate) use gateway::{CertificateExpiry, GatewaySource};
 pub(crate) use kubernetes::{ClusterValues, KubernetesSource};
 pub use measure::{Histogram, Measure};

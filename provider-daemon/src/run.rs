@@ -103,8 +103,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let shut = breaker.restore(&mut config);
     // Checked before anything is opened or sent: an invalid file prevents the start.
     let buses = Buses::open(&args.bus, &printer)?;
-    let domain = &args.leases.deployment_ingress_domain;
-    let operators = OperatorPlan::read(&args.kubernetes, &[], domain, Some(home))?;
+    let operators = operators(args, home)?;
     let background = CancellationToken::new();
     // Opening the state also locks the home directory: a second provider with the same directory fails here, before any
     // transaction.
@@ -137,6 +136,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let bus = buses.provider_bus(&conditions.writers);
     builder = builder.bus(bus.bus()).leadership(ha.role()).state_store(breaker);
     let (provider, handle) = builder.chain(chain.clone()).build()?;
+    metrics::add_engine(&metrics, args, &handle);
     // Subscribers start before the provider, or they miss its first events.
     print(&mut parts, &buses, &printer, &background).await?;
     answer_operators(&mut parts, home, &handle, (&cluster.proxy, &history), &background);
@@ -162,6 +162,12 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     signals.abort();
     // The first failed part is the cause. Later failures may be consequences.
     concluded(failure.map_or(parts, Err), ended, &printer)
+}
+
+/// Returns the operators that run in this process.
+fn operators(args: &RunArgs, home: &Path) -> anyhow::Result<OperatorPlan> {
+    let domain = &args.leases.deployment_ingress_domain;
+    OperatorPlan::read(&args.kubernetes, &[], domain, Some(home))
 }
 
 fn cancel_all(tokens: &[&CancellationToken]) {

@@ -6,6 +6,7 @@ mod chain;
 mod gateway;
 mod ha;
 mod k8s;
+mod operate;
 mod operators;
 
 use clap::{Args as Arguments, ValueEnum};
@@ -45,6 +46,8 @@ enum Benchmark {
     Gateway,
     /// High availability, and an instance with a thousand leases, as release build on a temporary cluster
     Ha,
+    /// Metrics of a provider with a thousand leases, as release build
+    Operate,
     /// Builds from scratch of the daemon and of the tests: a quarter of an hour on two cores
     Build,
 }
@@ -86,6 +89,7 @@ impl Benchmark {
                     "figures_of_takeovers_and_of_leases",
                 ],
             ),
+            Self::Operate => SmallForm::Tests(&["measures_cost_of_a_scrape"]),
             // The build stages of the test command are the short form.
             Self::Build => SmallForm::Stage("build of tests, programs"),
         }
@@ -215,6 +219,12 @@ const HA: [(&str, Target); 14] = [
     ("rss_1000_leases_mib", Target::AtMost(64.0)),
 ];
 
+/// Figures of the operation of a provider.
+const OPERATE: [(&str, Target); 2] = [
+    ("metrics_scrape_1000_leases_ms", Target::AtMost(20.0)),
+    ("metrics_scrape_kib", Target::AtMost(512.0)),
+];
+
 /// Figures of builds from scratch.
 const BUILD: [(&str, Target); 5] = [
     // Half of the initial value of 1,482.
@@ -238,6 +248,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         Benchmark::Operators => (operators::measure(workspace, &mut found), &OPERATORS[..]),
         Benchmark::Gateway => (gateway::measure(workspace, &mut found), &GATEWAY[..]),
         Benchmark::Ha => (ha::measure(workspace, &mut found), &HA[..]),
+        Benchmark::Operate => (operate::measure(workspace, &mut found), &OPERATE[..]),
         Benchmark::Build => (build::measure(workspace, &mut found), &BUILD[..]),
     };
     // Includes figures measured before a failure.
@@ -307,6 +318,7 @@ fn row(figure: &Figure) -> String {
         .chain(&OPERATORS)
         .chain(&GATEWAY)
         .chain(&HA)
+        .chain(&OPERATE)
         .chain(&BUILD)
         .find(|(name, _)| *name == figure.name)
         .map_or(Target::Known, |(_, aim)| *aim);

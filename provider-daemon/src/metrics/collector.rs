@@ -70,12 +70,17 @@ fn encode(measure: &Measure, encoder: &mut DescriptorEncoder<'_>) -> Result<(), 
     };
     let mut metric = encoder.encode_descriptor(measure.name(), measure.help(), None, kind)?;
     for (labels, value) in measure.values() {
-        encode_value(measure.kind(), value, metric.encode_family(labels)?)?;
+        if labels.is_empty() {
+            // A family without labels would be encoded with empty braces.
+            encode_value(measure.kind(), value, &mut metric)?;
+        } else {
+            encode_value(measure.kind(), value, &mut metric.encode_family(labels)?)?;
+        }
     }
     Ok(())
 }
 
-fn encode_value(kind: Kind, value: &Value, mut metric: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+fn encode_value(kind: Kind, value: &Value, metric: &mut MetricEncoder<'_>) -> Result<(), fmt::Error> {
     match (kind, value) {
         (Kind::Counter, Value::Number(number)) => metric.encode_counter::<Labels, _, f64>(number, None),
         (_, Value::Number(number)) => metric.encode_gauge(number),

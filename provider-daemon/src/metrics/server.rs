@@ -128,3 +128,67 @@ pub(crate) async fn serve(
     started(&format!("http://{address}/metrics"));
     serve::serve(listener, router(metrics), until.clone()).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Measure, MetricSource};
+    use super::*;
+    use http::Request;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use tower::ServiceExt;
+
+    /// Source that counts its scrapes.
+    #[derive(Debug, Clone, Default)]
+    struct Source(Arc<AtomicU32>);
+
+    impl MetricSource for Source {
+        fn measures(&self) -> Vec<Measure> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            // The text is valid for 50 times this duration.
+            std::thread::sleep(Duration::from_millis(20));
+            vec![Measure::gauge("up", "Up").with([("text", &"\"\n".repeat(2048))], 1.0)]
+        }
+    }
+
+    #[tokio::test]
+    async fn frequent_scrapes_share_one_computation() {
+        let (metrics, source) = (Metrics::default(), Source::default());
+        metrics.add(source.clone());
+        let router = router(metrics);
+        let scrape = |method: &'static str| {
+            let request = Request::builder()
+                .method(method)
+                .uri("/metrics")
+                .body(Body::empty());
+            router.clone().oneshot(request.unwrap())
+        };
+        let responses = futures::future::join_all((0..10).map(|_| scrape("GET"))).await;
+        let response = responses.into_iter().next().unwrap().unwrap();
+        assert_eq!(source.0.load(Ordering::Relaxed), 1);
+        let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        let label = "\\\"\\n".repeat(64);
+        assert!(body.contains(&format!("up{{text=\"{label}\"}} 1.0\n")), "{body}");
+        assert_eq!(
+            scrape("POST").await.unwrap().status(),
+            StatusCode::METHOD_NOT_ALLOWED
+        );
+    }
+
+    #[test]
+    fn an_address_has_a_port() {
+        let parsed = |text: &str| MetricsAddress::parse(text).map(|address| address.0);
+        assert_eq!(parsed("localhost:9090"), Ok(Some("localhost:9090".to_owned())));
+        assert_eq!(parsed(":9090"), Ok(Some("0.0.0.0:9090".to_owned())));
+        assert_eq!((parsed(""), parsed("none")), (Ok(None), Ok(None)));
+        for bad in [
+            "9090",
+            "localhost",
+            "localhost:http",
+            "http://localhost:9090",
+            "host:70000",
+        ] {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -4,11 +4,12 @@ use crate::args::RunArgs;
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::metrics::{
-    ChainSource, GatewaySource, KubernetesSource, Metrics, PartsSource, ProcessSource, serve,
+    ChainSource, EngineSource, GatewaySource, KubernetesSource, Metrics, PartsSource, ProcessSource, serve,
 };
 use crate::supervise::{Part, Supervisor};
 use akash_provider_chain::AkashClient;
 use akash_provider_core::Config;
+use akash_provider_core::provider::ProviderHandle;
 use futures::FutureExt;
 use serde_json::json;
 use std::sync::Arc;
@@ -69,6 +70,13 @@ pub(super) fn chain_source(chain: &AkashClient, config: &Config, gas_prices: &st
     let mut denoms = vec![config.bid_deposit.denom.clone()];
     denoms.extend(gas_price(gas_prices).map(|(denom, _)| denom));
     ChainSource::new(chain.clone(), config.provider.clone(), denoms)
+}
+
+/// Adds the metrics of the engine.
+pub(super) fn add_engine(metrics: &Metrics, args: &RunArgs, handle: &ProviderHandle) {
+    let ports = args.cluster.cluster_node_port_quantity;
+    let is_per_lease = args.metrics.metrics_per_lease;
+    metrics.add(EngineSource::new(handle.clone(), ports, is_per_lease));
 }
 
 fn announce(printer: &Printer, url: &str) {

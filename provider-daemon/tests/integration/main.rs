@@ -28,6 +28,8 @@ mod printed_messages;
 #[path = "../common/pty.rs"]
 mod pty;
 mod run;
+#[path = "../common/scrape.rs"]
+mod scrape;
 #[path = "../common/snapshot.rs"]
 mod snapshot;
 #[path = "../common/stage.rs"]

@@ -20,6 +20,8 @@ mod life;
 mod lifecycle;
 mod load;
 mod metrics;
+mod metrics_engine;
+mod metrics_figures;
 mod orders;
 mod outside;
 mod served;

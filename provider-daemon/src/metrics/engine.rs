@@ -1,0 +1,120 @@
+//! Metrics of the engine: orders, bids, leases, money and capacity.
+
+mod capacity;
+mod go_names;
+mod leases;
+mod orders;
+mod state;
+
+use super::convert::number;
+use super::{Measure, MetricSource};
+use akash_provider_core::engine::Status;
+use akash_provider_core::provider::{ProviderHandle, ProviderStatistics};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Source of the metrics of a running provider.
+#[derive(Debug)]
+pub struct EngineSource {
+    handle: ProviderHandle,
+    /// Number of external ports of the cluster.
+    external_ports: u32,
+    is_per_lease: bool,
+    status: RwLock<Arc<Status>>,
+}
+
+impl EngineSource {
+    /// Creates a source. With `is_per_lease`, some metrics have one value per lease.
+    #[must_use]
+    pub fn new(handle: ProviderHandle, external_ports: u32, is_per_lease: bool) -> Self {
+        Self {
+            handle,
+            external_ports,
+            is_per_lease,
+            status: RwLock::default(),
+        }
+    }
+}
+
+/// Values of one scrape.
+#[derive(Debug)]
+struct Values<'a> {
+    status: &'a Status,
+    counts: &'a ProviderStatistics,
+    external_ports: u32,
+}
+
+impl MetricSource for EngineSource {
+    fn measures(&self) -> Vec<Measure> {
+        let status = Arc::clone(&self.status.read().unwrap_or_else(PoisonError::into_inner));
+        let values = Values {
+            status: &status,
+            counts: &self.handle.statistics(),
+            external_ports: self.external_ports,
+        };
+        let mut measures = orders::measures(&values);
+        measures.extend(leases::measures(&values));
+        measures.extend(state::measures(&values));
+        measures.extend(capacity::measures(&values));
+        measures.extend(go_names::measures(&values));
+        if self.is_per_lease {
+            measures.extend(leases::per_lease(&values));
+        }
+        measures
+    }
+
+    fn refresh(&self) -> BoxFuture<'_, ()> {
+        async {
+            // A provider that does not respond keeps the previous values.
+            if let Some(status) = self.handle.try_status().await {
+                *self.status.write().unwrap_or_else(PoisonError::into_inner) = status;
+            }
+        }
+        .boxed()
+    }
+}
+
+/// Counts by one name.
+type Counts = BTreeMap<&'static str, u64>;
+/// Counts by two names.
+type PairCounts = BTreeMap<(&'static str, &'static str), u64>;
+
+/// Adds a value for each name. `known` names have a value also before their first count.
+fn by_name(measure: Measure, label: &'static str, known: &[&str], counts: &Counts) -> Measure {
+    let measure = known
+        .iter()
+        .fold(measure, |measure, name| measure.with([(label, name)], 0.0));
+    counts.iter().fold(measure, |measure, (name, count)| {
+        measure.with([(label, name)], number(*count))
+    })
+}
+
+/// Adds a value for each pair of names, also for all pairs of known names.
+fn by_pair(measure: Measure, labels: [&'static str; 2], known: [&[&str]; 2], counts: &PairCounts) -> Measure {
+    let pairs = known[0]
+        .iter()
+        .flat_map(|first| known[1].iter().map(move |second| (*first, *second)));
+    let measure = pairs.fold(measure, |measure, (first, second)| {
+        measure.with([(labels[0], first), (labels[1], second)], 0.0)
+    });
+    counts.iter().fold(measure, |measure, ((first, second), count)| {
+        measure.with([(labels[0], first), (labels[1], second)], number(*count))
+    })
+}
+
+/// Creates a gauge with one value.
+fn gauge(name: &'static str, help: &'static str, value: f64) -> Measure {
+    Measure::gauge(name, help).with([], value)
+}
+
+/// Creates a counter with one value.
+fn counter(name: &'static str, help: &'static str, count: u64) -> Measure {
+    Measure::counter(name, help).with([], number(count))
+}
+
+/// Returns the count of a name.
+fn of(counts: &Counts, name: &str) -> u64 {
+    counts.get(name).copied().unwrap_or_default()
+}

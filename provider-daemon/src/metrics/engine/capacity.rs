@@ -1,0 +1,161 @@
+//! Capacity: allocatable, reserved and available.
+
+use super::super::Measure;
+use super::super::convert::{length, number};
+use super::{Values, gauge};
+use akash_provider_core::engine::status::ReservationStatus;
+use akash_provider_core::inventory::{NodeMetrics, Pair};
+
+/// Sum over all nodes or reservations. A part without a limit makes the sum infinite.
+pub(super) fn sum(amounts: impl Iterator<Item = u64>) -> f64 {
+    amounts
+        .map(|amount| match amount {
+            Pair::UNLIMITED => f64::INFINITY,
+            amount => number(amount),
+        })
+        .sum()
+}
+
+/// Allocatable, available, active and pending amounts.
+type Amounts = [f64; 4];
+const STATES: [&str; 4] = ["allocatable", "available", "active", "pending"];
+
+/// Returns the amounts of a resource of the nodes.
+fn amounts(
+    values: &Values<'_>,
+    of_node: impl Fn(&NodeMetrics) -> Pair,
+    of_reservation: impl Fn(&ReservationStatus) -> u64,
+) -> Amounts {
+    let inventory = &values.status.inventory;
+    let nodes = || inventory.available.nodes.iter().map(&of_node);
+    [
+        sum(nodes().map(|pair| pair.allocatable)),
+        sum(nodes().map(|pair| pair.available)),
+        sum(inventory.active.iter().map(&of_reservation)),
+        sum(inventory.pending.iter().map(&of_reservation)),
+    ]
+}
+
+fn by_state(measure: Measure, amounts: Amounts) -> Measure {
+    let states = STATES.into_iter().zip(amounts);
+    states.fold(measure, |measure, (state, amount)| {
+        measure.with([("state", state)], amount)
+    })
+}
+
+pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
+    let mut measures = nodes(values);
+    measures.extend(other(values));
+    measures
+}
+
+fn nodes(values: &Values<'_>) -> Vec<Measure> {
+    let inventory = &values.status.inventory;
+    let cpu = amounts(values, |node| node.cpu, |held| held.cpu).map(|millicores| millicores / 1000.0);
+    vec![
+        gauge(
+            "akash_provider_capacity_nodes",
+            "Nodes",
+            length(inventory.available.nodes.len()),
+        ),
+        by_state(
+            Measure::gauge("akash_provider_capacity_cpu_cores", "CPU cores by state"),
+            cpu,
+        ),
+        by_state(
+            Measure::gauge("akash_provider_capacity_memory_bytes", "Memory by state"),
+            amounts(values, |node| node.memory, |held| held.memory),
+        ),
+        by_state(
+            Measure::gauge("akash_provider_capacity_gpus", "GPUs by state"),
+            amounts(values, |node| node.gpu, |held| held.gpu),
+        ),
+        by_state(
+            Measure::gauge(
+                "akash_provider_capacity_ephemeral_storage_bytes",
+                "Ephemeral storage by state",
+            ),
+            amounts(
+                values,
+                |node| node.storage_ephemeral,
+                |held| held.storage_ephemeral,
+            ),
+        ),
+        storage(values),
+    ]
+}
+
+/// Returns the metrics of GPU models, ports and addresses, and of unusable resources.
+fn other(values: &Values<'_>) -> Vec<Measure> {
+    let inventory = &values.status.inventory;
+    let ports = [
+        values.external_ports,
+        inventory.external_ports_free,
+        inventory.external_ports_active,
+        inventory.external_ports_pending,
+    ];
+    let mut devices = Measure::gauge(
+        "akash_provider_capacity_gpu_devices",
+        "GPUs by vendor and model, in use or not",
+    );
+    for gpu in inventory.available.nodes.iter().flat_map(|node| &node.gpus) {
+        let labels = [("vendor", &*gpu.vendor), ("model", &*gpu.model)];
+        devices = devices.with(labels, f64::from(gpu.count));
+    }
+    let ips = Measure::gauge(
+        "akash_provider_capacity_leased_ips",
+        "Leased IP addresses by state",
+    );
+    let ips = inventory.leased_ips.iter().fold(ips, |ips, pool| {
+        ips.with([("state", "allocatable")], f64::from(pool.total))
+            .with([("state", "active")], f64::from(pool.allocated))
+            .with([("state", "available")], f64::from(pool.available))
+    });
+    vec![
+        devices,
+        by_state(
+            Measure::gauge(
+                "akash_provider_capacity_external_ports",
+                "External ports by state",
+            ),
+            ports.map(f64::from),
+        ),
+        ips,
+        gauge(
+            "akash_provider_capacity_overcommitted_replicas",
+            "Reserved replicas without capacity",
+            f64::from(inventory.available.overcommitted_replicas),
+        ),
+        gauge(
+            "akash_provider_capacity_ignored_resources",
+            "Resources of the cluster that are not offered, see the status",
+            length(inventory.available.ignored.len()),
+        ),
+    ]
+}
+
+/// Returns the persistent storage by class.
+fn storage(values: &Values<'_>) -> Measure {
+    let inventory = &values.status.inventory;
+    let mut storage = Measure::gauge(
+        "akash_provider_capacity_storage_bytes",
+        "Persistent storage by class and state",
+    );
+    for (class, pair) in &inventory.available.storage {
+        storage = storage
+            .with(
+                [("class", class), ("state", "allocatable")],
+                sum([pair.allocatable].into_iter()),
+            )
+            .with(
+                [("class", class), ("state", "available")],
+                sum([pair.available].into_iter()),
+            );
+    }
+    for (state, held) in [("active", &inventory.active), ("pending", &inventory.pending)] {
+        for (class, bytes) in held.iter().flat_map(|held| &held.storage) {
+            storage = storage.with([("class", class), ("state", state)], number(*bytes));
+        }
+    }
+    storage
+}

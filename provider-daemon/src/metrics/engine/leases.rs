@@ -1,0 +1,194 @@
+//! Leases, manifests and revenue.
+
+use super::super::Measure;
+use super::super::convert::{flag, length, number};
+use super::{Values, by_name, counter, gauge};
+use akash_provider_core::cluster::Health;
+use akash_provider_core::engine::LeasePhase;
+use akash_provider_core::types::{Dec, Denom};
+use std::collections::BTreeMap;
+
+const PHASES: [LeasePhase; 9] = [
+    LeasePhase::WaitingForManifest,
+    LeasePhase::Pending,
+    LeasePhase::Deploying,
+    LeasePhase::Running,
+    LeasePhase::Retrying,
+    LeasePhase::Ending,
+    LeasePhase::Checking,
+    LeasePhase::Teardown,
+    LeasePhase::Gone,
+];
+const REASONS: [&str; 4] = ["unstable", "decommission", "unspecified", "manifest_timeout"];
+const REFUSALS: [&str; 6] = [
+    "accepted",
+    "no_lease",
+    "version_mismatch",
+    "invalid_manifest",
+    "cross_validation",
+    "hostname",
+];
+
+pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
+    let mut measures = leases(values);
+    measures.extend(life(values));
+    measures.extend(revenue(values));
+    measures
+}
+
+fn leases(values: &Values<'_>) -> Vec<Measure> {
+    let (status, counts) = (values.status, values.counts);
+    let phases = PHASES.map(|phase| {
+        let leases = status.leases.iter().filter(|lease| lease.phase == phase);
+        (phase.name(), leases.count())
+    });
+    let mut health = Measure::gauge("akash_provider_leases_by_health", "Leases by health");
+    for name in ["unknown", "good", "bad"] {
+        health = health.with([("health", name)], 0.0);
+    }
+    for lease in &status.leases {
+        health = health.with([("health", lease.health.name())], 1.0);
+    }
+    let (won, adopted) = counts.leases;
+    vec![
+        Measure::gauge("akash_provider_leases", "Leases by phase").counted("phase", phases),
+        health,
+        counter("akash_provider_leases_won", "Leases won", won),
+        counter(
+            "akash_provider_leases_adopted",
+            "Leases found after a start or a gap",
+            adopted,
+        ),
+        counter(
+            "akash_provider_leases_closed",
+            "Closed leases with removed workloads",
+            counts.closed_leases,
+        ),
+    ]
+}
+
+/// Returns the metrics of the life of leases: ends, health and manifests.
+fn life(values: &Values<'_>) -> Vec<Measure> {
+    let (status, counts) = (values.status, values.counts);
+    vec![
+        by_name(
+            Measure::counter(
+                "akash_provider_lease_ends",
+                "Leases that this provider closes, by reason",
+            ),
+            "reason",
+            &REASONS,
+            &counts.lease_ends,
+        ),
+        by_name(
+            Measure::counter(
+                "akash_provider_health_changes",
+                "Health changes of leases by new health",
+            ),
+            "health",
+            &["unknown", "good", "bad"],
+            &counts.health,
+        ),
+        by_name(
+            Measure::counter("akash_provider_manifests", "Submitted manifests by result"),
+            "result",
+            &REFUSALS,
+            &counts.manifests,
+        ),
+        gauge(
+            "akash_provider_manifest_deadlines",
+            "Leases that are closed if no manifest arrives",
+            length(
+                status
+                    .deployments
+                    .iter()
+                    .filter(|d| d.manifest_deadline.is_some())
+                    .count(),
+            ),
+        ),
+        gauge(
+            "akash_provider_hostnames",
+            "Hostnames of leases",
+            length(status.hostnames.len()),
+        ),
+    ]
+}
+
+/// Returns the metrics of withdrawals and revenue.
+fn revenue(values: &Values<'_>) -> Vec<Measure> {
+    let (status, counts) = (values.status, values.counts);
+    let failed = status.leases.iter().filter(|lease| lease.payout_error.is_some());
+    vec![
+        by_name(
+            Measure::counter("akash_provider_withdrawals", "Withdrawals by result"),
+            "result",
+            &["success", "fail"],
+            &counts.withdrawals,
+        ),
+        gauge(
+            "akash_provider_failed_payouts",
+            "Leases with a failed last withdrawal",
+            length(failed.count()),
+        ),
+        amounts(
+            Measure::gauge(
+                "akash_provider_revenue_per_block",
+                "Price of all leases per block",
+            ),
+            &counts.price_per_block,
+        ),
+        amounts(
+            Measure::counter(
+                "akash_provider_revenue_accrued",
+                "Revenue since the start of the process, calculated from the prices of the leases",
+            ),
+            &counts.accrued,
+        ),
+        amounts(
+            Measure::counter(
+                "akash_provider_revenue_withdrawn",
+                "Withdrawn part of the accrued revenue",
+            ),
+            &counts.withdrawn,
+        ),
+    ]
+}
+
+/// Adds a value for each denomination.
+fn amounts(measure: Measure, amounts: &BTreeMap<Denom, Dec>) -> Measure {
+    amounts.iter().fold(measure, |measure, (denom, amount)| {
+        measure.with([("denom", &**denom)], decimal(*amount))
+    })
+}
+
+fn decimal(amount: Dec) -> f64 {
+    amount.to_plain().parse().unwrap_or_default()
+}
+
+/// Returns the metrics with one value per lease.
+pub(super) fn per_lease(values: &Values<'_>) -> Vec<Measure> {
+    let mut price = Measure::gauge(
+        "akash_provider_lease_price_per_block",
+        "Price of the lease per block",
+    );
+    let mut healthy = Measure::gauge(
+        "akash_provider_lease_healthy",
+        "1 if all services of the lease are healthy",
+    );
+    let mut unhealthy = Measure::gauge(
+        "akash_provider_lease_unhealthy_seconds",
+        "Unhealthy time of the lease that counts towards its limit",
+    );
+    for info in &values.status.leases {
+        let lease = info.lease.order.to_string();
+        let denom = &*info.price.denom;
+        price = price.with(
+            [("lease", lease.as_str()), ("denom", denom)],
+            decimal(info.price.amount),
+        );
+        healthy = healthy.with([("lease", lease.as_str())], flag(info.health == Health::Good));
+        let time = number(info.known_unhealthy_ms) / 1000.0;
+        unhealthy = unhealthy.with([("lease", lease.as_str())], time);
+    }
+    vec![price, healthy, unhealthy]
+}

@@ -1,0 +1,140 @@
+//! Chain progress, calls to ports, scans, readiness and the circuit breaker.
+
+use super::super::Measure;
+use super::super::convert::{flag, length, number, seconds};
+use super::{Counts, Values, by_name, by_pair, counter, gauge};
+
+pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
+    let mut measures = calls(values);
+    measures.extend(progress(values));
+    measures.extend(breaker(values));
+    measures
+}
+
+fn calls(values: &Values<'_>) -> Vec<Measure> {
+    let (status, counts) = (values.status, values.counts);
+    let mut durations = Measure::histogram(
+        "akash_provider_call_duration_seconds",
+        "Duration of calls by name",
+    );
+    for (call, times) in &counts.call_durations {
+        durations = durations.with_histogram([("call", call)], seconds(times));
+    }
+    let scans = counts
+        .calls
+        .iter()
+        .filter(|((call, _), _)| *call == "fetch_snapshot");
+    let scans: Counts = scans.map(|((_, result), count)| (*result, *count)).collect();
+    vec![
+        by_pair(
+            Measure::counter("akash_provider_calls", "Calls of the engine by name and result"),
+            ["call", "result"],
+            [&[], &[]],
+            &counts.calls,
+        ),
+        durations,
+        gauge(
+            "akash_provider_calls_in_flight",
+            "Calls without a result",
+            number(status.calls_in_flight),
+        ),
+        by_name(
+            Measure::counter("akash_provider_scans", "Full scans by result of the chain query"),
+            "result",
+            &["success", "fail"],
+            &scans,
+        ),
+        counter(
+            "akash_provider_scan_findings",
+            "Differences between chain, cluster and ledger found by scans",
+            counts.findings,
+        ),
+        gauge(
+            "akash_provider_last_scan_findings",
+            "Differences found by the last scan",
+            length(status.last_scan_findings.len()),
+        ),
+        counter(
+            "akash_provider_unexpected_inputs",
+            "Inputs that no state machine expects",
+            status.unexpected_inputs,
+        ),
+        counter(
+            "akash_provider_unpublished_events",
+            "Events that did not fit in the queue of the bus",
+            counts.unpublished,
+        ),
+    ]
+}
+
+fn progress(values: &Values<'_>) -> Vec<Measure> {
+    let (status, counts) = (values.status, values.counts);
+    let conditions = [
+        ("chain_known", status.chain_known),
+        ("cluster_known", status.cluster_known),
+        ("inventory_known", status.inventory_known),
+        ("registered", status.registered),
+        ("funded", status.deposit_missing.is_none()),
+        ("bids_allowed", status.bids_held.is_none()),
+        ("leader", status.leader),
+    ];
+    let ready = Measure::gauge("akash_provider_ready", "1 if the condition for bids is met");
+    let mut measures = vec![
+        conditions.into_iter().fold(ready, |ready, (name, is_met)| {
+            ready.with([("condition", name)], flag(is_met))
+        }),
+        gauge(
+            "akash_provider_engine_height",
+            "Height of the newest processed block",
+            number(status.height),
+        ),
+        counter("akash_provider_engine_blocks", "Processed blocks", counts.blocks),
+        counter(
+            "akash_provider_engine_resyncs",
+            "Snapshots of the chain after a start or a gap in the events",
+            counts.resyncs,
+        ),
+    ];
+    let age = Measure::gauge(
+        "akash_provider_engine_block_age_seconds",
+        "Seconds since the newest block",
+    );
+    measures.push(
+        counts
+            .block_age
+            .into_iter()
+            .fold(age, |age, time| age.with([], time.as_secs_f64())),
+    );
+    measures
+}
+
+fn breaker(values: &Values<'_>) -> Vec<Measure> {
+    let breaker = &values.status.breaker;
+    vec![
+        gauge(
+            "akash_provider_breaker_tripped",
+            "1 if the circuit breaker holds the closes of all owners",
+            flag(breaker.tripped),
+        ),
+        gauge(
+            "akash_provider_breaker_held_owners",
+            "Owners with closes held by the circuit breaker",
+            length(breaker.held_owners.len()),
+        ),
+        gauge(
+            "akash_provider_breaker_held_closes",
+            "Closes and teardowns held by the circuit breaker",
+            length(breaker.held.len()),
+        ),
+        gauge(
+            "akash_provider_breaker_recent_closes",
+            "Closes within the window",
+            f64::from(breaker.recent),
+        ),
+        gauge(
+            "akash_provider_breaker_allowed_closes",
+            "Maximum number of closes within the window",
+            f64::from(breaker.allowed),
+        ),
+    ]
+}

@@ -1,0 +1,430 @@
+//! Metrics of a provider that has bid, won, lost, declined, withdrawn and torn down.
+
+use crate::run::served::Served;
+use crate::scrape::{Values, get, parse, scraped};
+use crate::stage::ADDRESS;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl;
+use akash_provider_core::types::{Address, BidId, Coin, DeploymentId, Msg, ProviderRecord};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use testbed::free_port;
+
+const FAST: Option<Duration> = Some(Duration::from_millis(200));
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0";
+
+/// Creates an order with a part of the sample SDL replaced.
+fn order(served: &Served, dseq: u64, from: &str, to: &str) -> DeploymentId {
+    let text = include_str!("../../../samples/web.yaml").replace(from, to);
+    let sdl = sdl::parse(&text).unwrap();
+    let id = DeploymentId {
+        owner: served.tenant.address().clone(),
+        dseq,
+    };
+    let created = served.stage.chain.tenant(TenantMsg::CreateDeployment {
+        id: id.clone(),
+        groups: sdl.groups,
+        hash: sdl.hash,
+        deposit: "5000000uact".parse().unwrap(),
+        reclamation_min_window: None,
+    });
+    created.unwrap();
+    id
+}
+
+fn bid_of(served: &Served, id: &DeploymentId) -> BidId {
+    let bid: BidId = format!("{id}/1/1/{ADDRESS}").parse().unwrap();
+    served.until("a bid", || {
+        served.stage.chain.market(|market| market.bid(&bid).is_some())
+    });
+    bid
+}
+
+/// Lets another provider win an order on which this provider has bid.
+fn lose(served: &Served, dseq: u64) {
+    let id = order(served, dseq, "", "");
+    let own = bid_of(served, &id);
+    let competitor: Address = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
+    let bid = BidId {
+        provider: competitor.clone(),
+        ..own.clone()
+    };
+    served.stage.chain.market(|market| {
+        let coin: Coin = "900000000uact".parse().unwrap();
+        market.fund(&competitor, &coin);
+        market
+            .execute(&Msg::CreateProvider(ProviderRecord {
+                owner: competitor.clone(),
+                host_uri: "https://provider.example:8443".to_owned(),
+                attributes: Vec::new(),
+                info: Default::default(),
+            }))
+            .unwrap();
+        let spec = market
+            .orders()
+            .find(|order| order.id == own.order)
+            .unwrap()
+            .spec
+            .clone();
+        let create = Msg::CreateBid {
+            id: bid.clone(),
+            price: market.bid(&own).unwrap().price.clone(),
+            deposit: "500000uact".parse().unwrap(),
+            resources_offer: spec.resources.clone(),
+            reclamation_window: None,
+        };
+        market.execute(&create).unwrap();
+    });
+    served.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+}
+
+#[track_caller]
+fn check(values: &Values, expected: &[(&str, f64)]) {
+    for (sample, expected) in expected {
+        assert_eq!(values.get(*sample), Some(expected), "{sample} in {values:#?}");
+    }
+}
+
+/// Number of events with this name in the output of the provider.
+fn events(served: &Served, name: &str) -> f64 {
+    let name = format!("\"event\":\"{name}\"");
+    served
+        .provider
+        .output()
+        .lines()
+        .filter(|line| line.contains(&name))
+        .count() as f64
+}
+
+fn check_lease(served: &Served, port: u16) {
+    let values = scraped(port, &served.provider, "a running lease", |values| {
+        values.get("akash_provider_leases{phase=\"running\"}") == Some(&1.0)
+    });
+    // The sample has two replicas of 500m and 512Mi.
+    let memory = f64::from(2 * (512 << 20));
+    check(
+        &values,
+        &[
+            (
+                "provider_inventory_reservations_total{classification=\"active\",quantity=\"cpu\"}",
+                1000.0,
+            ),
+            (
+                "provider_inventory_reservations_total{classification=\"active\",quantity=\"memory\"}",
+                memory,
+            ),
+            (
+                "provider_inventory_reservations_total{classification=\"none\",quantity=\"allocated\"}",
+                1.0,
+            ),
+            (
+                "provider_inventory_reservations_total{classification=\"active\",quantity=\"storage-ephemeral\"}",
+                0.0,
+            ),
+            ("akash_provider_capacity_cpu_cores{state=\"active\"}", 1.0),
+            (
+                "akash_provider_capacity_ephemeral_storage_bytes{state=\"active\"}",
+                2.0 * f64::from(1 << 30),
+            ),
+            ("provider_deployment_manager", 1.0),
+            ("provider_manifest_manager", 1.0),
+            ("provider_order_watchdog", 1.0),
+            ("akash_provider_manifest_deadlines", 0.0),
+        ],
+    );
+    let cores = |quantity: &str| values[&format!("provider_inventory_{quantity}_total{{quantity=\"cpu\"}}")];
+    assert_eq!(cores("allocatable") - cores("available"), 1.0);
+    let price = served.stage.chain.market(|market| {
+        let lease = market.leases().next().unwrap();
+        lease.lease.price.amount.to_plain().parse::<f64>().unwrap()
+    });
+    check(
+        &values,
+        &[("akash_provider_revenue_per_block{denom=\"uact\"}", price)],
+    );
+}
+
+/// Checks the metrics of orders with the names of the Go provider.
+fn check_orders(values: &Values, bids: f64, leases: f64) {
+    check(
+        values,
+        &[
+            ("provider_order_handler{action=\"start\"}", 5.0),
+            ("provider_order_handler{action=\"stop\"}", 5.0),
+            ("provider_bid{action=\"open\",result=\"success\"}", bids),
+            ("provider_bid{action=\"open\",result=\"fail\"}", 0.0),
+            ("provider_bid{action=\"close\",result=\"success\"}", 0.0),
+            ("provider_reservation{action=\"open\",result=\"success\"}", 0.0),
+            ("provider_should_bid{result=\"accept\"}", 4.0),
+            ("provider_should_bid{result=\"decline\"}", 1.0),
+            ("provider_should_bid{result=\"fail\"}", 0.0),
+            ("provider_order_complete{result=\"lease-won\"}", leases),
+            ("provider_order_complete{result=\"lease-lost\"}", 1.0),
+            ("provider_order_complete{result=\"order-closed\"}", 1.0),
+            ("provider_order_complete{result=\"bid-timeout\"}", 0.0),
+            ("provider_order_complete{result=\"bid-closed-external\"}", 0.0),
+        ],
+    );
+}
+
+/// Checks the metrics of deployments with the names of the Go provider.
+fn check_deployments(served: &Served, values: &Values, bids: f64, leases: f64) {
+    let events = |name| events(served, name);
+    check(
+        values,
+        &[
+            (
+                "provider_deployment{action=\"reserve-hostnames\",result=\"success\"}",
+                1.0,
+            ),
+            (
+                "provider_deployment{action=\"reserve-hostnames\",result=\"err\"}",
+                0.0,
+            ),
+            (
+                "provider_deployment{action=\"deploy\",result=\"success\"}",
+                events("deployed"),
+            ),
+            (
+                "provider_deployment_monitor{action=\"start\"}",
+                events("deployed"),
+            ),
+            ("provider_deployment_monitor{action=\"stop\"}", events("deployed")),
+            ("provider_deployment_monitor_health{state=\"failed\"}", 0.0),
+            (
+                "provider_inventory_requests{action=\"reserve\",result=\"create\"}",
+                bids,
+            ),
+            (
+                "provider_inventory_requests{action=\"reserve\",result=\"insufficient-capacity\"}",
+                1.0,
+            ),
+            (
+                "provider_inventory_requests{action=\"unreserve\",result=\"destroyed\"}",
+                bids,
+            ),
+            (
+                "provider_inventory_requests{action=\"lookup\",result=\"found\"}",
+                leases,
+            ),
+            (
+                "provider_inventory_reservations_total{classification=\"none\",quantity=\"quantity\"}",
+                0.0,
+            ),
+            ("provider_bid_pricing_duration_count", bids),
+            ("provider_bid_pricing_duration_bucket{le=\"150000.0\"}", bids),
+            ("provider_bid_pricing_duration_bucket{le=\"76800000.0\"}", bids),
+            ("provider_deployment_manager", 0.0),
+        ],
+    );
+}
+
+/// Checks metrics that the Go provider does not have.
+fn check_new_names(served: &Served, values: &Values, bids: f64) {
+    let events = |name| events(served, name);
+    check(
+        values,
+        &[
+            (
+                "akash_provider_reservations_total{action=\"open\",result=\"success\"}",
+                bids,
+            ),
+            (
+                "akash_provider_reservations_total{action=\"close\",result=\"success\"}",
+                bids,
+            ),
+            (
+                "akash_provider_declines_total{code=\"insufficient_capacity\"}",
+                1.0,
+            ),
+            ("akash_provider_declines_total{code=\"attributes\"}", 1.0),
+            ("akash_provider_bid_delay_blocks_count", bids),
+            (
+                "akash_provider_withdrawals_total{result=\"success\"}",
+                events("withdrawn"),
+            ),
+            ("akash_provider_leases_closed_total", 1.0),
+            ("akash_provider_manifests_total{result=\"accepted\"}", 1.0),
+            ("akash_provider_metrics_dropped_series{reason=\"limit\"}", 0.0),
+            ("akash_provider_unpublished_events_total", 0.0),
+        ],
+    );
+}
+
+fn check_end(served: &Served, port: u16) {
+    let values = scraped(port, &served.provider, "the end of all orders", |values| {
+        values.get("provider_deployment{action=\"teardown\",result=\"success\"}") >= Some(&1.0)
+            && values.get("provider_order_manager") == Some(&0.0)
+    });
+    let (bids, leases) = served.stage.chain.market(|market| {
+        let own = |provider: &Address| provider.as_str() == ADDRESS;
+        let bids = market.bids().filter(|bid| own(&bid.id.provider)).count();
+        let leases = market
+            .leases()
+            .filter(|lease| own(&lease.lease.id.provider))
+            .count();
+        (bids as f64, leases as f64)
+    });
+    assert_eq!((bids, leases), (3.0, 1.0));
+    check_orders(&values, bids, leases);
+    check_deployments(served, &values, bids, leases);
+    check_new_names(served, &values, bids);
+    let up = values["provider_deployment_monitor_health{state=\"up\"}"];
+    let good = served.provider.output().matches("\"health\":\"good\"").count();
+    assert_eq!(up, good as f64);
+    let revenue = |kind: &str| values[&format!("akash_provider_revenue_{kind}_total{{denom=\"uact\"}}")];
+    assert!(revenue("withdrawn") > 0.0 && revenue("withdrawn") <= revenue("accrued"));
+    for quantity in ["cpu", "memory", "storage-ephemeral", "endpoints"] {
+        let of = |kind: &str| values[&format!("provider_inventory_{kind}_total{{quantity=\"{quantity}\"}}")];
+        assert!(
+            of("allocatable") > 0.0 && of("allocatable") == of("available"),
+            "{quantity}"
+        );
+    }
+    assert!(values["provider_inventory_allocatable_total{quantity=\"nodes\"}"] >= 1.0);
+    assert!(values.contains_key("provider_inventory_allocatable_total{quantity=\"gpu\"}"));
+    let height = served.stage.chain.market(|market| market.height());
+    let processed = values["akash_provider_engine_height"];
+    assert!(
+        (1.0..=height as f64).contains(&processed),
+        "{processed} of {height}"
+    );
+}
+
+/// Rows of the table of metrics in the documentation, from a scrape.
+fn rows(text: &str) -> BTreeMap<String, String> {
+    let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut described: Vec<(&str, &str)> = Vec::new();
+    let mut kinds = Vec::new();
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            described.push(help.split_once(' ').unwrap());
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            kinds.push(kind.split_once(' ').unwrap().1);
+        } else if let Some((name, _)) = described.last() {
+            let (sample, _) = line.rsplit_once(' ').unwrap();
+            let set = sample
+                .split_once('{')
+                .map_or("", |(_, set)| set.trim_end_matches('}'));
+            let names = set
+                .split("\",")
+                .filter_map(|label| Some(label.split_once("=\"")?.0));
+            labels
+                .entry(name)
+                .or_default()
+                .extend(names.filter(|name| *name != "le"));
+        }
+    }
+    let row = |((name, help), kind): (&(&str, &str), &str)| {
+        let of: Vec<String> = labels
+            .get(name)
+            .into_iter()
+            .flatten()
+            .map(|label| format!("`{label}`"))
+            .collect();
+        (
+            (*name).to_owned(),
+            format!("| `{name}` | {kind} | {} | {help} |", of.join(", ")),
+        )
+    };
+    described.iter().zip(kinds).map(row).collect()
+}
+
+/// Compares the documented table with a scrape. With `UPDATE_SNAPSHOTS=1`, writes the table.
+fn check_documentation(text: &str) {
+    const BEGIN: &str = "<!-- table from a scrape -->\n";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, _) = page.split_once(BEGIN).unwrap();
+    let rows: Vec<String> = rows(text).into_values().collect();
+    let expected = format!(
+        "{before}{BEGIN}\n| metric | type | labels | meaning |\n|---|---|---|---|\n{}\n",
+        rows.join("\n")
+    );
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some_and(|value| value == "1") {
+        std::fs::write(path, &expected).unwrap();
+        return;
+    }
+    assert!(
+        page == expected,
+        "docs/metrics.md differs; run the test with UPDATE_SNAPSHOTS=1\n{expected}"
+    );
+}
+
+#[test]
+fn metrics_agree_with_the_chain_and_the_events() {
+    let port = free_port().unwrap();
+    let listener = format!("--metrics-listener=127.0.0.1:{port}");
+    let flags = [
+        listener.as_str(),
+        "--metrics-per-lease",
+        "--lease-funds-monitor-interval=1m",
+        "--withdrawal-period=1m",
+    ];
+    let served = Served::start("metrics-engine", FAST, &flags);
+    // A frequent scraper must not disturb the provider.
+    let stop = Arc::new(AtomicBool::new(false));
+    let scraper = {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            let mut scrapes = 0;
+            while !stop.load(Ordering::Relaxed) {
+                scrapes += u32::from(get(port, OPEN_METRICS).is_some_and(|(head, _)| head.contains(" 200 ")));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            scrapes
+        })
+    };
+    check_lease(&served, port);
+    order(&served, 20, "units: 500m", "units: 300");
+    order(
+        &served,
+        21,
+        "    anywhere:\n      pricing:",
+        "    anywhere:\n      attributes: { region: mars }\n      pricing:",
+    );
+    lose(&served, 22);
+    let closed = order(&served, 23, "", "");
+    bid_of(&served, &closed);
+    let placed = || events(&served, "bid_placed") == 3.0;
+    served.until("three bids", placed);
+    served
+        .stage
+        .chain
+        .tenant(TenantMsg::CloseDeployment { id: closed })
+        .unwrap();
+    // The next withdrawal is due after one minute of block time.
+    served.stage.chain.advance(Duration::from_secs(120));
+    served.until("a withdrawal", || served.told("\"event\":\"withdrawn\""));
+    let lease = served.stage.chain.market(|market| {
+        let own = |provider: &Address| provider.as_str() == ADDRESS;
+        let lease = market
+            .leases()
+            .find(|lease| own(&lease.lease.id.provider))
+            .unwrap();
+        lease.lease.id.deployment().clone()
+    });
+    let (head, open) = get(port, OPEN_METRICS).unwrap();
+    assert!(
+        head.contains("application/openmetrics-text; version=1.0.0"),
+        "{head}"
+    );
+    check_documentation(&open);
+    served
+        .stage
+        .chain
+        .tenant(TenantMsg::CloseDeployment { id: lease })
+        .unwrap();
+    served.until("the end of the lease", || {
+        served.told("\"event\":\"lease_closed\"")
+    });
+    check_end(&served, port);
+    stop.store(true, Ordering::Relaxed);
+    assert!(scraper.join().unwrap() > 10);
+    let (head, plain) = get(port, "*/*").unwrap();
+    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+    assert!(plain.contains("# TYPE provider_bid counter\n"), "{plain}");
+    assert!(parse(&plain).len() > 200);
+}
