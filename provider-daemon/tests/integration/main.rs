@@ -24,6 +24,7 @@ mod environment;
 mod http;
 #[path = "../common/landed.rs"]
 mod landed;
+mod monitoring;
 mod printed_messages;
 #[path = "../common/pty.rs"]
 mod pty;
