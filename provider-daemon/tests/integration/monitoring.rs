@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Suffixes that Prometheus adds to the names of counters and histograms.
 const SUFFIXES: [&str; 4] = ["_total", "_bucket", "_count", "_sum"];
@@ -63,5 +65,34 @@ fn each_panel_of_the_dashboard_has_a_query_and_a_description() {
         assert!(!targets.is_empty() && panel["description"].is_string(), "{panel}");
         let is_filtered = |target: &Value| target["expr"].as_str().unwrap().contains("$instance");
         assert!(targets.iter().all(is_filtered), "{panel}");
+    }
+}
+
+#[test]
+fn each_alert_fires_in_a_unit_test_of_promtool() {
+    let tests = file("deploy/monitoring/rules_test.yaml");
+    let alerts = rules();
+    for alert in alerts["groups"][0]["rules"].as_array().unwrap() {
+        let name = alert["alert"].as_str().unwrap();
+        assert!(
+            tests.contains(&format!("alertname=\"{name}\"")),
+            "no test of {name}"
+        );
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/monitoring");
+    for args in [
+        ["check", "rules", "rules.yaml"],
+        ["test", "rules", "rules_test.yaml"],
+    ] {
+        let output = match Command::new("promtool").args(args).current_dir(&folder).output() {
+            Ok(output) => output,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                println!("skipped: promtool is not installed");
+                return;
+            }
+            Err(error) => panic!("promtool: {error}"),
+        };
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{printed}");
     }
 }
