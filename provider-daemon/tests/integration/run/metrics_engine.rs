@@ -293,21 +293,27 @@ fn check_end(served: &Served, port: u16) {
     );
 }
 
-/// Rows of the table of metrics in the documentation, from a scrape.
-fn rows(text: &str) -> BTreeMap<String, String> {
+/// Rows of the table of metrics in the documentation, from a scrape. Labels that only `page` has remain, because a
+/// metric without a value has no labels in the scrape.
+fn rows(text: &str, page: &str) -> Vec<String> {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let mut described: Vec<(&str, &str)> = Vec::new();
-    let mut kinds = Vec::new();
+    for row in page.lines() {
+        let cells: Vec<&str> = row.split(" | ").collect();
+        if let [name, _, listed, _] = cells[..] {
+            let listed = listed.split(", ").map(|label| label.trim_matches('`'));
+            let name = name.trim_start_matches("| ").trim_matches('`');
+            labels.insert(name, listed.filter(|label| !label.is_empty()).collect());
+        }
+    }
+    let mut described: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
+    let (mut name, mut help) = ("", "");
     for line in text.lines() {
-        if let Some(help) = line.strip_prefix("# HELP ") {
-            described.push(help.split_once(' ').unwrap());
+        if let Some(described) = line.strip_prefix("# HELP ") {
+            (name, help) = described.split_once(' ').unwrap();
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
-            kinds.push(kind.split_once(' ').unwrap().1);
-        } else if let Some((name, _)) = described.last() {
-            let (sample, _) = line.rsplit_once(' ').unwrap();
-            let set = sample
-                .split_once('{')
-                .map_or("", |(_, set)| set.trim_end_matches('}'));
+            described.insert(name, (kind.split_once(' ').unwrap().1, help));
+        } else if let Some((sample, _)) = line.rsplit_once("} ") {
+            let (_, set) = sample.split_once('{').unwrap();
             let names = set
                 .split("\",")
                 .filter_map(|label| Some(label.split_once("=\"")?.0));
@@ -317,19 +323,12 @@ fn rows(text: &str) -> BTreeMap<String, String> {
                 .extend(names.filter(|name| *name != "le"));
         }
     }
-    let row = |((name, help), kind): (&(&str, &str), &str)| {
-        let of: Vec<String> = labels
-            .get(name)
-            .into_iter()
-            .flatten()
-            .map(|label| format!("`{label}`"))
-            .collect();
-        (
-            (*name).to_owned(),
-            format!("| `{name}` | {kind} | {} | {help} |", of.join(", ")),
-        )
+    let row = |(name, (kind, help)): (&str, (&str, &str))| {
+        let of = labels.get(name).into_iter().flatten();
+        let of: Vec<String> = of.map(|label| format!("`{label}`")).collect();
+        format!("| `{name}` | {kind} | {} | {help} |", of.join(", "))
     };
-    described.iter().zip(kinds).map(row).collect()
+    described.into_iter().map(row).collect()
 }
 
 /// Compares the documented table with a scrape. With `UPDATE_SNAPSHOTS=1`, writes the table.
@@ -337,8 +336,8 @@ fn check_documentation(text: &str) {
     const BEGIN: &str = "<!-- table from a scrape -->\n";
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
     let page = std::fs::read_to_string(path).unwrap();
-    let (before, _) = page.split_once(BEGIN).unwrap();
-    let rows: Vec<String> = rows(text).into_values().collect();
+    let (before, table) = page.split_once(BEGIN).unwrap();
+    let rows = rows(text, table);
     let expected = format!(
         "{before}{BEGIN}\n| metric | type | labels | meaning |\n|---|---|---|---|\n{}\n",
         rows.join("\n")
@@ -398,6 +397,9 @@ fn metrics_agree_with_the_chain_and_the_events() {
     // The next withdrawal is due after one minute of block time.
     served.stage.chain.advance(Duration::from_secs(120));
     served.until("a withdrawal", || served.told("\"event\":\"withdrawn\""));
+    scraped(port, &served.provider, "a counted withdrawal", |values| {
+        values.get("akash_provider_withdrawals_total{result=\"success\"}") >= Some(&1.0)
+    });
     let lease = served.stage.chain.market(|market| {
         let own = |provider: &Address| provider.as_str() == ADDRESS;
         let lease = market
