@@ -13,7 +13,8 @@ pub(super) fn sum(amounts: impl Iterator<Item = u64>) -> f64 {
             Pair::UNLIMITED => f64::INFINITY,
             amount => number(amount),
         })
-        .sum()
+        // The sum of no numbers would be -0.
+        .fold(0.0, |sum, amount| sum + amount)
 }
 
 /// Allocatable, available, active and pending amounts.
@@ -158,4 +159,16 @@ fn storage(values: &Values<'_>) -> Measure {
         }
     }
     storage
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sum_is_positive_zero_or_infinite() {
+        assert!(sum([].into_iter()).is_sign_positive());
+        assert_eq!(sum([1, 2].into_iter()), 3.0);
+        assert_eq!(sum([1, Pair::UNLIMITED].into_iter()), f64::INFINITY);
+    }
 }
