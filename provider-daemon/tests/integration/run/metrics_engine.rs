@@ -2,7 +2,7 @@
 
 use crate::run::served::Served;
 use crate::scrape::{Values, get, parse, scraped};
-use crate::stage::ADDRESS;
+use crate::stage::{ADDRESS, Stage};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl;
 use akash_provider_core::types::{Address, BidId, Coin, DeploymentId, Msg, ProviderRecord};
@@ -331,6 +331,26 @@ fn rows(text: &str, page: &str) -> Vec<String> {
     described.into_iter().map(row).collect()
 }
 
+/// Scrapes a provider with an unavailable Kubernetes cluster.
+fn kubernetes_scrape() -> String {
+    let stage = Stage::new("metrics-kubernetes", true);
+    let config = stage.path("no-cluster");
+    let cluster = r#"{"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}], "current-context": "c", "users": []}"#;
+    std::fs::write(&config, cluster).unwrap();
+    let port = free_port().unwrap();
+    let flags = [
+        format!("--metrics-listener=127.0.0.1:{port}"),
+        format!("--kubeconfig={}", config.display()),
+        "--cluster-public-hostname=provider.example.com".to_owned(),
+    ];
+    let provider = stage.provider("provider", &flags.each_ref().map(String::as_str));
+    scraped(port, &provider, "an unavailable cluster", |values| {
+        values.get("akash_provider_kubernetes_connected") == Some(&0.0)
+    });
+    get(port, OPEN_METRICS).unwrap().1
+}
+
 /// Compares the documented table with a scrape. With `UPDATE_SNAPSHOTS=1`, writes the table.
 fn check_documentation(text: &str) {
     const BEGIN: &str = "<!-- table from a scrape -->\n";
@@ -413,7 +433,7 @@ fn metrics_agree_with_the_chain_and_the_events() {
         head.contains("application/openmetrics-text; version=1.0.0"),
         "{head}"
     );
-    check_documentation(&open);
+    check_documentation(&format!("{open}{}", kubernetes_scrape()));
     served
         .stage
         .chain
