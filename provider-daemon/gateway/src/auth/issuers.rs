@@ -1,4 +1,4 @@
-//! Public keys of accounts, from the [`Memory`](super::memory::Memory) or the chain.
+//! Public keys of accounts, from the [`Memory`] or the chain.
 //!
 //! A key is stored in the cache and in the `Memory` after its first valid signature. If a client names an account
 //! without a valid signature, the key of this account is cached for a short time in a separate cache, so it never
