@@ -73,7 +73,7 @@ fn ignored_capacity_is_logged_and_explained() {
         "{verdict}"
     );
     let provider = stage.provider("provider", &[&SMALL[..], &[unknown]].concat());
-    let line = format!("not offered: {ignored}");
+    let line = format!("cluster resource not offered resource={ignored:?}");
     until(
         "the ignored object is logged",
         || provider.told(),
