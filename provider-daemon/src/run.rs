@@ -151,13 +151,14 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     supervise::ready();
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
     stop_operators(cluster.proxy).await;
+    // Before the release of the leadership, so that no event arrives at the remote bus afterwards.
+    bus.finish().await;
     // The last write: another instance leads immediately afterwards. Without an orderly end the lease expires.
     ha.end(&handle, ended.is_ok() && failure.is_none()).await;
     // Stopped after the provider, which still sends transactions and events while it stops. The gateway ends with the
     // provider, in every case.
     cancel_all(&[&background, &shutdown, &end.stopped]);
     let parts = all_ended(parts).await;
-    bus.finish().await;
     written(recording, history).await;
     signals.abort();
     // The first failed part is the cause. Later failures may be consequences.

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
@@ -24,6 +25,9 @@ pub use status::{ComponentStatus, Health, Status};
 
 /// Time limit until a component is healthy, generous for busy machines.
 const HEALTHY_WITHIN: Duration = Duration::from_mins(2);
+
+/// Maximum time from the signal that suspends a component until the component is suspended.
+const PAUSE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Number of start attempts of a component.
 const STARTS: u32 = 3;
@@ -243,7 +247,18 @@ impl Cluster {
     /// # Errors
     /// Fails if the cluster has no such component, or the component does not run.
     pub fn pause(&self, component: Component) -> Result<()> {
-        self.signal(component, Signal::SIGSTOP)
+        self.signal(component, Signal::SIGSTOP)?;
+        // A process with many threads stops some time after the signal.
+        let began = Instant::now();
+        while !matches!(self.state(component), State::Paused) {
+            if began.elapsed() > PAUSE_LIMIT {
+                return Err(Error::new(format!(
+                    "{component} does not stop within {PAUSE_LIMIT:?} after a signal"
+                )));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Resumes a suspended component.
