@@ -138,6 +138,11 @@ impl Stage {
         config.block_time = block_time;
         config.listen_rpc = self.at;
         change(&mut config);
+        // The port is still in use for a moment if a process was forked while `free_port` tried it.
+        let at = self.at;
+        until("a free port", String::new, || {
+            std::net::TcpListener::bind(at).is_ok()
+        });
         self.devnet = Some(self.runtime.block_on(Devnet::start(config)).unwrap());
     }
 
