@@ -91,7 +91,8 @@ pub(crate) enum Record {
     End,
 }
 
-fn wall() -> u64 {
+/// Returns the current time in milliseconds since the Unix epoch.
+pub(crate) fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -32,7 +32,7 @@ use crate::args::OrderHistoryArgs;
 use akash_provider_core::pricing::PricingStrategy;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Time until the file is opened again after a failure.
 const RETRY: Duration = Duration::from_secs(60);
@@ -66,12 +66,6 @@ pub fn start(
     let home = home.to_owned();
     let open = move || HistoryStore::open(&home).map_err(|error| error.to_string());
     writer::start(Box::new(open), bounds, pricing, RETRY).map(Some)
-}
-
-/// Returns the current time in milliseconds since the Unix epoch.
-pub(crate) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

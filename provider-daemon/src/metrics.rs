@@ -8,7 +8,7 @@
 
 mod chain;
 mod collector;
-mod convert;
+pub(crate) mod convert;
 mod engine;
 mod gateway;
 mod kubernetes;

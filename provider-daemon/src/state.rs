@@ -23,7 +23,7 @@ pub mod spent;
 pub mod tenants;
 pub mod terms;
 
-use redb::{Database, ReadableDatabase, TableDefinition};
+use redb::{Database, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, Value};
 use std::fs;
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -218,12 +218,23 @@ fn open(path: &Path, known: u64) -> Result<Database, OpenError> {
     Ok(database)
 }
 
+/// Opens a table for reading. Returns `None` if nothing was written to the table yet.
+pub(crate) fn existing<K: Key + 'static, V: Value + 'static>(
+    read: &ReadTransaction,
+    table: TableDefinition<'_, K, V>,
+) -> Result<Option<ReadOnlyTable<K, V>>, redb::Error> {
+    match read.open_table(table) {
+        Ok(table) => Ok(Some(table)),
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(any(error)),
+    }
+}
+
 fn layout(database: &Database) -> Result<Option<u64>, redb::Error> {
     let read = database.begin_read()?;
-    match read.open_table(ABOUT) {
-        Ok(about) => Ok(about.get(LAYOUT)?.map(|layout| layout.value())),
-        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-        Err(error) => Err(error.into()),
+    match existing(&read, ABOUT)? {
+        Some(about) => Ok(about.get(LAYOUT)?.map(|layout| layout.value())),
+        None => Ok(None),
     }
 }
 

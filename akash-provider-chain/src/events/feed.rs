@@ -1,9 +1,9 @@
 //! Sources of blocks: a websocket, or polling.
 
-use super::Source;
 use super::block::Block;
 use super::poll::Poll;
 use super::websocket::Socket;
+use super::{FollowerStatus, Source};
 use akash_provider_core::types::Height;
 use tokio::time::Instant;
 
@@ -25,5 +25,29 @@ impl Feed {
             Self::Socket(socket) => Source::Websocket(socket.endpoint()),
             Self::Poll(..) => Source::Polling,
         }
+    }
+}
+
+/// Reason why a block is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fetch {
+    /// No websocket is available.
+    Polled,
+    /// The node of the websocket did not push the block.
+    Missed,
+    /// The block is older than the connection.
+    Replayed,
+}
+
+impl Fetch {
+    /// Counts a fetched block.
+    pub(super) const fn count(self, status: &mut FollowerStatus) {
+        status.fetched += 1;
+        let count = match self {
+            Self::Polled => &mut status.polled,
+            Self::Missed => &mut status.missed,
+            Self::Replayed => &mut status.replayed,
+        };
+        *count += 1;
     }
 }

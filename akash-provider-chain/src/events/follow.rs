@@ -1,7 +1,7 @@
 //! Event loop that reports every block once and in order.
 
 use super::block::Block;
-use super::feed::{Feed, FeedItem};
+use super::feed::{Feed, FeedItem, Fetch};
 use super::poll::Poll;
 use super::websocket::Socket;
 use super::{Settings, Source};
@@ -37,17 +37,6 @@ enum SessionEnd {
     Gap(String),
     /// No node has responded for longer than the outage limit.
     Outage(String),
-}
-
-/// Reason why a block is fetched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fetch {
-    /// No websocket is available.
-    Polled,
-    /// The node of the websocket did not push the block.
-    Missed,
-    /// The block is older than the connection.
-    Replayed,
 }
 
 /// Follower of the chain for one receiver.
@@ -527,14 +516,7 @@ impl Follower {
         while let Some(block) = blocks.next().await {
             match block {
                 Ok(block) => {
-                    self.reader.update_status(|s| {
-                        s.fetched += 1;
-                        *match reason {
-                            Fetch::Polled => &mut s.polled,
-                            Fetch::Missed => &mut s.missed,
-                            Fetch::Replayed => &mut s.replayed,
-                        } += 1;
-                    });
+                    self.reader.update_status(|status| reason.count(status));
                     let is_newest = block.height == to;
                     self.report_block(block, is_newest).await?;
                 }

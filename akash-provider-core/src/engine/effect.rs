@@ -68,6 +68,28 @@ pub enum Call {
 }
 
 impl Call {
+    /// Returns the name of the call, such as `fetch_order`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::FetchOrder(_) => "fetch_order",
+            Self::CountBids(_) => "count_bids",
+            Self::FetchProvider => "fetch_provider",
+            Self::FetchBalances(_) => "fetch_balances",
+            Self::FetchAudit(_) => "fetch_audit",
+            Self::FetchBid(_) => "fetch_bid",
+            Self::FetchLease(_) => "fetch_lease",
+            Self::FetchDeployment(_) => "fetch_deployment",
+            Self::FetchSnapshot => "fetch_snapshot",
+            Self::CalculatePrice(_) => "calculate_price",
+            Self::Broadcast(_) => "broadcast",
+            Self::Record(_) => "record",
+            Self::Deploy { .. } => "deploy",
+            Self::Teardown(_) => "teardown",
+            Self::ListWorkloads => "list_workloads",
+        }
+    }
+
     /// Returns true for a call that changes the chain or the cluster. A standby makes no such calls.
     #[must_use]
     pub const fn is_write(&self) -> bool {

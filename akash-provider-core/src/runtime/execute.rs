@@ -168,25 +168,9 @@ impl Executor {
     }
 }
 
-/// Returns a short name of a call for logs.
-pub(crate) const fn name(call: &Call) -> &'static str {
-    match call {
-        Call::FetchOrder(_) => "fetch order",
-        Call::CountBids(_) => "count bids",
-        Call::FetchProvider => "fetch provider",
-        Call::FetchBalances(_) => "fetch balances",
-        Call::FetchAudit(_) => "fetch audit",
-        Call::FetchBid(_) => "fetch bid",
-        Call::FetchLease(_) => "fetch lease",
-        Call::FetchDeployment(_) => "fetch deployment",
-        Call::FetchSnapshot => "fetch snapshot",
-        Call::CalculatePrice(_) => "calculate price",
-        Call::Broadcast(_) => "broadcast",
-        Call::Record(_) => "record",
-        Call::Deploy { .. } => "deploy",
-        Call::Teardown(_) => "teardown",
-        Call::ListWorkloads => "list workloads",
-    }
+/// Returns the name of a call for readers, such as `fetch order`.
+pub(super) fn name(call: &Call) -> String {
+    call.name().replace('_', " ")
 }
 
 /// Returns the completion of a call without a response.

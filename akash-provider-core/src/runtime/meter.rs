@@ -9,7 +9,7 @@ use crate::cluster::Teardown;
 use crate::engine::{Call, Completion, Effect, Input, Request, RequestId, Response, Status};
 use crate::provider::statistics::{GO_BOUNDS, ProviderStatistics};
 use crate::statistics::{CALL_BOUNDS, DurationHistogram};
-use crate::types::{ChainEvent, CloseReason, Event, Height, LeaseId, Msg, TxOutcome};
+use crate::types::{ChainEvent, Event, Height, LeaseId, Msg, TxOutcome};
 use orders::OrderCounts;
 use revenue::Revenue;
 use rustc_hash::FxHashSet;
@@ -237,7 +237,7 @@ impl MeterCounts {
                 add(&mut self.orders.reservations, ("close", "success"));
                 self.revenue.lease_closed(lease, height);
             }
-            Event::LeaseEnding { reason, .. } => add(&mut self.lease_ends, reason_name(*reason)),
+            Event::LeaseEnding { reason, .. } => add(&mut self.lease_ends, reason.name()),
             // A deploy of a new version replaces the monitor.
             Event::Deployed { lease, .. } => {
                 self.monitors.0 += 1;
@@ -266,7 +266,7 @@ impl MeterCounts {
     }
 
     fn completed(&mut self, call: &Call, completion: &Completion, duration: Duration) {
-        let (name, result) = (call_name(call), result_name(completion));
+        let (name, result) = (call.name(), result_name(completion));
         add(&mut self.calls, (name, result));
         self.call_durations
             .entry(name)
@@ -281,27 +281,6 @@ impl MeterCounts {
             }
             _ => {}
         }
-    }
-}
-
-/// Returns the name of a call in metrics.
-const fn call_name(call: &Call) -> &'static str {
-    match call {
-        Call::FetchOrder(_) => "fetch_order",
-        Call::CountBids(_) => "count_bids",
-        Call::FetchProvider => "fetch_provider",
-        Call::FetchBalances(_) => "fetch_balances",
-        Call::FetchAudit(_) => "fetch_audit",
-        Call::FetchBid(_) => "fetch_bid",
-        Call::FetchLease(_) => "fetch_lease",
-        Call::FetchDeployment(_) => "fetch_deployment",
-        Call::FetchSnapshot => "fetch_snapshot",
-        Call::CalculatePrice(_) => "calculate_price",
-        Call::Broadcast(_) => "broadcast",
-        Call::Record(_) => "record",
-        Call::Deploy { .. } => "deploy",
-        Call::Teardown(_) => "teardown",
-        Call::ListWorkloads => "list_workloads",
     }
 }
 
@@ -325,16 +304,4 @@ const fn result_name(completion: &Completion) -> &'static str {
         Completion::Workloads(result) => result.is_ok(),
     };
     if is_ok { "success" } else { "fail" }
-}
-
-const fn reason_name(reason: CloseReason) -> &'static str {
-    match reason {
-        CloseReason::Owner => "owner",
-        CloseReason::Unstable => "unstable",
-        CloseReason::Decommission => "decommission",
-        CloseReason::Unspecified => "unspecified",
-        CloseReason::ManifestTimeout => "manifest_timeout",
-        CloseReason::InsufficientFunds => "insufficient_funds",
-        CloseReason::Other(_) => "other",
-    }
 }

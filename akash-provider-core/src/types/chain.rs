@@ -111,6 +111,20 @@ impl CloseReason {
         }
     }
 
+    /// Returns the name of the reason, such as `manifest_timeout`; `other` for a reason with any other number.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Unstable => "unstable",
+            Self::Decommission => "decommission",
+            Self::Unspecified => "unspecified",
+            Self::ManifestTimeout => "manifest_timeout",
+            Self::InsufficientFunds => "insufficient_funds",
+            Self::Other(_) => "other",
+        }
+    }
+
     /// Returns whether a provider can state this reason (numbers 10000 to 19999).
     #[must_use]
     pub const fn is_providers(self) -> bool {

@@ -75,8 +75,8 @@ impl<'a> Context<'a> {
         account: Option<Address>,
     ) -> Self {
         let chain_id = given_chain_id(&args.node);
-        let config = account.clone().or_else(|| Address::from_bytes(&[1; 20]).ok());
-        let config = config.and_then(|account| config_of(args, account, chain_id));
+        let named = account.clone().or_else(|| Address::from_bytes(&[1; 20]).ok());
+        let config = named.and_then(|account| config(args, account, chain_id.unwrap_or("chain")).ok());
         let file = args
             .provider_config
             .as_deref()
@@ -120,10 +120,6 @@ impl<'a> Context<'a> {
     fn public_port(&self) -> Option<u16> {
         self.public_url()?.port()
     }
-}
-
-fn config_of(args: &RunArgs, account: Address, chain_id: Option<&str>) -> Option<Config> {
-    config(args, account, chain_id.unwrap_or("chain")).ok()
 }
 
 /// Checks an installation and prints the results. The exit code is 3 if there is a failure.

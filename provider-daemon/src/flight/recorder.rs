@@ -4,7 +4,7 @@ use super::folder::RecordingFolder;
 use super::health::Health;
 use super::redact::Key;
 use super::writer::{self, Message};
-use super::{Head, wall};
+use super::{Head, wall_ms};
 use akash_provider_core::Config;
 use akash_provider_core::engine::{Effect, Engine, Input};
 use akash_provider_core::record::{self, Recorder};
@@ -58,7 +58,7 @@ pub fn start(dir: &Path, limit: u64, config: &Config) -> anyhow::Result<(FlightR
         version: env!("CARGO_PKG_VERSION").to_owned(),
         chain_id: config.chain_id.clone(),
         provider: config.provider.clone(),
-        started: wall(),
+        started: wall_ms(),
     };
     let folder = RecordingFolder::open(dir, limit)?;
     with_queue(folder, head, QUEUE)
@@ -105,7 +105,7 @@ impl FlightRecorder {
         }
         let state = Message::State {
             now,
-            wall: wall(),
+            wall: wall_ms(),
             engine: Box::new(engine.clone()),
             missed: self.missed,
         };

@@ -6,6 +6,7 @@
 
 use super::record::{OrderRecord, Outcome};
 use crate::plain::count;
+use akash_provider_core::types::quantity::cores;
 use akash_provider_core::types::{Dec, DecCoin, DeclineCode};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -36,7 +37,7 @@ pub struct Change {
 pub(super) struct Causes {
     /// Necessary reductions of the orders lost by price, in hundredths of a percent.
     lost: Vec<i64>,
-    /// Necessary reductions of the orders whose price was above the maximum of the tenant.
+    /// Necessary reductions of the orders with a price above the maximum of the tenant.
     too_high: Vec<i64>,
     /// Number of declines for each missing resource.
     missing: BTreeMap<(DeclineCode, String), usize>,
@@ -230,18 +231,12 @@ fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
         text: format!(
             "declined {} for missing capacity: {} more free CPU, {} memory and {} storage would have admitted each of {}",
             count(affected, "order"),
-            cores(cpu),
+            cores(u128::from(cpu)),
             size(memory),
             size(storage),
             orders.len()
         ),
     })
-}
-
-/// Formats millicores as cores.
-pub(super) fn cores(millicores: u64) -> String {
-    let text = format!("{}.{:03}", millicores / 1000, millicores % 1000);
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Formats bytes with a binary unit, rounded up to a tenth.

@@ -75,8 +75,8 @@ impl Fact {
         Some(Self { subject, at, kind })
     }
 
-    /// Returns whether the fact creates a record for an order without one. The other facts may concern an order whose
-    /// record was removed because of its age.
+    /// Returns whether the fact creates a record for an order without one. The other facts may concern an order with a
+    /// record that was removed because of its age.
     pub(super) fn creates_record(&self) -> bool {
         let Kind::Event(event) = &self.kind else {
             return false;
@@ -223,9 +223,10 @@ fn simple_step(event: &Event) -> (&'static str, String) {
     }
 }
 
-/// Returns the serialized name of a close reason, with spaces.
+/// Returns the name of a close reason, with spaces.
 pub(super) fn reason_text(reason: CloseReason) -> String {
-    let name = serde_json::to_value(reason).ok();
-    let name = name.as_ref().and_then(serde_json::Value::as_str);
-    name.map_or_else(|| format!("{reason:?}"), |name| name.replace('_', " "))
+    match reason {
+        CloseReason::Other(_) => format!("{reason:?}"),
+        reason => reason.name().replace('_', " "),
+    }
 }

@@ -2,9 +2,8 @@
 
 use super::fact::{Fact, Kind, Subject};
 use super::record::Moment;
-use super::wall_ms;
 use super::writer::FactSender;
-use crate::flight::FlightRecorder;
+use crate::flight::{FlightRecorder, wall_ms};
 use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Engine, Input};
 use akash_provider_core::pricing::PriceRequest;
 use akash_provider_core::record::Recorder;
@@ -12,7 +11,7 @@ use akash_provider_core::types::{Address, ChainEvent, Event, GroupSpec, Now, Ord
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Maximum number of price calculations in flight whose request is stored.
+/// Maximum number of stored requests of price calculations in flight.
 const REQUESTS_MAX: usize = 1024;
 
 /// Recorder of decisions.

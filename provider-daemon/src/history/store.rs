@@ -1,8 +1,9 @@
 //! File of the order history: records by time, and the time of each order.
 
+use super::Bounds;
 use super::record::OrderRecord;
-use super::{Bounds, wall_ms};
-use crate::state::{self, StateError, any};
+use crate::flight::wall_ms;
+use crate::state::{self, StateError, any, existing};
 use akash_provider_core::types::OrderId;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::path::Path;
@@ -78,10 +79,8 @@ impl HistoryStore {
     /// Calls `visit` with each row, newest order first, until it returns false.
     fn each_row(&self, mut visit: impl FnMut(&str, &[u8]) -> bool) -> Result<(), redb::Error> {
         let read = self.database.begin_read().map_err(any)?;
-        let table = match read.open_table(RECORDS) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
-            Err(error) => return Err(any(error)),
+        let Some(table) = existing(&read, RECORDS)? else {
+            return Ok(());
         };
         for row in table.iter().map_err(any)?.rev() {
             let (key, record) = row.map_err(any)?;
@@ -108,10 +107,8 @@ impl HistoryStore {
     /// Returns an error if the file cannot be read.
     pub fn get(&self, order: &OrderId) -> Result<Option<OrderRecord>, redb::Error> {
         let read = self.database.begin_read().map_err(any)?;
-        let times = match read.open_table(TIMES) {
-            Ok(times) => times,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-            Err(error) => return Err(any(error)),
+        let Some(times) = existing(&read, TIMES)? else {
+            return Ok(None);
         };
         let order = order.to_string();
         let Some(time) = times.get(order.as_str()).map_err(any)? else {
@@ -122,16 +119,14 @@ impl HistoryStore {
         Ok(record.and_then(|record| serde_json::from_slice(record.value()).ok()))
     }
 
-    /// Returns at most `limit` orders whose text form starts with `prefix`.
+    /// Returns at most `limit` orders with a text form that starts with `prefix`.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
     pub fn orders_with_prefix(&self, prefix: &str, limit: usize) -> Result<Vec<OrderId>, redb::Error> {
         let read = self.database.begin_read().map_err(any)?;
-        let times = match read.open_table(TIMES) {
-            Ok(times) => times,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(any(error)),
+        let Some(times) = existing(&read, TIMES)? else {
+            return Ok(Vec::new());
         };
         let mut orders = Vec::new();
         for row in times.range(prefix..).map_err(any)? {

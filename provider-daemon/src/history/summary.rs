@@ -16,7 +16,7 @@ pub struct Summary {
     pub outcomes: BTreeMap<Outcome, usize>,
     /// Number of declined orders by code.
     pub declines: BTreeMap<DeclineCode, u64>,
-    /// Number of lost orders whose winner had a lower price.
+    /// Number of lost orders with a lower price of the winner.
     pub lost_by_price: usize,
     /// Price of the won leases multiplied by their blocks within the history, by denomination. The escrow account of a
     /// lease may have contained less.

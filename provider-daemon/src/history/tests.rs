@@ -3,6 +3,7 @@
 use super::fact::{Fact, Kind, Subject};
 use super::record::{Moment, OrderRecord};
 use super::*;
+use crate::flight::wall_ms;
 use akash_provider_core::Config;
 use akash_provider_core::engine::{Effect, Engine, Input};
 use akash_provider_core::pricing::{PriceRequest, Scale, ScaleConfig};
@@ -471,7 +472,7 @@ fn many_causes_of_declines_are_summarized() {
         record
     };
     let (web, capacity) = (web(), DeclineCode::InsufficientCapacity);
-    let declined = |dseq, code| vec![seen(dseq), declined(dseq, code, "no room")];
+    let declined = |dseq, code| vec![seen(dseq), declined(dseq, code, "no free capacity")];
     let mut records = Vec::new();
     records.extend((0..18).map(|n| record(n, declined(n, DeclineCode::Gpu), &gpu, None)));
     records.extend((20..25).map(|n| record(n, declined(n, DeclineCode::PriceTooHigh), &web, Some("250"))));

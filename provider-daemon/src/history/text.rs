@@ -1,12 +1,13 @@
 //! Text output of records and summaries.
 
-use super::changes::{cores, size};
+use super::changes::size;
 use super::fact::reason_text;
 use super::record::{Moment, OrderRecord, Outcome, Requested};
 use super::summary::Summary;
 use crate::flight::shown_time;
 use crate::plain;
 use crate::run::declines_text;
+use akash_provider_core::types::quantity::cores;
 
 /// Formats a record as one line.
 #[must_use]
@@ -95,7 +96,7 @@ fn since(first: Moment, at: Moment) -> String {
 
 fn requested_text(requested: &Requested) -> String {
     let mut parts = vec![
-        format!("{} CPU", cores(requested.cpu)),
+        format!("{} CPU", cores(u128::from(requested.cpu))),
         format!("{} memory", size(requested.memory)),
     ];
     for (class, bytes) in &requested.storage {

@@ -1,6 +1,6 @@
 //! Metrics of the chain client: endpoints, blocks, transactions, balances.
 
-use super::convert::{flag, length, now, number, seconds};
+use super::convert::{counter, decimal, flag, gauge, length, now, number, seconds};
 use super::{Measure, MetricSource};
 use akash_provider_chain::endpoints::{EndpointStatistics, EndpointStatus};
 use akash_provider_chain::tx::{TxStatistics, WriterStatus};
@@ -74,11 +74,11 @@ impl MetricSource for ChainSource {
     fn measures(&self) -> Vec<Measure> {
         let (status, statistics) = (self.client.status(), self.client.statistics());
         let mut measures = vec![
-            Measure::counter(
+            counter(
                 "akash_provider_chain_switches",
                 "Changes of the selected endpoint",
-            )
-            .with([], number(status.reader.switches)),
+                status.reader.switches,
+            ),
             self.balances(),
         ];
         measures.extend(endpoints(&status.reader.endpoints));
@@ -169,8 +169,6 @@ fn requests(endpoints: &[EndpointStatistics]) -> [Measure; 2] {
 
 /// Returns the metrics of blocks and events.
 fn blocks(follower: &FollowerStatus) -> Vec<Measure> {
-    let gauge = |name, help, value| Measure::gauge(name, help).with([], value);
-    let counter = |name, help, value| Measure::counter(name, help).with([], number(value));
     let silence = follower.silent_since.map(|since| {
         let silence = SystemTime::now().duration_since(since);
         silence.unwrap_or_default().as_secs_f64()
@@ -241,7 +239,6 @@ fn blocks(follower: &FollowerStatus) -> Vec<Measure> {
 
 /// Returns the metrics of the transaction queue.
 fn writer(writer: &WriterStatus) -> Vec<Measure> {
-    let gauge = |name, help, value| Measure::gauge(name, help).with([], value);
     let mut measures = vec![
         gauge(
             "akash_provider_tx_queued",
@@ -263,10 +260,8 @@ fn writer(writer: &WriterStatus) -> Vec<Measure> {
         "akash_provider_tx_gas_price",
         "Price of one unit of gas, in units of the denomination",
     );
-    let known = writer.gas_price.as_ref();
-    let known = known.and_then(|price| Some((&*price.denom, price.amount.to_string().parse().ok()?)));
-    measures.push(match known {
-        Some((denom, amount)) => price.with([("denom", denom)], amount),
+    measures.push(match &writer.gas_price {
+        Some(known) => price.with([("denom", &*known.denom)], decimal(known.amount)),
         None => price,
     });
     measures
@@ -274,7 +269,6 @@ fn writer(writer: &WriterStatus) -> Vec<Measure> {
 
 /// Returns the metrics of the outcomes of transactions.
 fn transactions(statistics: &TxStatistics) -> Vec<Measure> {
-    let counter = |name, help, value| Measure::counter(name, help).with([], number(value));
     let by_label = |measure: Measure, label, counts: &BTreeMap<String, u64>| {
         let counts = counts.iter();
         counts.fold(measure, |measure, (value, count)| {

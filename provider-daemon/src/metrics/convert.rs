@@ -1,7 +1,8 @@
 //! Conversions of statistics to values of metrics.
 
-use super::Histogram;
+use super::{Histogram, Measure};
 use akash_provider_core::statistics::DurationCounts;
+use akash_provider_core::types::Dec;
 use std::time::{Duration, SystemTime};
 
 /// Converts a count.
@@ -9,27 +10,52 @@ use std::time::{Duration, SystemTime};
     clippy::cast_precision_loss,
     reason = "counts are below 2^53 in any lifetime of a process"
 )]
-pub(super) const fn number(count: u64) -> f64 {
+pub(crate) const fn number(count: u64) -> f64 {
     count as f64
 }
 
 /// Converts a length.
-pub(super) fn length(count: usize) -> f64 {
+pub(crate) fn length(count: usize) -> f64 {
     number(u64::try_from(count).unwrap_or(u64::MAX))
 }
 
 /// Converts a flag to 0 or 1.
-pub(super) fn flag(is_set: bool) -> f64 {
+pub(crate) fn flag(is_set: bool) -> f64 {
     f64::from(u8::from(is_set))
+}
+
+/// Converts an amount. An amount that is not a number becomes 0.
+pub(super) fn decimal(amount: Dec) -> f64 {
+    amount.to_plain().parse().unwrap_or_default()
 }
 
 /// Converts durations to a histogram in seconds.
 pub(super) fn seconds(durations: &DurationCounts) -> Histogram {
-    let bounds = durations.bounds.iter().map(Duration::as_secs_f64);
+    histogram(durations, 1.0)
+}
+
+/// Converts durations to a histogram in microseconds.
+pub(super) fn micros(durations: &DurationCounts) -> Histogram {
+    histogram(durations, 1e6)
+}
+
+/// Converts durations to a histogram with this number of units per second.
+fn histogram(durations: &DurationCounts, units: f64) -> Histogram {
+    let bounds = durations.bounds.iter().map(|bound| bound.as_secs_f64() * units);
     let buckets = bounds
         .chain([f64::INFINITY])
         .zip(durations.counts.iter().copied());
-    Histogram::new(buckets.collect(), durations.sum.as_secs_f64())
+    Histogram::new(buckets.collect(), durations.sum.as_secs_f64() * units)
+}
+
+/// Creates a gauge with one value.
+pub(super) fn gauge(name: &'static str, help: &'static str, value: f64) -> Measure {
+    Measure::gauge(name, help).with([], value)
+}
+
+/// Creates a counter with one value.
+pub(super) fn counter(name: &'static str, help: &'static str, count: u64) -> Measure {
+    Measure::counter(name, help).with([], number(count))
 }
 
 /// Returns the time since the Unix epoch.

@@ -104,16 +104,6 @@ fn by_pair(measure: Measure, labels: [&'static str; 2], known: [&[&str]; 2], cou
     })
 }
 
-/// Creates a gauge with one value.
-fn gauge(name: &'static str, help: &'static str, value: f64) -> Measure {
-    Measure::gauge(name, help).with([], value)
-}
-
-/// Creates a counter with one value.
-fn counter(name: &'static str, help: &'static str, count: u64) -> Measure {
-    Measure::counter(name, help).with([], number(count))
-}
-
 /// Returns the count of a name.
 fn of(counts: &Counts, name: &str) -> u64 {
     counts.get(name).copied().unwrap_or_default()

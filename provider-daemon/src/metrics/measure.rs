@@ -1,5 +1,6 @@
 //! Metric with its values, as plain data.
 
+use super::convert::length;
 use std::collections::BTreeMap;
 
 /// Maximum length of a label value in bytes.
@@ -118,8 +119,7 @@ impl Measure {
     #[must_use]
     pub fn counted<const N: usize>(self, label: &'static str, counts: [(&'static str, usize); N]) -> Self {
         counts.into_iter().fold(self, |measure, (value, count)| {
-            let count = f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-            measure.with([(label, value)], count)
+            measure.with([(label, value)], length(count))
         })
     }
 

@@ -1,6 +1,6 @@
 //! Metrics of the supervised parts, the leader election, the flight recorder, the runtime and the state.
 
-use super::convert::{flag, length, number};
+use super::convert::{flag, gauge, length, number};
 use super::{Measure, MetricSource};
 use crate::flight;
 use crate::supervise::Pulses;
@@ -100,22 +100,21 @@ fn runtime() -> Vec<Measure> {
         return Vec::new();
     };
     let metrics = handle.metrics();
-    let gauge = |name, help, value| Measure::gauge(name, help).with([], length(value));
     vec![
         gauge(
             "akash_provider_runtime_tasks",
             "Tasks that have not ended",
-            metrics.num_alive_tasks(),
+            length(metrics.num_alive_tasks()),
         ),
         gauge(
             "akash_provider_runtime_workers",
             "Worker threads",
-            metrics.num_workers(),
+            length(metrics.num_workers()),
         ),
         gauge(
             "akash_provider_runtime_queued_tasks",
             "Tasks in the global queue of the runtime",
-            metrics.global_queue_depth(),
+            length(metrics.global_queue_depth()),
         ),
     ]
 }

@@ -1,5 +1,6 @@
 //! Metrics of the process and its build.
 
+use super::convert::length;
 use super::{Measure, MetricSource};
 use crate::COMMIT;
 use nix::unistd::{SysconfVar, sysconf};
@@ -65,9 +66,8 @@ fn files_max() -> Option<f64> {
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "the number of open files is small")]
 fn files() -> Option<f64> {
-    Some(fs::read_dir("/proc/self/fd").ok()?.count() as f64)
+    Some(length(fs::read_dir("/proc/self/fd").ok()?.count()))
 }
 
 impl MetricSource for ProcessSource {

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// Maximum wait for the response. The provider stops its work and reports a timeout before this limit.
-const RESPONSE_LIMIT: Duration = WORK_LIMIT.saturating_add(Duration::from_secs(10));
+pub(super) const RESPONSE_LIMIT: Duration = WORK_LIMIT.saturating_add(Duration::from_secs(10));
 
 /// Runs a command against the provider with this home directory.
 ///
@@ -324,18 +324,15 @@ pub(crate) struct RunningProvider {
 /// # Errors
 /// Returns an error if the provider does not respond within `limit`, or if this account may not query it.
 pub(crate) fn running_provider(home: &Path, limit: Duration) -> anyhow::Result<Option<RunningProvider>> {
-    if UnixStream::connect(path(home))
-        .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused))
-    {
+    let Some(breaker) = ask_if_running(home, &Request::Breaker, limit)? else {
         return Ok(None);
-    }
-    let breaker = granted(ask_within(home, &Request::Breaker, limit)?)?;
+    };
     let Response::Breaker {
         tripped,
         held_owners,
         shut_because,
         ..
-    } = breaker
+    } = granted(breaker)?
     else {
         bail!(odd());
     };
@@ -372,8 +369,12 @@ fn ask_within(home: &Path, request: &Request, limit: Duration) -> anyhow::Result
 }
 
 /// Sends a request to the provider with this home directory. Returns `None` if no provider runs.
-pub(super) fn ask_if_running(home: &Path, request: &Request) -> anyhow::Result<Option<Response>> {
-    let error = match ask(home, request) {
+pub(super) fn ask_if_running(
+    home: &Path,
+    request: &Request,
+    limit: Duration,
+) -> anyhow::Result<Option<Response>> {
+    let error = match ask_within(home, request, limit) {
         Ok(response) => return Ok(Some(response)),
         Err(error) => error,
     };

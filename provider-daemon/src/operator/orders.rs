@@ -1,11 +1,10 @@
 //! Commands that read the order history: from the running provider, or from the file of a stopped one.
 
-use super::client::{ask_if_running, granted, odd, print};
+use super::client::{RESPONSE_LIMIT, ask_if_running, granted, odd, print};
 use super::{Request, Response};
 use crate::args::orders::{OrderArgs, OrdersArgs, SummaryArgs};
-use crate::history::{
-    HistoryStore, OrderFilter, OrderRecord, Summary, line_of, summary_text, timeline, wall_ms,
-};
+use crate::flight::wall_ms;
+use crate::history::{HistoryStore, OrderFilter, OrderRecord, Summary, line_of, summary_text, timeline};
 use anyhow::{Context, bail};
 use serde_json::json;
 use std::path::Path;
@@ -62,7 +61,7 @@ pub(super) fn show(home: &Path, args: &OrderArgs) -> anyhow::Result<ExitCode> {
 /// Prints the summary.
 pub(super) fn summarize(home: &Path, args: &SummaryArgs) -> anyhow::Result<ExitCode> {
     let since = start_of(args.since);
-    let (summary, dropped) = match ask_if_running(home, &Request::Summary { since })? {
+    let (summary, dropped) = match ask_if_running(home, &Request::Summary { since }, RESPONSE_LIMIT)? {
         Some(response) => match granted(response)? {
             Response::Summary { summary, dropped } => (summary, dropped),
             _ => bail!(odd()),
@@ -82,7 +81,7 @@ fn read(
     request: &Request,
     read: impl FnOnce(&HistoryStore) -> Result<Vec<OrderRecord>, redb::Error>,
 ) -> anyhow::Result<(Vec<OrderRecord>, u64)> {
-    match ask_if_running(home, request)? {
+    match ask_if_running(home, request, RESPONSE_LIMIT)? {
         Some(response) => match granted(response)? {
             Response::Orders { orders, dropped } => Ok((orders, dropped)),
             _ => bail!(odd()),

@@ -1,5 +1,6 @@
 //! Prometheus metrics of an operator, computed from the operator's status on each request.
 
+use crate::metrics::convert::{flag, number};
 use crate::metrics::{Measure, MeasureCollector};
 use akash_provider_k8s::operators::{Counts, WatchStatus};
 use prometheus_client::encoding::text::encode;
@@ -8,9 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Returns the metrics of an operator's writes and deletions.
-#[expect(clippy::cast_precision_loss, reason = "a count of writes is below 2^52")]
 pub(super) fn count_metrics(counts: Counts) -> [Measure; 3] {
-    let one = |name, help, count: u64| Measure::counter(name, help).with([], count as f64);
+    let one = |name, help, count: u64| Measure::counter(name, help).with([], number(count));
     [
         one("writes", "Objects created or updated", counts.written),
         one("deletes", "Objects deleted", counts.deleted),
@@ -19,7 +19,6 @@ pub(super) fn count_metrics(counts: Counts) -> [Measure; 3] {
 }
 
 /// Returns the metrics of the watches.
-#[expect(clippy::cast_precision_loss, reason = "seconds of an outage are below 2^52")]
 pub(super) fn watch_metrics(watches: &BTreeMap<&'static str, WatchStatus>) -> [Measure; 2] {
     let mut synced = Measure::gauge("watch_synced", "1 after the initial list of this kind");
     let mut down = Measure::gauge(
@@ -28,8 +27,8 @@ pub(super) fn watch_metrics(watches: &BTreeMap<&'static str, WatchStatus>) -> [M
     );
     for (kind, watch) in watches {
         let labels = [("kind", *kind)];
-        synced = synced.with(labels, f64::from(u8::from(watch.synced)));
-        down = down.with(labels, watch.down_for_seconds.unwrap_or(0) as f64);
+        synced = synced.with(labels, flag(watch.synced));
+        down = down.with(labels, number(watch.down_for_seconds.unwrap_or(0)));
     }
     [synced, down]
 }

@@ -17,6 +17,7 @@ use crate::args::Output;
 use crate::args::operators::common::{CommonArgs, ElectionArg};
 use crate::cluster_client::client;
 use crate::dev::Printer;
+use crate::metrics::convert::flag;
 use crate::metrics::{Format, Measure};
 use crate::signals::on_signals;
 use akash_provider_core::election::{Candidate, ElectionConfig};
@@ -282,13 +283,12 @@ impl<O: Operator> Process<O> {
     fn measures(&self) -> Vec<Measure> {
         let mut measures = self.operator.measures();
         let ready = self.operator.is_ready();
-        measures
-            .push(Measure::gauge("ready", "1 after the initial lists").with([], f64::from(u8::from(ready))));
+        measures.push(Measure::gauge("ready", "1 after the initial lists").with([], flag(ready)));
         let leads = self
             .election
             .as_ref()
             .is_none_or(|election| election.status().is_leader);
-        measures.push(Measure::gauge("leader", "1 for the leader").with([], f64::from(u8::from(leads))));
+        measures.push(Measure::gauge("leader", "1 for the leader").with([], flag(leads)));
         measures
     }
 }

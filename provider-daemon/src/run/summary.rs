@@ -2,6 +2,7 @@
 
 use crate::dev::Printer;
 use crate::flight::RecordingStatus;
+use crate::plain::count;
 use akash_provider_core::engine::{OrderPhase, Status};
 use akash_provider_core::types::{DeclineCode, LeaseId, OrderId};
 use serde_json::json;
@@ -82,7 +83,6 @@ pub(crate) fn declines_text(declines: &BTreeMap<DeclineCode, u64>, max: usize) -
 }
 
 fn line(status: &Status) -> String {
-    let count = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let declined: u64 = status.declines.values().sum();
     let why = match declines_text(&status.declines, REASONS_MAX) {
         text if text.is_empty() => text,

@@ -4,7 +4,7 @@
 //! delayed. A crash loses at most one second of blocks, which are processed again after the next start.
 
 use super::delayed_writer::DelayedWriter;
-use super::{State, any};
+use super::{State, any, existing};
 use akash_provider_chain::{Checkpoint, HeightStore};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::{BlockTime, Height};
@@ -65,10 +65,8 @@ impl State {
 fn chains(database: &Database) -> Result<Vec<String>, Box<redb::Error>> {
     let all = || {
         let read = database.begin_read().map_err(any)?;
-        let heights = match read.open_table(HEIGHTS) {
-            Ok(heights) => heights,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(any(error)),
+        let Some(heights) = existing(&read, HEIGHTS)? else {
+            return Ok(Vec::new());
         };
         let chains = heights.iter().map_err(any)?;
         chains
@@ -106,15 +104,13 @@ fn write(database: &Database, chain_id: &str, block: &Checkpoint) -> Result<(), 
 
 fn read(database: &Database, chain_id: &str) -> Result<Option<Checkpoint>, redb::Error> {
     let read = database.begin_read().map_err(any)?;
-    let height = match read.open_table(HEIGHTS) {
-        Ok(heights) => heights.get(chain_id).map_err(any)?.map(|height| height.value()),
-        Err(redb::TableError::TableDoesNotExist(_)) => None,
-        Err(error) => return Err(any(error)),
+    let height = match existing(&read, HEIGHTS)? {
+        Some(heights) => heights.get(chain_id).map_err(any)?.map(|height| height.value()),
+        None => None,
     };
-    let stored = match read.open_table(TIMES) {
-        Ok(times) => times.get(chain_id).map_err(any)?.map(|stored| stored.value()),
-        Err(redb::TableError::TableDoesNotExist(_)) => None,
-        Err(error) => return Err(any(error)),
+    let stored = match existing(&read, TIMES)? {
+        Some(times) => times.get(chain_id).map_err(any)?.map(|stored| stored.value()),
+        None => None,
     };
     let time = |height: Height| match stored {
         Some((of, time)) if of == height => BlockTime(time),

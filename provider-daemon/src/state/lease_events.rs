@@ -4,7 +4,7 @@
 //! and the API server still has the events that a crash loses. Number and size of the rows are bounded; the oldest
 //! events are removed first.
 
-use super::{State, any};
+use super::{State, any, existing};
 use akash_provider_core::cluster::LeaseEvent;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_k8s::state::{EventStore, RecordedEvent, StoredEvent};
@@ -79,10 +79,8 @@ impl LeaseEvents {
         let mut index = Index::new();
         let mut events = Vec::new();
         let read = self.database.begin_read().map_err(any)?;
-        let table = match read.open_table(EVENTS) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(events),
-            Err(error) => return Err(any(error)),
+        let Some(table) = existing(&read, EVENTS)? else {
+            return Ok(events);
         };
         for row in table.iter().map_err(any)? {
             let (key, value) = row.map_err(any)?;

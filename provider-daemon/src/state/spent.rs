@@ -3,7 +3,7 @@
 //! The value changes with every transaction, so the writes are delayed. A crash loses at most one second.
 
 use super::delayed_writer::DelayedWriter;
-use super::{State, any};
+use super::{State, any, existing};
 use akash_provider_chain::gas::{Cost, ExpenseStore, Minute};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::Address;
@@ -69,13 +69,12 @@ fn minute(row: &[u8]) -> Option<Minute> {
 
 fn read(database: &Database, key: &str) -> Result<Vec<u8>, redb::Error> {
     let read = database.begin_read().map_err(any)?;
-    match read.open_table(SPENT) {
-        Ok(spent) => {
+    match existing(&read, SPENT)? {
+        Some(spent) => {
             let rows = spent.get(key).map_err(any)?;
             Ok(rows.map(|rows| rows.value().to_vec()).unwrap_or_default())
         }
-        Err(redb::TableError::TableDoesNotExist(_)) => Ok(Vec::new()),
-        Err(error) => Err(any(error)),
+        None => Ok(Vec::new()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! An entry has some hundred bytes and is created by the first request of a tenant. Writes do not wait for the disk:
 //! the next stored block height makes them durable, and lost entries are queried again on the chain.
 
-use super::{State, any};
+use super::{State, any, existing};
 use akash_provider_core::types::Address;
 use akash_provider_gateway::auth::memory::{Fingerprint, Memory, PublicKeyBytes, STORED_MAX};
 use redb::{
@@ -48,10 +48,9 @@ impl State {
 impl Tenants {
     fn read_key(&self, account: &Address) -> Result<Option<PublicKeyBytes>, redb::Error> {
         let read = self.database.begin_read().map_err(any)?;
-        match read.open_table(KEYS) {
-            Ok(keys) => Ok(keys.get(account.as_str()).map_err(any)?.map(|key| *key.value())),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-            Err(error) => Err(any(error)),
+        match existing(&read, KEYS)? {
+            Some(keys) => Ok(keys.get(account.as_str()).map_err(any)?.map(|key| *key.value())),
+            None => Ok(None),
         }
     }
 
@@ -75,10 +74,9 @@ impl Tenants {
 
     fn read_certificate(&self, certificate: &Fingerprint) -> Result<bool, redb::Error> {
         let read = self.database.begin_read().map_err(any)?;
-        match read.open_table(CERTIFICATES) {
-            Ok(all) => Ok(all.get(certificate).map_err(any)?.is_some()),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
-            Err(error) => Err(any(error)),
+        match existing(&read, CERTIFICATES)? {
+            Some(all) => Ok(all.get(certificate).map_err(any)?.is_some()),
+            None => Ok(false),
         }
     }
 

@@ -2,7 +2,7 @@
 //! and writes with an earlier term are rejected. After the election record is lost, terms must therefore not restart at
 //! 1.
 
-use super::{State, any};
+use super::{State, any, existing};
 use akash_provider_core::election::TERM_MAX;
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::sync::Arc;
@@ -35,15 +35,14 @@ impl Terms {
     /// Returns an error if the file cannot be read.
     pub fn highest(&self) -> Result<u64, redb::Error> {
         let read = self.database.begin_read().map_err(any)?;
-        match read.open_table(TERMS) {
-            Ok(terms) => {
+        match existing(&read, TERMS)? {
+            Some(terms) => {
                 let term = terms.get(self.key.as_str()).map_err(any)?;
                 // An earlier version may have stored a forged term.
                 let term = term.map(|term| term.value()).filter(|term| *term <= TERM_MAX);
                 Ok(term.unwrap_or(0))
             }
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(0),
-            Err(error) => Err(any(error)),
+            None => Ok(0),
         }
     }
 

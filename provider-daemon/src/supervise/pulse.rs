@@ -85,10 +85,6 @@ impl Pulse {
         }
     }
 
-    pub(super) fn part(&self) -> Part {
-        self.0.part
-    }
-
     /// Counts a restart.
     pub(super) fn restarted(&self) {
         self.0.restarts.fetch_add(1, Ordering::Relaxed);

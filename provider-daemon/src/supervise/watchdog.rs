@@ -105,19 +105,17 @@ impl Watch {
             all.iter().for_each(|pulse| pulse.reset());
         }
         self.last = now;
-        let found: Vec<Standstill> = all.iter().filter_map(|pulse| pulse.standstill()).collect();
-        let still: BTreeSet<Part> = found.iter().map(|one| one.part).collect();
-        let begun: Vec<Standstill> = found
-            .into_iter()
-            .filter(|one| !self.still.contains(&one.part))
-            .collect();
-        for pulse in all
-            .iter()
-            .filter(|pulse| begun.iter().any(|one| one.part == pulse.part()))
-        {
-            pulse.stalled();
+        let (mut still, mut changes) = (BTreeSet::new(), Vec::new());
+        for pulse in &all {
+            let Some(standstill) = pulse.standstill() else {
+                continue;
+            };
+            still.insert(standstill.part);
+            if !self.still.contains(&standstill.part) {
+                pulse.stalled();
+                changes.push(StallChange::Stalled(standstill));
+            }
         }
-        let mut changes: Vec<StallChange> = begun.into_iter().map(StallChange::Stalled).collect();
         changes.extend(self.still.difference(&still).copied().map(StallChange::Recovered));
         self.still = still;
         changes

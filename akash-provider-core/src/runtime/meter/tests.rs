@@ -2,7 +2,7 @@ use super::*;
 use crate::engine::EffectId;
 use crate::engine::status::OrderStatus;
 use crate::runtime::fakes::{self, lease};
-use crate::types::{BidOutcome, BlockTime, DecCoin, DeclineCode, OrderId};
+use crate::types::{BidOutcome, BlockTime, CloseReason, DecCoin, DeclineCode, OrderId};
 
 /// Meter with an engine that is simulated by the test.
 struct Simulation(Meter);

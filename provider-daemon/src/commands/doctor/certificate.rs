@@ -1,7 +1,7 @@
 //! Certificate of the gateway: file, key, validity, host name and the copy on the chain.
 
 use super::Context;
-use super::check::Check;
+use super::check::{Check, within};
 use akash_provider_chain::Reader;
 use akash_provider_chain::cert::{CertError, CertificateInfo, KeyFile, KeyFiles};
 use akash_provider_core::chain::ChainQuery;
@@ -56,14 +56,10 @@ pub(super) async fn checks(context: &Context<'_>, reader: Option<Reader>) -> Vec
         (Ok(own), Some(reader)) => {
             let (owner, serial) = (&own.info().owner, own.info().serial.as_str());
             let listing = reader.certificates(owner, Some(serial));
-            match tokio::time::timeout(LIMIT, listing).await {
-                Ok(Ok(found)) => {
-                    let same = found.into_iter().find(|found| found.serial == serial);
-                    Ok(same.map(|found| found.valid))
-                }
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(_) => Err(format!("no response within {LIMIT:?}")),
-            }
+            within(LIMIT, listing).await.map(|found| {
+                let same = found.into_iter().find(|found| found.serial == serial);
+                same.map(|found| found.valid)
+            })
         }
         (_, None) => Err("no usable node of the chain".to_owned()),
         (Err(_), _) => Err("no certificate".to_owned()),

@@ -1,6 +1,9 @@
 //! Result of one check.
 
 use serde::Serialize;
+use std::fmt::Display;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// Severity of a result, from the least to the most severe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -138,5 +141,27 @@ impl Check {
 
     pub(super) fn help(&self) -> Option<&str> {
         self.help.as_deref()
+    }
+}
+
+/// Joins the first texts, and adds the number of the others.
+pub(super) fn listed(texts: impl IntoIterator<Item = String>, max: usize) -> String {
+    let mut texts: Vec<String> = texts.into_iter().collect();
+    let more = texts.len().saturating_sub(max);
+    texts.truncate(max);
+    if more > 0 {
+        texts.push(format!("and {more} more"));
+    }
+    texts.join(", ")
+}
+
+/// Returns the response of a server, or the reason why there is none within the limit.
+pub(super) async fn within<T, E: Display>(
+    limit: Duration,
+    asking: impl Future<Output = Result<T, E>>,
+) -> Result<T, String> {
+    match timeout(limit, asking).await {
+        Ok(response) => response.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no response within {limit:?}")),
     }
 }

@@ -1,12 +1,11 @@
 //! Names and ports for tenants: the public host name, the wildcard domain of services, and the gateway.
 
 use super::Context;
-use super::check::Check;
+use super::check::{Check, listed, within};
 use crate::operators::hostname::dns::Dns;
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(2);
 const PUBLIC: &str = "public host name";
@@ -50,10 +49,7 @@ async fn resolve(name: &str) -> Lookup {
         return Ok(vec![address]);
     }
     let dns = Dns::from_system(LIMIT).map_err(|error| error.to_string())?;
-    match timeout(LIMIT * 2, dns.addresses(name)).await {
-        Ok(found) => found,
-        Err(_) => Err(format!("no response within {:?}", LIMIT * 2)),
-    }
+    within(LIMIT * 2, dns.addresses(name)).await
 }
 
 fn judge_public(host: &str, found: &Lookup) -> Check {
@@ -125,15 +121,7 @@ fn is_public(address: IpAddr) -> bool {
 }
 
 fn list(addresses: &[IpAddr]) -> String {
-    let mut texts: Vec<String> = addresses
-        .iter()
-        .take(ADDRESSES_MAX)
-        .map(ToString::to_string)
-        .collect();
-    if addresses.len() > ADDRESSES_MAX {
-        texts.push(format!("and {} more", addresses.len() - ADDRESSES_MAX));
-    }
-    texts.join(", ")
+    listed(addresses.iter().map(ToString::to_string), ADDRESSES_MAX)
 }
 
 /// Connects to both ports of the gateway under the public name.
@@ -150,12 +138,7 @@ async fn ports(context: &Context<'_>, host: &str) -> Vec<Check> {
     let connecting = named.map(|(name, port)| async move {
         let outcome = match host {
             "" => return Check::skipped(name, "the public host name is unknown"),
-            host => timeout(LIMIT, TcpStream::connect((host, port))).await,
-        };
-        let outcome = match outcome {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no response within {LIMIT:?}")),
+            host => within(LIMIT, TcpStream::connect((host, port))).await.map(drop),
         };
         judge_port(name, &format!("{host}:{port}"), &outcome, context.is_running())
     });

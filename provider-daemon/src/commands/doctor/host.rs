@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::chain::Probe;
-use super::check::Check;
+use super::check::{Check, listed};
 use super::kubernetes::Cluster;
 use crate::args::RunArgs;
 use crate::plain::count;
@@ -46,10 +46,10 @@ pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
         if was_missing && failures.is_empty() {
             checks.push(Check::ok("fix", format!("created {}", home.display())));
         } else if !open.is_empty() && failures.is_empty() {
-            let files = count(open.len(), "entry").replace("entrys", "entries");
+            let paths = count(open.len(), "path");
             checks.push(Check::ok(
                 "fix",
-                format!("restricted the modes of {files} in {}", home.display()),
+                format!("restricted the modes of {paths} in {}", home.display()),
             ));
         }
         checks.extend(failures.into_iter().map(&mut failed));
@@ -135,11 +135,8 @@ fn judge_modes(open: &[(PathBuf, u32)], failures: &[String], is_outside: bool) -
         return Check::ok(MODES, "only the owner has access to the home directory");
     }
     let name = |(path, mode): &(PathBuf, u32)| format!("{} ({mode:04o})", path.display());
-    let mut names: Vec<String> = open.iter().take(FILES_MAX).map(name).collect();
-    if open.len() > FILES_MAX {
-        names.push(format!("and {} more", open.len() - FILES_MAX));
-    }
-    let detail = format!("other accounts may access {}", names.join(", "));
+    let names = listed(open.iter().map(name), FILES_MAX);
+    let detail = format!("other accounts may access {names}");
     Check::problem(is_outside, MODES, detail, FIX)
 }
 

@@ -1,6 +1,6 @@
 //! Record of the provider on the chain, compared with the settings.
 
-use super::check::Check;
+use super::check::{Check, listed};
 use crate::commands::tx::provider::ProviderFile;
 use akash_provider_core::types::{Attribute, ProviderRecord};
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ pub(super) fn judge(
     let differences = file.map(|file| differences(&record.attributes, &file.attributes));
     let differences = differences.unwrap_or_default();
     if !differences.is_empty() {
-        let detail = format!("attributes differ from provider.yaml: {}", differences.join(", "));
+        let detail = format!("attributes differ from provider.yaml: {differences}");
         checks.push(Check::warning(SUBJECT, detail, UPDATE));
     }
     if checks.is_empty() {
@@ -57,18 +57,12 @@ pub(super) fn judge(
 }
 
 /// Returns the attributes that only one of the lists has, with `+` if the chain lacks the attribute.
-fn differences(chain: &[Attribute], file: &[Attribute]) -> Vec<String> {
+fn differences(chain: &[Attribute], file: &[Attribute]) -> String {
     let pair = |attribute: &Attribute| format!("{}={}", attribute.key, attribute.value);
     let [chain, file] = [chain, file].map(|list| list.iter().map(pair).collect::<BTreeSet<_>>());
     let added = file.difference(&chain).map(|pair| format!("+{pair}"));
     let removed = chain.difference(&file).map(|pair| format!("-{pair}"));
-    let mut all: Vec<String> = added.chain(removed).collect();
-    let more = all.len().saturating_sub(ATTRIBUTES_MAX);
-    all.truncate(ATTRIBUTES_MAX);
-    if more > 0 {
-        all.push(format!("and {more} more"));
-    }
-    all
+    listed(added.chain(removed), ATTRIBUTES_MAX)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Capacity: allocatable, reserved and available.
 
 use super::super::Measure;
-use super::super::convert::{length, number};
-use super::{Values, gauge};
+use super::super::convert::{gauge, length, number};
+use super::Values;
 use akash_provider_core::engine::status::ReservationStatus;
 use akash_provider_core::inventory::{NodeMetrics, Pair};
 

@@ -3,12 +3,11 @@
 //! Metrics that are wrong in the Go provider are wrong in the same way, so that its dashboards show what they showed.
 //! `docs/metrics.md` names the correct metric for each of them.
 
-use super::super::convert::length;
-use super::super::{Histogram, Measure};
+use super::super::Measure;
+use super::super::convert::{gauge, length, micros};
 use super::capacity::sum;
 use super::{PairCounts, Values, by_name, by_pair, of};
 use akash_provider_core::engine::status::ReservationStatus;
-use akash_provider_core::statistics::DurationCounts;
 
 const RESULTS: [&str; 2] = ["success", "fail"];
 
@@ -22,19 +21,6 @@ pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
 
 fn counter(name: &'static str, help: &'static str) -> Measure {
     Measure::go_counter(name, help)
-}
-
-fn gauge(name: &'static str, help: &'static str, value: f64) -> Measure {
-    Measure::gauge(name, help).with([], value)
-}
-
-/// Converts durations to a histogram in microseconds.
-fn micros(durations: &DurationCounts) -> Histogram {
-    let bounds = durations.bounds.iter().map(|bound| bound.as_secs_f64() * 1e6);
-    let buckets = bounds
-        .chain([f64::INFINITY])
-        .zip(durations.counts.iter().copied());
-    Histogram::new(buckets.collect(), durations.sum.as_secs_f64() * 1e6)
 }
 
 fn orders(values: &Values<'_>) -> Vec<Measure> {

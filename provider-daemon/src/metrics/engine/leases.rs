@@ -1,8 +1,8 @@
 //! Leases, manifests and revenue.
 
 use super::super::Measure;
-use super::super::convert::{flag, length, number};
-use super::{Values, by_name, counter, gauge};
+use super::super::convert::{counter, decimal, flag, gauge, length, number};
+use super::{Values, by_name};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::LeasePhase;
 use akash_provider_core::types::{Dec, Denom};
@@ -159,10 +159,6 @@ fn amounts(measure: Measure, amounts: &BTreeMap<Denom, Dec>) -> Measure {
     amounts.iter().fold(measure, |measure, (denom, amount)| {
         measure.with([("denom", &**denom)], decimal(*amount))
     })
-}
-
-fn decimal(amount: Dec) -> f64 {
-    amount.to_plain().parse().unwrap_or_default()
 }
 
 /// Returns the metrics with one value per lease.

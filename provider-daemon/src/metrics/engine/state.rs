@@ -1,8 +1,8 @@
 //! Chain progress, calls to ports, scans, readiness and the circuit breaker.
 
 use super::super::Measure;
-use super::super::convert::{flag, length, number, seconds};
-use super::{Counts, Values, by_name, by_pair, counter, gauge};
+use super::super::convert::{counter, flag, gauge, length, number, seconds};
+use super::{Counts, Values, by_name, by_pair};
 
 pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
     let mut measures = calls(values);
