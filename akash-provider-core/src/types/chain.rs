@@ -513,14 +513,14 @@ pub struct Snapshot {
     pub leases: Vec<LeaseRecord>,
     /// Deployments of these leases.
     pub deployments: Vec<DeploymentRecord>,
-    /// Times of the blocks in which the records were created, by height. If a time is missing, `time` is
-    /// used.
+    /// Times of the blocks in which the records were created, by height. For a height without an entry, the
+    /// time of the snapshot applies.
     pub block_times: BTreeMap<Height, BlockTime>,
 }
 
 impl Snapshot {
-    /// Returns the time of a block that a record refers to. If the time is missing, returns the time of the
-    /// snapshot. Deadlines that start at this time are then later, and never earlier.
+    /// Returns the time of the block at `height`. If this time is missing, returns the time of the snapshot:
+    /// a deadline counted from the snapshot can be too late, but never too early.
     #[must_use]
     pub fn block_time(&self, height: Height) -> BlockTime {
         self.block_times.get(&height).copied().unwrap_or(self.time)
@@ -541,12 +541,13 @@ pub enum Agreement {
     Unreachable,
 }
 
-/// A record, with its height and the agreement of the endpoints. They decide whether the record counts as evidence.
+/// A record that was read from the chain, with its height and the agreement of the endpoints. Height and
+/// agreement determine whether the engine accepts the record as evidence.
 ///
 /// The record was read from a node that has the configured chain id and is not catching up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Observed<T> {
-    /// The record. `None` means "not found", which alone is never evidence.
+    /// The record. `None` means "not found", which alone proves nothing.
     pub value: Option<T>,
     /// Height at which the record was read.
     pub height: Height,

@@ -210,7 +210,7 @@ pub enum Event {
     HealthChanged {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Current health. Only `bad` counts as unhealthy time.
+        /// Current health. Only the time in the state `bad` counts towards the unhealthy time of the lease.
         health: Health,
     },
     /// The provider decided to close a lease.
@@ -231,7 +231,7 @@ pub enum Event {
     BalanceChecked {
         /// Owner and dseq of the deployment.
         deployment: DeploymentId,
-        /// Number of blocks until the funds are exhausted; `None` without payments per block.
+        /// Number of blocks until the funds are exhausted; `None` if the deployment pays nothing per block.
         blocks_left: Option<u64>,
     },
     /// The earnings of a lease were withdrawn.
@@ -246,14 +246,14 @@ pub enum Event {
         /// Cause of the failed withdrawal, as text.
         message: String,
     },
-    /// The circuit breaker tripped for all owners: it holds the closes by this provider until an operator releases
-    /// the breaker. This state must be stored for the next start.
+    /// The circuit breaker tripped for all owners: the provider closes no lease until the breaker is released
+    /// by command. This state must be stored, because the next start needs it.
     BreakerTripped {
         /// Number of requested closes within the time window of the circuit breaker.
         wanted: u32,
     },
-    /// The circuit breaker tripped for one owner: it holds the closes of this owner's leases by this provider. This
-    /// state must be stored for the next start.
+    /// The circuit breaker tripped for one owner: the provider closes no lease of this owner until the
+    /// breaker is released by command. This state must be stored, because the next start needs it.
     BreakerTrippedFor {
         /// Account of the owner.
         owner: Address,
@@ -274,8 +274,8 @@ pub enum Event {
         /// Account of the owner.
         owner: Address,
     },
-    /// The cluster has an unusable record of a lease. While the problem exists, the lease is not closed because of a
-    /// missing manifest. Published once for each problem.
+    /// The cluster has an unusable record of a lease. While the record is unusable, a missing manifest is no
+    /// reason to close the lease. Published once for each problem.
     RecordUnusable {
         /// Order and provider of the lease.
         lease: LeaseId,
@@ -292,7 +292,7 @@ pub enum Event {
     RecordsNotFound {
         /// Number of leases of the provider on the chain.
         leases: u32,
-        /// Location of the records in the backend, as text.
+        /// Location in which the cluster backend searched for the records, as text.
         place: String,
     },
     /// A record was found after `RecordsNotFound`.
@@ -302,7 +302,7 @@ pub enum Event {
         /// One line for each difference.
         findings: Vec<String>,
     },
-    /// A retained status. The body is the JSON of a part of the status.
+    /// New value of a status topic. The bus retains the value for late subscribers.
     Status {
         /// JSON of a part of the status. The form depends on the topic.
         body: Value,

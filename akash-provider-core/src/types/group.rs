@@ -27,7 +27,7 @@ impl Attribute {
     }
 }
 
-/// Auditors that must have signed the attributes of the provider.
+/// Auditor signatures that the attributes of the provider must have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SignedBy {
     /// Auditors that must all have signed the attributes.

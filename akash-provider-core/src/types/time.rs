@@ -17,7 +17,7 @@ pub struct Mono(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct BlockTime(pub i64);
 
-/// Time of a step: the monotonic clock, and the time of the newest processed block.
+/// Time at which the engine executes a step: the monotonic clock, and the time of the newest processed block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Now {
     /// Monotonic clock of the process.

@@ -8,7 +8,8 @@ use super::time::{BlockTime, Height};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A message of the provider. Chain clients encode every message, so a new message is a breaking change.
+/// A message that the provider sends to the chain in a transaction. Chain clients encode every variant, so a
+/// new variant is a breaking change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "msg", rename_all = "snake_case")]
 pub enum Msg {
@@ -112,7 +113,7 @@ impl Msg {
     }
 }
 
-/// Refusals of the chain that the provider handles. All other refusals are `Other`.
+/// Category of a refusal by the chain. A refusal without specific handling is `Other`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
