@@ -76,7 +76,8 @@ pub(crate) fn permanent() -> Failure {
     }
 }
 
-/// Clocks of a world, and whether the machine may act: leadership, shutdown and the state of the cluster.
+/// Clocks of a world, and the conditions under which the machine may act: leadership, shutdown and the state
+/// of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Clock {
     pub(crate) mono: Mono,

@@ -43,7 +43,7 @@ fn functions() -> BTreeSet<String> {
     after_fn.map(name).collect()
 }
 
-/// Returns the code spans of the page that look like names of tests.
+/// Returns the texts between backticks in `page` that look like names of tests.
 fn named(page: &str) -> BTreeSet<String> {
     let words = page.split('`').skip(1).step_by(2);
     let is_name = |word: &&str| {

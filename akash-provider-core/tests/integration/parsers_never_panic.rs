@@ -18,7 +18,8 @@ fn sdl_texts() -> Vec<String> {
         .collect()
 }
 
-/// Asserts the invariants of an accepted text.
+/// Asserts that an accepted SDL has a valid manifest, which is unchanged after serialization and
+/// deserialization.
 fn assert_invariants(text: &str) {
     match sdl::parse(text) {
         Ok(sdl) => {

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// Regression seeds that run first: one per line, `#` starts a comment.
 const REGRESSIONS: &str = include_str!("seeds.txt");
-/// Maximum number of failed seeds that are printed for each rule after its first one.
+/// Maximum number of further failed seeds that are listed for a rule, in addition to its first failed seed.
 const NAMED_MAX: usize = 10;
 /// Number of seeds of an ordinary test run.
 const SEEDS: u64 = 300;

@@ -162,7 +162,7 @@ impl Cause {
 pub(crate) struct Reservations {
     pub(crate) capacity: Option<Capacity>,
     held: BTreeMap<OrderId, Amounts>,
-    /// Sum of held and free amounts above the capacity.
+    /// Amounts by which the sum of held and free resources exceeds the capacity.
     missing: Amounts,
 }
 
@@ -242,7 +242,7 @@ fn reserved_equals_request(config: &Config, request: &PriceRequest) -> Checked {
     })
 }
 
-/// Checks that the usage in a price request differs from the usage before by the reserved amount only.
+/// Checks that the usage in a price request grows from `before` to `after` by exactly the reserved amount.
 fn usage_grows_by_reservation(request: &PriceRequest) -> Checked {
     let Some(used) = &request.utilization else {
         return ensure("a_price_is_told_what_is_in_use", false, || format!("{request:?}"));

@@ -93,7 +93,7 @@ pub(crate) struct Chain {
     landed: Vec<LandedTx>,
     elapsed: Duration,
     dirty: bool,
-    /// Orders that the market did not check before they were added.
+    /// Invalid orders, added without the checks of the market.
     pub(crate) invalid_orders: Rc<Vec<Order>>,
     pub(crate) unreadable: BTreeSet<OrderId>,
 }

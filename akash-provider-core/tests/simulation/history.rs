@@ -490,7 +490,8 @@ impl World {
     }
 }
 
-/// Returns the hostname in a line about a hostname.
+/// Returns the hostname of a line about a hostname in the output of `SettledCheck::essence`; `None` for other
+/// lines.
 fn hostname_of(line: &str) -> Option<&str> {
     line.strip_prefix("hostname ")?.split(' ').next()
 }

@@ -82,7 +82,7 @@ impl Default for Shape {
     }
 }
 
-/// Requested GPUs. Most groups request none.
+/// GPU requests of a replica, from which the history picks at random. Most of them request no GPU.
 pub(crate) const GPUS: [Option<(u64, &str)>; 10] = [
     None,
     None,
@@ -96,7 +96,7 @@ pub(crate) const GPUS: [Option<(u64, &str)>; 10] = [
     Some((2, "vendor/nvidia/model/*")),
 ];
 
-/// Attributes of both providers.
+/// Attributes of the provider under test, which are also those of its competitor.
 pub(crate) fn attributes() -> Vec<Attribute> {
     let gpu = |model: &str| Attribute::new(format!("capabilities/gpu/vendor/nvidia/model/{model}"), "true");
     let volumes = |(set, (class, persistent)): (usize, (&str, &str))| {

@@ -146,7 +146,7 @@ impl World {
         self.chain.push_events(vec![ChainEvent::OrderCreated { id }]);
     }
 
-    /// Sends events about unknown objects.
+    /// Sends one random event about an object that does not exist, with extreme values.
     fn send_unknown_events(&mut self) {
         let order = self.third_party_order();
         let (group, deployment) = (order.group.clone(), order.group.deployment.clone());

@@ -122,8 +122,9 @@ impl CallCheck<'_> {
         ensure("lost_bid_is_not_closed", !lost, || id.to_string())
     }
 
-    /// Checks that a deadline expires only in block time, counted from the block of the object, and by blocks
-    /// that the engine has received.
+    /// Checks that the engine closes a bid or lease for a deadline only after this deadline in block time.
+    /// The deadline counts from the block that created the bid or lease, and only blocks that the engine
+    /// received count.
     fn halted_chain_expires_nothing(&self, id: &LeaseId, reason: CloseReason) -> Checked {
         let open = self.market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
         let bid = self.market.bid(id).filter(|b| open && b.state == BidState::Open);
@@ -229,7 +230,8 @@ pub(crate) struct StateCheck<'a> {
     /// Usage of leased IP addresses in the last inventory update.
     pub(crate) counted: &'a LeasedIpUsage,
     pub(crate) life: u64,
-    /// Whether the sum of the reservations equals the total of the ledger.
+    /// Whether the engine's ledger of reserved resources equals the sum of all reservations, computed from
+    /// scratch.
     pub(crate) sound: bool,
 }
 
@@ -556,10 +558,11 @@ impl SettledCheck<'_> {
         ours.filter(is_due).map(|b| b.id.order.clone()).collect()
     }
 
-    /// Returns the state that two engines with the same input must agree on, one line per object.
+    /// Returns the state that a running engine and a new engine, started from the same chain and cluster, must
+    /// agree on, one line per object.
     ///
     /// Expiring bids are left out, because one engine may notice the expiry a block earlier. The orders in
-    /// `full` are also left out, because which of them fit depends on the sequence in which they were placed.
+    /// `full` are also left out: whether capacity remains for such an order depends on the sequence of the bids.
     pub(crate) fn essence(&self, full: &BTreeSet<OrderId>) -> BTreeSet<String> {
         let due = self.due();
         let left_out: BTreeSet<&OrderId> = due.iter().chain(full).collect();

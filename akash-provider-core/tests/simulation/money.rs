@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(crate) const DENOMS: [&str; 2] = ["uact", "uakt"];
-/// Maximum delay until the engine notices a lease without funds: one interval between balance queries, and another one
-/// after the funds ran out.
+/// Maximum block time between the exhaustion of a deployment's funds and the end of its leases. The engines of
+/// all histories check the balance at least every 300 seconds.
 const LATE: Duration = Duration::from_secs(1_500);
 
 pub(crate) fn coin(denom: &str, amount: u128) -> Coin {
@@ -122,8 +122,8 @@ impl CallCheck<'_> {
 }
 
 impl CallCheck<'_> {
-    /// Checks that the engine repeats a bid that was refused for lack of funds only after a query returned a
-    /// sufficient balance.
+    /// Checks that, after a refusal for lack of funds, the engine sends the bid again only after a query
+    /// returned a sufficient balance.
     pub(crate) fn a_refused_deposit_waits_for_money(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());

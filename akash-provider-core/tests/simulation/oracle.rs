@@ -31,7 +31,7 @@ pub(crate) fn ensure(rule: &'static str, holds: bool, what: impl FnOnce() -> Str
     Err(Violation { rule, what: what() })
 }
 
-/// Total unhealthy time of a lease that was reported to the engine.
+/// Total time for which a lease was unhealthy, according to the reports that the engine received.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct UnhealthyTime {
     since: Option<Mono>,
@@ -157,7 +157,8 @@ impl EngineModel {
         }
     }
 
-    /// Records an input of the engine. `leases` are the leases that the engine may hold.
+    /// Records an input of the engine. `leases` are the active leases of the provider if the input is about
+    /// the cluster, and otherwise empty.
     pub(crate) fn input(&mut self, input: &Input, leases: &[LeaseId]) {
         match input {
             Input::Chain(event) => self.event(event),
@@ -358,8 +359,9 @@ impl EngineModel {
 pub(crate) struct HistoryRecord {
     /// Withdrawals that a block includes, by engine, deployment and block.
     pub(crate) withdrawals: BTreeSet<(u64, DeploymentId, Height)>,
-    /// Submitted manifests, and the newest accepted version.
+    /// Deployment and manifest version of each submission without a response.
     pub(crate) submitted: BTreeMap<RequestId, (DeploymentId, u64)>,
+    /// Newest accepted manifest version of each deployment.
     pub(crate) accepted: BTreeMap<DeploymentId, u64>,
 }
 

@@ -223,7 +223,7 @@ impl World {
         )
     }
 
-    /// Stores the part of the circuit breaker state that the next engine gets.
+    /// Stores a change of the circuit breaker in the settings with which the next engine starts.
     fn store_breaker_state(&mut self, event: &Event) {
         let config = &mut self.config;
         match event {

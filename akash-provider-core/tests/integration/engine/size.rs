@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 /// Maximum size of a transaction on the chain, in bytes.
 const TX: usize = 1 << 20;
-/// Maximum cost of an order: number of allocations, and their total size in bytes.
+/// Maximum number of allocations per order.
 const ORDER_ALLOCATIONS: u64 = 60_000;
+/// Maximum total size of the allocations per order, in bytes.
 const ORDER_BYTES: u64 = 16 << 20;
 /// Maximum number of bytes that one order adds to the events and to the status.
 const ORDER_REPORTED: usize = 4 << 10;

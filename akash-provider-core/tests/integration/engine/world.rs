@@ -203,7 +203,8 @@ pub(crate) fn settings() -> Config {
 }
 
 impl World {
-    /// Creates a registered provider that has received an empty market and an empty cluster.
+    /// Creates a world with a registered provider and a started engine. The market has no orders, and the
+    /// cluster has no workloads.
     pub(crate) fn new() -> Self {
         Self::with(settings())
     }
@@ -691,7 +692,7 @@ impl World {
     }
 }
 
-/// Returns how many bids on the order count towards the maximum number of bids of the chain.
+/// Returns how many bids on the order count towards the chain's maximum number of bids per order.
 fn counted_bids(market: &Market, order: &OrderId) -> u32 {
     let counts = market.bids_of(order).filter(|b| b.state != BidState::Lost);
     u32::try_from(counts.count()).unwrap()
