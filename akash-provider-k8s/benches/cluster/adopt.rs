@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 const LEASES: u64 = pick(4, 1_000);
-/// Field manager of the other provider.
+/// Field manager of the Go provider.
 const THEIR_MANAGER: &str = "provider-services";
 /// Number of concurrent tasks that create objects.
 const MAKERS: usize = 16;
@@ -67,7 +67,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Creates the objects of a lease as the other provider writes them: without annotations and isolation.
+/// Creates the objects of a lease as the Go provider writes them: without annotations and isolation.
 async fn make(client: &Client, settings: &Settings, dseq: u64) -> Result<(), Failed> {
     let deployment = deployment(settings, 10_000 + dseq)?;
     let mut manifest = convert::to_manifest(&deployment, settings)?;

@@ -22,7 +22,7 @@ const ONE_BY_ONE: u64 = pick(3, 40);
 const AT_ONCE: u64 = pick(3, 50);
 /// Duration of the idle measurement.
 const IDLE: Duration = Duration::from_secs(pick(1, 60));
-/// Wait until the API server and its controllers have finished the work of earlier deploys.
+/// Delay in which the API server and its controllers finish the work of earlier deploys.
 const SETTLE: Duration = Duration::from_millis(pick(200, 5_000));
 
 /// Time at which a separate watch first observed the Deployment object of each namespace.

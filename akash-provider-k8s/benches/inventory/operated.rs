@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 /// Timeout of the first lists of a large API server.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Wait after the last change, until the operator has processed all changes.
+/// Delay after the last change, in which the operator processes all changes.
 const SETTLE: Duration = Duration::from_secs(2);
 /// Number of pods that are changed concurrently.
 const WRITERS: usize = 32;

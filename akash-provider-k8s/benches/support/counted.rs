@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// Wait until the API server has updated its counts.
+/// Delay in which the API server updates its counts of calls.
 const SETTLE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Lifetime of tokens, in seconds. No benchmark runs longer.
