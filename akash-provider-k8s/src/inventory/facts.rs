@@ -83,7 +83,7 @@ impl Key {
     }
 }
 
-/// Counted fields of one object.
+/// Fields of one object that the capacity count uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectFacts {
     /// A node, offered or not.

@@ -17,7 +17,7 @@ const NOTES: usize = 16;
 /// same limit.
 const CLASSES: usize = 64;
 
-/// Counted fields of a node.
+/// Fields of a node that the capacity count uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFacts {
     pub(crate) name: NodeName,

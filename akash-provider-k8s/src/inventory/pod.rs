@@ -5,7 +5,7 @@ use crate::labels;
 use akash_provider_core::inventory::NodeName;
 use k8s_openapi::api::core::v1::Pod;
 
-/// Counted fields of a pod.
+/// Fields of a pod that the capacity count uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodFacts {
     /// UID; a new pod may have the name of an old one.

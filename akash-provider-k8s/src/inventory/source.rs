@@ -46,7 +46,7 @@ const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Fail
 /// `akash.network` labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Sizes of storage classes.
+    /// Settings of persistent storage.
     pub storage: StorageOptions,
     /// Delay in which changes are collected before an update.
     pub gather: Duration,
@@ -91,8 +91,8 @@ pub(crate) struct WholeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Last publication of a count on request: a change, or the reason why the count is unknown. `None` before the first
-/// publication.
+/// Last publication of a count that is computed on request: `Ok` after a change, or the reason why the count is
+/// unknown. `None` before the first publication.
 type Publication = Option<Result<(), String>>;
 
 /// Handle that computes the current capacity count on request. Receivers may store the handle for any time.
@@ -112,9 +112,10 @@ pub(super) struct Shared {
     inner: Mutex<Inner>,
     news: Notify,
     updates: MemoryInventorySource,
-    /// Channel that announces counts on request; `None` if complete updates are published instead.
+    /// Channel that announces changes if counts are computed on request; `None` if complete updates are published
+    /// instead.
     told: Option<watch::Sender<Publication>>,
-    /// Settings of leased addresses; reservations count the promised addresses.
+    /// Settings for the count of leased addresses; `None` if the addresses are not counted.
     leased_ips: Option<Settings>,
     gather: Duration,
     patience: Duration,

@@ -32,7 +32,7 @@ const BY_HAND: &str = "kubernetes.io/no-provisioner";
 /// Suffix of Ceph provisioners; Rook adds its namespace as a prefix.
 const CEPH: &str = ".csi.ceph.com";
 
-/// Counted fields of a storage class.
+/// Fields of a storage class that the capacity count uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassFacts {
     /// True if the class has the label `akash.network=true`.
@@ -42,7 +42,7 @@ pub struct ClassFacts {
     pub(crate) ceph: Option<(Box<str>, Box<str>)>,
 }
 
-/// Counted fields of a persistent volume.
+/// Fields of a persistent volume that the capacity count uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeFacts {
     pub(crate) class: Box<str>,
@@ -53,7 +53,7 @@ pub struct VolumeFacts {
     pub(crate) node: Option<NodeName>,
 }
 
-/// Counted fields of a storage capacity.
+/// Fields of a storage capacity that the capacity count uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapacityFacts {
     pub(crate) class: Box<str>,
@@ -164,7 +164,8 @@ impl Volumes {
     }
 }
 
-/// Returns the sizes of the offered classes, and the reasons why the other classes are not offered.
+/// Returns the capacity of each offered class with the part that other users use, and the reasons why the other classes
+/// are not offered.
 pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<String>) {
     let mut volumes: HashMap<&str, Volumes> = HashMap::new();
     for volume in view.volumes {

@@ -23,7 +23,7 @@ mod tests;
 
 use sums::Sums;
 
-/// Count of one cluster, updated by the watches.
+/// Capacity count of one cluster, updated by the watches.
 #[derive(Debug, Default)]
 pub struct Tally {
     options: StorageOptions,
@@ -38,7 +38,7 @@ pub struct Tally {
     /// Kinds that cannot be read, with the reason.
     troubles: BTreeMap<Kind, String>,
     dirty: Dirty,
-    /// Cached sizes of storage classes.
+    /// Capacity of each offered storage class with the part that other users use, from the last count of the storage.
     storage: BTreeMap<String, Quantity>,
     storage_notes: Vec<String>,
     ignored: Arc<Vec<String>>,
@@ -66,7 +66,7 @@ struct Space {
     pods: HashMap<Arc<str>, PodFacts>,
 }
 
-/// Parts that have to be counted again.
+/// Parts of the capacity count that the next snapshot must compute again.
 #[derive(Debug, Default)]
 struct Dirty {
     any: bool,

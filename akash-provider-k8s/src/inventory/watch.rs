@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Decodes the counted fields; returns `None` for an object that does not count.
+/// Function that decodes the fields that the capacity count uses; returns `None` for an object that does not count.
 pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<ObjectFacts> + Send>;
 
 /// Fields of a node that are dropped because they are not counted.
@@ -98,7 +98,8 @@ impl<T: kube::Resource> CountSink<T> {
         Change::Gone(self.kind, self.key(meta), meta.uid.as_deref().map(Into::into))
     }
 
-    /// All Manifests are in one namespace; their name is the namespace of their lease.
+    /// Returns the key of an object. For a Manifest, the name is the namespace of its lease. The key then has no
+    /// namespace, because all Manifests are in one namespace.
     fn key(&mut self, meta: &ObjectMeta) -> Key {
         let namespace = match self.kind {
             Kind::Lease => "",

@@ -9,7 +9,7 @@ const FULL: (i128, i128) = (95, 100);
 /// Number of copies of a pool that does not set the number: the default of Ceph.
 const COPIES: i128 = 3;
 
-/// Counted fields of a `CephCluster`.
+/// Fields of a `CephCluster` that the capacity count uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CephClusterFacts {
     namespace: Box<str>,
@@ -18,7 +18,7 @@ pub struct CephClusterFacts {
     raw: Option<(i64, i64)>,
 }
 
-/// Counted fields of a `CephBlockPool`.
+/// Fields of a `CephBlockPool` that the capacity count uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CephPoolFacts {
     namespace: Box<str>,
