@@ -15,7 +15,7 @@ pub enum Change<K, V> {
 }
 
 impl<K, V> Change<K, V> {
-    /// Returns the values that the change adds or replaces.
+    /// Returns all values of a complete list, or the value of a new or changed object. A deletion has none.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         let (all, one) = match self {
             Self::Listed(all) => (Some(all), None),

@@ -70,8 +70,8 @@ pub(crate) trait World: Clone {
         }
     }
 
-    /// Does the work until no name is left. A single round would leave names of the writer's own writes in the set, and
-    /// a list that omits such a name would wrongly pass the test.
+    /// Does the work for all pending names until no name is left. A write makes its own name pending again, so one
+    /// round is not enough: if the name stayed pending, a list that does not return it would wrongly pass the test.
     fn works(&mut self) {
         for _ in 0..LOOKS {
             for name in std::mem::take(&mut self.pending().touched) {

@@ -29,7 +29,7 @@ const REMEMBER: Duration = Duration::from_secs(300);
 const FREE: usize = 5;
 /// Divisor for large clusters: one tenth of all records may disappear together without a hold.
 const SHARE: usize = 10;
-/// Delay between two readings of the records until the record is known to be absent.
+/// Delay until a deletion that waits for a reason or for new evidence is judged again.
 const RETRY: Duration = Duration::from_secs(5);
 /// Delay before a hold is logged. Within this delay, the namespace of a closed lease is usually deleted with all
 /// objects.
@@ -49,12 +49,13 @@ pub struct MissingRecord {
     pub has_reason: bool,
 }
 
-/// Proof that records are absent: the records of a kind that the API server serves.
+/// Evidence that records are absent: a complete list of the existing records, and the definition of their kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Evidence {
     /// Time directly before the request of the list.
     pub(super) asked: Instant,
-    /// UID of the CustomResourceDefinition, which was established after the list was read.
+    /// UID of the CustomResourceDefinition of the records. A read after the list returned this definition with the
+    /// condition `Established`.
     pub(super) definition: String,
     /// Names of the listed records.
     pub(super) records: BTreeSet<String>,

@@ -36,9 +36,9 @@ pub struct OpenedPolicies {
     pub why: Vec<String>,
 }
 
-/// Adds the namespace of a Gateway to the network policy of every lease with a Manifest in `records`. The rest of the
-/// policy is unchanged. A policy that another client changes at the same time counts as failed; the next call tries
-/// this policy again.
+/// Adds the namespace of a Gateway to the network policy of every lease with a Manifest in the namespace `records`. The
+/// rest of the policy is unchanged. A policy that another client changes at the same time counts as failed; the next
+/// call tries this policy again.
 ///
 /// # Errors
 /// Fails without a change if Manifests or policies cannot be listed.

@@ -206,8 +206,8 @@ impl HostnameOperator {
         self.shared.ignored()
     }
 
-    /// Retries the hostnames of a lease, given as `owner/dseq/gseq/oseq/provider`, without their back-off; returns
-    /// the number of failed hostnames.
+    /// Retries all hostnames of a lease, given as `owner/dseq/gseq/oseq/provider`, without their back-off. Returns the
+    /// number of those hostnames that had failed before.
     #[must_use]
     pub fn forget(&self, lease: &str) -> usize {
         self.shared.forget(lease)

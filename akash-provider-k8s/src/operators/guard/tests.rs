@@ -21,8 +21,8 @@ fn record(name: &str) -> MissingRecord {
     }
 }
 
-/// Reports several names as missing at the same time. Returns the names with a record that the guard accepts
-/// as deleted.
+/// Judges the deletion of several names, all of them with a record that is missing since `now`. Returns the names with a
+/// permitted deletion.
 fn judge(guard: &mut Guard, names: &[String], declared: usize, now: Instant) -> Vec<String> {
     let mut gone = Vec::new();
     for name in names {

@@ -102,10 +102,10 @@ pub struct Work {
     pub write: Option<Write>,
     /// Certificate to request after the route was written.
     pub certificate: Option<Write>,
-    /// Objects to delete after the route was written or failed.
+    /// Objects to delete after the write of the route, even if this write failed.
     pub deletes: Vec<Delete>,
-    /// Routes of the other mode to delete after the handover time. The controller of the new route does not report
-    /// when it serves.
+    /// Routes of the other mode to delete after the handover time, because the controller of the new route does not
+    /// report whether the new route serves requests.
     pub held: Vec<Delete>,
     /// Reason why the hostname has no route.
     pub problem: Option<String>,
@@ -257,7 +257,7 @@ impl Index {
         self.hosts.as_ref().map_or(0, BTreeMap::len)
     }
 
-    /// Returns the declaration of a hostname.
+    /// Returns the decoded ProviderHost record of a hostname, or `None` without a record.
     #[must_use]
     pub fn host(&self, name: &str) -> Option<&DecodedRecord<Host>> {
         self.hosts.as_ref()?.get(name)

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Maximum length of a note in bytes; longer values are ignored.
 const NOTE_MAX: usize = 4_096;
 
-/// Notes on a record.
+/// Notes that the hostname operator stores in annotations of a ProviderHost record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Notes {
     /// State of the proof of ownership.

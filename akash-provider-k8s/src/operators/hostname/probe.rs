@@ -69,7 +69,7 @@ pub struct Probe {
     pub budget: Budget,
 }
 
-/// Probes hostnames until the cancellation.
+/// Probes hostnames until `until` is cancelled.
 pub(super) async fn run(
     probe: Probe,
     shared: Arc<Shared>,

@@ -72,9 +72,9 @@ pub(super) fn wanting(hostname: &str, owner: &Address) -> String {
 /// Counters of the DNS queries for a hostname.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tries {
-    /// Consecutive DNS responses without the TXT record.
+    /// Consecutive DNS responses without the TXT record. A failed query resets this number.
     negative: u32,
-    /// Consecutive DNS queries that did not return the TXT record.
+    /// Consecutive DNS queries that did not return the TXT record, including failed queries.
     vain: u32,
 }
 
@@ -87,7 +87,7 @@ enum Finding {
     Unknown(String),
 }
 
-/// Checks the DNS proofs of hostnames until the cancellation.
+/// Checks the DNS proofs of hostnames until `until` is cancelled.
 pub(super) async fn run(
     proving: ProofConfig,
     shared: Arc<Shared>,

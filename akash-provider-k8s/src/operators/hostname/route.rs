@@ -60,11 +60,12 @@ impl Default for Mode {
 /// Ingress controller, which determines the annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Controller {
-    /// ingress-nginx or a controller with its annotations: all options.
+    /// ingress-nginx, or a controller that reads its annotations: applies all HTTP options of the tenant.
     Nginx,
-    /// Traefik: no options, because Traefik has no Ingress annotations for them; its defaults apply.
+    /// Traefik: applies no HTTP options of the tenant, because Traefik has no Ingress annotations for them. The
+    /// defaults of Traefik apply.
     Traefik,
-    /// HAProxy: the timeout of the service.
+    /// HAProxy: applies only the read timeout of the tenant.
     Haproxy,
 }
 

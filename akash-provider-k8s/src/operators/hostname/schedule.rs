@@ -53,7 +53,7 @@ impl Schedule {
     }
 }
 
-/// Checks hostnames until the cancellation. `ask` checks one hostname and returns the delay until its next check.
+/// Checks hostnames until `until` is cancelled. `ask` checks one hostname and returns the delay until its next check.
 /// `wanted` returns the hostnames to check, and is called again only after a notification of `changes`.
 pub(super) async fn run<F: Future<Output = Duration>>(
     per_minute: u32,

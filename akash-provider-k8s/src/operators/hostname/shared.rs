@@ -200,7 +200,8 @@ impl Shared {
             .apply(Event::Deleted(deleted.sort, place, deleted.uid.clone()));
     }
 
-    /// Retries the hostnames of a lease without their back-off; returns the number of failed hostnames.
+    /// Retries all hostnames of a lease without their back-off. Returns the number of those hostnames that had failed
+    /// before.
     pub(super) fn forget(&self, lease: &str) -> usize {
         self.state.forget(|index, name| {
             let host = index.host(name).and_then(|host| host.as_ref().ok());

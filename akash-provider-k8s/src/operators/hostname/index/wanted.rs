@@ -76,7 +76,8 @@ impl Index {
         })
     }
 
-    /// Returns true for a hostname with a withdrawn proof.
+    /// Returns true for a hostname that requires a proof of ownership, if DNS no longer has the TXT record that proved
+    /// the ownership of the tenant.
     pub(super) fn is_withdrawn(&self, name: &str, host: &Host) -> bool {
         self.plan.needs_proof(name) && Self::proof(host) == Some(ProofState::Withdrawn)
     }
@@ -89,8 +90,9 @@ impl Index {
         self.plan.wants(sort) && self.table(sort).is_known()
     }
 
-    /// Returns true if the route references the object. A reference to a missing certificate or to a filter that is
-    /// not accepted breaks the route. Without a reported status the reference is unchanged.
+    /// Returns true if the desired route references the object: the object is accepted, or the existing route already
+    /// references the object and the object is not a refused filter. A reference to a missing certificate or to a
+    /// filter that is not accepted breaks the route.
     fn refers(&self, sort: ObjectKind, name: &str, host: &Host) -> bool {
         if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
             return false;
