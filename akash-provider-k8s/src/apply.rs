@@ -64,7 +64,7 @@ pub(crate) struct Job<'a> {
     pub(crate) items: &'a [Item],
     /// Ledger of applied objects, as read from the namespace.
     pub(crate) ledger: &'a Ledger,
-    /// Kinds to list for leftover objects, because no ledger records them.
+    /// Kinds to list in the namespace for leftover objects; empty if the namespace has a ledger.
     pub(crate) search: &'a [Kind],
     /// True if the namespace did not exist before the apply.
     pub(crate) is_new: bool,

@@ -132,7 +132,7 @@ impl KubeCluster {
         &self.inner
     }
 
-    /// Returns the state of the watches.
+    /// Returns the caches that the watches update: the objects of leases, and the health of leases.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.inner.state

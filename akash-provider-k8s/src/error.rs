@@ -17,7 +17,7 @@ const RBAC_DENIAL: &str = "is forbidden: User \"";
 const RBAC_HELP: &str = "; apply deploy/rbac/provider.yaml to give the provider its rights, or deploy/operators to give an \
                     operator its rights";
 
-/// Converts an error of the client into a port error with its kind and the message of the API server.
+/// Converts an error of the Kubernetes client into an [`Error`] with its kind and the message of the API server.
 #[must_use]
 pub fn from_kube(operation: &'static str, error: kube::Error) -> Error {
     let (kind, message) = match &error {
@@ -35,7 +35,7 @@ pub fn from_kube(operation: &'static str, error: kube::Error) -> Error {
     Error::new(kind, operation, message).with_source(error)
 }
 
-/// Converts a failure status of the API server into a port error.
+/// Converts a failure status of the API server into an [`Error`].
 #[must_use]
 pub fn from_status(operation: &'static str, status: &Status) -> Error {
     let error = Error::new(kind_of(status), operation, text_of(status));

@@ -52,7 +52,7 @@ pub struct LeaseObjects {
     pub policies: Vec<NetworkPolicy>,
     /// Quota of the namespace.
     pub quota: Option<ResourceQuota>,
-    /// Accounts of services with read permissions.
+    /// ServiceAccounts of services with read permissions.
     pub service_accounts: Vec<ServiceAccount>,
     /// Rights of the service accounts.
     pub roles: Vec<Role>,

@@ -29,7 +29,7 @@ impl Budget {
         }
     }
 
-    /// Creates a counted part for one stream of a tenant, at 0 bytes.
+    /// Creates the memory counter of one stream of a tenant, which starts at 0 bytes.
     pub(super) fn part(self: &Arc<Self>, tenant: &Address) -> Part {
         Part {
             of: Arc::clone(self),
@@ -65,7 +65,7 @@ fn exceeded(owner: &str, most: usize) -> Error {
     Error::new(ErrorKind::Denied, "logs", message)
 }
 
-/// Counted memory, released on drop.
+/// Number of bytes that the [`Budget`] counts for one stream. Dropping the value subtracts these bytes.
 #[derive(Debug)]
 pub(super) struct Part {
     of: Arc<Budget>,

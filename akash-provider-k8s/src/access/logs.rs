@@ -32,7 +32,7 @@ const REPLICAS_MAX: usize = 128;
 const BATCHES_MAX: usize = 8;
 /// Duration without data after which a stream is reopened, since the connection may be dead.
 const SILENCE: Duration = Duration::from_secs(120);
-/// Duration without a successful call after which a follower stops.
+/// Duration without a successful call after which a log stream with `follow` ends.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 /// Maximum back-off between two calls for the logs of a replica.
 const WAIT_MAX: Duration = Duration::from_secs(5);

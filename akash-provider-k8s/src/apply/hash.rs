@@ -5,7 +5,7 @@ use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Bytes of the SHA-256 hash in use: enough to avoid collisions between contents of one object.
+/// Number of bytes of the SHA-256 hash that are used: enough to avoid collisions between contents of one object.
 const BYTES: usize = 16;
 
 /// Returns the hash of a rendered object without its version label, which changes at each write.

@@ -24,7 +24,7 @@ pub enum Kind {
     Secret,
     /// Kubernetes identity of the pods of a service.
     ServiceAccount,
-    /// Rights of an account.
+    /// Rights of a ServiceAccount.
     Role,
     /// Workload without persistent volumes.
     Deployment,
@@ -32,7 +32,7 @@ pub enum Kind {
     StatefulSet,
     /// Ports of a service, inside the lease or to the outside.
     Service,
-    /// Assignment of a Role to an account.
+    /// Binding of a Role to the ServiceAccount of a service, or of a ClusterRole to the account of the provider.
     RoleBinding,
 }
 

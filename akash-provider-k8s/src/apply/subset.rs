@@ -20,7 +20,7 @@ const OPEN_LISTS: [&str; 7] = [
 /// Policy for list elements that other clients add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lists {
-    /// Additional elements are allowed in lists with keys: lists of workloads and Services.
+    /// Additional elements are allowed in some lists of workloads and Services, such as `containers` and `env`.
     Open,
     /// Additional elements are forbidden: in policies and roles, each would be an additional right.
     Closed,

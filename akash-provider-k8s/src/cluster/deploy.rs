@@ -73,7 +73,8 @@ impl Inner {
         })
     }
 
-    /// Returns the Manifest record of a lease to harden, if the record did not change since it was read.
+    /// Reads the Manifest record of a lease to harden from the API server. Returns a conflict if the record is missing,
+    /// being deleted, or different from `deployment`.
     async fn record_of_hardened(&self, deployment: &WorkloadSpec) -> Result<Manifest, Error> {
         let lease = &deployment.lease;
         let changed = || {
@@ -206,7 +207,7 @@ impl Inner {
         Ok(Some((items, written)))
     }
 
-    /// Adds the addresses of cloud metadata services to the network policy of a lease that another provider created.
+    /// Blocks the addresses of cloud metadata services in the network policy of a lease that another provider created.
     /// Writes no other object and replaces no pod.
     async fn close_metadata(
         &self,
@@ -379,9 +380,9 @@ impl Inner {
         }
     }
 
-    /// Returns the templates of services that an earlier version applied without default ephemeral storage. They remain
-    /// until another part of the template changes, so that an upgrade restarts no pod. With `deleted`, a service
-    /// without a workload is included too.
+    /// Returns pod templates without default ephemeral storage, for the services to which an earlier version of this
+    /// provider applied such a template. These templates remain until another part of the template changes, so that an
+    /// upgrade restarts no pod. With `deleted`, a service without a workload is included too.
     fn unlimited(
         &self,
         deployment: &WorkloadSpec,

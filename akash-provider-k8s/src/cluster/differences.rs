@@ -37,7 +37,8 @@ pub(super) fn not_rendered(items: &[Item], view: &LeaseView) -> Vec<(Id, String)
 }
 
 impl Inner {
-    /// Returns the objects that differ from a completely applied lease, with the reasons.
+    /// Returns the objects of a completely applied lease that differ from `items` or were not rendered, with the
+    /// reasons.
     pub(super) fn differences(&self, home: &str, items: &[Item]) -> Vec<(Id, String)> {
         let view = self.state.lease_in(home);
         let edits = drifted(items, &view).into_iter();

@@ -45,7 +45,7 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Delay before the next attempt for a lease with an active writer, or while the watches are not synchronized.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Reason to report an object that cannot be restored completely.
+/// Reason that is reported for an object that cannot be restored completely.
 const UNVERIFIED: &str =
     "the Manifest record is missing, and only this record contains some fields of the object";
 

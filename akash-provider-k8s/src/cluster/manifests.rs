@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Annotation of an adopted Manifest: hash of each running service.
+/// Annotation of an adopted Manifest: [`AdoptedServices`] as JSON.
 const ADOPTED: &str = "provider.akash.network/adopted";
 
 /// Services that another provider deployed, by name, with the hash of the manifest of the service.

@@ -118,7 +118,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns access to the Secrets next to the records.
+    /// Returns access to the Secrets in the namespace of the Manifest records.
     pub(super) fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.settings.manifest_namespace)
     }

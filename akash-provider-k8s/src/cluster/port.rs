@@ -107,8 +107,8 @@ impl Cluster for KubeCluster {
 }
 
 impl Inner {
-    /// Returns the state of the watches. Returns an error for a lease of another provider, because the watches include
-    /// the leases of all providers.
+    /// Returns the caches that the watches update. Returns an error for a lease of another provider, because the caches
+    /// contain the leases of all providers.
     fn watched(&self, lease: &LeaseId) -> Result<&State, Error> {
         if lease.provider == self.settings.provider {
             return Ok(&self.state);

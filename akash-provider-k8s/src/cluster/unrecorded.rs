@@ -42,17 +42,18 @@ const CONTAINER_FIELDS: [&str; 7] = [
 /// Fields of a workload that a manifest determines.
 const WORKLOAD_FIELDS: [&str; 2] = ["replicas", "volumeClaimTemplates"];
 
-/// Rendered objects of a stand-in manifest of one lease.
+/// Rules that derive the desired objects of a lease without a Manifest record. The objects are rendered from a stand-in
+/// manifest, which contains the services that the live objects show.
 pub(super) struct Rules {
     rendered: BTreeMap<Id, Item>,
     ledger: Ledger,
-    /// Whether the ledger lists all rendered objects of its kinds.
+    /// Whether the namespace has a ledger, which lists all applied objects of kinds without a watch.
     has_ledger: bool,
     /// Namespace with its existing hash and ledger.
     pub(super) namespace: Value,
 }
 
-/// Desired object, derived without a record.
+/// Desired object, derived without a Manifest record.
 pub(super) struct DerivedItem {
     pub(super) item: Item,
     /// Whether the item has the hash of the applied object.
@@ -60,7 +61,7 @@ pub(super) struct DerivedItem {
 }
 
 impl Inner {
-    /// Renders the stand-in manifest of a lease.
+    /// Renders a stand-in manifest for a lease without a Manifest record.
     pub(super) fn rules(&self, lease: &LeaseId, namespace: &Namespace, view: &LeaseView) -> Rules {
         Rules::new(lease, namespace, view, self.rendering())
     }
@@ -176,7 +177,8 @@ fn level(namespace: &Namespace, ledger: &Ledger, view: &LeaseView, new: Isolatio
 }
 
 impl Item {
-    /// Derives an object without a known hash: it is missing, or another client recreated it.
+    /// Derives the desired object if the hash of the applied object is unknown, because the live object is missing or
+    /// another client recreated it. Returns `None` if the object cannot be derived.
     fn without_hash(&self, live: Option<&LiveObject>) -> Option<DerivedItem> {
         let is_of_every_lease = self.id.name == objects::RESTRICTIONS || self.id.is_access();
         let body = match live {
@@ -292,7 +294,8 @@ fn pod(body: &mut Value, live: &Value, claims: &Value) {
     });
 }
 
-/// Adds the networks that the live policy closes to pods: at the start of the process, the nodes may not be listed yet.
+/// Adds the networks that the live policy excludes to the networks that the rendered policy excludes. At the start of
+/// the process, the nodes may not be listed yet, so the rendered policy may lack their addresses.
 fn keep_closed(body: &mut Value, live: &Value) {
     let blocks = |body: &Value| -> Vec<Value> {
         let rules = elements(&body["spec"]["egress"]).iter();

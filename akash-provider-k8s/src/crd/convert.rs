@@ -23,7 +23,8 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum size of the annotation, in bytes. Kubernetes allows 256 KiB for all annotations of an object.
+/// Maximum size of the annotation [`EXTRA`](crate::labels::EXTRA), in bytes. Kubernetes allows 256 KiB for all
+/// annotations of an object.
 pub const MAX_EXTRA_BYTES: usize = 200 * 1024;
 
 /// Deployment read from a Manifest object.

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Name of the environment variable that is the mark.
+/// Environment variable that marks the processes of one command.
 const VARIABLE: &str = "AKASH_EXEC_ID";
 /// Script that succeeds if commands can be marked and found by their mark.
 const TOOLS: &str = "{ command -v env && command -v grep; } >/dev/null && [ -r /proc/self/environ ]";
@@ -69,7 +69,7 @@ const LIMIT: Duration = Duration::from_secs(15);
 /// Maximum number of cached containers. The cache is cleared when full, and containers are then checked again.
 const CONTAINERS: usize = 4_096;
 
-/// Cache of the containers that can mark commands, by pod and container.
+/// Cached check results, by pod and container: whether the container has the tools to mark commands.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Tools(Arc<Mutex<Checked>>);
 
@@ -100,7 +100,7 @@ pub(super) struct Session {
     access: Access,
     namespace: String,
     replica: Replica,
-    /// Mark of the command; `None` if the container lacks the tools.
+    /// Mark of the command; `None` if the container lacks the tools, or if `env` cannot start the command.
     mark: Option<String>,
     over: bool,
 }
@@ -129,7 +129,7 @@ impl Session {
         marker.chain(command.iter().cloned()).collect()
     }
 
-    /// Marks the command as ended, or as never started.
+    /// Records that the command ended or was never started. Dropping the session then stops nothing.
     pub(super) const fn over(&mut self) {
         self.over = true;
     }

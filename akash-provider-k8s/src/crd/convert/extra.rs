@@ -12,7 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// Content of the annotation, as JSON.
+/// Content of the annotation [`EXTRA`](crate::labels::EXTRA), as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Extra {
     /// Hash of the corresponding spec, without passwords.
