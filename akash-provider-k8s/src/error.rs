@@ -1,4 +1,4 @@
-//! Conversion of API server errors into port errors, and the timeout of a call.
+//! Conversion of Kubernetes client errors into [`Error`], and the timeout of a call.
 //!
 //! The retry layer of the client (on by default) handles `429` and `Retry-After`.
 

@@ -4,7 +4,7 @@
 //! objects ─ facts ─► tally ─ snapshot ─► NodeInventory, placements
 //! ```
 //!
-//! The API server is the only source. Only the counted fields of every object are stored. Pods of the provider's own
+//! The API server is the only source. Only the fields that the count uses are stored. Pods of the provider's own
 //! leases do not count as use, because the reservations of these leases count; such pods only show on which nodes the
 //! replicas run. Every other pod counts with the requests that the scheduler counts.
 

@@ -1,4 +1,4 @@
-//! Counted fields of the watched objects.
+//! Fields of the watched objects that the capacity count uses.
 
 use super::lease::LeaseFacts;
 use super::node::NodeFacts;
