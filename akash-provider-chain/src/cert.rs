@@ -68,7 +68,7 @@ pub enum CertError {
     /// The chain would refuse the certificate. Contains the reason.
     #[error("the chain would refuse the certificate: {0}")]
     Refused(String),
-    /// The certificate belongs to another account.
+    /// The subject of the certificate contains another chain account than expected.
     #[error("certificate belongs to account {found}, expected {expected}")]
     Owner {
         /// Chain account that should own the certificate.
@@ -93,7 +93,8 @@ pub enum CertError {
     /// The private key in the certificate file cannot be decrypted with this chain account's key.
     #[error("cannot decrypt certificate file {} with the key of this account: the file was encrypted with another key", path.display())]
     WrongKey {
-        /// Path of the certificate file. The password of the file is a signature of the account key.
+        /// Path of the certificate file. The password of the file is a signature of the account address, made with the
+        /// account key.
         path: PathBuf,
     },
     /// The system does not provide random bytes. Contains the error text.

@@ -20,13 +20,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Maximum time by which a block time may be ahead of the local clock, in ms. Clocks with NTP differ by less
 /// than this value.
 pub(crate) const AHEAD_MAX_MS: i64 = 10_000;
-/// Number of blocks that are accepted in addition to the number that is possible in the elapsed time. The
-/// value is about two hours of blocks on the Akash network, and covers rounding on fast test chains.
+/// Number of blocks by which a height may grow in addition to one block per [`BLOCK_MIN_MS`] of elapsed time. The value
+/// is about two hours of blocks on the Akash network, and covers rounding on fast test chains.
 pub(crate) const BURST: Height = 1000;
 /// Minimum average block interval, in ms. The block interval is 6 s on the Akash network, and down to 100 ms
 /// on development networks.
 pub(crate) const BLOCK_MIN_MS: u64 = 100;
-/// Height and time that the first block of any chain exceeds: height 0 on 2019-01-01.
+/// Lower bound for the first block of any chain: height 0 on 2019-01-01. Used while no block is processed yet.
 const GENESIS: Checkpoint = Checkpoint {
     height: 0,
     time: BlockTime(1_546_300_800_000),
@@ -42,7 +42,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Checks this block against the local clock `now` and against `before`, the last processed block.
+    /// Checks that this block is plausible: its time is at most [`AHEAD_MAX_MS`] ahead of the local clock `now`, and
+    /// its height is possible for the time that has passed since the block `before`.
     pub(crate) fn check(self, before: Option<Self>, now: BlockTime) -> Result<(), Fault> {
         check_time(self.time, now)?;
         let before = before.unwrap_or(GENESIS);
@@ -77,11 +78,11 @@ pub(crate) fn check_time(time: BlockTime, now: BlockTime) -> Result<(), Fault> {
     })
 }
 
-/// Correction of the local clock, in ms. The value is static, because all clients in the process use the same
-/// clock.
+/// Number of ms that are added to the local clock for all checks of block times. The value is static, because all
+/// clients in the process use the same clock.
 static CORRECTION_MS: AtomicI64 = AtomicI64::new(0);
 
-/// Sets the correction of the local clock for all checks of block times, in ms.
+/// Sets the number of ms that are added to the local clock for all checks of block times.
 pub(crate) fn correct_clock(by_ms: i64) {
     CORRECTION_MS.store(by_ms, Ordering::Relaxed);
 }
@@ -95,7 +96,7 @@ pub(crate) fn now() -> BlockTime {
     BlockTime(local().0.saturating_add(correction_ms()))
 }
 
-/// Returns the local time as a block time.
+/// Returns the uncorrected local time as a block time.
 pub(crate) fn local() -> BlockTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     BlockTime(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

@@ -48,7 +48,8 @@ pub struct ClientSettings {
     pub key: Option<PrivateKey>,
     /// Store of the last processed height. After a restart, the client loads the height from this store.
     pub heights: Arc<dyn HeightStore>,
-    /// Store of the fees of the last hour. After a restart, the client loads the fees from this store.
+    /// Store of the gas limits and fees of the transactions sent in the last hour. After a restart, the client loads
+    /// these amounts from the store.
     pub expenses: Arc<dyn ExpenseStore>,
     /// Settings for sending transactions. The `chain_id` above replaces the chain id in these settings.
     pub planner: PlannerConfig,

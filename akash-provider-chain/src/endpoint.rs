@@ -382,7 +382,7 @@ fn decode_abci_response(response: AbciResponse) -> Result<QueryResponse, Fault> 
     })
 }
 
-/// Parses a block time from a JSON-RPC response. A time in the future is an error.
+/// Parses a block time from a JSON-RPC response. A time more than `AHEAD_MAX_MS` ahead of the clock is an error.
 pub(crate) fn parse_time(text: &str) -> Result<BlockTime, Fault> {
     let malformed = || Fault::Malformed(format!("`{}` is not a time", excerpt(text)));
     let time = humantime::parse_rfc3339(text).map_err(|_| malformed())?;

@@ -83,7 +83,7 @@ struct Shared {
     chain_id: String,
     limits: Limits,
     processed: Mutex<Processed>,
-    /// True if block times of this pool's nodes may correct the local clock.
+    /// True if the block times of this pool's nodes caused the current correction of the local clock.
     corrects_clock: AtomicBool,
     choice: Mutex<Selection>,
     refreshing: tokio::sync::Mutex<()>,
@@ -157,7 +157,7 @@ impl Endpoints {
         self.shared.limits
     }
 
-    /// Returns the newest height that a healthy endpoint with blocks has reported.
+    /// Returns the newest height that the healthy JSON-RPC endpoints have reported.
     pub(crate) fn newest(&self) -> Height {
         let ready = self.ready(Capability::Blocks).into_iter();
         let members = ready.filter_map(|at| self.shared.members.get(at));
@@ -178,8 +178,8 @@ impl Endpoints {
         self.query_as::<M, M::Response>(request, pin, |_| Ok(())).await
     }
 
-    /// Sends a query, decodes the response as message type `R`, and checks it. If the check fails, the
-    /// endpoint counts as failed.
+    /// Sends a query and decodes the response as message type `R`. If the function `check` refuses the decoded
+    /// response, the endpoint counts as failed.
     pub(crate) async fn query_as<M: Method, R: Message + Default>(
         &self,
         request: &M,
@@ -220,9 +220,9 @@ impl Endpoints {
         self.tip(false).await.map(|(info, _)| info)
     }
 
-    /// Returns the newest block and its hash. Normally, a header must prove the height only if it is more than
-    /// [`LAG_MAX`] above the processed block. If `is_new` is true, a header must also prove the height before the first
-    /// block was processed.
+    /// Returns the newest block and its hash. A height more than [`LAG_MAX`] above the processed block is accepted only
+    /// if the node also serves a header close to this height. With `is_new`, the header is also required while no block
+    /// is processed yet.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -259,8 +259,8 @@ impl Endpoints {
             .ok_or_else(|| self.unavailable(Capability::Queries))
     }
 
-    /// Runs a request on one endpoint after another, until one succeeds. The function `question` returns its
-    /// result and the height of the response, if known.
+    /// Calls `question` with the index of one endpoint after another until a call succeeds. A successful call returns
+    /// its result, and the height of the response if known.
     pub(crate) async fn attempt<T, Q, F>(
         &self,
         capability: Capability,

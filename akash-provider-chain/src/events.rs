@@ -52,14 +52,14 @@ const QUEUE: usize = 1024;
 pub struct Settings {
     /// Interval of pings, shorter than the idle timeouts of proxies.
     pub ping_interval: Duration,
-    /// Maximum time without any message from the node, in which the node should have responded to three pings. After
-    /// this time the connection is closed.
+    /// Maximum time without any message from the node, after which the connection is closed. The default is three ping
+    /// intervals.
     pub read_deadline: Duration,
     /// Interval of polling while no websocket is open: a third of a block interval.
     pub poll_interval: Duration,
     /// Duration of polling before the next attempt to open a websocket.
     pub poll_for: Duration,
-    /// Time without a new block after which all nodes are queried.
+    /// Time without a new block after which the follower queries a node for the newest block.
     pub silence: Duration,
     /// Time without any response of a node after which the follower reports an outage.
     pub outage: Duration,
@@ -71,11 +71,11 @@ pub struct Settings {
     pub resync_pause: Duration,
     /// Number of blocks that are fetched concurrently.
     pub parallel: usize,
-    /// Back-off before the second attempt. The first attempt has no back-off. The back-off doubles after each
-    /// attempt.
+    /// Back-off before the second retry of a failed connection or request. The first retry has no back-off. The
+    /// back-off doubles after each further retry.
     pub wait_min: Duration,
-    /// Maximum back-off between attempts: a sixth of a block interval, so that a restored connection is used
-    /// within one block.
+    /// Maximum back-off before a retry: a sixth of a block interval, so that a restored connection is used within one
+    /// block.
     pub wait_max: Duration,
 }
 
@@ -140,9 +140,9 @@ pub struct FollowerStatus {
     pub last_resync: Option<String>,
     /// Number of websocket connections that were opened.
     pub connections: u64,
-    /// Number of malformed chain events.
+    /// Number of malformed chain events, without those that concern other providers only.
     pub malformed: u64,
-    /// Newest malformed chain event.
+    /// Newest malformed chain event that was counted in `malformed`.
     pub last_malformed: Option<MalformedEvent>,
     /// Last error of a request or a connection of the follower.
     pub last_error: Option<String>,

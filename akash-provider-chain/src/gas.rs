@@ -35,7 +35,7 @@ pub struct GasConfig {
     /// Configured price of one unit of gas. If a node requires a higher price, the provider pays the higher
     /// price.
     pub price: Dec,
-    /// Maximum price of one unit of gas. Transactions at a node that requires a higher price are not sent.
+    /// Maximum price of one unit of gas. No transaction is sent while the node requires a higher price.
     pub price_max: Dec,
     /// Gas limit of a transaction, in percent of the estimated gas.
     pub factor_percent: u32,
@@ -115,7 +115,8 @@ impl GasConfig {
         Ok(required.max(self.price))
     }
 
-    /// Returns the price of a transaction with this gas limit at the gas price `price`. The fee is rounded up.
+    /// Returns the gas limit and the fee of a transaction. The fee is `gas_limit` times the gas price `price`, rounded
+    /// up.
     #[must_use]
     pub fn price(&self, gas_limit: u64, price: Dec) -> Price {
         Price {

@@ -307,8 +307,7 @@ fn check_new_passphrase(passphrase: &SecretString) -> Result<(), KeyringError> {
     Err(KeyringError::PassphraseLength { min, max })
 }
 
-/// Returns the name if it is a valid key name. A valid key name is a valid file name, cannot leave the
-/// folder, and needs no escaping.
+/// Returns `name` if it is a valid key name: a file name that cannot refer to another folder and needs no escaping.
 fn checked_name(name: &str) -> Result<&str, KeyringError> {
     let bad = |why| KeyringError::BadName {
         name: shortened(name),

@@ -160,9 +160,9 @@ impl Reader {
         }
     }
 
-    /// Returns a deployment with its groups, its escrow account and its active leases. All parts have the
-    /// same height if the node still serves this height. The inner error means that the deployment exists but
-    /// its record is malformed.
+    /// Returns a deployment with its groups, its escrow account and its active leases. The leases are from the height
+    /// of the other parts, unless the node no longer serves this height. The inner error means that the deployment
+    /// exists but its record is malformed.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between queries of the block time while the outcome of a transaction is unknown.
 const UNKNOWN_POLL: Duration = Duration::from_secs(5);
-/// Maximum time to wait until the unknown outcome of a transaction becomes clear. Normally, the transaction expires
-/// earlier, in block time. Only on a halted chain does block time not advance.
+/// Maximum time to wait until a transaction with an unknown outcome has expired. A transaction expires in block time,
+/// which does not advance on a halted chain.
 const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 
 /// Settings of a certificate rotation.
@@ -35,8 +35,8 @@ pub struct RotationSettings {
     /// Time between the swap and the revocation of the old certificate. Clients may use the old certificate
     /// during this time.
     pub grace: Duration,
-    /// Maximum time between two queries of the chain. The queries detect that another process revoked the
-    /// certificate in use.
+    /// Maximum time between two queries of the certificates on the chain. A query detects whether another process has
+    /// revoked the certificate in use.
     pub recheck_max: Duration,
     /// Back-off after the first failure. The back-off doubles after each further failure.
     pub retry_min: Duration,
@@ -297,7 +297,8 @@ impl Rotation {
         Ok(StepResult::Revoked(serial))
     }
 
-    /// Sends a message to the chain and waits until its outcome is known. `what` is the purpose, for errors.
+    /// Sends a message to the chain and waits for its outcome. If the outcome is unknown, waits until the transaction
+    /// has expired, and returns an error. `what` is the purpose, for errors.
     async fn send(&self, what: &'static str, msg: Msg) -> Result<(), RotationError> {
         match self.chain.broadcast_msgs(vec![msg]).await? {
             TxOutcome::Committed { .. } => Ok(()),

@@ -159,7 +159,8 @@ pub fn bid_with_deposit(record: &Bid, deposit: &BidDeposit) -> mkt::v1beta5::Que
     }
 }
 
-/// Converts a lease, with its payment and all details of a response.
+/// Converts a lease and its payment to the response of a query. `details` contains the values that the record lacks,
+/// such as the unpaid earnings.
 #[must_use]
 pub fn lease_with_details(record: &LeaseRecord, details: &LeaseDetails) -> mkt::v1beta5::QueryLeaseResponse {
     let mut wire = lease_record(record);
@@ -179,7 +180,8 @@ pub fn lease_with_details(record: &LeaseRecord, details: &LeaseDetails) -> mkt::
     wire
 }
 
-/// Converts a deployment with its groups, and its escrow account with all details.
+/// Converts a deployment, its groups and its escrow account to the response of a query. `details` contains the values
+/// of the account that the record lacks, such as its deposits.
 #[must_use]
 pub fn deployment_with_details(
     record: &DeploymentRecord,
@@ -348,7 +350,7 @@ pub fn market_params(params: &MarketParams) -> mkt::v1beta5::Params {
     }
 }
 
-/// Converts a certificate, with its state and its serial.
+/// Converts a certificate to its form in a query response, with its state and its serial number.
 #[must_use]
 pub fn certificate(certificate: &Certificate) -> cert::v1::CertificateResponse {
     let state = if certificate.valid {

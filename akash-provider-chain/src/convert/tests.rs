@@ -61,8 +61,8 @@ fn deployment_of(owner: &str, dseq: u64) -> Option<DeploymentId> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table with one arm per request")]
-/// Rebuilds an encoded request by converting it to the types of the core and back. Returns `None` if these types cannot
-/// express the request.
+/// Rebuilds an encoded request by converting it to the types of `akash_provider_core` and back. Returns `None` if these
+/// types cannot express the request.
 fn rebuild_request(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     fn of<M: Message + Default>(bytes: &[u8]) -> M {
         M::decode(bytes).unwrap()
@@ -165,8 +165,8 @@ fn rebuilt_requests_have_the_recorded_bytes() {
     println!("{built} rebuilt requests");
 }
 
-/// Decodes a recorded request and its response. The request is encoded again and must have the recorded bytes. With
-/// `exact`, the same applies to the response.
+/// Decodes a recorded request, and returns its decoded response, or `None` if no response was recorded. Encoding the
+/// request again must result in the recorded bytes. With `exact`, this applies to the response too.
 fn decode_recording<M: Method + Default>(recording: &Recording, exact: bool) -> Option<M::Response> {
     let name = &recording.name;
     let request = M::decode(&*recording.request).unwrap();

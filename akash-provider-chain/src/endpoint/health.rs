@@ -29,7 +29,7 @@ pub(crate) struct Health {
     pub(crate) ahead: Option<i64>,
     /// Smoothed response time.
     pub(crate) latency: Option<Duration>,
-    /// Number of failures since the last response.
+    /// Number of failures since the last successful health check.
     pub(crate) failures: u32,
     /// End of the back-off. `None` if the endpoint is healthy.
     pub(crate) retry_at: Option<Instant>,
@@ -62,8 +62,8 @@ impl Health {
         self.height_at = Some(Instant::now());
     }
 
-    /// Returns the maximum plausible height of a query response. The check needs this maximum because query
-    /// responses contain no block time.
+    /// Returns the maximum plausible height of a query response, computed from the last known height and the time since
+    /// then. The height of a query response cannot be checked by its block time, because the response contains none.
     pub(crate) fn max_height(&self) -> Height {
         let Some(at) = self.height_at else {
             return Height::MAX;
@@ -102,7 +102,7 @@ impl Health {
         self.versions = None;
     }
 
-    /// Returns true if the endpoint can be used: the last health check was successful.
+    /// Returns true if the endpoint can be used: the last health check was successful, and no failure followed.
     pub(crate) const fn is_usable(&self) -> bool {
         self.fault.is_none() && self.checked.is_some()
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// value is the time of [`LAG_MAX`](super::LAG_MAX) blocks on the Akash network.
 const LAG_TIME: Duration = Duration::from_secs(30);
 
-/// Record that a node returned (`None` if it does not exist), and the height of the response.
+/// Record that a node returned, and the height of the response. The record is `None` if it does not exist.
 type Reading<T> = (Option<T>, Height);
 
 impl Endpoints {
@@ -106,8 +106,9 @@ impl Endpoints {
         }))
     }
 
-    /// Sends a query to two nodes and compares the responses, because a value must not be stored if only one
-    /// node returned it. If only one node is available, its response is returned.
+    /// Sends a query to two nodes, compares the responses, and returns the response of the first node. Used for values
+    /// that are stored, because a single node may return a false value. If no second node can be used, the response is
+    /// returned without a comparison.
     ///
     /// # Errors
     /// Returns an error if the first node fails, or if the second node returns a different response. A
@@ -141,8 +142,9 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the response of the first node with the response of another node at one height. If the first node was
-    /// queried again at a lower height, the result contains its record at this height.
+    /// Compares the record of the first node with the record of another node at the same height. Returns the height and
+    /// the result. If this requires a second query of the first node at a lower height, also returns its record at that
+    /// height.
     async fn compare<M, T, C>(
         &self,
         first: usize,

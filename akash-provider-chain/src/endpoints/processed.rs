@@ -14,13 +14,13 @@ use tokio::time::Instant;
 /// Time after which a warning is logged if no node has reached the processed height.
 const UNREACHED_FOR: Duration = Duration::from_secs(300);
 
-/// Last processed block, with the evidence against it.
+/// Last processed block, and since when nodes contradict this block or have not reached it.
 #[derive(Debug, Default)]
 pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
     /// Time at which the block was processed.
     pub(super) since: Option<Instant>,
-    /// Time since when nodes contradict the processed block and no node has it.
+    /// Time since when a node contradicts the processed block and no node has reached its height.
     contradicted: Option<Instant>,
     /// Time since when no reachable node has the processed block.
     unreached: Option<Instant>,
@@ -108,9 +108,9 @@ impl Endpoints {
         Ok(())
     }
 
-    /// Checks the height of a block that a node pushed. If the height is more than [`LAG_MAX`] above the
-    /// processed block, a status response must confirm it, because a status is checked by the clock and with
-    /// a header.
+    /// Checks the height of a block that a node pushed. If the height is more than [`LAG_MAX`] above the newest height
+    /// of the healthy endpoints, a status response must confirm it, because a status is checked by the clock and with a
+    /// header.
     pub(crate) async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         // Not compared with the last pushed block: a node can push any number of false next heights.
         if height <= self.newest().saturating_add(LAG_MAX) {
@@ -180,14 +180,15 @@ impl Endpoints {
     }
 }
 
-/// Returns the newest block of an endpoint, or `None` if the endpoint has not reported a status.
+/// Returns the newest block of an endpoint. Returns `None` if the endpoint has not reported a status, or has a fault
+/// other than [`Fault::Behind`].
 fn reported_tip(member: &super::Member) -> Option<Checkpoint> {
     let health = lock(&member.health);
     let is_reachable = matches!(health.fault, None | Some(Fault::Behind { .. }));
     (is_reachable && health.checked.is_some()).then_some(health.tip)
 }
 
-/// Returns true if the fault is a response of the node that the block does not exist.
+/// Returns true if the fault means that the node responded, but did not return the requested block.
 const fn is_denial(fault: &Fault) -> bool {
     matches!(
         fault,

@@ -26,7 +26,7 @@ pub struct EndpointStatus {
     pub height: Height,
     /// Smoothed response time.
     pub latency: Option<Duration>,
-    /// Number of failures since the last successful response.
+    /// Number of failures since the last successful health check.
     pub failures: u32,
     /// Reason why the endpoint is not used.
     pub fault: Option<Fault>,
@@ -199,9 +199,9 @@ impl Endpoints {
         Ok((Checkpoint { height, time }, versions))
     }
 
-    /// Starts a back-off of each endpoint that is behind the best endpoint or behind the processed block. The best
-    /// endpoint does not count if its height is impossible, given the height and time of the newest block of the
-    /// compared endpoint.
+    /// Starts a back-off of each endpoint that is more than [`LAG_MAX`] blocks behind the best endpoint or behind the
+    /// processed block. The best endpoint does not count if its height is impossible, given the height and time of the
+    /// newest block of the compared endpoint.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_usable());

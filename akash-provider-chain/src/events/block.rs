@@ -136,8 +136,8 @@ impl Endpoints {
         self.search(height).await.unwrap_or(Err(error))
     }
 
-    /// Searches for the transactions of a block. Returns `None` if the nodes respond but do not have the
-    /// transactions. Returns an error if no node responds, which proves nothing.
+    /// Searches all nodes for the transactions of a block. Returns `None` if a node responds but no node returns the
+    /// transactions. Returns an error if no node responds, because the transactions may exist.
     async fn search(&self, height: Height) -> Option<Result<Block, NodeError>> {
         let mut unreachable = None;
         let mut is_answered = false;

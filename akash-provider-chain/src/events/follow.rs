@@ -414,7 +414,8 @@ impl Follower {
         }
     }
 
-    /// Queries all nodes after no block arrived for some time. Returns true if the chain itself is halted.
+    /// Queries the newest block, because no block arrived for some time. Returns true if the queried node has no new
+    /// block either.
     async fn break_silence(&mut self) -> Result<bool, SessionEnd> {
         match self.reader.endpoints.sync_info().await {
             Ok(info) if info.height >= self.next => {

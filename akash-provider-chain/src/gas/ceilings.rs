@@ -18,7 +18,7 @@ use std::str::FromStr;
 
 /// 10^18, the scale of a decimal.
 const ONE: i128 = 1_000_000_000_000_000_000;
-/// Gas ceiling of a message, divided by the maximum gas of such a message that was observed on the Akash network.
+/// Ratio of the gas ceiling of a message to the maximum gas of such a message that was observed on the Akash network.
 const GAS_FACTOR: u64 = 10;
 /// Fee ceiling of a message: the fee at the maximum gas price for this multiple of the maximum observed gas.
 const FEE_FACTOR: u64 = 4;
@@ -54,7 +54,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All scopes, in the order of error messages.
+    /// All scopes, in the order of their declaration.
     pub const ALL: [Self; 8] = [
         Self::Bid,
         Self::Close,

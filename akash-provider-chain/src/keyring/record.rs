@@ -65,7 +65,7 @@ pub(super) struct StoredKey {
     pub(super) private: Option<PrivateKey>,
 }
 
-/// Decodes a stored key in either format. An error contains no secret.
+/// Decodes a stored key in amino or protobuf format. An error contains no secret.
 pub(super) fn decode(bytes: &[u8]) -> Result<StoredKey, String> {
     amino(bytes).unwrap_or_else(|| proto(bytes))
 }

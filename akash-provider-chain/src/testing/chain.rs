@@ -189,8 +189,8 @@ impl Chain {
         self.frame_as(height, height)
     }
 
-    /// Encodes the block as a `NewBlock` event of another height. A `block` above the newest one is a false
-    /// block.
+    /// Encodes the block `block` as a `NewBlock` event of the height `height`. A `height` above the newest block
+    /// results in a false block.
     pub(crate) fn frame_as(&self, block: Height, height: Height) -> String {
         let state = self.lock();
         let (time, facts) = &state.blocks[&block];

@@ -119,6 +119,6 @@ pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error>;
     /// Returns a transaction by hash, or `None` if the node does not have the transaction.
     async fn find(&self, hash: &TxHash) -> Result<Option<IncludedTx>, Error>;
-    /// Returns the state of the object that a message creates or changes.
+    /// Returns whether the chain shows the effect of a message on the object that the message creates or changes.
     async fn object_state(&self, msg: &Msg) -> Result<ObjectState, Error>;
 }

@@ -10,7 +10,7 @@ use akash_provider_core::types::{
     BidId, BidState, BlockTime, Height, LeaseState, Msg, OrderState, Reclamation, TxError,
 };
 
-/// State of the object, according to the records of the chain.
+/// Whether the chain shows the effect of a message on the object that the message creates or changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectState {
     /// The chain shows the effect of the message.
@@ -26,7 +26,7 @@ pub enum ObjectState {
     Unclear,
 }
 
-/// Returns the state of the object that `msg` creates or changes.
+/// Returns whether the chain shows the effect of `msg` on the object that `msg` creates or changes.
 ///
 /// # Errors
 /// Returns an error if a query fails.

@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Id of a call of the writer that waits for its outcome.
+/// Id of a call to the writer. The caller waits for the outcome of the call.
 pub(super) type Ticket = u64;
 /// Id of a transaction in flight, from its simulation to its outcome.
 pub(super) type FlightId = u64;

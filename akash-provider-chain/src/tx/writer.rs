@@ -27,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 const INBOX: usize = 1024;
 /// Maximum time of one call to a node. The limits of the endpoints are normally shorter.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// Maximum number of stored transaction hashes. Above this number, the hashes of completed transactions are removed.
-/// The number is higher with many transactions in flight.
+/// Number of stored transaction hashes above which the hashes of completed transactions are removed. With many
+/// transactions in flight, this number is four times the number of transactions in flight.
 const HASHES_MIN: usize = 256;
 
 type CallResult = Result<TxOutcome, Failure>;
@@ -340,8 +340,8 @@ impl Task {
         }
     }
 
-    /// Removes the calls of an instance that has lost the permission to send. The check is necessary because the
-    /// process may have been suspended for a long time before this point.
+    /// Refuses all calls that have lost the permission to send, unless their transactions may have been sent. The check
+    /// is necessary because the process may have been suspended for a long time before this point.
     fn withdraw(&mut self) {
         let replies = self.replies.iter();
         let shut = replies.filter(|(_, reply)| reply.is_shut());

@@ -47,8 +47,8 @@ struct Stage {
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
-    /// Height of a block that the first node pushes three times, under each of the three heights after the
-    /// last reported height.
+    /// Height of the block that the first node pushes under three false heights: the next three after the last reported
+    /// height.
     pushes_next: Option<Height>,
 }
 
@@ -168,7 +168,7 @@ impl Stage {
         disagreements
     }
 
-    /// Expects that the provider receives a new order, with the true market parameters.
+    /// Checks that the provider receives a new order and the true market parameters.
     async fn is_well(&mut self, listener: &mut Listener, case: &str) {
         let order = self.chain.order(self.next_dseq, 1).remove(0);
         self.next_dseq += 1;

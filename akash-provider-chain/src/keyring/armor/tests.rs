@@ -57,7 +57,8 @@ fn checksum_is_crc24_of_openpgp() {
     assert_eq!(crc24(b"123456789"), 0x0021_cf02);
 }
 
-/// Texts from the libraries of the Go tools (passphrase `a passphrase`, private key of 32 bytes 7).
+/// Exported keys, encrypted by the libraries of the Go tools with the passphrase `a passphrase`. The private key has 32
+/// bytes with the value 7.
 const GO_EXPORTS: [&str; 2] = [
     "-----BEGIN TENDERMINT PRIVATE KEY-----
 salt: 30313233343536373839616263646566

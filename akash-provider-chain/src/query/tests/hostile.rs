@@ -311,8 +311,8 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// Returns the bytes that select requests for records of all providers. The responses to these requests may
-/// contain malformed records, which are skipped.
+/// Returns bytes that only requests for records of all providers contain. Malformed records in the responses to these
+/// requests are skipped.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),

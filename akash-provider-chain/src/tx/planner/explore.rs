@@ -57,7 +57,7 @@ struct World {
     /// Number of blocks that the model may still complete.
     blocks_left: u32,
     faults_left: u32,
-    /// Remaining calls. They are made in this order, each at any time.
+    /// Remaining calls. The calls are made in this order, each at an arbitrary time.
     script: Vec<Vec<Msg>>,
     made: Vec<Vec<Msg>>,
     outcomes: BTreeMap<Ticket, Outcome>,
@@ -510,7 +510,8 @@ impl World {
         out
     }
 
-    /// Finds a phase that waits for a response without a pending call. Such a phase would block until its timeout.
+    /// Finds a phase that waits for a response although the call for this response is not pending. Such a phase would
+    /// block until its timeout.
     fn missing_call(&self) -> Option<String> {
         use flight::{Check, Phase};
         let planner = &self.planner;

@@ -238,8 +238,8 @@ impl Planner {
         }
     }
 
-    /// Adds the cost of a draft to the hourly total. If a ceiling is exceeded, delays the transaction and
-    /// returns false.
+    /// Adds the cost of a draft to the hourly total and returns true. If the cost exceeds a ceiling, delays the
+    /// transaction instead and returns false.
     fn count_cost(&mut self, id: FlightId, draft: &Draft) -> bool {
         let ceilings = &self.config.gas.ceilings;
         let price = &draft.price;
@@ -264,8 +264,8 @@ impl Planner {
         false
     }
 
-    /// Delays a transaction that exceeds a ceiling, and returns the time of the next attempt. A warning is
-    /// logged only for the first delayed transaction.
+    /// Delays a transaction that exceeds a ceiling, and returns the time of the next attempt. A warning is logged only
+    /// if no transaction is delayed yet.
     pub(super) fn delay(&mut self, id: FlightId, why: String) -> akash_provider_core::types::Mono {
         let is_first = self.flights.values().all(|f| f.delay_reason.is_none());
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -312,7 +312,7 @@ impl Planner {
         })
     }
 
-    /// Follows transactions that were sent. Searches for each of them once per block, unless all transactions of the
+    /// Tracks transactions that were sent. Searches for each of them once per block, unless all transactions of the
     /// block were already examined. Sends a transaction again if no block contains it for too long. Checks expired
     /// transactions.
     fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {

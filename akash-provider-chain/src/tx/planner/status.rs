@@ -3,7 +3,7 @@
 use super::Planner;
 use akash_provider_core::types::DecCoin;
 
-/// Type of nonce that the transactions have.
+/// Type of nonce in the transactions of the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Nonces {
     /// Timeouts. Blocks can include the transactions in any order.
