@@ -145,7 +145,7 @@ pub enum Decline {
         /// exceed this value.
         limit: u32,
     },
-    /// The chain does not accept the deposit of the provider.
+    /// The chain accepts none of the configured bid deposits.
     #[error("the configured bid deposit {configured} is below the minimum of the chain: {minimum}")]
     Deposit {
         /// Bid deposits in the configuration, as text.
@@ -406,8 +406,8 @@ fn check_reclamation(
     Ok(())
 }
 
-/// Converts a duration to seconds, rounded up. A user who configures the number from a decline message then
-/// has a sufficient value.
+/// Converts a duration to seconds, rounded up. Rounded down, the number in a decline message would be too low for a
+/// user who configures it.
 fn whole_seconds_up(window: Duration) -> u64 {
     window
         .as_secs()

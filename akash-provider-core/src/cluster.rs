@@ -77,7 +77,7 @@ pub struct IpDeclaration {
 /// cannot guarantee this returns an error instead of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Listing {
-    /// Last recorded or deployed workload of each lease with a usable record.
+    /// Specification of the last `record` or `deploy` call for each lease with a usable record.
     pub deployments: Vec<WorkloadSpec>,
     /// Objects of leases that have no usable record of their workload.
     #[serde(default)]
@@ -205,7 +205,7 @@ pub struct AssignedIp {
 pub struct ServiceStatus {
     /// Name of the service in the manifest.
     pub name: String,
-    /// Number of replicas that serve requests.
+    /// Number of available replicas, as counted by the backend.
     pub available: u32,
     /// Number of replicas in the manifest.
     pub total: u32,
@@ -214,13 +214,13 @@ pub struct ServiceStatus {
     /// Additional status of these hostnames.
     #[serde(default)]
     pub hostnames: BTreeMap<String, HostnameNotes>,
-    /// Number of replicas of the newest version.
+    /// Number of replicas that have the newest specification of the service.
     pub updated_replicas: u32,
     /// Number of ready replicas.
     pub ready_replicas: u32,
     /// Number of existing replicas, ready or not.
     pub replicas: u32,
-    /// Number of available replicas, as counted by the backend.
+    /// Same number as `available`. The status of the Go provider contains both fields.
     pub available_replicas: u32,
     /// Generation of the workload that the backend has processed; 0 if the backend does not count
     /// generations.

@@ -28,8 +28,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Settings of a provider. The types contain the units. If the Akash network defines a value, it is the
-/// default.
+/// Settings of a provider. The types contain the units. If the Akash network defines a value, it is the default.
+/// Parentheses in the description of a setting contain the flag of the Go provider and its values.
 ///
 /// In files (JSON, TOML, YAML), a duration is a text such as `500ms`, `30s`, `5m` or `1h30m`. An optional
 /// duration can be `never`. A missing setting has its default value. Only [`provider`](Self::provider) and
@@ -93,8 +93,8 @@ pub struct Config {
     /// subdomains (`deployment-blocked-hostnames`). The host in the provider record on the chain is always
     /// blocked.
     pub blocked_hostnames: Vec<String>,
-    /// Unhealthy time after which a lease is closed; `None` means never. Time with unknown health does not
-    /// count.
+    /// Total unhealthy time after which a lease is closed; `None` means never. Good health, or the deploy of a new
+    /// version, resets the total to zero. Time with unknown health or an outage does not count.
     #[serde(with = "duration::or_never")]
     pub unhealthy_limit: Option<Duration>,
     /// Interval between checks of a deployment's escrow balance, in block time
@@ -109,7 +109,7 @@ pub struct Config {
     /// measure the block time (6.5 s in the Go provider).
     #[serde(with = "duration")]
     pub average_block_time: Duration,
-    /// Interval between full scans, which compare chain, cluster and ledger.
+    /// Interval between full scans, which compare the chain, the cluster and the state of the engine.
     #[serde(with = "duration")]
     pub scan_interval: Duration,
     /// Time window in which the circuit breaker counts closes of leases by the provider.
@@ -130,8 +130,8 @@ pub struct Config {
     /// Owners for which the circuit breaker had tripped before the restart. If there are more than 64 owners,
     /// the breaker trips for all owners.
     pub breaker_held_owners: BTreeSet<Address>,
-    /// Time for which the second chain endpoint may be unreachable. After this time, a record of the first endpoint
-    /// alone is evidence of a closed lease.
+    /// Time to wait for an unreachable second chain endpoint after an event or a full scan reported that a lease is
+    /// closed. After this time, the record of the first endpoint alone is evidence of the closed lease.
     #[serde(with = "duration")]
     pub witness_grace: Duration,
     /// Time that a new leader waits before it closes a lease. During this time, transactions of the old
@@ -152,7 +152,7 @@ pub struct Config {
     /// Timeout of one call to the cluster.
     #[serde(with = "duration")]
     pub cluster_timeout: Duration,
-    /// Timeout of one price calculation, including the time to wait for a free process.
+    /// Timeout of one price calculation, including the time to wait for a free pricing process.
     #[serde(with = "duration")]
     pub pricing_timeout: Duration,
     /// Timeout of one transaction until its outcome is known (`tx-broadcast-timeout`).

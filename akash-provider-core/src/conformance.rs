@@ -24,7 +24,7 @@ const BLOCKED: Duration = Duration::from_secs(5);
 /// Interval between two checks of the calls in progress.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A rule of a port, with the time limit for calls that check it.
+/// A rule of a port's contract, with the time limit for the calls that check the rule.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     name: Cow<'static, str>,

@@ -66,7 +66,8 @@ pub struct ElectionConfig {
     pub me: Candidate,
     /// Timing of heartbeats and of the election lease.
     pub timing: Timing,
-    /// State that this instance stores for the next leader, used if the election record contains no state.
+    /// State for the next leader that this instance stores when it becomes the leader, if the election record contains
+    /// no state.
     pub state: String,
     /// Highest term that is known from before the start. A new leader uses a higher term than this value.
     pub known_term: u64,
@@ -138,7 +139,7 @@ pub struct Election {
 #[derive(Debug, Default)]
 struct Shared {
     status: Mutex<ElectionStatus>,
-    /// State for the next leader, as stored in the record.
+    /// State for the next leader: stored by this instance while it leads, or last read from the election record.
     state: Mutex<String>,
     /// New state for the next leader, which is not written to the record yet.
     new_state: Mutex<Option<String>>,
@@ -214,8 +215,8 @@ impl Election {
         status
     }
 
-    /// Returns the state that the previous leader stored. Before this instance leads, returns the state that
-    /// was last read from the election record.
+    /// Returns the state for the next leader: the state that this instance stored while it leads, or else the state
+    /// that was last read from the election record.
     #[must_use]
     pub fn state(&self) -> String {
         lock(&self.shared.state).clone()

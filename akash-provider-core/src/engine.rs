@@ -345,7 +345,7 @@ impl Engine {
     }
 }
 
-/// Adds the machine type to the deadlines of one table.
+/// Pairs each deadline of one table with the key of its state machine.
 fn keyed<'a, T: Copy + 'a, Id: Clone + 'a>(
     due: impl Iterator<Item = &'a (T, Id)>,
     key: fn(Id) -> Key,

@@ -34,7 +34,7 @@ pub(crate) fn unit(id: u32) -> ResourceUnit {
     }
 }
 
-/// Returns a group with one unit of [`unit`] and without requirements.
+/// Returns a group with the single unit `unit(1)` and without requirements.
 pub(crate) fn group() -> GroupSpec {
     GroupSpec {
         name: "westcoast".to_owned(),

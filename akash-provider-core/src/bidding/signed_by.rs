@@ -39,8 +39,8 @@ pub(super) fn check_count(signed_by: &SignedBy) -> Result<(), Decline> {
 
 /// Checks that the required audits exist and contain the required attributes.
 ///
-/// Every auditor of `all_of` must have signed all attributes. If `any_of` is not empty, at least one of its
-/// auditors must have signed all attributes too. If an auditor has several records, the last record counts.
+/// Every auditor of `all_of` must have signed all required attributes. If `any_of` is not empty, at least one of its
+/// auditors must have signed all required attributes too. If an auditor has several records, the last record counts.
 ///
 /// # Errors
 /// Returns [`Decline::SignedBy`] with the first missing audit.

@@ -22,10 +22,10 @@ const FACTS_MAX: usize = 4096;
 
 /// Publishes while this instance leads. On a standby, stores the events that the next leader has to publish.
 ///
-/// A standby observes the same facts as the leader. The standby stores the latest status of each topic, and
-/// the facts that have an [id](Event::id) and are younger than `window`. After a fail-over, the new leader
-/// first publishes the stored events, so that no event between the failure and the take-over is lost. A fact
-/// that the old leader has already published arrives a second time with the same id.
+/// A standby observes the same events as the leader. The standby stores the latest event of each retained topic, and
+/// the facts (events of `Topic::Facts`) that have an [id](Event::id) and are younger than `window`. After a fail-over,
+/// the new leader first publishes the stored events, so that no event between the failure and the take-over is lost. A
+/// fact that the old leader has already published arrives a second time with the same id.
 ///
 /// The inner bus always serves subscribers and [`Bus::last`].
 #[derive(Debug)]

@@ -280,7 +280,7 @@ impl MemoryChain {
         lock(&self.state).stale = None;
     }
 
-    /// Sets the agreement that a simulated second endpoint has with every record.
+    /// Sets the [`Agreement`] that queries of a bid or a lease return, in place of a comparison with a second endpoint.
     pub fn set_agreement(&self, agreement: Agreement) {
         lock(&self.state).agreement = agreement;
     }

@@ -23,7 +23,7 @@ pub struct Candidate {
     pub brings_settings: bool,
 }
 
-/// Whether a candidate may lead after a leader with other settings.
+/// Whether, and how soon, a candidate may lead after a leader with other settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TakeoverDelay {
     AtOnce,
@@ -162,10 +162,10 @@ impl Contest {
             .map_or_else(Vec::new, |record| self.differing(&record.payload))
     }
 
-    /// Returns the names of settings with different values on this instance and in the record. A setting that
-    /// exists on one side only does not count as different. If the record was written before the last local
-    /// change of a setting, it may contain the old value: the holder may have changed the setting too, and
-    /// stopped before its next heartbeat.
+    /// Returns the names of settings with different values on this instance and in the record. A setting that exists on
+    /// one side only does not count as different. An old value in a record that was written before the last local
+    /// change of the setting, or shortly after, does not count as different either: the holder may have changed the
+    /// setting too, and stopped before its next heartbeat.
     fn differing(&self, theirs: &RecordPayload) -> Vec<String> {
         let seen = self
             .unchanged

@@ -38,7 +38,8 @@ pub struct Cx<'a> {
     /// True while the operator or a check of the runtime holds all bids
     /// ([`Input::HoldBids`](super::Input::HoldBids)).
     pub bids_held: bool,
-    /// Reason why the reservation of the order can no longer back a bid.
+    /// Reason why the reservation of the order is no longer sufficient for a bid. `None` if the reservation is
+    /// sufficient.
     pub displaced: Option<&'a Decline>,
 }
 

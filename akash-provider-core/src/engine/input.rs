@@ -132,14 +132,14 @@ pub enum Request {
         /// Close reason. Only the reasons that a provider can state are allowed.
         reason: CloseReason,
     },
-    /// Compare chain, cluster and ledger now.
+    /// Compare the chain, the cluster and the state of the engine now.
     Scan {
         /// Report the differences without repairing them.
         dry_run: bool,
     },
-    /// Release the circuit breaker for all owners.
+    /// Release the circuit breaker for all owners, and continue the closes that the breaker holds.
     ReleaseBreaker,
-    /// Release the circuit breaker for one owner.
+    /// Release the circuit breaker for one owner, and continue the closes that the breaker holds for this owner.
     ReleaseBreakerFor {
         /// Owner of the leases for which the breaker holds closes.
         owner: Address,

@@ -13,8 +13,8 @@ use std::time::Duration;
 /// violate the rule.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Checks that a query during an outage returns an error: no record, no absence and no empty list. After the
-/// outage, the events continue with a `Resync`.
+/// Checks that no query returns a record, "not found" or an empty list during an outage. A query returns an error or
+/// waits. After the outage, the events continue with a `Resync`.
 ///
 /// # Panics
 /// Panics when the client violates the rule.

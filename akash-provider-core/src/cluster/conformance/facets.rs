@@ -73,8 +73,8 @@ pub async fn a_hostname_has_one_holder(cluster: &dyn Cluster, setup: &Setup) {
     }
 }
 
-/// Checks that a lease can remove only the hostnames that it holds. Before, `two` holds `first`, and `one` holds
-/// `second`.
+/// Checks that a lease can remove only the hostnames that it holds. Before the call, the lease `two` must hold the
+/// hostname `first`, and the lease `one` must hold `second`.
 async fn only_its_holder_takes_it_back(
     hostnames: &Arc<dyn Hostnames>,
     (one, two): (&LeaseId, &LeaseId),
@@ -137,8 +137,8 @@ async fn declared(ips: &Arc<dyn LeasedIps>, lease: &LeaseId, rule: &Rule) -> Vec
     declared
 }
 
-/// Checks that a declared address is listed, that a second holder is a conflict without `overwrite`, and that
-/// `overwrite` moves the address between leases of one tenant.
+/// Checks that a declared address is listed, that a declaration for another lease is a conflict without `overwrite`,
+/// and that `overwrite` moves the address between leases of one tenant.
 ///
 /// # Panics
 /// Panics when the backend violates the rule.

@@ -6,8 +6,8 @@ use crate::feed::lock;
 use crate::types::LeaseId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Maximum number of leases for which calls are counted. No test reads more; only long trials have more
-/// leases.
+/// Maximum number of leases for which calls are counted. Only long-running tests use more leases, and these tests do
+/// not read the counters.
 pub(super) const COUNTED_MAX: usize = 1024;
 
 /// Calls of the cluster port and its facets.

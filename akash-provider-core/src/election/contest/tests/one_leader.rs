@@ -105,7 +105,7 @@ struct Node {
 struct Luck {
     way_there: u64,
     way_back: u64,
-    /// Whether the request or its response is lost.
+    /// 0 if the response is lost, 1 if the request is lost. With any other value, nothing is lost.
     lost: u8,
     /// Additional delay with which a request without a response still arrives at the store.
     late: u64,
