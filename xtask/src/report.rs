@@ -55,6 +55,7 @@ impl Report {
         let outcome = work();
         if let Err(error) = &outcome {
             eprintln!("── {name} failed: {error}");
+            eprintln!("── {name} failed with {}", free_resources());
         }
         let held = outcome.is_ok();
         self.stages.push(Stage {
@@ -148,6 +149,19 @@ fn counted(lines: &[String]) -> Vec<(&str, usize)> {
         }
     }
     counted
+}
+
+/// Available memory and disk space. A full disk makes compilers and servers fail with errors that do not name it.
+fn free_resources() -> String {
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = memory.lines().find(|line| line.starts_with("MemAvailable:"));
+    let disk = std::process::Command::new("df").args(["-h", "."]).output();
+    let disk = disk.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    format!(
+        "{}; disk: {}",
+        memory.unwrap_or("unknown memory"),
+        disk.unwrap_or_default().lines().last().unwrap_or("unknown")
+    )
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ enum ScriptError {
     #[error("printed more than {0} bytes; a price is one number")]
     TooMuchOutput(usize),
     /// The script printed nothing.
-    #[error("printed nothing (EOF): the bid quantity is invalid")]
+    #[error("printed nothing (EOF), so the order has no price: the bid quantity is invalid")]
     NoOutput,
     /// The script did not print a number.
     #[error("must print exactly one number: the bid quantity is invalid")]

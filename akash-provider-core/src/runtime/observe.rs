@@ -257,7 +257,7 @@ fn log_safeguard(event: &Event) {
              namespace of manifests and the kubeconfig, or release the circuit breaker if the records are lost"
         ),
         Event::RecordsFound => {
-            tracing::info!("record of a lease found in the cluster, leases may be closed again")
+            tracing::info!("record of a lease found in the cluster, closing of leases is permitted again")
         }
         Event::DriftFound { findings } => tracing::warn!(
             ?findings,

@@ -136,7 +136,7 @@ pub(in crate::commands) async fn first(
         Ok(Some(update)) => Ok(update),
         _ => match trouble {
             Some(error) => Err(error).context("cannot read the inventory of the cluster"),
-            None => bail!("no inventory of the cluster within {limit:?}"),
+            None => bail!("cannot read the inventory of the cluster within {limit:?}"),
         },
     }
 }
@@ -168,7 +168,9 @@ fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> any
     for input in inputs {
         drop(engine.step(now, input));
     }
-    engine.capacity().context("no inventory of the cluster")
+    engine
+        .capacity()
+        .context("cannot read the inventory of the cluster")
 }
 
 /// Returns the attributes of the provider that were signed by the auditors that an order requires.

@@ -160,7 +160,11 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
             .stdout(Stdio::from(writing));
     });
     manager.waits_for("STATUS=ready: bidding", &provider);
-    assert!(manager.watchdog_count() > 0);
+    until(
+        "the first watchdog notification",
+        || provider.told(),
+        || manager.watchdog_count() > 0,
+    );
     // More lines than the pipe can hold.
     for dseq in 1..=40 {
         stage.order(dseq);
