@@ -146,7 +146,7 @@ impl Leases {
         &mut self.breaker
     }
 
-    /// Returns the earliest monotonic deadline.
+    /// Returns the earliest monotonic deadline of all state machines of deployments, workloads and escrow accounts.
     pub(super) fn next_mono(&self) -> Option<Mono> {
         let machines = [
             self.deployments.next_mono(),
@@ -156,19 +156,19 @@ impl Leases {
         machines.into_iter().flatten().min()
     }
 
-    /// Returns true if any deadline has expired.
+    /// Returns true if a deadline of any deployment, workload or escrow account has expired, in either clock.
     pub(super) fn is_due(&self, now: Now) -> bool {
         self.deployments.is_due(now) || self.workloads.is_due(now) || self.escrows.is_due(now)
     }
 
-    /// Returns the machines with an expired monotonic deadline.
+    /// Returns the keys of the state machines with an expired monotonic deadline.
     pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = (Mono, Key)> {
         let due = keyed(self.deployments.due_mono(now), Key::Deployment);
         let due = due.chain(keyed(self.workloads.due_mono(now), Key::Workload));
         due.chain(keyed(self.escrows.due_mono(now), Key::Escrow))
     }
 
-    /// Returns the machines with an expired block-time deadline.
+    /// Returns the keys of the state machines with an expired block-time deadline.
     pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = (BlockTime, Key)> {
         let due = keyed(self.deployments.due_block(now), Key::Deployment);
         let due = due.chain(keyed(self.workloads.due_block(now), Key::Workload));

@@ -48,8 +48,8 @@ pub(crate) struct Breaker {
     /// record of any workload.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
-    /// Leases with a request that the warm-up period or missing records hold. The requests are repeated
-    /// afterwards.
+    /// Leases with a held request that must be repeated when the warm-up period has ended and workload records are not
+    /// missing.
     deferred: BTreeSet<LeaseId>,
     /// Leases with a request that is held until the breaker is released.
     waiting: BTreeSet<LeaseId>,
@@ -73,12 +73,13 @@ pub(crate) struct CloseRequest<'a> {
 pub(crate) enum Decision {
     /// The request may proceed. If the request destroys something, it now counts toward the limit.
     Granted,
-    /// The request waits.
+    /// The request waits, because of the warm-up period, missing workload records, or a breaker that tripped before.
     Held,
-    /// The request waits, and the breaker tripped for all owners. Contains the number of requests within the window.
+    /// The request waits, and the breaker tripped for all owners. Contains the number of granted requests of all owners
+    /// within the window, plus this request.
     Tripped(u32),
-    /// The request waits, and the breaker tripped for the owner alone. Contains the owner's number of requests within
-    /// the window.
+    /// The request waits, and the breaker tripped for the owner alone. Contains the number of granted requests of the
+    /// owner within the window, plus this request.
     TrippedFor(u32),
 }
 
@@ -281,7 +282,8 @@ impl Breaker {
         self.waiting.remove(lease);
     }
 
-    /// Replaces the state by a stored state. Held requests are repeated.
+    /// Replaces the tripped state and the held owners with stored values. All requests that waited for a release must
+    /// be repeated: [`Self::take_due`] returns their leases.
     pub(crate) fn restore(&mut self, tripped: bool, held_owners: BTreeSet<Address>) {
         self.tripped = tripped || held_owners.len() > HELD_OWNERS_MAX;
         self.held_owners = held_owners;

@@ -46,7 +46,8 @@ use std::time::Duration;
 /// Number of failed queries or checks after which a submission is refused as unavailable, because the tenant
 /// waits for the reply.
 const READ_ATTEMPTS: u32 = 3;
-/// Time after the first query. After this time, a submission is refused instead of retried.
+/// Time since the first query for a submission after which a failed query or check is not retried. The submission is
+/// then refused.
 const READ_TIMEOUT: Duration = Duration::from_secs(4);
 /// Time for which the state of a deployment without leases is retained. If a group is restarted in this time,
 /// its manifest is used again.
@@ -98,13 +99,13 @@ pub enum Input {
     },
     /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// A listing of the cluster that was requested after the last lease became `Unlisted`. Leases with a
-    /// manifest in the listing were already added as [`Origin::Recorded`].
+    /// A listing of the cluster, requested after every lease that is now `Unlisted` had become `Unlisted`. Leases with
+    /// a manifest in the listing were already added as [`Origin::Recorded`].
     Listed {
         /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
-        /// True if a lease that is missing in the listing has no workload. False while the listing itself is
-        /// in doubt.
+        /// True if a lease that is missing in the listing has no workload. False while the cluster has no record of any
+        /// lease, because the provider may use a wrong cluster.
         conclusive: bool,
     },
     /// The deployment was closed on the chain.
@@ -456,7 +457,7 @@ impl Deployment {
         self.reply(cx, Ok(()), out)
     }
 
-    /// Updates the leases after a manifest was not accepted. The cluster may contain the records of the first
+    /// Updates the leases after a manifest could not be stored. The cluster may contain the records of the first
     /// `tried` groups. The tenant gets time to submit the manifest again.
     fn manifest_not_stored(&mut self, cx: &Cx<'_>, accepted: &AcceptedManifest, tried: usize) {
         let again = cx.now.block_time.plus(RECORDING_GRACE);
@@ -601,7 +602,7 @@ impl Deployment {
         self
     }
 
-    /// Removes the entry of a lease. A workload for which no lease is known has no entry.
+    /// Removes the entry of a lease, if it has an entry.
     fn lease_removed(mut self, lease: &LeaseId) -> Self {
         self.leases.retain(|e| e.lease != *lease);
         self

@@ -24,10 +24,10 @@ use std::time::Duration;
 
 /// Delay before a failed balance check is repeated, in block time.
 const RETRY_CHECK: Duration = Duration::from_secs(60);
-/// Delay before payouts are repeated when the account is out of funds. A payout from an empty account makes
-/// the chain close the lease.
+/// Delay before payouts are repeated when the escrow account is out of funds. A payout from an empty account makes the
+/// chain close the lease.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
-/// Number of blocks before the account is empty at which leases are paid out early. A payout needs one or two
+/// Number of blocks before the escrow account is empty at which leases are paid out early. A payout needs one or two
 /// blocks, and payments that become due after the account is empty are lost.
 const LAST_BLOCKS: u64 = 3;
 /// Delay before a failed payout is repeated, in block time.
@@ -160,7 +160,7 @@ impl Escrow {
         payee.failed.as_deref()
     }
 
-    /// Returns true if the last payout of a lease failed because the provider's account cannot pay the fee.
+    /// Returns true if the last payout of any lease failed because the provider's account cannot pay the fee.
     #[must_use]
     pub fn lacks_fee(&self) -> bool {
         self.payees.iter().any(|p| p.lacks_fee)

@@ -106,7 +106,7 @@ impl Engine {
         })
     }
 
-    /// Checks a group without claiming anything.
+    /// Checks the service names and hostnames of a group for a lease. Does not claim the hostnames.
     fn check_group(&self, lease: &Lease, group: &Group) -> Result<(), Refusal> {
         let refuse = |kind, message| Err(Refusal { kind, message });
         let running = self.workload(&lease.id).and_then(Workload::deployment);
@@ -153,8 +153,8 @@ impl Engine {
         names.iter().filter(below).find(|name| !own.contains(*name))
     }
 
-    /// Returns true if the offer of the winning bid on an order is known. If not, a bid of another instance
-    /// may have won.
+    /// Returns true if the reservation of an order certainly equals the resources that the winning bid offers. If not,
+    /// another instance may have sent a bid with other resources.
     fn is_offer_known(&self, order: &OrderId) -> bool {
         let is_bid_known = self.market.order(order).is_none_or(Order::is_bid_known);
         is_bid_known && self.reservations.is_offer_known(order)

@@ -17,8 +17,8 @@ pub(in crate::engine) struct NewLease<'a> {
     pub(in crate::engine) created: BlockTime,
     pub(in crate::engine) payment: Option<&'a Payment>,
     pub(in crate::engine) settled_at: Option<Height>,
-    /// Origin of the lease. `None` for a lease from before the start of this engine, because the cluster may have its
-    /// manifest.
+    /// Origin of a lease that was won after the start of this engine. `None` for an older lease, which is handled as
+    /// [`Origin::Found`].
     pub(in crate::engine) origin: Option<Origin>,
 }
 
@@ -71,14 +71,14 @@ impl Engine {
         }
     }
 
-    /// Drops the pending manifest timeouts of the leases for which `shown` returns true. A record of these
-    /// leases contains their creation time, from which their timeout starts.
+    /// Drops the pending manifest timeouts of the leases for which `shown` returns true. These leases are in a
+    /// snapshot, and their timeouts start at the creation time in the snapshot.
     pub(in crate::engine) fn drop_manifest_clocks(&mut self, shown: &dyn Fn(&LeaseId) -> bool) {
         self.leases.won.retain(|(id, _)| !shown(id));
     }
 
-    /// Adds a lease that was found in a chain record. `origin` is set if the event of the lease has not arrived yet.
-    /// Without `origin`, the lease is from before the start of this engine.
+    /// Adds a lease that was found in a record of the chain. `origin` is set if the `LeaseCreated` event has not
+    /// arrived yet. Without `origin`, the lease was created before this engine started.
     pub(in crate::engine) fn add_recorded_lease(
         &mut self,
         record: &LeaseRecord,
@@ -104,8 +104,8 @@ impl Engine {
         self.add_lease(&new);
     }
 
-    /// Adds a lease that was found in the deployment record of a submitted manifest. The record can arrive
-    /// before the event of the lease.
+    /// Adds a lease that was found in the deployment record of a submitted manifest. The record can arrive before the
+    /// `LeaseCreated` event.
     pub(super) fn add_lease_of_manifest(&mut self, lease: &Lease, record: &DeploymentRecord) {
         if self.workload(&lease.id).is_some_and(|w| w.price().is_some()) {
             return;
@@ -168,7 +168,7 @@ impl Engine {
         self.notify_deployment(id, deadline, Origin::Found);
     }
 
-    /// Notifies the deployment of a lease that was added.
+    /// Notifies the deployment that one of its leases was added or has a new manifest deadline.
     pub(super) fn notify_deployment(&mut self, id: &LeaseId, deadline: Option<BlockTime>, origin: Origin) {
         let origin = if self.has_manifest(id) {
             Origin::Recorded

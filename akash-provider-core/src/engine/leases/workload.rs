@@ -130,7 +130,7 @@ pub enum Action {
     Publish(Event),
     /// Report an active lease that was found on the chain, for a workload for which the engine had no lease record.
     LeaseFound(Box<LeaseRecord>),
-    /// Remove the lease, because it is closed and its workload was removed.
+    /// Remove the lease from the engine, because the lease is closed and its workload was removed.
     Remove(Option<CloseReason>),
     /// Count an input that is unexpected in this state.
     Unexpected,
@@ -257,8 +257,8 @@ impl Workload {
         self.ending.as_ref()
     }
 
-    /// Lowers the height of the close report to at most `to`. Only a record that was read at a later height than the
-    /// report proves the close.
+    /// Replaces the height of the close report by `to` if the height is above `to`, because the height is from an
+    /// invalid chain. Only a lease record from a later height proves the close.
     pub(crate) fn lower_heights(&mut self, to: Height) {
         if let Some(report) = &mut self.close_report {
             report.height = to.min(report.height);
@@ -283,7 +283,7 @@ impl Workload {
         self.close_report.is_none() && self.price.is_some()
     }
 
-    /// Returns the phase for the status.
+    /// Returns the phase of the workload in the status of the provider.
     #[must_use]
     pub fn phase(&self) -> LeasePhase {
         match (&self.cluster, &self.chain) {

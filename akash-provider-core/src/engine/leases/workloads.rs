@@ -89,8 +89,8 @@ impl Engine {
         }
     }
 
-    /// Returns true if the lease is closed for lack of a manifest, and this instance never had a workload of
-    /// it.
+    /// Returns true if this provider closes the lease for lack of a manifest, and the lease never had a manifest or a
+    /// workload.
     fn destroys_nothing(&self, id: &LeaseId) -> bool {
         let lacks_manifest = |w: &Workload| {
             let reason = w.ending().map(|e| e.reason);
@@ -236,8 +236,8 @@ impl Engine {
         }
     }
 
-    /// Handles a workload that was found in the cluster. With `fresh`, another leader may have deployed the workload,
-    /// so it replaces the workload of the engine.
+    /// Adopts a workload that was found in the cluster. With `fresh`, another leader may have deployed this workload,
+    /// so its specification replaces the specification in the engine.
     pub(in crate::engine) fn adopt_workload(&mut self, deployment: &Arc<WorkloadSpec>, fresh: bool) {
         let id = &deployment.lease;
         let unknown = !self.leases.workloads.contains(id);

@@ -9,9 +9,10 @@ use std::sync::Arc;
 /// Origin of a lease, which determines whether the lease can have a manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Origin {
-    /// The lease was won while this engine followed the chain. Before that, no manifest was accepted for it.
+    /// This process sent the winning bid. No other instance can have accepted a manifest for the lease.
     Won,
-    /// The lease was on the chain before this engine started. The cluster may have a manifest of the lease.
+    /// The lease existed before this engine started, or another instance may have sent the winning bid. The cluster may
+    /// have a manifest of the lease.
     Found,
     /// The cluster has the manifest of the lease.
     Recorded,

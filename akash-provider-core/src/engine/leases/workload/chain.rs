@@ -32,7 +32,7 @@ pub enum ChainLane {
     },
     /// `Broadcast(StartReclaim | CloseBid)` is in flight.
     Sending,
-    /// Sending failed. The next attempt is due at this time.
+    /// Sending the message failed. The next attempt is due at this time.
     SendRetry(Mono),
     /// The outcome of the message is unknown. The transaction expires at this block time.
     Unsure(BlockTime),
