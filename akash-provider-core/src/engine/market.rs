@@ -73,7 +73,8 @@ impl Market {
         self.orders.retain_open(open);
     }
 
-    /// Queues the orders that were declined for lack of capacity for a new decision, because capacity was released.
+    /// Queues all orders that were declined for lack of capacity. They are evaluated again, because capacity was
+    /// released.
     pub(super) fn capacity_freed(&mut self) {
         self.orders.retries.capacity_freed();
     }
@@ -121,7 +122,7 @@ impl Market {
         self.wallet.deposit(config, self.provider_data.params())
     }
 
-    /// Schedules balance reads at the end of a block.
+    /// Called at the end of a block. Schedules a read of the account balance if one is needed.
     pub(super) fn block(&mut self, now: Mono) {
         self.wallet.block(now);
     }
@@ -136,12 +137,13 @@ impl Market {
         self.orders.recent_declines.iter()
     }
 
-    /// Returns the earliest monotonic deadline of an order.
+    /// Returns the earliest monotonic deadline of all orders.
     pub(super) fn next_order(&self) -> Option<Mono> {
         self.orders.next_mono()
     }
 
-    /// Returns the time of the next retry of a declined order or the next balance read.
+    /// Returns the time at which a declined order must be retried or the account balance must be read, whichever is
+    /// earlier.
     pub(super) fn next_retry(&self) -> Option<Mono> {
         let looks = [self.orders.retries.deadline(), self.wallet.deadline()];
         looks.into_iter().flatten().min()

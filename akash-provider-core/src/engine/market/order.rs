@@ -33,8 +33,8 @@ use crate::engine::effect::Call;
 use crate::engine::table::Machine;
 use crate::engine::timers::Deadlines;
 
-/// Number of failed reads after which an order is declined with the reason `Unknown`. Such an order is
-/// retried later.
+/// Number of failed attempts to fetch the order or to send the bid after which the order is declined with the reason
+/// `Unknown`. Such an order is retried later.
 const READ_ATTEMPTS: u32 = 5;
 /// Number of failed bid counts after which the provider bids without a count. If the order has too many bids,
 /// the chain rejects the bid. Further retries would delay the bid too long.
@@ -81,7 +81,8 @@ pub enum Phase {
         expires: BlockTime,
         /// Outcome of the order, if the order ended while the bid was being sent.
         ending: Option<Outcome>,
-        /// Block time after which the bid is sent again, or read from the chain.
+        /// Block time after which the provider acts again. If this time is before `expires`, the bid can be sent again.
+        /// Otherwise, the bid is read from the chain.
         again_after: BlockTime,
     },
     /// `FetchBid` is in flight or waits for a retry.
@@ -96,7 +97,8 @@ pub enum Phase {
     },
     /// The bid is open on the chain.
     Open {
-        /// Block time at which the bid is closed.
+        /// Block time at which the bid is closed, or at which the provider checks again whether its timeout has
+        /// started. `None` without a timeout, and for a bid that won.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(CloseBid)` is in flight or waits for a retry.
@@ -197,7 +199,7 @@ pub enum Action {
     DepositRejected {
         /// Deposit of the rejected bid.
         deposit: Coin,
-        /// Code and log of the chain.
+        /// Error code and log of the rejected transaction.
         reason: String,
     },
     /// Wake the order as soon as the account can pay the deposit.
@@ -227,7 +229,8 @@ pub struct Order {
     /// True if the order has waited for the deposit before.
     was_unfunded: bool,
     attempts: u32,
-    /// True if the chain has shown or accepted the bid. After that, a missing bid proves nothing.
+    /// True if the chain has reported the bid, in a record, an event or a transaction result. The bid then exists, even
+    /// if a later query does not find it.
     is_on_chain: bool,
     /// Minimum height at which a missing record proves that the bid does not exist.
     min_read_height: Option<Height>,
@@ -423,7 +426,7 @@ impl Order {
         }
     }
 
-    /// Returns the phase for the status.
+    /// Returns the phase of the order in the status of the provider.
     #[must_use]
     pub const fn status_phase(&self) -> OrderPhase {
         match self.phase {

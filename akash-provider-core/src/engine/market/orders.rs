@@ -65,7 +65,7 @@ impl Orders {
         all
     }
 
-    /// Returns the earliest monotonic deadline.
+    /// Returns the earliest monotonic deadline of all orders.
     pub(in crate::engine) fn next_mono(&self) -> Option<Mono> {
         self.machines.next_mono()
     }
@@ -75,12 +75,12 @@ impl Orders {
         self.machines.is_due(now)
     }
 
-    /// Returns the expired monotonic deadlines in order.
+    /// Returns the expired monotonic deadlines with their orders, sorted by time.
     pub(in crate::engine) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, OrderId)> {
         self.machines.due_mono(now)
     }
 
-    /// Returns the expired block-time deadlines in order.
+    /// Returns the expired block-time deadlines with their orders, sorted by time.
     pub(in crate::engine) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, OrderId)> {
         self.machines.due_block(now)
     }
@@ -233,7 +233,7 @@ impl Engine {
         self.insert_order(&order.id, machine, actions);
     }
 
-    /// Inserts an order with its first actions.
+    /// Inserts the state machine of an order, and executes its first actions.
     pub(in crate::engine) fn insert_order(&mut self, id: &OrderId, machine: Order, actions: Vec<Action>) {
         self.changes += 1;
         self.market.orders.finished.remove(id);
@@ -453,8 +453,8 @@ impl Engine {
         self.judge_all(waiting);
     }
 
-    /// Decides about all waiting orders after a snapshot. If the snapshot changed the provider record or the market
-    /// parameters, retries declined orders.
+    /// Decides about all orders that wait for an audit, after a snapshot was applied. If the snapshot changed the
+    /// provider record or the market parameters, also retries declined orders.
     pub(in crate::engine) fn judge_waiting(&mut self) {
         if self.market.provider_data.take_changed() {
             self.market.orders.retry_declined();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Maximum number of orders that are stored for each reason.
+/// Maximum number of orders stored for each cause of a retry: capacity, price, or a failure.
 const MAX: usize = 4096;
 /// Maximum number of orders per batch.
 const BATCH: usize = 16;
@@ -31,7 +31,7 @@ pub(in crate::engine) struct Retries {
     capacity: BTreeMap<Sequence, OrderId>,
     declined: FxHashMap<OrderId, Sequence>,
     sequence: Sequence,
-    /// Orders with a failed decision, by time of the next attempt.
+    /// Orders for which the decision or the price calculation failed with an error, by time of the next attempt.
     undecided: BTreeSet<(Mono, OrderId)>,
     /// Number of consecutive failures of each order, and the time of the next attempt.
     failures: FxHashMap<OrderId, (u32, Mono)>,
@@ -88,7 +88,8 @@ impl Retries {
         }
     }
 
-    /// Stores an order for which the decision failed, for a retry after a back-off.
+    /// Stores an order for which the decision or the price calculation failed with an error, for a retry after a
+    /// back-off.
     pub(in crate::engine) fn decision_failed(&mut self, now: Mono, id: &OrderId) {
         self.start_retry(id);
         // Above the limit, only full scans retry the order.
@@ -188,7 +189,8 @@ mod tests {
         retries
     }
 
-    /// Runs all retries due from `now`, and returns the sizes of the batches.
+    /// Takes batches of orders until none is due. `now` is the time of the first batch, and `PAUSE` passes between
+    /// batches. Returns the sizes of the batches.
     fn drained(retries: &mut Retries, mut now: Mono) -> Vec<usize> {
         let mut batches = Vec::new();
         while retries.deadline().is_some_and(|due| due <= now) {

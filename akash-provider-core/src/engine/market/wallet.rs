@@ -44,10 +44,11 @@ pub(in crate::engine) struct Wallet {
     read: BTreeMap<Denom, u128>,
     /// True while a read of the balance is in flight.
     is_reading: bool,
-    /// Deposits that the balance of the read in flight may not have deducted yet: of bids that were in flight when
-    /// the read was requested, and of bids that were sent since.
+    /// Deposits of bids that were in flight when the current read of the balance was requested, or that were sent
+    /// since. The balance that is being read may still include these deposits.
     unconfirmed: BTreeMap<OrderId, Coin>,
-    /// Height at which the last read was requested, and whether events of the next block were already received.
+    /// Height at the time when the last read was requested, and whether events of the next block had been received by
+    /// then.
     requested_at: Option<(Height, bool)>,
     /// True if the chain rejected a deposit while a read was in flight. The read may be older than the rejection.
     is_outdated: bool,
@@ -78,7 +79,7 @@ struct Rejection {
     message: String,
     /// Deposit or fee that the account could not pay.
     missing: Coin,
-    /// True if the account was read after the rejection.
+    /// True if the balance was read after the rejection.
     is_read: bool,
     /// True if that read showed a sufficient balance.
     is_unexplained: bool,
