@@ -16,7 +16,7 @@ pub(super) enum BlockPosition {
     AfterGap,
 }
 
-/// Progress along the chain and the cluster, and the time in both clocks.
+/// Newest processed block and snapshot, whether the state of chain and cluster is known, and the time in both clocks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     now: Now,
@@ -62,8 +62,7 @@ impl Progress {
         self.height.max(self.snapshot_height)
     }
 
-    /// Average time of a block. `expected` is returned until enough blocks were observed to measure the
-    /// average.
+    /// Returns the average interval between blocks. Returns `expected` until enough blocks were observed to measure it.
     pub(super) fn block_length(&self, expected: Duration) -> Duration {
         self.block_time.get_or(expected)
     }
@@ -120,7 +119,8 @@ impl Progress {
         position
     }
 
-    /// Restarts the event stream at a snapshot. Returns true if no newer snapshot was applied before.
+    /// Sets the processed height and time to those of a snapshot that starts the event stream. Returns true if no newer
+    /// snapshot was applied before.
     pub(super) fn resync(&mut self, height: Height, time: BlockTime) -> bool {
         self.drop_contradicted_snapshot(height, time);
         self.replayed = false;

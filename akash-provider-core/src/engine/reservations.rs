@@ -56,7 +56,7 @@ struct InventoryState {
     /// Free capacity: `base` minus all reservations.
     #[serde(with = "crate::inventory::written")]
     left: Box<dyn Inventory>,
-    /// Total capacity of `base`, and its use by other workloads.
+    /// Total capacity of `base`, and the part that workloads other than the provider's leases use.
     in_use: Utilization,
     /// Nodes of the running pods, by order. Only nodes in `base` are included.
     #[serde(default)]
@@ -84,8 +84,8 @@ struct Reservation {
     places: Box<[ReplicaGroup]>,
     claim: Claim,
     active: bool,
-    /// True if the winning bid may have another offer than this reservation. Usually both offers are equal,
-    /// and only the result of the bid was late.
+    /// True if the winning bid may offer other resources than this reservation contains. Usually the resources are
+    /// equal, and only the result of the bid transaction arrived late.
     needs_recheck: bool,
 }
 
@@ -174,7 +174,7 @@ impl Reservations {
         self.place_all_missing();
     }
 
-    /// Reserves the resources of an order, with commit levels applied. An existing reservation is returned unchanged.
+    /// Reserves the resources of an order, with overcommit applied. An existing reservation is returned unchanged.
     ///
     /// # Errors
     /// Returns the missing resource: capacity, external ports or leased IPs. Also fails while the inventory, the IP
@@ -223,9 +223,9 @@ impl Reservations {
         }
     }
 
-    /// Returns the reason why a reservation can no longer back a bid. Either its replicas no longer fit on
-    /// any node, or a reservation that was found later needs its GPUs, ports or addresses or has unknown
-    /// resources.
+    /// Returns the reason why a reservation can no longer back a bid. Either its replicas no longer fit on any node, or
+    /// an existing lease or bid was found after the reservation was made. That lease or bid needs the same GPUs, ports
+    /// or addresses, or has unknown resources.
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
         let held = self.held.get(order)?;
@@ -250,7 +250,7 @@ impl Reservations {
 
     /// Adopts a reservation from before a restart. Never fails: missing capacity is reported as overcommitted.
     ///
-    /// `offer` is the offer of the bid, with commit levels already applied. If it is empty, the resources of `spec` are
+    /// `offer` is the offer of the bid, with overcommit already applied. If it is empty, the resources of `spec` are
     /// reserved. An existing reservation with units is not changed.
     pub fn adopt(&mut self, order: &OrderId, offer: &[ResourceUnit], spec: Option<&GroupSpec>) {
         self.unread.remove(order);
@@ -304,8 +304,8 @@ impl Reservations {
         self.unread.insert(order.clone());
     }
 
-    /// Changes a reservation to the offer of this provider's bid on the chain. The offers differ if a bid
-    /// from before a restart is included after capacity was reserved again for the order.
+    /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. Both differ if a bid
+    /// from before a restart is included in a block after capacity was reserved again for the order.
     pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
         let Some(held) = self.held.get_mut(order) else {
             return;
@@ -368,7 +368,7 @@ impl Reservations {
         true
     }
 
-    /// Returns the units of a reservation, with commit levels applied and concrete GPU models.
+    /// Returns the units of a reservation, with overcommit applied and concrete GPU models.
     #[must_use]
     pub fn units(&self, order: &OrderId) -> Option<Arc<Vec<ResourceUnit>>> {
         self.held.get(order).map(|h| Arc::clone(&h.units))

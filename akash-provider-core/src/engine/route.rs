@@ -224,8 +224,8 @@ impl Engine {
         }
     }
 
-    /// Returns which missing information prevents the check of a request: leases are read from the chain,
-    /// hostname claims from the cluster.
+    /// Returns the state that the engine needs to check a request but does not know yet: that of the chain or of the
+    /// cluster. Returns `None` if the request can be checked.
     const fn unknown_for(&self, request: &Request) -> Option<&'static str> {
         match request {
             // The operator can release the breaker at any time.

@@ -205,7 +205,7 @@ pub struct LeasedIpStatus {
     pub available: u32,
 }
 
-/// One reservation, summed over its replicas, after the commit levels (overcommit) were applied.
+/// One reservation, summed over its replicas, with overcommit applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReservationStatus {
     /// Order of the reservation.
@@ -244,9 +244,10 @@ pub struct BreakerStatus {
     pub tripped: bool,
     /// Owners for which the breaker has tripped separately. Other owners are not affected.
     pub held_owners: Vec<Address>,
-    /// Number of closes within the window. Each owner counts for at most half of `allowed`.
+    /// Number of closes within [`Config::breaker_window`](crate::Config::breaker_window). Each owner counts for at most
+    /// half of `allowed`.
     pub recent: u32,
-    /// Maximum number of closes within the window.
+    /// Maximum number of closes within [`Config::breaker_window`](crate::Config::breaker_window).
     pub allowed: u32,
     /// Leases with a close or teardown held by the breaker.
     pub waiting: Vec<BidId>,

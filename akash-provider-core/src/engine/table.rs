@@ -172,12 +172,12 @@ impl<M: Machine> Table<M> {
         self.timers.is_due(now)
     }
 
-    /// Returns the expired monotonic deadlines in order.
+    /// Returns the expired monotonic deadlines with their machines, sorted by time.
     pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, M::Id)> {
         self.timers.due_mono(now.mono)
     }
 
-    /// Returns the expired block-time deadlines in order.
+    /// Returns the expired block-time deadlines with their machines, sorted by time.
     pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, M::Id)> {
         self.timers.due_block(now.block_time)
     }

@@ -8,23 +8,24 @@ use std::time::Duration;
 /// Number of measured blocks. Enough blocks that a single outlier has little effect, and few enough to adapt
 /// within minutes.
 const MEASURED: usize = 64;
-/// Minimum number of measured blocks. With fewer blocks, the configured block time is used.
+/// Minimum number of measured blocks. With fewer blocks, the configured average interval between blocks is used.
 const ENOUGH: usize = 16;
-/// Maximum accepted ratio between the time of one block and the median. Times outside this ratio are clamped,
+/// Maximum accepted ratio between one block interval and the median interval. Intervals outside this ratio are clamped,
 /// because a chain that halted for an hour is not slower afterwards.
 const OUTLIER: u64 = 4;
 
-/// Estimate of the block time.
+/// Estimate of the average interval between blocks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct BlockTimeEstimate {
     last: Option<(Height, BlockTime)>,
-    /// Time of each of the newest blocks, in milliseconds.
+    /// Duration of each of the newest blocks, in milliseconds.
     durations: VecDeque<u64>,
     measured: Option<Duration>,
 }
 
 impl BlockTimeEstimate {
-    /// Records a block. If blocks before it are missing, each missing block counts with the average time.
+    /// Records a block. If the blocks before it are missing, the average interval since the last recorded block is one
+    /// measurement.
     pub(super) fn record(&mut self, height: Height, time: BlockTime) {
         let Some((before, then)) = self.last.replace((height, time)) else {
             return;
@@ -41,7 +42,7 @@ impl BlockTimeEstimate {
         self.measured = self.measure();
     }
 
-    /// Returns the measured block time, or `expected` before enough blocks were observed.
+    /// Returns the measured average interval between blocks, or `expected` before enough blocks were observed.
     pub(super) fn get_or(&self, expected: Duration) -> Duration {
         self.measured.unwrap_or(expected)
     }

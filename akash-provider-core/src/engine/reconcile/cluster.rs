@@ -189,7 +189,8 @@ impl Engine {
         }
     }
 
-    /// Removes declared hostnames that their lease no longer uses.
+    /// Finds hostnames that the cluster declares for a lease, but that the manifest of the lease no longer uses.
+    /// Deploys these leases again to delete the declarations.
     fn purge_unwanted_hostnames(&mut self, declared: &[DeclaredHostname]) {
         if self.role.is_standby() {
             return;

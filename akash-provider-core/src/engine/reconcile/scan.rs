@@ -334,7 +334,8 @@ impl Engine {
         }
     }
 
-    /// Appends the differences to `findings`, one line each. Repairs nothing.
+    /// Appends the differences between the engine, the chain snapshot and the workloads in the cluster to `findings`,
+    /// one line each. Repairs nothing.
     fn compare(&self, snapshot: Option<&Snapshot>, workloads: &Workloads, findings: &mut Vec<String>) {
         if let Some(snapshot) = snapshot {
             self.compare_leases(snapshot, findings);

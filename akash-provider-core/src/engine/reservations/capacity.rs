@@ -83,7 +83,8 @@ impl Capacity {
     }
 }
 
-/// Checks everything except the nodes. Returns the ports and addresses that the group needs.
+/// Checks whether the free ports and leased IPs are sufficient for a group, and whether another order blocks the
+/// reservation. Does not check the nodes. Returns the ports and addresses that the group needs.
 pub(super) fn check(spec: &GroupSpec, pools: &Pools, blocking: &BlockingOrders) -> Result<Claim, Decline> {
     if spec.resources.is_empty() {
         return Err(Decline::InvalidGroup {
@@ -101,7 +102,7 @@ pub(super) fn check(spec: &GroupSpec, pools: &Pools, blocking: &BlockingOrders) 
     }
 }
 
-/// Places the units of a group, with commit levels applied.
+/// Places the units of a group on nodes, with overcommit applied.
 pub(super) fn place(
     spec: &GroupSpec,
     config: &Config,

@@ -18,7 +18,7 @@ pub fn committed(value: u64, percent: u32) -> u64 {
     u64::try_from(rounded).map_or(value, |r| r.max(1))
 }
 
-/// Returns the units of a group with commit levels applied. GPUs are never overcommitted.
+/// Returns the units of a group with overcommit applied. GPUs are never overcommitted.
 #[must_use]
 pub fn committed_units(config: &Config, spec: &GroupSpec) -> Vec<ResourceUnit> {
     let mut units = spec.resources.clone();

@@ -16,16 +16,16 @@ pub(super) struct Claim {
     pub(super) confirmed: bool,
 }
 
-/// Sizes of the pools and reserved amounts.
+/// Sizes of the pools of external ports and leased IPs, and the amounts reserved from these pools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pools {
     ports: u64,
     ports_taken: u64,
     has_ips: bool,
     usage: Option<(u32, u32)>,
-    /// Number of reserved addresses that the number reported by the pool does not include.
+    /// Number of reserved addresses that are not included in the used addresses in `usage`.
     ips_unconfirmed: u64,
-    /// Number of addresses that were released since the pool reported its number.
+    /// Number of addresses that were released since `usage` was reported, and are still included in it.
     ips_returned: u64,
 }
 
@@ -41,7 +41,7 @@ impl Pools {
         }
     }
 
-    /// Stores the numbers that the pool reported, and resets the reserved amounts. The caller adds all claims
+    /// Stores the reported usage of the pool of leased IPs, and resets the reserved amounts. The caller adds all claims
     /// again.
     pub(super) fn recount(&mut self, usage: Option<&LeasedIpUsage>) {
         if let Some(usage) = usage {
@@ -129,7 +129,7 @@ impl Pools {
         })
     }
 
-    /// Returns the reserved amounts, for the comparison with a count from scratch.
+    /// Returns the number of reserved ports and of unconfirmed addresses, for the comparison with a count from scratch.
     pub(super) fn taken(&self) -> (u64, u64) {
         (self.ports_taken, self.ips_unconfirmed)
     }
