@@ -63,7 +63,8 @@ pub struct Service {
     pub command: Option<Vec<String>>,
     /// Arguments of the entry point. `None` and an empty list result in different hashes.
     pub args: Option<Vec<String>>,
-    /// Environment variables as lines of `NAME=value`. A line without `=` is only a name.
+    /// Environment variables as lines of `NAME=value`. A line without `=` is the name of a variable with an empty
+    /// value.
     pub env: Option<Vec<String>>,
     /// Resources of one replica.
     pub resources: Resources,
@@ -176,7 +177,7 @@ impl Default for HttpOptions {
 pub struct ServiceParams {
     /// Mounts of volumes. A volume without an entry is not mounted.
     pub storage: Option<Vec<StorageParams>>,
-    /// Registry login, in the location that some tools use.
+    /// Login at the registry of the image. Some tools write the login here instead of in [`Service::credentials`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
     /// Information about its own lease that the service may read.

@@ -48,7 +48,7 @@ pub fn unit(id: u32, cpu: u64, memory: u64, storage: u64, count: u32) -> Resourc
     }
 }
 
-/// Adds GPUs to a unit. The unit accepts any one of the GPU models in `keys`.
+/// Sets the GPUs of each replica of a unit: `units` devices, of any one of the GPU models in `keys`.
 #[must_use]
 pub fn with_gpus(mut unit: ResourceUnit, units: u64, keys: &[&str]) -> ResourceUnit {
     let attributes = keys.iter().map(|k| Attribute::new(*k, "true")).collect();

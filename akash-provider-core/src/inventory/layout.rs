@@ -49,7 +49,7 @@ pub(super) struct Node {
     pub(super) memory: Quantity,
     pub(super) ephemeral: Quantity,
     pub(super) gpu_allocatable: i64,
-    /// Number of devices of unknown kind that are unhealthy or in use.
+    /// Number of devices that are in use or unusable, and for which the kind is unknown.
     pub(super) gpu_unknown: i64,
     /// Storage classes that the node can mount; bit n represents entry n of [`Layout::classes`].
     pub(super) classes: u64,
@@ -67,7 +67,7 @@ pub(super) struct Slot {
     pub(super) kind: usize,
     /// Number of devices, in use or not.
     pub(super) count: u32,
-    /// Number of devices, minus the devices that are known to be in use.
+    /// Number of devices, minus the devices that other workloads are known to use.
     pub(super) free: i64,
 }
 
@@ -144,9 +144,9 @@ impl Layout {
         layout
     }
 
-    /// Returns the layout after a change of some nodes and amounts. The result equals [`Self::new`] for the
-    /// whole cluster. Returns `None` if anything other than amounts changed. The caller then builds a new
-    /// layout.
+    /// Returns the layout after a change of storage amounts, ignored resources and the nodes in `nodes`. The result
+    /// equals [`Self::new`] for the whole cluster. Returns `None` after other changes: a new node, other kinds of GPU,
+    /// other storage classes or an invalid entry. The caller then builds a new layout.
     pub(super) fn revised(
         &self,
         nodes: &[NodeSpec],

@@ -30,7 +30,7 @@ pub(super) struct Need {
 /// Reason why no node of the cluster can mount a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Impossible {
-    /// The volume is persistent without a class, or of class `ram`.
+    /// The persistent volume has no class, or the class `ram`.
     PersistentWithoutClass,
     /// The cluster does not have the class.
     UnknownClass,

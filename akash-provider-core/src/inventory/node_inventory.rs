@@ -52,11 +52,10 @@ impl NodeInventory {
         Self::from_layout(Layout::new(spec))
     }
 
-    /// Returns the free capacity of the same cluster after a change of nodes, storage amounts or ignored
-    /// resources. The result equals [`Self::new`] of the whole cluster, but costs only a copy. The result
-    /// contains no reservations of `self`. Returns `None` if anything other than amounts changed, such as a
-    /// new node, other kinds of GPU, other storage classes or an invalid entry. The caller then uses
-    /// [`Self::new`].
+    /// Returns the free capacity of the same cluster after a change of storage amounts, ignored resources and the nodes
+    /// in `nodes`. The result equals [`Self::new`] of the whole cluster, but costs only a copy. The result contains no
+    /// reservations of `self`. Returns `None` after other changes: a new node, other kinds of GPU, other storage
+    /// classes or an invalid entry. The caller then uses [`Self::new`].
     #[must_use]
     pub fn revised(
         &self,

@@ -26,8 +26,7 @@ struct Reservation {
     replicas: i64,
 }
 
-/// A unit with GPUs: the choices that were not tried yet, and the length of the log before the unit was
-/// placed.
+/// A unit with GPUs: the choices that were not tried yet, and the length of `Search::log` before the unit was placed.
 #[derive(Debug)]
 struct Decision {
     unit: usize,
@@ -114,8 +113,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Returns to the latest unit for which a choice is left, and places it with this choice. Returns the
-    /// index of the unit.
+    /// Undoes placements back to the latest unit for which a choice is left, and places this unit with the choice.
+    /// Returns the index of the unit.
     fn choose_again(
         &mut self,
         decisions: &mut Vec<Decision>,
