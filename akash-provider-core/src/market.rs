@@ -154,7 +154,7 @@ pub enum TenantMsg {
         auditor: Address,
         /// Account of the provider.
         owner: Address,
-        /// Signed attributes.
+        /// Attributes that the auditor signs.
         attributes: Vec<Attribute>,
     },
     /// Removes the attributes of a provider that an auditor has signed.

@@ -50,7 +50,8 @@ pub struct PriceRequest {
     /// Utilization of the cluster before and after this order, at the time of the request; `None` if unknown.
     pub utilization: Option<Box<Utilization>>,
     /// Height of the order's block, if this is the first price calculation for the order. `None` for a later
-    /// calculation or a screening. All orders of one block use the same price list.
+    /// calculation, and for a group without an order, as in [`screen`](crate::bidding::screen()). All orders of one
+    /// block use the same price list.
     #[serde(default)]
     pub height: Option<Height>,
 }

@@ -120,7 +120,7 @@ impl DeploymentBook {
         self.group_mut(&id.group)?.orders.get_mut(slot(id.oseq)?)
     }
 
-    /// Returns active leases of every provider, by gseq.
+    /// Returns the active and reclaiming leases of all providers, by gseq.
     pub(super) fn live_leases(&self) -> impl Iterator<Item = &LeaseBook> {
         let newest = self.groups.iter().filter_map(|g| g.orders.last());
         newest.filter_map(|o| o.lease.as_ref().filter(|l| l.lease.state.is_live()))
@@ -223,7 +223,7 @@ impl OrderBook {
         self.lease.as_ref().filter(|l| l.lease.id.provider == *provider)
     }
 
-    /// Returns the active lease of this provider.
+    /// Returns the active or reclaiming lease of this provider.
     pub(super) fn live_lease_of(&self, provider: &Address) -> Option<&LeaseBook> {
         self.lease_of(provider).filter(|l| l.lease.state.is_live())
     }

@@ -115,7 +115,8 @@ pub(super) fn market() -> Market {
     market
 }
 
-/// Creates a lease of one group with `ONE` at 40 uact, in its own block.
+/// Creates a deployment with one group, a bid of the provider `ONE` for 40 uact per block, and the lease. Completes the
+/// block.
 pub(super) fn leased(market: &mut Market, dseq: u64, deposit: u128) -> LeaseId {
     let id = bid(&order(dseq, 1, 1), ONE);
     market

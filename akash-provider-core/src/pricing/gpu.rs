@@ -10,7 +10,8 @@ pub(super) struct GpuModel<'a> {
 }
 
 impl<'a> GpuModel<'a> {
-    /// Parses an attribute key. Returns `None` for another form. Unknown pairs are skipped.
+    /// Parses an attribute key: `vendor/<vendor>/model/<model>`, followed by pairs of a name and a value. Pairs other
+    /// than `ram` and `interface` are ignored. Returns `None` if the key does not have this form.
     pub(super) fn parse(key: &'a str) -> Option<Self> {
         let rest = key.strip_prefix("vendor/")?;
         let (vendor, rest) = rest.split_once("/model/")?;

@@ -150,7 +150,7 @@ impl Scale {
         price_of(&denom, self.sum(request)?)
     }
 
-    /// Returns the sum of all parts without a check of the range.
+    /// Returns the sum of the prices of all resources, without a check of its range.
     pub(super) fn sum(&self, request: &PriceRequest) -> Result<Dec, PriceError> {
         let totals = self.totals(request)?;
         match self.quick_sum(&totals) {
@@ -159,7 +159,7 @@ impl Scale {
         }
     }
 
-    /// Returns the parts that are not zero, with their names. Each part is rounded separately.
+    /// Returns the names and prices of the resources with a price above zero. Each price is rounded separately.
     pub(super) fn lines(&self, request: &PriceRequest) -> Result<Vec<(String, Dec)>, PriceError> {
         let totals = self.totals(request)?;
         let storage = self
@@ -342,7 +342,7 @@ fn parse_prices(
     Ok(prices)
 }
 
-/// Shortens a foreign text for an error, to at most one line.
+/// Returns the first 100 characters of a text from the settings or an order, for an error message.
 pub(super) fn shorten(text: &str) -> String {
     text.chars().take(100).collect()
 }

@@ -95,7 +95,8 @@ impl<'a> Element<'a> {
 }
 
 impl<'a> GpuAttributes<'a> {
-    /// Collects one model per vendor: the last one in the list. Attributes of another form are skipped.
+    /// Collects the GPU model of each vendor: the last model of the vendor in the list. Malformed attributes are
+    /// skipped.
     fn of(attributes: &'a [Attribute]) -> Self {
         let models = attributes.iter().filter_map(|a| GpuModel::parse(&a.key));
         let entry = |gpu: GpuModel<'a>| {
