@@ -90,7 +90,8 @@ pub(crate) async fn run<B: StateMachine>(
 enum Wake {
     Abort,
     Shutdown,
-    /// The state was written. The effects that were held during the write can now be executed.
+    /// A write of the state for the next start has ended. The effects that were held during the write can now be
+    /// executed.
     Kept(Vec<Effect>),
     Input(Input),
     HandleRequest(HandleRequest),

@@ -75,7 +75,7 @@ impl ProviderBuilder {
         self
     }
 
-    /// Sets the bus for facts and statuses.
+    /// Sets the bus on which the provider publishes its events and statuses.
     #[must_use]
     pub fn bus(mut self, bus: impl Bus) -> Self {
         self.bus = Some(Arc::new(bus));
@@ -119,8 +119,8 @@ impl ProviderBuilder {
         self
     }
 
-    /// Sets the store of the state for the next start. Each change is stored before it takes effect. Without
-    /// a store, a consumer of the facts has to store the state.
+    /// Sets the store of the state for the next start. Each change is stored before it takes effect. Without a store, a
+    /// subscriber of the provider's events has to store the state.
     #[must_use]
     pub fn state_store(mut self, store: impl StateStore + 'static) -> Self {
         self.store = Some(Arc::new(store));

@@ -48,11 +48,11 @@ pub struct ProviderStatistics {
     pub bid_blocks: BTreeMap<u64, u64>,
     /// Time between the order and the bid.
     pub bid_delay: DurationCounts,
-    /// Price calculations, with the bounds of the Go provider.
+    /// Durations of price calculations, with the bounds [`GO_BOUNDS`].
     pub pricing: DurationCounts,
-    /// Engine steps with a reservation, with the bounds of the Go provider.
+    /// Durations of engine steps that reserve capacity, with the bounds [`GO_BOUNDS`].
     pub reserving: DurationCounts,
-    /// Engine steps with a reservation, with bounds of microseconds.
+    /// Durations of engine steps that reserve capacity, with the bounds [`RESERVATION_BOUNDS`].
     pub reserving_fine: DurationCounts,
     /// Calls to ports by name and result (`success`, `fail`, `unknown`, `in_progress`).
     pub calls: BTreeMap<(&'static str, &'static str), u64>,
@@ -66,9 +66,10 @@ pub struct ProviderStatistics {
     pub lease_ends: BTreeMap<&'static str, u64>,
     /// Closed leases with removed workloads.
     pub closed_leases: u64,
-    /// Monitored workloads: started and stopped monitors.
+    /// Number of started and of stopped health monitors of workloads. Each deploy starts a monitor, which replaces the
+    /// previous monitor of the workload.
     pub monitors: (u64, u64),
-    /// Leases won and adopted.
+    /// Number of won leases, and number of adopted leases.
     pub leases: (u64, u64),
     /// Withdrawals by result: `success`, `fail`.
     pub withdrawals: BTreeMap<&'static str, u64>,

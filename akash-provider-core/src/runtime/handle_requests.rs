@@ -29,7 +29,7 @@ pub(crate) enum HandleRequest {
     LeaseOf(GroupId, oneshot::Sender<Option<LeaseId>>),
 }
 
-/// Receiving end of the loop: takes requests and stores the reply channel of each pending request.
+/// Queue of the requests of handles, with the reply channel of each pending request. Owned by the loop.
 #[derive(Debug)]
 pub(crate) struct RequestQueue {
     asks: mpsc::Receiver<HandleRequest>,

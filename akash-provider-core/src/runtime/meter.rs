@@ -25,7 +25,7 @@ fn add<K: Ord>(counts: &mut Counts<K>, key: K) {
     *counts.entry(key).or_default() += 1;
 }
 
-/// Step of the engine.
+/// Start, duration and block height of an engine step, and whether its input is a snapshot.
 #[derive(Debug)]
 pub(super) struct Moment {
     at: Instant,
@@ -162,7 +162,7 @@ impl Meter {
         self.lock().status_requests += 1;
     }
 
-    /// Compares the counted orders with a status.
+    /// Counts the orders that are reserved in a status, and the orders that ended without an event.
     pub(super) fn settle(&self, status: &Status) {
         self.lock().orders.settle(status);
     }

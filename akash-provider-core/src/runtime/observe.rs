@@ -40,13 +40,13 @@ impl Observer {
         }
     }
 
-    /// Counts the events that are not published in a shared counter.
+    /// Sets the shared counter of events that could not be published.
     pub(crate) fn count_unpublished(mut self, counter: Arc<AtomicU64>) -> Self {
         self.unpublished = counter;
         self
     }
 
-    /// Logs a fact and sends it to the bus.
+    /// Logs an event and sends it to the bus, with the topic `Topic::Facts`.
     pub(crate) fn fact(&mut self, event: Arc<Event>) {
         log(&event);
         if !self.outlet.enqueue(Topic::Facts, event) {

@@ -12,7 +12,7 @@ pub(crate) trait StateMachine: Send {
     fn handle_timeout(&mut self, now: Now) -> Vec<Effect>;
     fn is_idle(&self) -> bool;
     fn status(&self, now: Now) -> Status;
-    /// Counts changes that may affect the status, except for its pulse.
+    /// Returns a counter of the changes that may affect the status, except for its pulse.
     fn changes(&self) -> u64;
     fn pulse(&self) -> Pulse;
     fn capacity(&self) -> Option<Capacity>;

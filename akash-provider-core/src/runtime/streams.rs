@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Length of the chain queue: more than a busy block has, and few enough to process at shutdown.
+/// Length of the chain queue: more events than a busy block has, and few enough to process at shutdown.
 const CHAIN_QUEUE: usize = 256;
 /// Length of the cluster queue: a rollout changes tens of workloads at once.
 const CLUSTER_QUEUE: usize = 128;
@@ -42,7 +42,7 @@ pub(crate) struct Feeds {
 }
 
 impl Feeds {
-    /// Starts the tasks of all ports.
+    /// Starts one task for each port, which forwards the stream of the port to a queue.
     pub(crate) fn start(
         chain: Arc<dyn crate::chain::ChainClient>,
         cluster: Arc<dyn Cluster>,

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of measured orders. Further orders are not measured.
+/// Maximum number of orders in progress for which evaluations and delays are measured.
 const ORDERS_MAX: usize = 20_000;
-/// Maximum counted number of blocks between an order and its bid.
+/// Maximum number of blocks between an order and its bid in the statistics. Larger numbers count as this number.
 const BLOCKS_MAX: u64 = 1000;
 
 /// Order in progress.
@@ -38,16 +38,16 @@ pub(super) struct OrderCounts {
     pub(super) reserving_fine: DurationHistogram,
 }
 
-/// Phase of an order in which a decline with a code happens.
+/// Phase that an order had reached when it was declined with a code.
 #[derive(Debug, PartialEq, Eq)]
 enum Stage {
-    /// The rules of the provider are checked.
+    /// The engine was checking the order against the rules of the provider.
     Rules,
-    /// The decision failed.
+    /// The engine could not decide because of an error.
     Undecided,
-    /// Capacity is reserved.
+    /// The engine was reserving capacity for the order.
     Capacity,
-    /// Capacity is reserved already.
+    /// The engine had already reserved capacity for the order.
     Reserved,
 }
 
