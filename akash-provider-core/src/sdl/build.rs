@@ -166,8 +166,9 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
     }
 }
 
-/// Returns the sequence numbers of the leased IPs. The IP names of all targets, except targets that are only
-/// global, are sorted with duplicates and numbered from 1. A name gets the number of its last occurrence.
+/// Returns the sequence numbers of the leased IPs. The IP names of all `to` entries are sorted, with duplicates, and
+/// numbered from 1. An entry without an IP has an empty name, and is left out if it is global. A name gets the number
+/// of its last occurrence.
 fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
     let services = document
         .deployment

@@ -7,8 +7,8 @@ use crate::manifest::Proto;
 use crate::types::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks that every service, profile, price, endpoint and volume that the document refers to exists and
-/// fits. A reference to a part with an error causes no further error.
+/// Checks that the document describes every service, profile, price, endpoint and volume to which it refers, and that
+/// these parts can be used together. A reference to a part with an error causes no further error.
 pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     let mut ips = Ips::default();
     for (name, deployed) in document.deployment.iter() {
