@@ -200,7 +200,7 @@ impl Breaker {
             .get_or_insert_with(|| now.plus(config.breaker_warmup));
     }
 
-    /// Holds all requests, because leases exist but `place` contains no records.
+    /// Holds all requests, because leases exist but the location `place` contains no workload records.
     pub(crate) fn set_records_missing(&mut self, place: String) {
         self.records_missing = Some(place);
     }

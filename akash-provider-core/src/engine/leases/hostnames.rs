@@ -104,7 +104,7 @@ impl HostnameLedger {
         self.own = Some(hostname.to_lowercase());
     }
 
-    /// Removes all holders. Blocked hostnames stay blocked.
+    /// Releases all hostnames of all leases. Blocked hostnames stay blocked.
     pub fn clear(&mut self) {
         self.by_name.clear();
         self.by_group.clear();

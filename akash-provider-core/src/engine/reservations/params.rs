@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Maximum number of shared values. Further values are not shared.
+/// Maximum number of values that reservations share. Further values are not shared.
 const SHARED_MAX: usize = 256;
 
 /// Stores one copy of each value for all reservations with equal parameters.

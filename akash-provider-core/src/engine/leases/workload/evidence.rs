@@ -21,7 +21,7 @@ pub enum ReportSource {
 /// Report that a lease is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CloseReport {
-    /// Chain height of the report.
+    /// Height of the newest processed block when the report was received.
     pub height: Height,
     /// Time at which the report was received.
     pub since: Mono,
