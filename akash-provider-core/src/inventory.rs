@@ -157,7 +157,7 @@ pub struct NodeMetrics {
 pub struct Metrics {
     /// One entry for each node, in the order in which nodes are filled.
     pub nodes: Vec<NodeMetrics>,
-    /// Bytes by storage class.
+    /// Persistent storage of the cluster in bytes, by storage class.
     pub storage: BTreeMap<String, Pair>,
     /// Number of reserved replicas for which no capacity is left, after the capacity of the cluster shrank.
     pub overcommitted_replicas: u32,

@@ -6,7 +6,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Capacity that never changes.
+/// Source of a capacity that never changes.
 #[derive(Debug, Clone)]
 pub struct StaticInventorySource {
     update: InventoryUpdate,
@@ -34,7 +34,7 @@ impl InventorySource for StaticInventorySource {
     }
 }
 
-/// Capacity set by the caller, for simulations, tests and a daemon with its own list of nodes.
+/// Source of a capacity that the caller sets, for simulations, tests and a daemon with its own list of nodes.
 #[derive(Debug)]
 pub struct MemoryInventorySource {
     state: watch::Sender<State>,
