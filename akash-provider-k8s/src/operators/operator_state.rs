@@ -410,7 +410,7 @@ impl<I: Index> Inner<I> {
                     name,
                     problem = I::PROBLEM,
                     why = text,
-                    "cluster objects for the name are wrong"
+                    "problem in the cluster objects of a name"
                 );
             }
             self.log.is_due = true;
@@ -431,7 +431,7 @@ impl<I: Index> Inner<I> {
                 example,
                 problem = I::PROBLEM,
                 why = text,
-                "cluster objects for several names are wrong"
+                "problem in the cluster objects of several names"
             );
         }
         again
