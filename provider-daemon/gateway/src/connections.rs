@@ -23,9 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of places that authenticated connections never take, so that many new clients can perform the
-/// handshake and the first request at the same time. Each takes some milliseconds. Small tables reserve a quarter of
-/// their places.
+/// Maximum number of places per port that are reserved for connections without authentication, so that many new clients
+/// can perform the handshake and the first request at the same time. A port with fewer than 256 places reserves a
+/// quarter of them.
 const RESERVED_MAX: usize = 64;
 /// Maximum number of connections of one account with a live lease, twice its maximum number of streams. Further
 /// connections count as anonymous.
@@ -77,7 +77,8 @@ struct Table {
 struct Places {
     authenticated: usize,
     authenticated_max: usize,
-    /// Number of anonymous connections from this machine that are not closed in favor of other clients.
+    /// While at most this number of connections from this machine are open, the anonymous ones among them are not
+    /// closed in favor of other clients.
     local_reserved: usize,
 }
 

@@ -97,8 +97,8 @@ pub fn certificate(input: &[u8]) {
     }
 }
 
-/// Parses the input as a manifest. Encoding and parsing it again must give the same manifest, and the hash must follow
-/// from the parsed form.
+/// Parses the input as a manifest. The hash of the input must equal the hash of the parsed manifest. If the parsed
+/// manifest is encoded and parsed again, the result must be the same manifest.
 pub fn manifest_json(input: &[u8]) {
     let Ok((read, hashes)) = manifest::parse(input) else {
         return;

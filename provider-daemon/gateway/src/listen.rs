@@ -53,7 +53,7 @@ pub(crate) struct Peer {
     /// Place of the connection, which counts against the maximum number of connections. A stream holds the place until
     /// it ends.
     pub(crate) connection: Arc<Connection>,
-    /// Permits of responses on this connection. A permit is released after its response is written.
+    /// Permits, such as the permit of a screening, that are held until a response on this connection is written.
     pub(super) pending_writes: PendingWrites,
 }
 
@@ -64,7 +64,7 @@ impl Peer {
     }
 }
 
-/// Port with the state that its connections share.
+/// Port of the gateway, with the state that all connections to the port share.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) tls: Arc<Tls>,

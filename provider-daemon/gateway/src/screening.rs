@@ -106,7 +106,7 @@ pub(super) enum ScreeningError {
     Busy,
     /// The IP network of the client has used its budget of screenings.
     TooMany,
-    /// A query of the chain or the provider failed.
+    /// A query to the chain or to the provider failed.
     Unavailable(&'static str),
 }
 
@@ -259,7 +259,7 @@ fn order(group: GroupSpec, screening: &Screening) -> Order {
     }
 }
 
-/// Returns one reason for each hostname that a lease uses or that is blocked.
+/// Returns one reason against a bid for each hostname in `names` that is blocked or that an existing lease uses.
 async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec<String>, ScreeningError> {
     if names.is_empty() {
         return Ok(Vec::new());

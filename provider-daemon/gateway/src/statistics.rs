@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// Maximum number of counted combinations of route, method and status.
 const REQUESTS_MAX: usize = 512;
-/// Maximum number of keys of each other map of counters, more than exist.
+/// Maximum number of keys in each of the other maps of counters. Each map has fewer possible keys.
 const KEYS_MAX: usize = 64;
 /// Value of [`RequestKind::route`] for an unknown path.
 const NO_ROUTE: &str = "other";

@@ -30,7 +30,7 @@ pub(super) struct Wire<S> {
     pending_writes: PendingWrites,
 }
 
-/// Number of missing bytes of the HTTP/2 preface, and its time limit.
+/// Number of bytes of the HTTP/2 preface that the client has not sent yet, and the time limit for the preface.
 #[derive(Debug)]
 struct Greeting {
     left: usize,

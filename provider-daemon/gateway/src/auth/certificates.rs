@@ -13,15 +13,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Maximum number of entries of each of the three caches. A further query of the chain replaces an evicted entry.
+/// Maximum number of entries of each of the three caches. After an eviction, the next use of the certificate queries
+/// the chain again.
 const CACHED_MAX: u64 = 10_000;
-/// Time after which a certificate that is not on the chain is queried again.
+/// Time for which the gateway caches that a certificate is not valid on the chain. After this time, the next use of the
+/// certificate queries the chain again.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
 /// Maximum time that a request waits for a chain query about a certificate that was valid before. A later response of
 /// the chain still takes effect for the following requests.
 const RECHECK_TIMEOUT: Duration = Duration::from_millis(300);
-/// Time after which a failed query is repeated. A request needs the same query as its connection, which was opened
-/// shortly before.
+/// Time for which the failure of a query is cached. Without this cache, the first request on a new connection would
+/// wait for the same failing query as the connection itself.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
 /// Client certificate of a TLS connection; the TLS handshake proved possession of its key.
@@ -133,8 +135,8 @@ impl Certificates {
         }
     }
 
-    /// Queries the chain about a certificate and returns the result. If the certificate was valid before and the chain
-    /// is slow, returns the last known result.
+    /// Queries the chain about a certificate. Returns `Ok` if the certificate is valid, or if it was valid before and
+    /// the chain fails or does not respond within [`RECHECK_TIMEOUT`].
     async fn look_up(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
         let key = certificate.fingerprint;
         let lookup = Lookup {

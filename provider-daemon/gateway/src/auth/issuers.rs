@@ -17,10 +17,10 @@ use std::time::Duration;
 
 /// Maximum number of cached proven keys. An evicted key is read from the `Memory` again.
 const CACHED_MAX: u64 = 10_000;
-/// Maximum number of cached accounts that clients named without a valid signature.
+/// Maximum number of entries of each cache of accounts for which no client has sent a valid signature yet.
 const NAMED_MAX: u64 = 10_000;
-/// Time until an account without a valid signature is queried again, because an account gets its key with its first
-/// transaction.
+/// Time for which the key of an account, or the absence of a key, is cached before the first valid signature of the
+/// account. Short, because the chain learns the key of an account from its first transaction.
 const NAMED_FOR: Duration = Duration::from_secs(15);
 
 /// Public keys of accounts, in three caches: keys proven by a signature, keys of accounts merely named, and accounts
@@ -39,7 +39,7 @@ pub(super) struct Issuers {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) key: Arc<PublicKey>,
-    /// A valid signature has used the key before.
+    /// True if this key has verified a signature before.
     pub(super) is_proven: bool,
 }
 

@@ -40,8 +40,8 @@ async fn account_without_key_is_refused_until_it_has_one() {
     assert_eq!(memory.key(stranger.address()), None);
 }
 
-/// Tests the two queries for a certificate: one for the connection, and one for each request. Only the first failed
-/// query delays a request.
+/// A connection and each request on it need the same query for the certificate. After the query failed, the failure is
+/// returned from the cache for a second, without another query.
 #[tokio::test]
 async fn failed_certificate_query_is_not_repeated_at_once() {
     let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));

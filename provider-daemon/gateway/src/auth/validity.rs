@@ -15,9 +15,9 @@ use std::time::Duration;
 pub(crate) enum CloseReason {
     /// The token or certificate is expired.
     Expired,
-    /// The certificate is no longer on the chain.
+    /// The certificate is no longer valid on the chain, for example because its owner revoked it.
     Revoked,
-    /// The connection was closed in favor of a connection of another account.
+    /// A limit of connections was reached, and the connection was closed in favor of another one.
     Displaced,
 }
 

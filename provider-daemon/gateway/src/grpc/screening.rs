@@ -8,7 +8,8 @@ use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidS
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 
-/// Returns the response, and the permit that the caller holds until the response is written.
+/// Screens the group of a request. Returns the response, and the permit of the screening, which must not be released
+/// before the response is written.
 pub(super) async fn respond(
     app: &App,
     peer: Option<&Peer>,

@@ -68,7 +68,7 @@ struct ServiceBody<'a> {
     updated_replicas: u32,
     ready_replicas: u32,
     available_replicas: u32,
-    /// Last termination of a container. The Go provider does not have this field.
+    /// Newest termination of any container of the service. The Go provider does not have this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_termination: Option<&'a Termination>,
 }

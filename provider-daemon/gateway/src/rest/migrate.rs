@@ -245,7 +245,8 @@ fn no_endpoint(name: &str) -> Rejection {
     ))
 }
 
-/// Checks the permission for each of the tenant's other leases that holds one of the addresses.
+/// Checks that the caller may migrate the IP addresses of each other lease of the tenant that now has one of the
+/// addresses in `moving`.
 async fn check_holders(
     app: &App,
     identity: &Identity,
@@ -266,7 +267,7 @@ async fn check_holders(
     Ok(())
 }
 
-/// Declares these addresses for the lease, and takes them from the tenant's other leases.
+/// Assigns the leased IP addresses in `moving` to the lease, and removes them from the tenant's other leases.
 async fn declare(
     app: &App,
     ips: &dyn LeasedIps,

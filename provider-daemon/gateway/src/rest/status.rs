@@ -249,8 +249,8 @@ impl StatusCache {
         snapshot
     }
 
-    /// Returns the reason why the provider cannot know yet that a record is missing. Returns `None` after the provider
-    /// has read the state of chain and cluster.
+    /// Returns the reason why a lease or workload that the provider does not know may exist nevertheless. Returns
+    /// `None` if the provider has read the state of chain and cluster and is not stopping.
     pub(crate) async fn missing_state(&self) -> Option<&'static str> {
         // From the handle and not from the cache: a stopping provider may not respond any more.
         if self.handle.lifecycle() >= Lifecycle::Shutdown {

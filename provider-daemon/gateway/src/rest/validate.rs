@@ -17,7 +17,8 @@ use tokio::sync::OwnedSemaphorePermit;
 /// Maximum size of a request body, in bytes. A group has some kilobytes.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// Response in the format of the message `ValidateGroupSpecResult` of the Akash network: the price of the bid.
+/// Response of `/validate`: the price that the provider would bid. The JSON has the format of the message
+/// `ValidateGroupSpecResult` of the Akash network.
 #[derive(Serialize)]
 struct Validated<'a> {
     min_bid_price: &'a DecCoin,

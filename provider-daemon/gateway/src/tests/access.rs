@@ -129,7 +129,7 @@ const INVALID: Verdict = Verdict::Denied(401, "JWT is invalid");
 const CLAIMS: Verdict = Verdict::Denied(400, "JWT has invalid claims");
 const HEADER: Verdict = Verdict::Denied(400, "invalid authorization header");
 
-/// Credentials, with the expected response on public routes, and the expected response on other routes by scope.
+/// Credentials of a client, and the expected responses: on public routes, and for each scope on the other routes.
 struct Credential {
     name: String,
     client: Client,

@@ -16,7 +16,7 @@ use testbed::recordings;
 
 /// Account of the tenant in the recordings.
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
-/// Deployments of the recordings, by the name of their SDL.
+/// Each deployment in the recordings: its dseq and the name of its SDL.
 const DEPLOYMENTS: [(u64, &str); 6] = [
     (2194, "web"),
     (2896, "ports"),

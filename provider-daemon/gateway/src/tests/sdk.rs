@@ -15,7 +15,8 @@ use testbed::clients;
 const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
 
-/// Returns the value `found`, such as an installed client. After an error, prints the reason and returns `None`.
+/// Returns the value in `found`, such as an installed client. If `found` is an error, prints the reason and returns
+/// `None`.
 fn had<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
     found
         .inspect_err(|why| println!("skipped: {what} is not available: {why}"))
