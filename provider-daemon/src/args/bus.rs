@@ -85,10 +85,10 @@ impl BusArgs {
     }
 }
 
-/// Credential files of a Redis.
+/// Files with the credentials for a Redis server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Files<'a> {
-    /// Prefix of the names of the flags that contain these files, for error messages.
+    /// Prefix of the flags that name these files, such as `bus` for `--bus-ca`. Used in error messages.
     pub(super) of: &'static str,
     pub(super) password: Option<&'a Path>,
     pub(super) sentinel_password: Option<&'a Path>,

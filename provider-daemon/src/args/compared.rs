@@ -211,7 +211,8 @@ const OWN: [(&str, &[&str]); 8] = [
     ("no effect on leases", &["fees", "gas"]),
 ];
 
-/// Compared settings of a command line, its files and its environment.
+/// Settings of this instance that must equal those of the other instances, read from the command line, the settings
+/// files and the environment.
 #[derive(Debug, Clone, Default)]
 pub struct ComparedArgs {
     /// Text of the values by flag name; empty for a flag without a value.

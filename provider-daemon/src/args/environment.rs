@@ -97,7 +97,8 @@ pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<Str
         .find(|name| look(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Variables that do not set a flag, or that the shell scripts of a chart read.
+/// Names (without prefix) of variables that have an effect although they set no flag: this program reads them directly,
+/// or the shell scripts of a chart read them.
 const OTHERS: [&str; 6] = [
     "KEY_MNEMONIC",
     "KEYRING_PASSPHRASE",

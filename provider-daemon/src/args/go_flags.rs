@@ -33,7 +33,7 @@ pub enum Kind {
     Number,
     /// Price with optional decimals.
     Price,
-    /// Amount with its token.
+    /// Amount with its denomination, such as `5000000uakt`.
     Coin,
     /// Comma-separated list.
     List,

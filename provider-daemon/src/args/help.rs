@@ -27,8 +27,9 @@ For trials:     dev, devnet
 Flags are set in the environment too: --chain-id is AP_CHAIN_ID or AKASH_CHAIN_ID. The help of a command says which, and \
 has examples: provider-daemon query leases --help";
 
-/// Names of the commands with exit codes in their help.
+/// Command with a list of exit codes in its help.
 const RUN: &str = "run";
+/// Command with a list of exit codes in its help.
 const DOCTOR: &str = "doctor";
 
 const DOCTOR_CODES: &str = "\n   0  no failure; there may be warnings\n   1  the checks could not run\n   2  invalid command \

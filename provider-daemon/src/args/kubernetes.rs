@@ -151,7 +151,7 @@ pub struct KubernetesArgs {
     /// Timeout of one call to the API server
     #[arg(long, default_value = "4s", value_parser = values::duration)]
     pub kube_call_timeout: std::time::Duration,
-    /// Retention of lease events, beyond the one hour of the API server
+    /// Retention time of lease events; the API server's is one hour
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = values::go_duration)]
     pub event_history: std::time::Duration,
 }

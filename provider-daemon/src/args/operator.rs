@@ -92,7 +92,7 @@ pub struct BreakerArgs {
 /// Actions of `breaker`.
 #[derive(Debug, Subcommand)]
 pub enum BreakerAction {
-    /// Show whether the breaker has tripped, for which owners, and which leases wait
+    /// Show whether the breaker has tripped, for which owners, and which leases wait to be closed
     Show(OutputArgs),
     /// Release the breaker: close the leases that wait, and start manifest timeouts that it had suspended
     Release(ReleaseArgs),

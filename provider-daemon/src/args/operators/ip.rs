@@ -15,7 +15,7 @@ pub struct IpArgs {
     /// Action on a running operator.
     #[command(subcommand)]
     pub action: Option<IpAction>,
-    /// Provider with the leases of this operator
+    /// Account of the provider with the leases that get IP addresses
     #[arg(long, value_name = "ADDRESS", required = true)]
     pub provider: Option<Address>,
     /// MetalLB address pool.
