@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Number of the tenant account for the SDL files; each generated tenant has a separate account.
+/// Number of the tenant account that deploys the SDL files, an argument of `names::tenant`. Each generated tenant has
+/// another number.
 const GIVEN: u32 = 0;
 /// Maximum time to wait until closed leases are removed from the cluster.
 const SETTLE: Duration = Duration::from_secs(20);

@@ -13,12 +13,12 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 const LIMIT: Duration = Duration::from_secs(4);
-/// Number of bids below which the balance is reported.
+/// A balance that pays for fewer bids than this number causes a warning.
 const BIDS_FEW: u128 = 10;
-/// Days of fees below which the balance is reported.
+/// A balance that pays the fees, at the rate of the last hour, for fewer days than this number causes a warning.
 const DAYS_FEW: f64 = 7.0;
 
-/// Money of the account, and its use.
+/// Balances of the account, and the deposits and fees that the account pays.
 #[derive(Debug)]
 struct Funds {
     /// Deposit of a bid, one for each accepted denomination.
@@ -134,7 +134,8 @@ impl Funds {
         self.balances.get(denom).copied().unwrap_or_default()
     }
 
-    /// Returns the number of bids with a deposit, or `None` if a bid costs nothing.
+    /// Returns the number of bids with the deposit `deposit` that the balance pays for. Returns `None` if a bid costs
+    /// nothing.
     fn bids_with(&self, deposit: &Coin) -> Option<u128> {
         let is_shared = self.fee.denom == deposit.denom;
         let fee = if is_shared { self.fee.amount } else { 0 };

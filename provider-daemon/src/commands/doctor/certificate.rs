@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 const SUBJECT: &str = "certificate";
 const LIMIT: Duration = Duration::from_secs(4);
-/// Remaining validity below which the expiry is reported.
+/// A certificate that expires within this time causes a warning.
 const REMAINING_MIN: Duration = Duration::from_secs(14 * 24 * 3600);
 const PUBLISH: &str = "run `provider-daemon tx cert publish server`";
 

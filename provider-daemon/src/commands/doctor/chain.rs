@@ -147,7 +147,8 @@ fn judge_node(probe: &Probe, best: Option<Height>, now: BlockTime) -> Check {
     )
 }
 
-/// Judges a failed node. A failure of one node is a warning while another node works, except wrong settings.
+/// Judges a failed node. The result is a warning if another node works and the failure may be temporary, otherwise a
+/// failure.
 fn judge_fault(subject: String, fault: &Fault, has_other: bool) -> Check {
     match fault {
         Fault::OtherChain { expected, found } => Check::failure(

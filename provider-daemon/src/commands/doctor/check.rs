@@ -144,7 +144,7 @@ impl Check {
     }
 }
 
-/// Joins the first texts, and adds the number of the others.
+/// Joins the first `max` texts with commas. If there are more, appends their number: `and 3 more`.
 pub(super) fn listed(texts: impl IntoIterator<Item = String>, max: usize) -> String {
     let mut texts: Vec<String> = texts.into_iter().collect();
     let more = texts.len().saturating_sub(max);

@@ -82,7 +82,8 @@ fn judge_public(host: &str, found: &Lookup) -> Check {
     }
 }
 
-/// Judges the domain. `is_required` states that each service gets a name in it.
+/// Judges the wildcard record of `--deployment-ingress-domain`. `is_required` is true if each HTTP service gets an
+/// automatic hostname below this domain.
 fn judge_wildcard(domain: &str, found: &Lookup, is_required: bool) -> Check {
     if domain.is_empty() {
         return Check::skipped(WILDCARD, "--deployment-ingress-domain is not set");

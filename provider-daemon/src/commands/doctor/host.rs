@@ -17,16 +17,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const HOME: &str = "home directory";
 const MODES: &str = "file modes";
 const CLOCK: &str = "clock";
-/// Free space below which the state may soon not be written.
+/// Free disk space, in bytes, below which the disk may soon be full. Causes a warning.
 const SPACE_FEW: u64 = 1 << 30;
-/// Free space below which the state cannot be written reliably.
+/// Free disk space, in bytes, below which the state cannot be written reliably. Causes a failure.
 const SPACE_MIN: u64 = 100 << 20;
 /// Number of open files that suffices for about 1000 connections of tenants.
 const FILES_ENOUGH: u64 = 4096;
-/// Clock errors in seconds: above the first, times in logs and tokens are wrong; above the second, nodes are rejected.
+/// Clock error in seconds above which the times in logs and tokens are wrong.
 const SKEW_FEW: i64 = 5;
+/// Clock error in seconds above which the provider rejects the nodes of the chain.
 const SKEW_MAX: i64 = 60;
-/// Permission bits of other accounts.
+/// Bits of a file mode that give access to accounts other than the owner.
 const OTHERS: u32 = 0o077;
 const FIX: &str = "run `doctor --fix`";
 /// Maximum number of files in one line.
@@ -97,7 +98,7 @@ fn secret_files(args: &RunArgs, home: Option<&Path>) -> Vec<(PathBuf, u32)> {
         .collect()
 }
 
-/// Checks the machine without the clock.
+/// Checks the machine, except its clock, which [`clock`] checks.
 pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     if let Some(home) = context.home {

@@ -123,7 +123,8 @@ fn judge_absence(absence: &NoCluster) -> Check {
     }
 }
 
-/// Served kinds of the records; `None` if the API server does not serve the version.
+/// Names of the resources that the API server serves in the API version of `Manifest`. `None` if it does not serve this
+/// version.
 type Served = Result<Option<Vec<String>>, String>;
 
 async fn definitions(client: &Client) -> Served {
@@ -163,7 +164,7 @@ fn judge_definitions(served: &Served) -> Check {
     }
 }
 
-/// Checks that the parent of HTTP routes exists.
+/// Checks that the `IngressClass` or the Gateway to which HTTP routes refer exists.
 async fn routes(context: &Context<'_>, client: &Client) -> Check {
     let routes = &context.args.kubernetes.routes;
     let (subject, what, looking) = match routes.ingress_mode {

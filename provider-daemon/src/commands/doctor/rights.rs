@@ -11,14 +11,15 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 const SUBJECT: &str = "rights";
-/// Maximum time for one right, and for all rights.
+/// Maximum time to review one right.
 const ONE_LIMIT: Duration = Duration::from_secs(3);
+/// Maximum time to review all rights.
 const LIMIT: Duration = Duration::from_secs(4);
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 16;
 const APPLY: &str = "run `kubectl apply --filename deploy/rbac`";
 
-/// Right with its result.
+/// RBAC right of this account: one verb on one resource, and whether it is granted.
 #[derive(Debug)]
 struct RightFacts {
     rule: &'static Rule,
@@ -27,7 +28,7 @@ struct RightFacts {
     granted: Result<bool, String>,
 }
 
-/// Reviews each right that the settings require.
+/// Checks with the API server that this account has each RBAC right that the settings require.
 pub(super) async fn checks(context: &Context<'_>, client: &Client) -> Vec<Check> {
     let records = context.args.kubernetes.k8s_manifest_ns.as_str();
     let reviews = applicable(context).into_iter();

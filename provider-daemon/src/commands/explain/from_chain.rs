@@ -217,7 +217,8 @@ async fn explain_order(
     provider.explain(order, &audited, Some(others)).await
 }
 
-/// Returns the number of other providers' bids, and whether this provider has a bid.
+/// Returns the number of bids of other providers on an order, except lost bids. Also returns whether this provider has
+/// a bid on the order, in any state.
 pub(super) async fn bids(
     chain: &impl ChainQuery,
     us: &Address,

@@ -178,8 +178,8 @@ struct TransactionSender<'a> {
 enum Sequencing {
     /// Unordered transaction, which has a timeout instead of a sequence number.
     Unordered,
-    /// Sequence number of the account, and the last valid height: 0 for no limit, `None` for about the lifetime of an
-    /// unordered transaction.
+    /// Sequence number of the account, and the last block that may include the transaction. For 0, any later block may
+    /// include it. For `None`, the transaction is valid about as long as an unordered transaction.
     Ordered { sequence: u64, last: Option<u64> },
 }
 
@@ -254,7 +254,8 @@ impl<'a> TransactionSender<'a> {
         last.unwrap_or_else(|| self.tip.height.saturating_add(LIFETIME_BLOCKS))
     }
 
-    /// Returns the next nonce. For unordered transactions each call returns a different nonce.
+    /// Returns the protection against replays for a transaction that is signed now. For an unordered transaction, the
+    /// value is different in each block and process.
     fn ordering(&self) -> Ordering {
         match self.sequencing {
             Sequencing::Ordered { sequence, last } => Ordering::Ordered {
