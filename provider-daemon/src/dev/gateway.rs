@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 const PORT: u16 = 8443;
 /// Lifetime of the printed token: one day.
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Number of the tenant account for the SDL files of the command line.
+/// Number of the tenant account that deploys the SDL files of the command line, an argument of `names::tenant`.
 const GIVEN: u32 = 0;
 /// Balance of the tenant account of the given SDLs at each start, per token, in millionths: 1,000 AKT and 1,000 ACT.
 const MONEY: u128 = 1_000_000_000;

@@ -182,7 +182,7 @@ impl Kubernetes {
             .unwrap_or_default()
     }
 
-    /// Returns the values for metrics.
+    /// Returns the values of the metrics about the Kubernetes cluster.
     pub(crate) fn values(&self) -> ClusterValues {
         let state = self.cluster.state();
         ClusterValues {

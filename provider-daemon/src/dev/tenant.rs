@@ -47,7 +47,7 @@ pub(crate) fn create_deployment(id: DeploymentId, sdl: &Sdl, deposit: Coin) -> T
 pub struct Outcome {
     /// Name of the SDL.
     pub name: String,
-    /// Time from the order to the bid.
+    /// Time from the creation of the deployment until each of its orders has a bid.
     pub to_bid: Option<Duration>,
     /// Time from the order until all services run.
     pub to_run: Option<Duration>,
@@ -79,7 +79,7 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// Creates a tenant for one SDL; deployments of the same account have different numbers.
+    /// Creates a tenant for one SDL. The caller must pass a different `dseq` for each deployment of the same account.
     ///
     /// # Errors
     /// Returns an error only for an invalid account number.
