@@ -13,7 +13,7 @@ const ENDING: &str = "flight";
 pub(super) struct RecordingFolder {
     dir: PathBuf,
     limit: u64,
-    /// Number and size in bytes of each complete file, the oldest first.
+    /// File number and size in bytes of each complete file, the oldest first.
     old: Vec<(u64, u64)>,
     newest: u64,
 }
@@ -47,7 +47,7 @@ impl RecordingFolder {
         options.open(path(&self.dir, self.newest))
     }
 
-    /// Finishes the newest file, which has `bytes` bytes, and removes the file if it is not useful.
+    /// Finishes the newest file, which has `bytes` bytes, and removes the file if `is_useless` is true.
     pub(super) fn finish(&mut self, bytes: u64, is_useless: bool) {
         let removed = is_useless && fs::remove_file(path(&self.dir, self.newest)).is_ok();
         if !removed {
@@ -78,7 +78,7 @@ fn path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.{ENDING}"))
 }
 
-/// Returns the recordings of a folder by number, with their sizes; ignores other files.
+/// Returns the file number and the size in bytes of each recording file in a folder, sorted by number.
 fn numbered(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {

@@ -19,7 +19,7 @@ const HEAD_MAX: usize = 64 << 10;
 // Maximum sizes of one part, compressed and uncompressed.
 const PART_MAX: usize = 256 << 20;
 const RAW_MAX: usize = 1 << 30;
-/// Length of a part's header: its length and checksum.
+/// Number of bytes before the content of a part: the length (4 bytes) and the checksum (4 bytes) of the content.
 const START: usize = 8;
 /// Number of bytes by which a buffer grows.
 const STEP: usize = 64 << 10;

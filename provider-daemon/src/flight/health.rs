@@ -20,7 +20,7 @@ struct Inner {
 /// Status of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordingStatus {
-    /// Whether the inputs of the provider are recorded.
+    /// True if the recorder writes the inputs of the provider; false while writing fails.
     pub is_written: bool,
     /// Error of the last write, if it failed; the recorder retries.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,8 @@ use sha2::{Digest, Sha256};
 /// Length of a stored hash, in bytes: enough to avoid collisions between the secrets of a provider.
 const KEPT: usize = 12;
 
-/// Key of one process. It is not stored, so that secrets cannot be guessed and compared.
+/// Random key of this process for the hashes that replace secrets. The key is not stored, so a reader of the recording
+/// cannot verify a guessed secret.
 #[derive(Clone)]
 pub(super) struct Key([u8; 32]);
 
