@@ -32,12 +32,13 @@ pub struct Change {
     pub text: String,
 }
 
-/// Numbers of the orders, by cause.
+/// Lost and declined orders, by the cause of the loss or decline.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
-    /// Necessary reductions of the orders lost by price, in hundredths of a percent.
+    /// For each order that a cheaper provider won: the reduction to the winner's price, in hundredths of a percent.
     lost: Vec<i64>,
-    /// Necessary reductions of the orders with a price above the maximum of the tenant.
+    /// For each order with a price above the tenant's maximum: the reduction to this maximum, in hundredths of a
+    /// percent.
     too_high: Vec<i64>,
     /// Number of declines for each missing resource.
     missing: BTreeMap<(DeclineCode, String), usize>,
@@ -46,7 +47,7 @@ pub(super) struct Causes {
 }
 
 impl Causes {
-    /// Adds the numbers of an order.
+    /// Adds a lost or declined order. Other orders are ignored.
     pub(super) fn add(&mut self, record: &OrderRecord) {
         match record.outcome {
             Outcome::Lost => {
@@ -187,7 +188,8 @@ fn reduction(price: &DecCoin, target: &DecCoin) -> Option<i64> {
     i64::try_from(whole).ok()?.checked_add(i64::from(!is_exact))
 }
 
-/// Returns the best reduction for orders with these necessary reductions.
+/// Returns the price reduction with the highest product of the number of admitted orders and the remaining price. An
+/// order is admitted if the reduction is at least the value of the order in `reductions`.
 fn price_change(
     cause: &str,
     mut reductions: Vec<i64>,

@@ -9,7 +9,7 @@ use akash_provider_core::types::{
 };
 use std::sync::Arc;
 
-/// Maximum difference between a price and the sum of its lines, which are rounded separately.
+/// Maximum difference between a price and the sum of its components, which are rounded separately.
 const ROUNDING: Dec = Dec::from_scaled(1_000_000);
 
 /// A fact with its subject and time.
@@ -35,9 +35,9 @@ pub(super) enum Kind {
     Event(Arc<Event>),
     /// Group of the order, as on the chain.
     Group(Arc<GroupSpec>),
-    /// Calculated price.
+    /// Result of a price calculation: the request, and the price per block.
     Price(Box<PriceRequest>, DecCoin),
-    /// Lease of another provider.
+    /// Another provider got the lease: its account, and its price per block.
     OtherLease(Address, DecCoin),
     /// The order was closed on the chain.
     OrderClosed,
@@ -75,8 +75,8 @@ impl Fact {
         Some(Self { subject, at, kind })
     }
 
-    /// Returns whether the fact creates a record for an order without one. The other facts may concern an order with a
-    /// record that was removed because of its age.
+    /// Returns whether the fact creates a record if the order has none. Any other fact is then ignored: its record may
+    /// have been removed because of its age.
     pub(super) fn creates_record(&self) -> bool {
         let Kind::Event(event) = &self.kind else {
             return false;
@@ -126,7 +126,7 @@ impl Fact {
     }
 }
 
-/// Returns the lines of a price. Returns no lines if the strategy cannot explain its prices, or if the prices changed
+/// Returns the components of a price. Returns none if the strategy cannot explain its prices, or if the prices changed
 /// since the calculation.
 fn lines_of(request: &PriceRequest, price: &DecCoin, pricing: &dyn PricingStrategy) -> Vec<Line> {
     let lines = pricing.price_lines(request).unwrap_or_default();
@@ -197,7 +197,7 @@ fn apply_event(record: &mut OrderRecord, at: Moment, event: &Event) {
     }
 }
 
-/// Returns the step of an event that changes nothing else in the record.
+/// Returns the name and the details of the step for an event that only adds a step to the record.
 fn simple_step(event: &Event) -> (&'static str, String) {
     match event {
         Event::BidsNotCounted { message, .. } => ("bids_not_counted", message.clone()),

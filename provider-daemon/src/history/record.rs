@@ -5,7 +5,7 @@ use akash_provider_core::types::{Address, CloseReason, DecCoin, DeclineCode, Gro
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Maximum number of steps of a record. The first half and the latest steps are retained.
+/// Maximum number of steps of a record. If an order has more steps, its first 32 and its latest 32 steps are retained.
 const STEPS_MAX: usize = 64;
 /// Maximum length of a text of a record, in characters. Texts contain names that tenants choose.
 const TEXT_MAX: usize = 400;
@@ -49,7 +49,7 @@ impl Outcome {
 /// Block height and time of a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Moment {
-    /// Height of the block that contains the fact, or of the newest block.
+    /// Height of the block that contains the fact. For a fact that is not on the chain, the height of the newest block.
     pub height: u64,
     /// Time of the provider, in milliseconds since the Unix epoch.
     pub time: u64,
@@ -74,7 +74,7 @@ pub struct Requested {
     /// Number of leased IPs.
     #[serde(default)]
     pub ips: u32,
-    /// Number of external ports.
+    /// Number of endpoints with a random external port.
     #[serde(default)]
     pub ports: u32,
     /// Maximum price of the group per block.
@@ -86,7 +86,7 @@ pub struct Requested {
 pub struct RecordedDecline {
     /// Machine-readable reason.
     pub code: DeclineCode,
-    /// Reason with the compared values.
+    /// Reason as text, with the values that the engine compared, such as the price and the maximum.
     pub message: String,
 }
 
@@ -99,7 +99,7 @@ pub struct Winner {
     pub price: DecCoin,
 }
 
-/// Step of an order or of its lease.
+/// Step in the life cycle of an order or of its lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Block and time of the step.
@@ -107,7 +107,7 @@ pub struct Step {
     pub at: Moment,
     /// Name of the step, such as `bid_placed`.
     pub step: String,
-    /// Details for readers.
+    /// Details as text for a person; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }
@@ -131,7 +131,7 @@ pub struct OrderRecord {
     pub seen: Moment,
     /// Outcome until now.
     pub outcome: Outcome,
-    /// Requested resources; `None` if the order was never read.
+    /// Requested resources; `None` if the provider has not received the group of the order.
     #[serde(default)]
     pub requested: Option<Requested>,
     /// Price per block that was calculated or bid.
@@ -198,7 +198,7 @@ impl OrderRecord {
         self.outcome == Outcome::Won && self.end.is_none()
     }
 
-    /// Returns the winner if its price is below the price of this provider, in the same denomination.
+    /// Returns the prices of this provider and of the winner, if the winner is cheaper in the same denomination.
     pub(super) fn cheaper_winner(&self) -> Option<(&DecCoin, &DecCoin)> {
         let (price, winner) = (self.price.as_ref()?, &self.winner.as_ref()?.price);
         let is_cheaper = price.denom == winner.denom && winner.amount < price.amount;
@@ -207,7 +207,7 @@ impl OrderRecord {
 }
 
 impl Requested {
-    /// Returns the sums of a group.
+    /// Returns the resources that a group requests, summed over all units and replicas.
     pub(super) fn from_group(group: &GroupSpec) -> Self {
         let mut requested = Self {
             ips: group.leased_ips(),
@@ -253,7 +253,7 @@ fn model_name(key: &str) -> String {
     cut(parts.collect::<Vec<_>>().join("/"))
 }
 
-/// Limits a text.
+/// Truncates a text to [`TEXT_MAX`] characters and marks the truncation with `…`.
 pub(super) fn cut(text: String) -> String {
     match text.char_indices().nth(TEXT_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),

@@ -11,10 +11,10 @@ use akash_provider_core::types::{Address, ChainEvent, Event, GroupSpec, Now, Ord
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Maximum number of stored requests of price calculations in flight.
+/// Maximum number of price calculations in flight with a stored request. The oldest request is removed first.
 const REQUESTS_MAX: usize = 1024;
 
-/// Recorder of decisions.
+/// Recorder that sends the decisions of the engine to the writer of the order history.
 #[derive(Debug)]
 pub struct HistoryRecorder {
     sender: FactSender,
@@ -23,7 +23,7 @@ pub struct HistoryRecorder {
     at: Moment,
     /// Price calculations in flight, oldest first.
     requests: VecDeque<(EffectId, PriceRequest)>,
-    /// Snapshot of the current step.
+    /// Chain snapshot in the current input of the engine, if this input is a `Resync`.
     snapshot: Option<Arc<Snapshot>>,
 }
 
@@ -90,7 +90,7 @@ impl HistoryRecorder {
         }
     }
 
-    /// Sends the groups of the orders that the provider received with a snapshot.
+    /// Sends the group of each new order in a snapshot to the writer.
     fn groups(&self, snapshot: &Snapshot, effects: &[Effect]) {
         let groups: HashMap<&OrderId, &Arc<GroupSpec>> = snapshot
             .orders

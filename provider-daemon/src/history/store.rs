@@ -16,9 +16,9 @@ pub const FILE: &str = "orders.redb";
 pub const LIMIT_MIN: u64 = 64 << 10;
 /// Version of the tables and records, incremented when one of them changes its meaning.
 const LAYOUT: u64 = 1;
-/// Time of the first fact and order to the record as JSON.
+/// Main table. Key: the time at which the provider received the order, and the order id. Value: the record as JSON.
 const RECORDS: TableDefinition<'_, (u64, &str), &[u8]> = TableDefinition::new("orders");
-/// Order to the time in the key of its record.
+/// Index of the main table by order. Key: the order id. Value: the time in the key of the record.
 const TIMES: TableDefinition<'_, &str, u64> = TableDefinition::new("order-times");
 
 /// Records in the file.
@@ -55,7 +55,7 @@ impl HistoryStore {
         }
     }
 
-    /// Uses an open database, and measures its records.
+    /// Creates a store from an open database, and computes the size of its records.
     pub(super) fn with_database(database: Database) -> Result<Self, redb::Error> {
         let store = Self {
             database: Arc::new(database),
@@ -142,7 +142,8 @@ impl HistoryStore {
     /// Writes records and removes the oldest records outside of the bounds, in one transaction.
     ///
     /// # Errors
-    /// Returns an error if the transaction fails. The file is then unchanged, and accepts no further write.
+    /// Returns an error if the transaction fails. The file is then unchanged, and must be opened again before the next
+    /// write.
     pub(super) fn write<'a>(
         &self,
         changed: impl Iterator<Item = &'a OrderRecord>,

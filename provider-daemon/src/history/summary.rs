@@ -18,8 +18,8 @@ pub struct Summary {
     pub declines: BTreeMap<DeclineCode, u64>,
     /// Number of lost orders with a lower price of the winner.
     pub lost_by_price: usize,
-    /// Price of the won leases multiplied by their blocks within the history, by denomination. The escrow account of a
-    /// lease may have contained less.
+    /// Earnings of the won leases by denomination: for each lease, its price per block times the number of its blocks
+    /// until now. The escrow account of a lease may have contained less.
     pub accrued: Vec<DecCoin>,
     /// Changes with the most orders, most orders first.
     pub changes: Vec<Change>,
