@@ -82,7 +82,8 @@ fn foreign() -> String {
 /// this program logs, unless `chosen` names the library.
 fn filter(chosen: &str, is_short: bool) -> Result<EnvFilter, String> {
     const KUBE_CLIENT: &str = "kube_client";
-    /// Modules that log unusable nodes and clusters; short commands report them as errors.
+    /// Modules that log unusable chain nodes and clusters as warnings. The commands `query`, `tx`, `tenant` and `doctor`
+    /// (`is_short`) return such a failure as their error, so these warnings are disabled for them.
     const REPORTED: [&str; 2] = ["akash_provider_chain::endpoints", "akash_provider_k8s"];
     check_log_levels(chosen)?;
     let mut levels = log_levels(chosen);

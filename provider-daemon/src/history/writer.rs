@@ -21,9 +21,9 @@ const QUEUE: usize = 8192;
 const BATCH_MAX: u64 = 2048;
 /// Time in which facts are collected for a transaction. A crash loses the facts of this time.
 const COLLECT: Duration = Duration::from_millis(500);
-/// Maximum time that a reader waits for the facts before its request.
+/// Maximum time that a reader waits until the facts that were queued before its request are written.
 const FLUSH: Duration = Duration::from_secs(2);
-/// Maximum time to write the last facts.
+/// Maximum time to write the queued facts when the provider stops.
 const LAST: Duration = Duration::from_secs(5);
 /// Maximum number of orders of one deployment that an event of the deployment changes.
 const ORDERS_OF_DEPLOYMENT_MAX: usize = 256;
@@ -64,7 +64,7 @@ struct Shared {
     /// True once the writer was reported as too slow.
     is_slow: AtomicBool,
     store: Mutex<Option<HistoryStore>>,
-    /// Failure of the file, while it is unusable.
+    /// Last failure of the history file; `None` while the file is usable.
     problem: Mutex<Option<String>>,
 }
 
@@ -73,7 +73,7 @@ struct Shared {
 pub struct HistoryHealth {
     /// Number of facts that were not recorded since the start.
     pub dropped: u64,
-    /// Failure of the file, while it is unusable.
+    /// Last failure of the history file; `None` while the file is usable.
     pub problem: Option<String>,
 }
 
@@ -85,7 +85,8 @@ pub struct History {
 }
 
 impl History {
-    /// Returns the store with all facts before the call; `None` while the file is unusable. Blocks for a short time.
+    /// Returns the store with all facts that were queued before the call; `None` while the file is unusable. Blocks
+    /// until these facts are written, for at most two seconds.
     #[must_use]
     pub fn store(&self) -> Option<HistoryStore> {
         let (done, written) = sync_channel(1);
@@ -318,7 +319,8 @@ impl Writer {
         }
     }
 
-    /// Stops recording until the next attempt. The first failure is reported.
+    /// Stops recording until the next attempt to open the file, and counts the facts of the batch as dropped. Only the
+    /// first failure is logged.
     fn fail(&mut self, why: &str) {
         *locked(&self.shared.store) = None;
         self.changed.clear();

@@ -37,7 +37,8 @@ impl Collector for Metrics {
     }
 }
 
-/// Merges measures with the same name, which both formats allow only once. Adds the number of dropped values.
+/// Merges measures with the same name, because both formats allow each name only once. Adds a measure with the number
+/// of values that all measures dropped.
 fn merged(measures: Vec<Measure>) -> Vec<Measure> {
     let mut positions: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut merged: Vec<Measure> = Vec::new();

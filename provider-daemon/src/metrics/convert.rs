@@ -5,7 +5,7 @@ use akash_provider_core::statistics::DurationCounts;
 use akash_provider_core::types::Dec;
 use std::time::{Duration, SystemTime};
 
-/// Converts a count.
+/// Converts a count to a metric value.
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts are below 2^53 in any lifetime of a process"
@@ -14,7 +14,7 @@ pub(crate) const fn number(count: u64) -> f64 {
     count as f64
 }
 
-/// Converts a length.
+/// Converts the length of a collection to a metric value.
 pub(crate) fn length(count: usize) -> f64 {
     number(u64::try_from(count).unwrap_or(u64::MAX))
 }
@@ -24,7 +24,7 @@ pub(crate) fn flag(is_set: bool) -> f64 {
     f64::from(u8::from(is_set))
 }
 
-/// Converts an amount. An amount that is not a number becomes 0.
+/// Converts an amount to a metric value; 0 if the amount cannot be parsed as a floating-point number.
 pub(super) fn decimal(amount: Dec) -> f64 {
     amount.to_plain().parse().unwrap_or_default()
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 pub struct EngineSource {
     handle: ProviderHandle,
-    /// Number of external ports of the cluster.
+    /// Total number of external ports that the provider offers (`--cluster-node-port-quantity`).
     external_ports: u32,
     is_per_lease: bool,
     status: RwLock<Arc<Status>>,
@@ -81,7 +81,7 @@ type Counts = BTreeMap<&'static str, u64>;
 /// Counts by two names.
 type PairCounts = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Adds a value for each name. `known` names have a value also before their first count.
+/// Adds a value for each name in `counts`, and the value 0 for each `known` name that was not counted yet.
 fn by_name(measure: Measure, label: &'static str, known: &[&str], counts: &Counts) -> Measure {
     let measure = known
         .iter()
@@ -91,7 +91,8 @@ fn by_name(measure: Measure, label: &'static str, known: &[&str], counts: &Count
     })
 }
 
-/// Adds a value for each pair of names, also for all pairs of known names.
+/// Adds a value for each pair of names in `counts`, and the value 0 for each pair of `known` names that was not counted
+/// yet.
 fn by_pair(measure: Measure, labels: [&'static str; 2], known: [&[&str]; 2], counts: &PairCounts) -> Measure {
     let pairs = known[0]
         .iter()

@@ -91,7 +91,8 @@ fn requests(statistics: &GatewayStatistics) -> [Measure; 4] {
     ]
 }
 
-/// Name, help and value of a counter of a port.
+/// Name and help of a counter of a gateway listener, and the function that reads its value from the statistics of the
+/// listener.
 type PortCounter = (&'static str, &'static str, fn(&PortStatistics) -> u64);
 
 fn connections(statistics: &GatewayStatistics) -> Vec<Measure> {

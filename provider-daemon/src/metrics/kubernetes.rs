@@ -22,7 +22,7 @@ pub(crate) struct ClusterValues {
     pub(crate) statistics: ClusterStatistics,
     pub(crate) watches: BTreeMap<Kind, WatchState>,
     pub(crate) ignored: IgnoredResources,
-    /// Number of objects with the label of the network that belong to no lease.
+    /// Number of objects with the label `akash.network=true` that belong to no lease.
     pub(crate) orphans: usize,
 }
 
@@ -76,7 +76,8 @@ fn requests(statistics: &ApiStatistics) -> [Measure; 3] {
     [requests, compatible, durations]
 }
 
-/// Returns the result of the Go provider. A missing object is a success of a read.
+/// Returns the value of the label `result` in the Go provider's request metric. A read of a missing object counts as
+/// `success`.
 fn go_result(call: &ApiCall) -> &'static str {
     match call.result {
         ApiResult::Success | ApiResult::Created => "success",
@@ -85,7 +86,8 @@ fn go_result(call: &ApiCall) -> &'static str {
     }
 }
 
-/// Returns the action of the Go provider for a request, or `None` if the Go provider does not count such requests.
+/// Returns the value of the label `action` in the Go provider's request metric, or `None` for a request that the Go
+/// provider does not count.
 fn go_action(call: &ApiCall) -> Option<&'static str> {
     use Verb::{Apply, Create, Delete, Get, List, Patch, Update, Watch};
     // The response to an apply shows whether the object is new.

@@ -156,7 +156,7 @@ impl Measure {
         self.name
     }
 
-    /// Returns the number of a metric that has exactly one value.
+    /// Returns the value if the metric has exactly one value and this value is a number.
     #[cfg(test)]
     pub(super) fn number(&self) -> Option<f64> {
         let mut values = self.values.values();

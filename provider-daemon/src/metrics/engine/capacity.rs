@@ -21,7 +21,7 @@ pub(super) fn sum(amounts: impl Iterator<Item = u64>) -> f64 {
 type Amounts = [f64; 4];
 const STATES: [&str; 4] = ["allocatable", "available", "active", "pending"];
 
-/// Returns the amounts of a resource of the nodes.
+/// Returns the amounts of one resource: the sums over all nodes, and over all active and all pending reservations.
 fn amounts(
     values: &Values<'_>,
     of_node: impl Fn(&NodeMetrics) -> Pair,
@@ -135,7 +135,8 @@ fn other(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the persistent storage by class.
+/// Returns the metric of the persistent storage in bytes, by storage class and by state (allocatable, available,
+/// active, pending).
 fn storage(values: &Values<'_>) -> Measure {
     let inventory = &values.status.inventory;
     let mut storage = Measure::gauge(

@@ -286,7 +286,7 @@ fn available(values: &Values<'_>) -> Measure {
     with_quantities(measure, quantities, classes)
 }
 
-/// Adds a value for each quantity, and for each storage class as `storage-<class>`.
+/// Adds a value with the label `quantity` for each of `quantities`, and for each storage class (`storage-<class>`).
 fn with_quantities<'a, const N: usize>(
     measure: Measure,
     quantities: [(&str, f64); N],
