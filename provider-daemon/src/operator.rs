@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Maximum size of a request in bytes; the longest request contains a lease.
+/// Maximum size of a request in bytes; the longest request contains a lease ID.
 const REQUEST_MAX: u64 = 4 * 1024;
 /// Maximum size of a response in bytes: one line for each of several hundred thousand leases.
 const RESPONSE_MAX: u64 = 64 * 1024 * 1024;
@@ -46,7 +46,7 @@ enum Request {
     Breaker,
     /// Releases the circuit breaker, so that the closes that the breaker holds are sent.
     ReleaseBreaker {
-        /// Owner for whom the circuit breaker is released; `None` for all leases.
+        /// Owner (tenant) for whom the circuit breaker is released; `None` to release it for all leases.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Address>,
     },
@@ -54,7 +54,7 @@ enum Request {
     Scan {
         /// True to report the differences without repairing them.
         dry_run: bool,
-        /// True to confirm the deletions that the embedded operators hold.
+        /// True to confirm the deletions that the embedded operators do not execute without a confirmation.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         confirm: bool,
     },
@@ -105,13 +105,13 @@ struct LeaseLine {
     phase: String,
     /// Last known health of the workload.
     health: Health,
-    /// Counted unhealthy time, in milliseconds.
+    /// Unhealthy time since the workload was last healthy or a new version was deployed, in milliseconds.
     #[serde(default)]
     known_unhealthy_ms: u64,
     /// Unhealthy time after which the provider closes the lease, in milliseconds.
     #[serde(default)]
     unhealthy_limit_ms: Option<u64>,
-    /// Problem with the record of the lease in the cluster.
+    /// Problem with the Manifest record of the lease in the cluster, such as invalid content.
     record_problem: Option<String>,
     /// Reason why the close of the lease is delayed.
     waiting_for: Option<String>,
@@ -133,7 +133,7 @@ enum Response {
     Breaker {
         /// The circuit breaker tripped for all leases.
         tripped: bool,
-        /// Owners for which the circuit breaker tripped separately.
+        /// Owners (tenants) for whom the circuit breaker tripped separately.
         #[serde(default)]
         held_owners: Vec<String>,
         /// Number of closes within the window. Of the closes of one owner, at most half of `allowed` are counted.
@@ -147,7 +147,8 @@ enum Response {
     },
     /// The circuit breaker was released.
     Released {
-        /// False if the circuit breaker had not tripped for any owner and no records were missing.
+        /// False if nothing had to be released: the circuit breaker had not tripped, for all leases or for an owner,
+        /// and the cluster did not lack the records of the leases.
         was_tripped: bool,
         /// Leases with a close that was held until the release.
         waited: Vec<String>,
@@ -187,7 +188,7 @@ enum Response {
     },
     /// Summary of the recorded orders.
     Summary {
-        /// Counts and changes.
+        /// Counts of the orders, and the changes that would have won or admitted the most orders.
         summary: Summary,
         /// Number of facts that were not recorded since the start of the provider.
         dropped: u64,

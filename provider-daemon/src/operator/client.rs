@@ -313,7 +313,8 @@ pub(super) fn odd() -> &'static str {
 pub(crate) struct RunningProvider {
     /// Whether the circuit breaker tripped, for all leases or for some owners.
     pub(crate) is_tripped: bool,
-    /// Reason why no lease is closed, such as the time after a start; `None` while closes pass.
+    /// Reason why the circuit breaker holds all closes of leases, such as the waiting time after a start; `None` while
+    /// it permits closes.
     pub(crate) closes_held: Option<String>,
     /// Status of each embedded operator, as one line by name.
     pub(crate) operators: BTreeMap<String, String>,

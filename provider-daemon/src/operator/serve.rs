@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct SocketHandler {
     /// Running provider.
     pub(crate) handle: ProviderHandle,
-    /// Cluster; `None` for leases in memory.
+    /// Kubernetes cluster; `None` if the leases run in the in-memory cluster.
     pub(crate) cluster: Option<ClusterProxy>,
     /// Order history; `None` if disabled.
     pub(crate) history: Option<History>,

@@ -89,8 +89,8 @@ pub(crate) struct OperatorPlan {
 }
 
 impl OperatorPlan {
-    /// Reads the flags of the operators in `--with-operators`, or else of the operators in `usual`. Hostnames under
-    /// `own_domain` need no proof. The list of GPUs is stored in the directory `home`.
+    /// Reads the flags of the operators that `--with-operators` lists (without this flag: the operators in `usual`).
+    /// Hostnames under `own_domain` need no ownership proof. The list of GPUs is stored in the directory `home`.
     ///
     /// # Errors
     /// Returns an error for invalid or unreadable rules of the inventory operator, for `--probe` or

@@ -53,7 +53,7 @@ pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Probes and proofs of hostnames, configured from the flags.
+/// Reachability probes and ownership proofs of hostnames, configured from the flags.
 #[derive(Debug, Default)]
 pub(super) struct HostnameChecks {
     probe: Option<Probe>,

@@ -62,7 +62,7 @@ pub(super) struct InventoryProcess {
     source: Option<(config::Source, String)>,
     /// gRPC listener before it is served; `None` in an embedded operator.
     grpc: Mutex<Option<TcpListener>>,
-    /// Maximum time that a request waits for the first count of the cluster.
+    /// Maximum time that a request waits until the operator has counted the resources of the cluster once.
     patience: Duration,
 }
 
@@ -250,7 +250,8 @@ impl InventoryProcess {
         }
     }
 
-    /// Waits for the first count of the cluster and returns the latest report, or `None` if the wait takes too long.
+    /// Waits until the operator has counted the resources of the cluster once. Returns the latest report, or `None`
+    /// after the maximum wait (`patience`).
     async fn awaited(&self) -> Option<Arc<ClusterReport>> {
         let mut shown = self.operator.shown();
         let known = timeout(self.patience, shown.wait_for(Option::is_some)).await;

@@ -76,7 +76,8 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns the status.
     fn status(&self) -> Value;
 
-    /// Returns a part of the status for the query of the request, or the error response.
+    /// Returns the part of the status that the query string of the request selects, or the error response for an
+    /// invalid query.
     fn page(&self, _query: &str) -> Result<Value, (StatusCode, String)> {
         Err((
             StatusCode::BAD_REQUEST,
@@ -90,7 +91,7 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns the routes of the operator, in addition to the cached responses.
     fn routes(self: Arc<Self>) -> Router;
 
-    /// Describes further addresses of the operator, for the log.
+    /// Returns log text about further network addresses at which the operator serves requests; empty if there are none.
     fn also_answers(&self) -> String {
         String::new()
     }

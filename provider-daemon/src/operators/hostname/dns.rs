@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Maximum duration of one query; each server is queried twice.
 const LIMIT: Duration = Duration::from_secs(3);
-/// Maximum number of records of one name.
+/// Maximum number of DNS records that one query returns; further records are ignored.
 const RECORDS_MAX: usize = 256;
 
 /// DNS client without a cache: the caller limits the rate, and a new record is found as soon as the resolvers
@@ -70,7 +70,8 @@ impl Dns {
     }
 }
 
-/// Returns whether the response is an authoritative negative one; failures of a server do not mean absence.
+/// Returns true if the DNS response states that the name or the record does not exist. A failure of a server does not
+/// mean that.
 fn is_absent(error: &NetError) -> bool {
     matches!(
         error,

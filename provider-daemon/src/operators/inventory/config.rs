@@ -108,7 +108,8 @@ fn read(text: &str) -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// Accepts one to three numbers with an optional `v`, as the Go operator does; a suffix is ignored.
+/// Returns true for one to three numbers separated by dots, with an optional `v` before and an optional suffix after
+/// them (`v1.2-rc`), as in the Go operator.
 fn is_version(text: &str) -> bool {
     let text = text.trim();
     let numbers = text.strip_prefix('v').unwrap_or(text);

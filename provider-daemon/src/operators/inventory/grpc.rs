@@ -36,7 +36,7 @@ use tower::{Service, ServiceExt, service_fn};
 const CALLS_MAX: u32 = 16;
 /// Maximum number of subscribers.
 pub(super) const STREAMS_MAX: usize = 64;
-/// Minimum interval between two messages of a stream; each message is the whole cluster.
+/// Minimum interval between two messages of a stream; each message contains the inventory of the whole cluster.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Maximum size of a request, in bytes; a valid request is empty.
 const REQUEST_BYTES_MAX: usize = 4096;
@@ -89,7 +89,7 @@ impl ClusterRpc {
     }
 }
 
-/// Streaming method of the service, which sends the cluster to a subscriber.
+/// Streaming method of the service, which sends the inventory of the cluster to a subscriber.
 struct Subscribe(ClusterRpc);
 
 impl tonic::server::ServerStreamingService<()> for Subscribe {

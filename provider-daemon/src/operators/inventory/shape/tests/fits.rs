@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
-/// Returns the allocatable and the allocated amount of a resource. One unit of the result is `unit` thousandths of the
-/// unit in the message.
+/// Returns the allocatable and the allocated amount of a resource. The amounts in the message are converted to
+/// thousandths and divided by `unit`.
 fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
     let pair = pair.unwrap();
     let [allocatable, allocated] = [&pair.allocatable, &pair.allocated].map(|quantity| {
@@ -70,7 +70,7 @@ fn read(cluster: &wire::Cluster) -> NodeInventory {
     NodeInventory::new(&ClusterSpec::from_nodes(cluster.nodes.iter().map(node)))
 }
 
-/// Returns groups near the free capacity of the recorded node, and groups with GPUs.
+/// Returns groups that just fit or just do not fit the free capacity of the recorded node, and groups with GPUs.
 fn groups() -> Vec<Vec<ResourceUnit>> {
     let keys = [
         "vendor/nvidia/model/a100",
