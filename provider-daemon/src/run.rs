@@ -246,7 +246,8 @@ async fn stop_operators(cluster: Option<ClusterProxy>) {
     }
 }
 
-/// Connects the settings of the chain client with the stores of its persisted state.
+/// Sets the stores of the processed heights and of the paid fees in the settings of the chain client. The stores
+/// persist in `state`.
 fn remember(
     settings: &mut ClientSettings,
     state: &State,

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Minimum time between two signals. Terminal and supervisor may both send the first signal.
+/// Time after the first signal in which further signals are ignored, because terminal and supervisor may both send the
+/// first one.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Cancels `shutdown` with the first signal, and `abort` with a later one. A closed terminal counts as a signal.

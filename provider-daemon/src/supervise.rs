@@ -65,7 +65,7 @@ impl Supervisor {
         self.supervise(part, pulse, move |pulse| Some(begin(pulse)));
     }
 
-    /// Returns a pulse for a part that this supervisor does not run.
+    /// Adds a part that this supervisor does not run, and returns its pulse, so that the watchdog checks this part too.
     #[must_use]
     pub fn pulse(&self, part: Part) -> Pulse {
         self.pulses.add(part)

@@ -37,7 +37,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Interval at which the leader updates the state of the circuit breaker for the next leader.
+/// Interval at which the leader stores the state of the circuit breaker in the election record, for the next leader.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum time to release the election lease. Without a release, standbys take over only after one lease duration.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -150,7 +150,8 @@ impl Ha {
         self.election.as_ref().map(|election| election.gate())
     }
 
-    /// Returns the factory of ports through which this instance writes. `lease` is the duration of the election lease.
+    /// Returns the factory of clients and buses that write only while this instance leads. `lease` is the duration of
+    /// the election lease.
     pub(super) fn writers(&self, lease: Duration) -> Writers {
         Writers::new(self.gate(), lease)
     }

@@ -36,7 +36,7 @@ pub(super) fn connect(
     Ok(writers.chain(chain))
 }
 
-/// Prints events; after a failure, continues with new events.
+/// Starts the part that prints events. After a failure of the part, the events until its restart are not printed.
 pub(super) async fn print(
     parts: &mut Supervisor,
     buses: &Buses,
@@ -69,7 +69,7 @@ pub(super) async fn all_ended(parts: Supervisor) -> Result<(), PartFailed> {
     })
 }
 
-/// Starts the provider as a task, and the watch that checks its readiness as a supervised part. Records the pulses of
+/// Starts the provider as a task, and the watch that checks its readiness as a supervised part. The watchdog monitors
 /// both.
 pub(super) fn run_and_look<E: Send + 'static>(
     parts: &mut Supervisor,

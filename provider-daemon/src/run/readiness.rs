@@ -29,7 +29,7 @@ const LOOP_LIMIT: Duration = Duration::from_secs(180);
 const RESPONSE_LIMIT: Duration = Duration::from_secs(60);
 /// Minimum duration for which the chain is disconnected before this counts as an outage.
 const OUTAGE_MIN: Duration = Duration::from_secs(2);
-/// Maximum number of node faults in a message; the log contains all.
+/// Maximum number of faults of chain nodes in a message; the log contains all faults.
 const REASONS_MAX: usize = 4;
 
 /// Condition that delays bids: a part sets it, and the watch reads it.
@@ -85,7 +85,7 @@ pub(super) struct Watch {
     leading: LeadershipGate,
     is_elected: bool,
     pricing: PricingArgs,
-    /// Components that must run besides this process, for the status.
+    /// Cluster components that must run besides this process, one line each, printed with the unmet conditions.
     notes: Vec<String>,
     reported: Mutex<Option<Vec<String>>>,
     /// Status of the flight recorder.
@@ -119,8 +119,8 @@ impl Watch {
         }
     }
 
-    /// Checks the conditions until `until` is cancelled or the provider stops. Without an election, the gate for writes
-    /// is then closed.
+    /// Checks the conditions until `until` is cancelled or the provider stops. Afterwards closes the gate for writes,
+    /// unless an election controls the gate.
     pub(super) async fn follow(
         &self,
         handle: &ProviderHandle,

@@ -9,9 +9,9 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use tokio::runtime::Handle;
 
-/// Maximum number of reasons in the text; the JSON contains all.
+/// Maximum number of decline codes in the text summary; the JSON summary contains all.
 const REASONS_MAX: usize = 5;
-/// Maximum number of orders and leases in the text.
+/// Maximum number of items in each list of orders or leases in the text summary.
 const NAMES_MAX: usize = 3;
 
 /// Prints the summary as text, or as JSON with all reasons.
@@ -37,7 +37,7 @@ fn open_bids(status: &Status) -> usize {
         .count()
 }
 
-/// Returns the orders that wait for funds.
+/// Returns the orders with a bid that waits because the provider's account cannot pay the deposit.
 fn unfunded(status: &Status) -> Vec<&OrderId> {
     let orders = status.orders.iter();
     let unfunded = orders.filter(|order| order.phase == OrderPhase::Unfunded);
@@ -66,7 +66,7 @@ fn named<T: ToString>(what: &str, all: &[T]) -> String {
     format!("; {what}: {}", names.join(", "))
 }
 
-/// Formats the most frequent decline codes with their numbers.
+/// Formats the most frequent decline codes, at most `max`, each with the number of declined orders.
 pub(crate) fn declines_text(declines: &BTreeMap<DeclineCode, u64>, max: usize) -> String {
     let mut reasons: Vec<(&DeclineCode, &u64)> = declines.iter().collect();
     reasons.sort_by_key(|(reason, count)| (std::cmp::Reverse(**count), *reason));

@@ -21,7 +21,8 @@ use std::time::Duration;
 use tower::layer::layer_fn;
 use tower::{BoxError, Service};
 
-/// Prefixes of API paths for queries that have a request body: the API server stores nothing.
+/// Prefixes of the API paths of access reviews: queries that are sent as POST requests, for which the API server stores
+/// nothing.
 const REVIEWS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];
 const REFUSED: &str = "not written: another instance may be the leader";
 

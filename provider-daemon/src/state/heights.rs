@@ -18,7 +18,7 @@ const HEIGHTS: TableDefinition<'_, &str, u64> = TableDefinition::new("heights");
 /// versions write the height only, so a time is valid only together with the same height.
 const TIMES: TableDefinition<'_, &str, (u64, i64)> = TableDefinition::new("height-times");
 
-/// Store of the heights of one chain. Dropping the store writes the last height.
+/// Store of the last processed block of one chain. Dropping the store writes the last value.
 #[derive(Debug)]
 pub struct Heights {
     writer: DelayedWriter<Checkpoint>,

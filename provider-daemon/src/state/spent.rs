@@ -10,14 +10,15 @@ use akash_provider_core::types::Address;
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::sync::Arc;
 
-/// Table of payments: the key is the chain ID and the account, the value consists of rows of [`ROW`] bytes.
+/// Table of paid fees: the key is the chain ID and the account, the value consists of rows of [`ROW`] bytes, one for
+/// each minute with a payment.
 const SPENT: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("spent");
 /// Size of a row: minute, gas and fee, as little-endian numbers of 8, 8 and 16 bytes.
 const ROW: usize = 32;
 /// Maximum number of stored minutes; an hour has fewer.
 const ROWS_MAX: usize = 64;
 
-/// Store of the payments of one account. Dropping the store writes all payments.
+/// Store of the fees that one account paid on one chain. Dropping the store writes all values.
 #[derive(Debug)]
 pub struct Payments {
     writer: DelayedWriter<Vec<Minute>>,

@@ -23,8 +23,8 @@ const CERTIFICATES: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("t
 /// older than all other keys.
 const KEY_AGES: TableDefinition<'_, &str, u64> = TableDefinition::new("tenant-key-ages");
 const CERTIFICATE_AGES: TableDefinition<'_, &[u8; 32], u64> = TableDefinition::new("tenant-certificate-ages");
-/// Divisor of the number of evicted entries. When a table is full, one sixteenth of its entries is removed at once,
-/// because finding the oldest entries needs a full scan.
+/// Divisor that yields the number of evicted entries from the maximum size of a table. When a table is full, one
+/// sixteenth of its entries is removed at once, because finding the oldest entries needs a full scan.
 const EVICTED_FRACTION: u64 = 16;
 
 /// Store of tenant keys and certificates.

@@ -10,7 +10,8 @@ use std::thread;
 
 /// Maximum length of a status: one line of `systemctl status`.
 const STATUS_MAX: usize = 1024;
-/// Capacity of the queue. Notifications that do not fit are dropped; keep-alives repeat.
+/// Capacity of the queue. A notification that does not fit is dropped; a dropped keep-alive is followed by the next
+/// one.
 const QUEUE: usize = 16;
 
 enum Notification {

@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Maximum duration of a step. The longest intended step, the decryption of a certificate, takes one second.
+/// Maximum duration of a step: one poll of the part's future. The longest intended step, the decryption of a
+/// certificate, takes one second.
 pub(super) const STEP_MAX: Duration = Duration::from_secs(10);
 
-/// Pulse of one part; clones share it.
+/// Liveness of one part, measured for the watchdog: its steps (polls of its future) and its heartbeats. Clones share
+/// the pulse.
 #[derive(Debug, Clone)]
 pub struct Pulse(Arc<Inner>);
 
@@ -106,7 +108,7 @@ impl Pulse {
         self.0.beat.store(0, Ordering::Relaxed);
     }
 
-    /// Runs a task and records its steps.
+    /// Runs the future of the part, and records the start and the end of each step (poll).
     pub async fn watch<T>(self, task: impl Future<Output = T> + Send) -> T {
         let _running = Running::new(&self);
         let pulse = self.clone();

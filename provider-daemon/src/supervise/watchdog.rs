@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Interval of the checks for stalled parts, unless systemd requires a shorter one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Delay of a check from which the whole process counts as paused: the process was stopped, or the machine was
-/// overloaded.
+/// Delay of a check after which the watchdog assumes that the whole process was paused (stopped, or on an overloaded
+/// machine), and not that a part is stalled.
 const OVERSLEPT: Duration = Duration::from_secs(3);
 
 /// Handle of the watchdog thread. Dropping the handle ends the thread.

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Settings that determine which instances take part in the same election.
+/// Names of the settings that identify the election. An instance with other values than the election record never
+/// leads.
 pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
 /// Identity of the cluster, if known. An instance with another cluster would duplicate or lose the leases.
 pub(super) const CLUSTER: &str = "cluster";
@@ -28,7 +29,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// there. The Role in `deploy/rbac` contains this name.
 pub(super) const LEASE: &str = "akash-provider";
 
-/// Returns the default name of the election in Redis, which providers may share.
+/// Returns the default name of the election in Redis. Several providers may share a Redis server, so the name contains
+/// account and chain.
 pub(super) fn name(config: &Config) -> String {
     let mut chain = hash(config.chain_id.as_bytes());
     chain.truncate(8);
@@ -40,7 +42,7 @@ pub(super) fn cluster(uid: &str) -> (String, String) {
     (CLUSTER.to_owned(), hash(uid.as_bytes()))
 }
 
-/// Hashes of the compared settings by flag name. A file that changed is read and hashed again.
+/// Hashes of the settings that all instances must share, by flag name. A file that changed is read and hashed again.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     hashes: BTreeMap<String, String>,
