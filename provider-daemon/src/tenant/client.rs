@@ -103,7 +103,7 @@ impl Client {
         })
     }
 
-    /// Returns the address of the provider, for messages.
+    /// Returns the URL of the provider's gateway, for error messages.
     pub(super) fn at(&self) -> String {
         self.base.as_str().trim_end_matches('/').to_owned()
     }
@@ -357,7 +357,7 @@ impl Client {
     }
 }
 
-/// Parses the address of a provider.
+/// Parses the URL of a provider's gateway.
 fn base(address: &str) -> anyhow::Result<Url> {
     let url = Url::parse(address.trim()).with_context(|| format!("invalid URL `{address}`"))?;
     if url.scheme() != "https" {

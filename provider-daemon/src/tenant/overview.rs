@@ -193,7 +193,8 @@ fn unreachable_hostnames(status: &Json) -> Option<String> {
     (!shown.is_empty()).then_some(shown)
 }
 
-/// Field names of an endpoint in the Go provider.
+/// Names of the JSON fields in which the Go provider returns an endpoint of a service (a forwarded port or a leased IP
+/// address).
 struct Names {
     host: &'static str,
     external: &'static str,

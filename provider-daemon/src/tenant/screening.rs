@@ -52,7 +52,7 @@ impl Screener {
         Ok(Self { client, chain })
     }
 
-    /// Returns the address of the provider, for messages.
+    /// Returns the URL of the provider's gateway, for error messages.
     pub(crate) fn at(&self) -> String {
         self.client.at()
     }
