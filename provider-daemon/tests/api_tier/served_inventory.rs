@@ -56,7 +56,8 @@ impl OperatorProcess {
         Self(child, address.to_owned())
     }
 
-    /// Returns the cluster that the operator serves, or `Null` before its first count.
+    /// Returns the cluster inventory that the operator serves, or `Null` before the operator has counted the cluster
+    /// once.
     fn cluster(&self) -> Value {
         let mut stream = TcpStream::connect(&self.1).unwrap();
         let asked = "GET /v1/inventory HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -86,7 +87,7 @@ fn served(quantity: &Value, whole: u64) -> Pair {
     }
 }
 
-/// Returns the node in the served cluster, if present.
+/// Returns the node in the cluster inventory that the operator serves, if present.
 fn node(cluster: &Value) -> Option<&Value> {
     cluster["nodes"]
         .as_array()?
@@ -94,8 +95,8 @@ fn node(cluster: &Value) -> Option<&Value> {
         .find(|node| node["name"] == NODE)
 }
 
-/// Returns whether the operator and the provider report the same node. The provider does not count CPU,
-/// memory and disk of its own leases, so these amounts are subtracted.
+/// Returns whether the operator and the provider report equal resources of the node. The operator counts the provider's
+/// own leases as allocated and the provider does not, so `cpu`, `memory` and `disk` of these leases are subtracted.
 fn agree(cluster: &Value, counted: &NodeMetrics, [cpu, memory, disk]: [u64; 3]) -> bool {
     let Some(node) = node(cluster) else {
         return false;
@@ -204,8 +205,7 @@ fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> CreatedObjects<'a> {
     make(cluster, pods, "--field-manager=api-tier")
 }
 
-/// Waits until the cluster that the operator serves and the cluster that the provider counts satisfy the
-/// condition.
+/// Waits until the inventory that the operator serves and the inventory that the provider counts satisfy the condition.
 async fn until(
     what: &str,
     cluster: &Cluster,

@@ -24,7 +24,7 @@ pub(crate) fn wait_limit() -> Duration {
     Duration::from_secs(90) + outage() * 2
 }
 
-/// Kinds of objects of a lease, the namespace first.
+/// Kinds of the lease objects that have the chain ID as an annotation; namespaces first.
 const CHAIN_KINDS: [&str; 4] = [
     "namespaces",
     "providerhosts.akash.network",

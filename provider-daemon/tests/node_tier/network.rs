@@ -171,7 +171,7 @@ impl Account<'_> {
         Daemon::spawn(self.command(args), &self.network.scratch, name)
     }
 
-    /// Runs a command of a tenant of the network.
+    /// Runs a `devnet tenant` command with the key of this account.
     pub(crate) fn acts(&self, args: &[&str]) -> (i32, String, String) {
         let mut command = program(&["devnet", "tenant", "--chain-id", CHAIN]);
         command

@@ -38,8 +38,8 @@ deployment:
 const LEASES: [u64; 3] = [7, 8, 9];
 /// Time for which the leases are observed. A lease that ends wrongly ends within a second of the start.
 const WATCHED: Duration = Duration::from_secs(8);
-/// Manifest timeouts of the two starts: the default first, then a short one, with which a lease would end if
-/// the deadline applied to it.
+/// Manifest timeouts of the two starts: the default first, then a short one. If the timeout applied to leases with
+/// missing records, the leases would be closed during the second start.
 const TIMEOUTS: [&str; 2] = ["--manifest-timeout=5m", "--manifest-timeout=1s"];
 const PODS: &str =
     "jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";

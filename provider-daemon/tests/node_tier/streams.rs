@@ -17,7 +17,7 @@ const STDOUT: u8 = 100;
 pub(crate) struct Streams<'a> {
     network: &'a Network,
     open: Vec<(String, Channel)>,
-    /// Last number of the service that a stream received.
+    /// Highest number that a log stream has received from the service.
     pub(crate) tick: u64,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Streams<'a> {
 pub(crate) type Ended = (String, Option<(u16, String)>);
 
 impl<'a> Streams<'a> {
-    /// Opens all three streams with both kinds of credentials.
+    /// Opens the streams of logs, events and a shell, each with a token and with a client certificate.
     pub(crate) fn open(network: &'a Network, tenant: &Account<'_>) -> Self {
         let mut streams = Self {
             network,
@@ -76,7 +76,7 @@ async fn text(channel: &mut Channel) -> Value {
     }
 }
 
-/// Returns the number in the next line of the service.
+/// Returns the number in the next log line of the service.
 async fn ticks(channel: &mut Channel) -> u64 {
     loop {
         let line = text(channel).await;

@@ -154,7 +154,7 @@ impl Away {
     }
 }
 
-/// Results of the check: moments with two writers, and the number of late writes. A late write was sent
+/// Results of the check: violations of the single-writer rule, and the number of late writes. A late write was sent
 /// before its daemon was cut off and arrived afterwards.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {

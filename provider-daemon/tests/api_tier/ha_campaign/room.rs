@@ -90,7 +90,7 @@ impl Room {
         room
     }
 
-    /// Returns the address at which the daemon `who` connects to a port of the site.
+    /// Returns the address at which the daemon `who` reaches a port in the namespace of the site.
     pub(crate) fn here(who: usize, port: u16) -> SocketAddr {
         SocketAddr::from(([10, 253, u8::try_from(who).unwrap(), 1], port))
     }
@@ -105,7 +105,7 @@ impl Room {
         entering(&self.daemons[who])
     }
 
-    /// Returns the command prefix that runs a program in the network namespace of the site, which reaches all
+    /// Returns the command prefix that runs a program in the network namespace of the site. The site has links to all
     /// daemons.
     pub(crate) fn at_the_site(&self) -> Vec<String> {
         entering(&self.site)

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// A call and its outcome.
+/// Transaction that the bidder sent, and its outcome.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) msg: Msg,
     pub(crate) outcome: Result<TxOutcome, String>,
 }
 
-/// All received events and all calls.
+/// All received events and all sent transactions.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     /// Blocks in the order of their events. A `Resync` event starts a new run of blocks.
@@ -161,7 +161,7 @@ impl Bidder {
         outcome
     }
 
-    /// Returns the number of calls with each outcome.
+    /// Returns the number of sent transactions with each outcome.
     pub(crate) fn tally(&self) -> BTreeMap<&'static str, usize> {
         let mut tally = BTreeMap::new();
         for call in &self.record().calls {

@@ -12,7 +12,8 @@ use std::time::Duration;
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Time after which the provider closes a lease without a manifest.
 const MANIFEST: &str = "--manifest-timeout=3s";
-/// Number of blocks after which the close of such a lease is overdue. A block takes a quarter of a second.
+/// Number of blocks after which the provider must have closed a lease without a manifest. A block takes a quarter of a
+/// second.
 const LONG_DUE: u64 = 40;
 
 fn object(stage: &Stage, words: &[&str]) -> Value {

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 /// Validity period of a certificate on the chain.
 const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Remaining validity of the first certificate of the provider at its start.
+/// Time from the creation of the first certificate until its renewal is due. The certificate is backdated for that.
 const RUNS: Duration = Duration::from_secs(30);
 
 fn has(tool: &str) -> bool {
@@ -35,8 +35,8 @@ fn served_serial(url: &str) -> Option<String> {
     u128::from_str_radix(text.trim(), 16).ok().map(|n| n.to_string())
 }
 
-/// While the provider runs, its certificate expires. The provider creates, publishes and serves the next one
-/// without a restart.
+/// While the provider runs, the renewal of its certificate becomes due. The provider creates, publishes and serves the
+/// next certificate without a restart.
 #[test]
 fn certificate_is_renewed_before_expiry() {
     if !has("openssl") {

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const FILES: u32 = 1024;
 /// Maximum number of open files that the provider may use. The provider reserves the other 256.
 const FILES_MAX: usize = 768;
-/// Number of connections of each of the three kinds.
+/// Number of idle connections of each kind: from one address, from many addresses, and to the gRPC port.
 const EACH: u16 = 400;
 /// Maximum number of connections that one address may open.
 const OF_ONE: usize = 100;

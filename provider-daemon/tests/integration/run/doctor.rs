@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use testbed::free_port;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Account of another mnemonic, without money and without a record.
+/// Mnemonic of an account without funds and without a provider record on the chain.
 const OTHER_WORDS: &str = "zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo wrong";
 /// Settings of an installation with a gateway.
 const SETTINGS: [&str; 2] = [
@@ -25,7 +25,7 @@ fn now() -> Duration {
     UNIX_EPOCH.elapsed().unwrap()
 }
 
-/// Gives an account money and a record.
+/// Gives an account funds, and registers it as a provider on the chain.
 fn equip(stage: &Stage, owner: &Address) {
     stage.chain.market(|market| {
         for denom in ["uact", "uakt"] {

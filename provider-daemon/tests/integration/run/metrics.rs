@@ -85,7 +85,7 @@ fn metrics_equal_requests_transactions_and_faults() {
     assert!(expiry.unwrap() > now);
 }
 
-/// Compares the requests of a tenant.
+/// Sends requests of a tenant, and asserts that the metrics count each of them once.
 fn check_requests(served: &Served, address: &str) {
     let status = "akash_provider_gateway_requests_total{route=\"/lease/{dseq}/{gseq}/{oseq}/status\",\
                   method=\"GET\",status=\"200\",grpc_status=\"0\"}";
@@ -104,7 +104,7 @@ fn check_requests(served: &Served, address: &str) {
     assert_eq!(scrape.sum("akash_provider_gateway_requests_total", sent), 1.0);
 }
 
-/// Compares the transactions and the balance with the chain.
+/// Asserts that the metrics of transactions and of the balance equal the state of the chain.
 fn check_transactions(served: &Served, scrape: &Scrape) {
     let account: Address = ADDRESS.parse().unwrap();
     let (certificates, uakt) = served.stage.chain.market(|market| {
@@ -126,7 +126,7 @@ fn check_transactions(served: &Served, scrape: &Scrape) {
     assert_eq!(balance, Some(uakt as f64));
 }
 
-/// Compares the endpoint with a node and the endpoint without one.
+/// Asserts the metrics of two chain endpoints: one with a running node, and one without a node (`DOWN`).
 fn check_endpoints(served: &Served, scrape: &Scrape) {
     let live = served.stage.url();
     let value = |name: &str, url: &str| {

@@ -293,8 +293,8 @@ fn check_end(served: &Served, port: u16) {
     );
 }
 
-/// Rows of the table of metrics in the documentation, from a scrape. Labels that only `page` has remain, because a
-/// metric without a value has no labels in the scrape.
+/// Returns the rows of the documented table of metrics, generated from a scrape. A metric without a value has no labels
+/// in the scrape, so labels that only the table in `page` has are retained.
 fn rows(text: &str, page: &str) -> Vec<String> {
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for row in page.lines() {

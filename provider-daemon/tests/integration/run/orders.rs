@@ -11,7 +11,7 @@ use std::time::Duration;
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const WEB: &str = include_str!("../../../samples/web.yaml");
 const STORAGE: &str = "storage: { size: 1Gi }";
-/// GPU of an order, after its storage.
+/// GPU request, inserted after the storage request `STORAGE` of the SDL.
 const GPU: &str = "\n        gpu: { units: 1, attributes: { vendor: { nvidia: [{ model: a100 }] } } }";
 /// Price of the other provider, below the price of the tested one.
 const OTHER_PRICE: &str = "0.5";
