@@ -125,7 +125,7 @@ fn crashes(cluster: &Cluster, options: &Options) -> Result<()> {
     Err(Error::new(format!("after a crash:\n{}", again.status())))
 }
 
-/// Resources of the machine used by a cluster.
+/// Resources of the machine that a cluster uses and must release when it is removed.
 struct Remains {
     layout: Layout,
 }

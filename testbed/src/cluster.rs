@@ -29,7 +29,7 @@ const HEALTHY_WITHIN: Duration = Duration::from_mins(2);
 /// Maximum time from the signal that suspends a component until the component is suspended.
 const PAUSE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Number of start attempts of a component.
+/// Maximum number of attempts to start a component.
 const STARTS: u32 = 3;
 
 /// Name of the lock file, which programs lock while they change a cluster. The file also marks a folder as a
@@ -104,7 +104,7 @@ impl Cluster {
     /// Returns the cluster of a state folder, or `None` if no cluster was started there.
     ///
     /// # Errors
-    /// Fails if the record cannot be read.
+    /// Fails if the description of the cluster in the folder cannot be read.
     pub fn at(dir: &Path) -> Result<Option<Self>> {
         Ok(Layout::read(dir)?.map(|layout| Self { layout }))
     }

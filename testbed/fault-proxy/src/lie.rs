@@ -32,7 +32,7 @@ pub enum Lie {
     Pushes(u64),
 }
 
-/// An account in the wrapper that responses use.
+/// Query response with an account: the account is encoded as `Any` in the first field.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Wrapped {
     #[prost(message, optional, tag = "1")]
