@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::workspace::Workspace;
 
-/// Writes the files. A test of the crate checks that they are current.
+/// Writes the CustomResourceDefinition files. A test of `akash-provider-k8s` checks that the files are current.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     workspace
         .cargo(&["test", "--locked", "-p", "akash-provider-k8s"])

@@ -38,7 +38,8 @@ const CANONICAL: &str = "example-embedded";
 /// Package of the development commands. It uses `TESTBED`; other crates use `TESTBED` in tests only.
 const TOOL: &str = "xtask";
 const TESTBED: &str = "testbed";
-/// Benchmark of the release build, which decodes its records and messages.
+/// Benchmark of the operators' release build. It may depend on the core and the backends, to decode the objects and
+/// messages of the operators.
 const OPERATOR_BENCH: &str = "operator-bench";
 
 /// Crates that the core never depends on, with any feature. Each name also bans crates with this prefix:

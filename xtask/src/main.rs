@@ -65,7 +65,7 @@ enum Command {
     Layers,
     /// Checks every crate separately, and the core with each of its features
     Alone,
-    /// Lists words of the prose with a plainer replacement, and the score
+    /// Lists each use of a term to avoid, with its location and a plainer replacement, and prints the score
     Prose(prose::Args),
     /// Builds the documentation with warnings as errors, runs its code, checks its links
     Docs(docs::Args),

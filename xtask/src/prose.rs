@@ -18,7 +18,7 @@ const LIMIT: &str = "xtask/prose-limit.txt";
 /// Path segments of files that are not measured, because other projects wrote their prose or because they
 /// describe the past.
 const SKIPPED: [&str; 4] = ["generated", "proto", "fixtures", "CHANGELOG.md"];
-/// Findings printed when the score is above the limit.
+/// Maximum number of findings that are printed when the score is above the limit.
 const PRINTED: usize = 40;
 
 /// Arguments of `cargo xtask prose`.
@@ -59,7 +59,7 @@ impl Survey {
     }
 }
 
-/// Prints each listed word with its replacement, and the score.
+/// Prints each use of a listed term with its location and its replacement, and then the score of the files.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let files = if args.files.is_empty() {
         prose_files(workspace)?

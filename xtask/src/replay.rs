@@ -11,11 +11,11 @@ use crate::workspace::Workspace;
 /// Arguments of `cargo xtask replay`.
 #[derive(Debug, Arguments)]
 pub(crate) struct Args {
-    /// Event log
+    /// Event log of a failed history, below `target/sim`
     file: PathBuf,
 }
 
-/// Runs the simulation, which prints its events.
+/// Repeats the history of the event log in the simulation, which prints the events.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     // The simulation runs in the folder of the core, so a relative path would name another file.
     let file = args

@@ -71,7 +71,7 @@ pub(crate) fn paused_kubelet(workspace: &Workspace, seed: u64) -> Result<()> {
     node_campaign(workspace, DAEMON, &[TEST], seed, &[("K8S_OUTAGE_S", "600")])
 }
 
-/// Runs requests through a proxy while the definitions of the records are deleted and restored.
+/// Runs requests through a proxy while the CustomResourceDefinitions of the record objects are deleted and restored.
 pub(crate) fn definitions(workspace: &Workspace, seed: u64) -> Result<()> {
     const TEST: &str = "proxied::definitions::";
     node_campaign(workspace, "akash-provider-k8s", &[TEST, "--ignored"], seed, &[])

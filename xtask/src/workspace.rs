@@ -48,7 +48,7 @@ pub(crate) struct Package {
     /// Registries to which the package may be published: `None` for any, empty for none.
     #[serde(default)]
     publish: Option<Vec<String>>,
-    /// Source, or `None` for a package in a folder.
+    /// Registry or Git URL of the package; `None` for a local package.
     pub(crate) source: Option<String>,
     pub(crate) manifest_path: PathBuf,
     features: BTreeMap<String, Vec<String>>,
@@ -353,7 +353,7 @@ impl Package {
             .is_some_and(|said| !said.is_null())
     }
 
-    /// Dependencies in the workspace without a version.
+    /// Names of path dependencies without a version requirement, except dev-dependencies.
     pub(crate) fn loose_paths(&self) -> impl Iterator<Item = &str> {
         let built = self
             .dependencies

@@ -10,7 +10,7 @@ use crate::workspace::{Package, Workspace};
 /// time and ten seconds later. Building the other crates would take minutes and find no further packaging
 /// problems.
 const BUILT: &str = "akash-provider-core";
-/// Files in every archive, besides sources.
+/// Files that every archive must contain, besides sources.
 const PARTS: [&str; 3] = ["Cargo.toml", "README.md", "LICENSE"];
 
 /// Packages all published libraries together, because they depend on each other. Unpacks the core and builds
