@@ -49,13 +49,13 @@ use std::time::Duration;
 use tokio::sync::watch as channel;
 use writer::Writer;
 
-/// Interval between removals of the state of deleted nodes.
+/// Interval at which the operator removes its own data about deleted nodes from memory.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
 /// Settings of the operator. [`Options::default`] has the defaults of the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Rules for nodes and storage classes, until [`InventoryOperator::set_rules`].
+    /// Initial rules for nodes and storage classes. [`InventoryOperator::set_rules`] replaces them.
     pub rules: Rules,
     /// Settings of the capacity count.
     pub count: inventory::Options,
@@ -94,7 +94,7 @@ pub struct InventoryOperator {
 }
 
 impl InventoryOperator {
-    /// Starts the watches. Labels are written when nodes and classes were listed. Requires a tokio runtime.
+    /// Starts the watches. Labels are written after nodes and storage classes were listed. Requires a tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(
@@ -132,24 +132,24 @@ impl InventoryOperator {
         Self { shared, running }
     }
 
-    /// Replaces the rules, for the report and for the labels of all nodes.
+    /// Replaces the rules. They apply to the next report and to the labels of all nodes.
     pub fn set_rules(&self, rules: Rules) {
         self.shared.choose(Event::Rules(rules));
     }
 
-    /// Replaces the list of GPUs, for all nodes.
+    /// Replaces the list of GPU models, and computes the labels of all nodes again.
     pub fn set_list(&self, list: Database) {
         self.shared.choose(Event::List(list));
     }
 
-    /// Waits until the cluster was counted, and nodes and classes were listed.
+    /// Waits until the capacity of the cluster was counted, and nodes and storage classes were listed.
     pub async fn ready(&self) {
         // The sender is a field of the shared state, so the channel is open.
         let _ = self.shown().wait_for(Option::is_some).await;
         self.shared.state.listed().await;
     }
 
-    /// Returns true after the cluster was counted, and nodes and classes were listed.
+    /// Returns true after the capacity of the cluster was counted, and nodes and storage classes were listed.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.shown.borrow().is_some() && self.shared.state.is_listed()
@@ -162,7 +162,7 @@ impl InventoryOperator {
         self.shared.shown.subscribe()
     }
 
-    /// Returns the status of all nodes.
+    /// Returns the status of the operator and of all nodes.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status()

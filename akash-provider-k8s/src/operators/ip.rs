@@ -50,8 +50,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use writer::Writer;
 
-/// Minimum interval between two checks for addresses that are late, from a wrong pool or shared with another tenant. Checks run
-/// after a change and while a Service waits for its address.
+/// Minimum interval between two checks for assigned addresses that are late, from a wrong pool, or shared with another
+/// tenant. Checks run after a change and while a Service waits for its address.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Settings of the operator. [`Options::new`] has the defaults of the command line.
@@ -70,7 +70,7 @@ pub struct Options {
     pub metallb_endpoint: Option<String>,
     /// Back-off after failed writes, and limits of the ignore list.
     pub patience: RetryPolicy,
-    /// Interval between removals of the state of deleted Services (`--prune-interval`).
+    /// Interval at which the operator removes its own data about deleted Services from memory (`--prune-interval`).
     pub prune_interval: Duration,
     /// Maximum duration of one call to the API server.
     pub call_timeout: Duration,
@@ -205,8 +205,8 @@ impl IpOperator {
         self.shared.assigned(lease)
     }
 
-    /// Retries the addresses of a lease, given as `owner/dseq/gseq/oseq/provider`, without their back-off; returns
-    /// the number of failed ports.
+    /// Retries the failed ports of a lease immediately, without their back-off. `lease` has the form
+    /// `owner/dseq/gseq/oseq/provider`. Returns the number of these ports.
     #[must_use]
     pub fn forget(&self, lease: &str) -> usize {
         self.shared.forget(lease)

@@ -27,7 +27,7 @@ const LOOKS: usize = 64;
 pub(super) trait Index: Debug + Send + 'static {
     /// Change from a watch or from the writer.
     type Event: Send;
-    /// Work for a name.
+    /// Work that brings the objects of one name into the desired state.
     type Work: Work;
     /// Log message for a name with objects that differ from the state that its record declares.
     const PROBLEM: &'static str;
@@ -96,7 +96,7 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
 pub struct Counts {
     /// Objects created or updated.
     pub written: u64,
-    /// Objects deleted, each by its UID.
+    /// Objects deleted.
     pub deleted: u64,
     /// Failed writes and deletions.
     pub failed: u64,
@@ -251,7 +251,7 @@ impl<I: Index> OperatorState<I> {
         self.touches.subscribe()
     }
 
-    /// Returns the states of the watches, including the watch of definitions if a kind is missing.
+    /// Returns the states of the watches, including the watch of CustomResourceDefinitions if a kind was missing.
     pub(super) fn watch_status(&self, inner: &Inner<I>) -> BTreeMap<&'static str, WatchStatus> {
         let mut status = inner.watch_status();
         let fares = self.definitions.watch_state();

@@ -24,7 +24,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(600);
 pub struct RetryPolicy {
     /// First back-off after a failure; doubles up to five minutes (`--retry-delay`).
     pub retry_delay: Duration,
-    /// Consecutive refusals after which a name is ignored (`--event-failure-limit`).
+    /// Number of consecutive refusals by the API server after which a name is ignored (`--event-failure-limit`).
     pub refusals: u32,
     /// Maximum number of ignored names. If there are more, the name that has been ignored longest is tried again
     /// (`--ignore-list-entry-limit`).
@@ -79,7 +79,7 @@ pub struct Queue {
     ready: BTreeSet<String>,
     running: BTreeSet<String>,
     failed: BTreeMap<String, Failure>,
-    /// Times of the next attempts of failed names that are not running, and requested reminders.
+    /// Times of the next attempts of failed names that are not running, and times set by [`Queue::remind`].
     dues: BTreeSet<(Instant, String)>,
     written: BTreeMap<String, LastWrite>,
 }

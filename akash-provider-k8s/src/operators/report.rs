@@ -44,15 +44,15 @@ pub struct LeaseParts {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct IgnoredLease {
-    /// Hostnames that failed. The IP operator reports the sharing keys of failed addresses in this field.
+    /// Hostnames with failed writes or problems. The IP operator reports sharing keys of addresses in this field.
     pub hostnames: Vec<String>,
-    /// Error of the last failed write.
+    /// Error of the last failed write, or the last problem.
     pub last_error: String,
     /// Kind of the error in `last_error`, or `Problem` if no write was attempted.
     pub last_error_type: String,
-    /// Time of the last failed write, RFC 3339.
+    /// Time of the error or problem in `last_error`, RFC 3339.
     pub failed_at: String,
-    /// Number of consecutive failed writes.
+    /// Highest number of consecutive failed writes of one hostname or address. A problem counts as one.
     pub failure_count: u32,
     /// Namespace of the lease.
     pub namespace: String,
@@ -91,7 +91,8 @@ impl<I: Index> Inner<I> {
         statuses.collect()
     }
 
-    /// Returns the failures by lease. For the key of a failed name, `of` returns the lease and the name to report.
+    /// Returns the failures and problems, grouped by lease. `of` returns the lease of a failed name, and the name to
+    /// report; for `None`, the name is left out.
     pub(super) fn ignored(
         &self,
         of: impl Fn(&I, &str) -> Option<(LeaseId, String)>,

@@ -71,7 +71,7 @@ where
     task::spawn("watch of an operator", follower.run())
 }
 
-/// Destination of the objects of one kind.
+/// Sink that passes the objects of one kind to the index, as events.
 struct IndexSink<I: Index, K, V> {
     state: Arc<OperatorState<I>>,
     read: Read<K, V>,

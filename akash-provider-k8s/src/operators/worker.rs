@@ -32,7 +32,7 @@ pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
 /// Timing of the writer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing {
-    /// Interval between removals of the state of deleted names.
+    /// Interval at which the operator removes its own data about deleted names from memory.
     pub(super) prune: Duration,
     /// Maximum wait for running work at the stop.
     pub(super) grace: Duration,

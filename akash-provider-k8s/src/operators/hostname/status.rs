@@ -87,16 +87,16 @@ pub struct ManagedHostname {
     pub lease: LeaseParts,
     /// Namespace of the lease.
     pub namespace: String,
-    /// External port of the service.
+    /// External port of the expose to which the hostname routes.
     pub external_port: u16,
-    /// Service of the lease.
+    /// Name of the service in the manifest of the lease.
     pub service_name: String,
-    /// Time of the declaration, RFC 3339.
+    /// Time at which the hostname was last declared, RFC 3339.
     pub last_update: String,
 }
 
 impl Shared {
-    /// Returns the status with at most `limit` hostnames after `after`.
+    /// Returns the status with at most `limit` hostnames, those that follow `after` in alphabetical order.
     pub(super) fn status(&self, after: Option<&str>, limit: usize) -> Status {
         let inner = self.state.inner();
         // One more hostname shows that another page follows.
@@ -111,7 +111,7 @@ impl Shared {
         self.with(&inner, hostnames, next)
     }
 
-    /// Returns the status with one hostname, or `None` if it has no record and no route.
+    /// Returns the status with only the hostname `name`, or `None` if `name` does not have a record or a route.
     pub(super) fn status_of(&self, name: &str) -> Option<Status> {
         let inner = self.state.inner();
         let is_there = inner.index.has(name);

@@ -18,7 +18,7 @@ use kube::{Api, Client};
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Starts one task for ProviderHosts, one for Manifests, and one for each kind of object.
+/// Starts one watch task for ProviderHosts, one for Manifests, and one for each [`ObjectKind`].
 pub(super) fn start(
     client: &Client,
     namespace: &str,

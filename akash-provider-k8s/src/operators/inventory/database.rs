@@ -8,11 +8,11 @@ use crate::inventory::Vendor;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Maximum size of the list in bytes. The published list has about 30 KiB.
+/// Maximum size of the GPU list in bytes. The published list has about 30 KiB.
 pub const BYTES_MAX: usize = 4 << 20;
-/// Maximum total number of devices in the list.
+/// Maximum number of devices in the GPU list, all vendors together.
 const DEVICES_MAX: usize = 20_000;
-/// Maximum length of a property of a device.
+/// Maximum length of a property of a device, in bytes.
 const WORD_MAX: usize = 63;
 
 /// GPU model with the names that orders use.
@@ -42,7 +42,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// Parses a list. Devices with properties that cannot be part of a label are skipped.
+    /// Parses a JSON list of GPU devices. Skips devices with an invalid ID or with properties that cannot be part of a
+    /// label.
     ///
     /// # Errors
     /// Returns an error if the list is too long, invalid JSON or empty.
@@ -75,7 +76,7 @@ impl Database {
         Ok(Self { devices, skipped })
     }
 
-    /// Returns the number of invalid devices in the list.
+    /// Returns the number of devices that [`Database::read`] skipped because they are invalid.
     #[must_use]
     pub const fn skipped(&self) -> usize {
         self.skipped

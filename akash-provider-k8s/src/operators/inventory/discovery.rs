@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub mod runner;
 
-/// Maximum size of a response, in bytes. A node with sixteen cards returns a few hundred kilobytes.
+/// Maximum size of a response of a discovery pod, in bytes. A node with sixteen cards returns a few hundred kilobytes.
 pub const RESPONSE_MAX: usize = 1 << 20;
-/// Maximum number of cards of one node; a higher number is an error of the discovery pod.
+/// Maximum number of cards of one node. A response with more cards is refused.
 pub const CARDS_MAX: usize = 256;
-/// Maximum number of processors of one node; a higher number is an error of the discovery pod.
+/// Maximum number of processors of one node. A response with more processors is refused.
 pub const PROCESSORS_MAX: usize = 64;
 /// Maximum number of threads of one processor.
 const THREADS_MAX: u32 = 4096;
@@ -56,7 +56,7 @@ const HOPELESS: [&str; 7] = [
 pub struct Options {
     /// Image of the discovery pods (`--discovery-image`).
     pub image: String,
-    /// Program in the image (`--discovery-program`).
+    /// Name of the program in the image that the pods run (`--discovery-program`).
     pub program: String,
     /// Namespace of the discovery pods (`--discovery-namespace`).
     pub namespace: String,
@@ -101,7 +101,7 @@ pub struct Cards {
 #[derive(Deserialize)]
 struct Answer {
     cards: Option<Vec<Card>>,
-    /// Cards, if the program in the pod returns the whole machine for every path, as some versions do.
+    /// Cards in a response that describes the whole machine. Some versions of the program return it for every path.
     gpu: Option<Box<Self>>,
 }
 
@@ -139,7 +139,7 @@ pub struct Processor {
 pub type Processors = BTreeMap<String, Vec<Processor>>;
 
 impl Processor {
-    /// Decodes the response of a pod about its processors.
+    /// Decodes the processors in the response of a discovery pod.
     ///
     /// # Errors
     /// Returns why the response is invalid.
@@ -147,7 +147,8 @@ impl Processor {
         #[derive(Deserialize)]
         struct Answer {
             processors: Option<Vec<RawProcessor>>,
-            /// Processors, if the program in the pod returns the whole machine for every path, as some versions do.
+            /// Processors in a response that describes the whole machine. Some versions of the program return it for
+            /// every path.
             cpu: Option<Box<Self>>,
         }
         #[derive(Deserialize)]
@@ -190,7 +191,7 @@ impl Processor {
 }
 
 impl Cards {
-    /// Decodes the response of a pod about its cards.
+    /// Decodes the cards in the response of a discovery pod.
     ///
     /// # Errors
     /// Returns why the response is invalid.
@@ -317,11 +318,11 @@ pub fn pod(options: &Options, name: &str, node: &str) -> Value {
 /// Progress of a discovery pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// The pod may start later; the reason.
+    /// The pod does not run yet, but may start later. Contains the reason.
     Waits(String),
     /// The pod is running.
     Runs,
-    /// The pod will not run; the reason.
+    /// The pod will not run. Contains the reason.
     Fails(String),
 }
 

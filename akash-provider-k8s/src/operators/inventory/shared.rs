@@ -86,8 +86,8 @@ impl fmt::Debug for LazyInventory {
     }
 }
 
-/// Report of the cluster. The offered part is computed on the first use: with thousands of nodes this computation takes
-/// longer than a recount, and most reports are never read.
+/// Report of the nodes, storage and processors of the cluster. The part that the rules offer is computed on the first
+/// use: with thousands of nodes this computation takes longer than a recount, and most reports are never read.
 #[derive(Debug, Clone)]
 pub struct ClusterReport {
     counted: LazyInventory,
@@ -128,10 +128,10 @@ pub(super) struct LastCount {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) state: Arc<OperatorState<Index>>,
-    /// Last capacity count. Lock order: before the state of the operator.
+    /// Last capacity count. This lock is taken before the lock of `state`.
     count: Mutex<LastCount>,
     pub(super) shown: watch::Sender<Option<Arc<ClusterReport>>>,
-    /// Queue of hardware discovery; `None` if disabled. Lock order: before the state of the operator.
+    /// Queue of hardware discovery; `None` if disabled. This lock is taken before the lock of `state`.
     pub(super) discovery_queue: Option<Mutex<DiscoveryQueue>>,
 }
 

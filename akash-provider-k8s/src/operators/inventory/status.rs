@@ -28,7 +28,7 @@ pub struct Status {
     pub known_gpus: usize,
     /// All nodes, offered or not.
     pub nodes: BTreeMap<String, NodeStatus>,
-    /// Resources that are not offered, with the reason.
+    /// Nodes, storage classes and other resources that are not offered, each with the reason.
     pub ignored: Vec<String>,
     /// Status of hardware discovery; `None` if disabled.
     pub discovery: Option<DiscoveryStatus>,
@@ -45,7 +45,7 @@ pub struct NodeStatus {
     pub notes: Vec<String>,
     /// Last error of the API server for a write of the labels.
     pub error: Option<String>,
-    /// Number of failures and reverted writes since the labels were in the desired state.
+    /// Number of failed or reverted writes since the labels were last in the desired state.
     pub setbacks: u32,
     /// Seconds until the next write of the labels.
     pub waits_seconds: Option<u64>,

@@ -192,7 +192,7 @@ impl DesiredLabels {
         }
     }
 
-    /// Sets the counters of models, of their memory and of their interfaces.
+    /// Sets the labels that contain the number of devices of each model, memory size and interface.
     fn models(&mut self, start: &str, models: &[(Model, i64)], there: &Labels) {
         // Variants of a model share its counter.
         let mut counters: BTreeMap<String, i64> = BTreeMap::new();

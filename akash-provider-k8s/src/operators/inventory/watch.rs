@@ -28,7 +28,7 @@ impl Parts for NodeLabelParts {
     ];
 }
 
-/// Starts one task per kind.
+/// Starts one watch task for nodes, and one for storage classes.
 pub(super) fn start(
     client: &Client,
     state: &Arc<OperatorState<Index>>,

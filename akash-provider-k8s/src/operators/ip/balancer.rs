@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Value of [`SERVICE_TARGET`](crate::labels::SERVICE_TARGET) on the Services of leased addresses.
 pub const TARGET: &str = "metal-lb";
-/// Pool name in the settings with which MetalLB chooses the pool.
+/// Pool name that lets MetalLB choose the pool.
 pub const DEFAULT_POOL: &str = "default";
 
 /// Prefix of annotations for every version of MetalLB; version 0.14.9 and later log a deprecation warning.
@@ -35,7 +35,7 @@ pub struct Mode {
     pub pool: String,
     /// Prefixes of the annotations (`--metal-lb-annotations`).
     pub words: AnnotationPrefix,
-    /// Load balancer class of new Services (`--load-balancer-class`).
+    /// Load balancer class of new Services (`--load-balancer-class`); `None` for the default of the cluster.
     pub class: Option<String>,
 }
 

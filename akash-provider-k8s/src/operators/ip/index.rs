@@ -24,7 +24,7 @@ type Name = String;
 pub enum Event {
     /// Change of the records, by name.
     Records(Change<Name, DecodedRecord>),
-    /// Change of the Manifests, by name; `None` for a Manifest without a lease.
+    /// Change of the Manifests, by name; `None` for a Manifest with labels that name no lease.
     Manifests(Change<Name, Option<DeclaredIps>>),
     /// Change of all Services of the cluster, by namespace and name.
     Services(Change<Name, LiveService>),
@@ -47,7 +47,7 @@ pub struct Index {
     manifests: Option<BTreeMap<Name, Option<DeclaredIps>>>,
     /// Load balancers, and Services with the labels of a leased address.
     services: Option<BTreeMap<Name, LiveService>>,
-    /// Services by seat.
+    /// Names of Services by the record name that [`LiveService::seat`] returns.
     seats: BTreeMap<Name, BTreeSet<Name>>,
     pools: Option<BTreeMap<Name, Pool>>,
     /// True if the provider has, or had, records in this cluster.
@@ -76,7 +76,7 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
-    /// True if the managed fields of another provider's operator must be taken over first.
+    /// True if this operator must first become the manager of the Service's fields, to remove a surplus annotation.
     pub take_over: bool,
     /// Path of the first field that differs; empty for a new object.
     pub at: String,
@@ -172,7 +172,7 @@ impl Index {
         self.records.as_ref().map_or(0, BTreeMap::len)
     }
 
-    /// Returns the declaration of a Service, or `None` without exactly one declaration.
+    /// Returns the declaration of a Service, or `None` unless exactly one record declares the Service.
     #[must_use]
     pub fn leased(&self, place: &str) -> Option<&LeasedPort> {
         let mut claims = self.claims_of(place);
@@ -262,7 +262,7 @@ impl Index {
         }
     }
 
-    /// Returns true if the Manifest of the lease exists and does not declare the seat.
+    /// Returns true if the lease has a valid Manifest, and this Manifest declares no address for the Service.
     fn has_given_up(&self, place: &str, live: &LiveService) -> bool {
         let namespace = place.split_once('/').map_or(place, |(namespace, _)| namespace);
         let manifest = self
@@ -329,7 +329,7 @@ impl Index {
         }))
     }
 
-    /// Returns another Service of this operator that has the same seat and no record.
+    /// Returns another Service of this operator that has the same [`LiveService::seat`] and that no record declares.
     fn leftover_of(&self, place: &str, leased: &LeasedPort) -> Option<&Name> {
         let seat = crate::leased_ips::object_name(&leased.ip);
         let others = self.seats.get(&seat)?.iter().filter(|other| *other != place);
@@ -444,7 +444,7 @@ impl Index {
         }
     }
 
-    /// Removes the state of records without a Service.
+    /// Removes the names of removed records for which no Service exists.
     pub(super) fn prune(&mut self) {
         let seats = &self.seats;
         self.removed.retain(|name| seats.contains_key(name));
@@ -533,7 +533,7 @@ impl Index {
         touched
     }
 
-    /// Returns the Service itself, and any other Service that waits for the same seat.
+    /// Returns this Service, and the Service that the record with the name [`LiveService::seat`] now declares.
     fn touched_by(&self, place: &Name, live: Option<&LiveService>) -> BTreeSet<Name> {
         let record = live.and_then(LiveService::seat);
         let record = record.and_then(|seat| self.records.as_ref()?.get(&seat)?.as_ref().ok());

@@ -111,14 +111,15 @@ impl LiveService {
         }
     }
 
-    /// Returns the name that the ProviderLeasedIP record of the Service has, or `None` for an invalid Service.
+    /// Returns the name of the ProviderLeasedIP record that would declare this Service, or `None` for an invalid
+    /// Service.
     #[must_use]
     pub fn seat(&self) -> Option<String> {
         let ip = self.ip.as_ref().ok()?;
         (!ip.sharing_key.is_empty()).then(|| object_name(ip))
     }
 
-    /// Copies the times of the previous state for the parts that did not change.
+    /// Copies `changed` from the previous state if the version is the same, and `since` if the addresses are the same.
     #[must_use]
     pub fn after(mut self, before: Option<&Self>) -> Self {
         let Some(before) = before.filter(|before| before.uid == self.uid) else {

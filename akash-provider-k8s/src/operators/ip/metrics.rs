@@ -185,8 +185,8 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
     }
 }
 
-/// Returns the status for display, and the difference that the last request found. The status contains this difference
-/// only if it lasts.
+/// Returns the status for display, and the difference that this request found. The status contains the difference only
+/// if the previous request found one too (`last`).
 fn judged(
     of: &str,
     answer: Result<String, String>,
@@ -322,7 +322,7 @@ mod tests {
         );
     }
 
-    /// Returns the result of a request to a controller with this response.
+    /// Requests metrics from a controller that responds with `text`. Returns the result of the request.
     async fn asked(text: String) -> Result<String, String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = listener.local_addr().unwrap().to_string();

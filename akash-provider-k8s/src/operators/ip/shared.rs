@@ -84,7 +84,7 @@ impl operator_state::Work for Work {
 pub(super) struct Shared {
     pub(super) state: Arc<OperatorState<Index>>,
     metrics: Mutex<MetricsStatus>,
-    /// Notices that were logged, by Service.
+    /// Notices of the last call of `log`, by Service. They are not logged again.
     logged: Mutex<BTreeMap<String, Vec<Notice>>>,
 }
 
@@ -155,7 +155,8 @@ impl Shared {
         self.state.apply(Event::Deleted(place.to_owned(), uid.to_owned()));
     }
 
-    /// Retries the Services of a lease without their back-off; returns the number of failed Services.
+    /// Retries the failed Services of a lease immediately, without their back-off. Returns the number of these
+    /// Services.
     pub(super) fn forget(&self, lease: &str) -> usize {
         self.state.forget(|index, place| {
             let leased = index.leased(place);

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Duration of a watch outage after which Services are too old to report.
+/// Duration of a watch outage after which the cached Services are too old to report.
 const STALE: Duration = Duration::from_secs(60);
 
 /// Status of the IP operator.
@@ -50,11 +50,11 @@ pub struct Status {
 pub struct AddressStatus {
     /// Lease that declares the port; `None` unless exactly one record declares it.
     pub lease: Option<String>,
-    /// Service of the lease.
+    /// Name of the service in the manifest of the lease.
     pub service: Option<String>,
     /// Container port.
     pub port: Option<u16>,
-    /// Port of the address.
+    /// Port of the leased address, to which clients connect.
     pub external_port: Option<u16>,
     /// `TCP` or `UDP`.
     pub protocol: Option<&'static str>,
@@ -74,7 +74,8 @@ pub struct AddressStatus {
     pub error: Option<String>,
     /// Number of consecutive failed writes of the Service.
     pub failures: u32,
-    /// True if the Service is not written until it changes, leaves the ignore list or is retried.
+    /// True if the Service is on the ignore list. The operator does not write the Service until the Service or its
+    /// record changes, the entry of the list is removed, or a retry is requested.
     pub is_ignored: bool,
 }
 
@@ -90,9 +91,9 @@ pub struct PortState {
     pub namespace: String,
     /// Container port.
     pub port: u16,
-    /// Port of the address.
+    /// Port of the leased address, to which clients connect.
     pub external_port: u16,
-    /// Service of the lease.
+    /// Name of the service in the manifest of the lease.
     pub service_name: String,
     /// Sharing key; exposes with the same key share an address.
     pub sharing_key: String,
@@ -104,9 +105,9 @@ pub struct PortState {
 pub struct AssignedPort {
     /// Container port.
     pub port: u16,
-    /// Port of the address.
+    /// Port of the leased address, to which clients connect.
     pub external_port: u16,
-    /// Service of the lease.
+    /// Name of the service in the manifest of the lease.
     pub service_name: String,
     /// Assigned address.
     #[serde(rename = "IP")]

@@ -239,7 +239,7 @@ fn outside(index: &Index, address: IpAddr) -> Option<String> {
     })
 }
 
-/// Returns a notice if another tenant or Service uses the address.
+/// Returns a notice if a Service that does not belong to the same tenant has the same address.
 fn shared_with<'a>(
     address: IpAddr,
     own: &LiveService,

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of concurrent discovery pods.
 const AT_ONCE: usize = 4;
-/// Minimum interval between two selections of nodes.
+/// Minimum interval between two updates of the queue with the nodes that require discovery.
 const EVERY: Duration = Duration::from_secs(2);
 /// Interval between two checks of a discovery pod.
 const PACE: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ const LEFTOVERS: &str = "remove old discovery pods";
 pub struct DiscoveryStatus {
     /// Number of nodes to discover, including running discoveries.
     pub waiting: usize,
-    /// Number of nodes in `waiting` with a failed attempt.
+    /// Number of nodes in `waiting` for which a discovery has failed.
     pub failing: usize,
     /// Number of successful discoveries since the start.
     pub looks: u64,
@@ -298,7 +298,8 @@ impl DiscoveryRunner {
         answer
     }
 
-    /// Handles a pod that already has the name: deletes a discovery pod, and leaves a pod of another client unchanged.
+    /// Handles a conflict with an existing pod of the same name: deletes the pod if it is a discovery pod, and leaves a
+    /// pod of another client unchanged.
     async fn taken(&self, pods: &ApiResource, name: &str, conflict: Error) -> Result<Error, Error> {
         let namespace = &self.options.namespace;
         let found = self.calls.get(pods, namespace, name).await?;
@@ -346,7 +347,8 @@ impl DiscoveryRunner {
         }
     }
 
-    /// Requests the processors once. They are only reported, so a failure is not retried.
+    /// Requests the processors of a node from its discovery pod, once. Processors affect no label, so a failure is not
+    /// retried.
     async fn processors(&self, name: &str, node: &str) -> Vec<Processor> {
         let answer = self.ask(name, "cpu").await.map_err(|error| error.to_string());
         let read = answer.and_then(|answer| Processor::read(&answer));
@@ -379,7 +381,7 @@ impl DiscoveryRunner {
         }
     }
 
-    /// Requests a part of the response through the proxy of the API server.
+    /// Requests the path `part` from a discovery pod through the proxy of the API server.
     async fn ask(&self, name: &str, part: &str) -> Result<Vec<u8>, Error> {
         let path = Pod::url_path(&(), Some(&self.options.namespace));
         let request = Request::new(path).get_subresource(&format!("proxy/{part}"), &format!("{name}:{PORT}"));

@@ -223,8 +223,8 @@ impl World {
         true
     }
 
-    /// Delivers the pending events, or a new list if `last` is `Missed`, and runs the writer until it has no
-    /// work. The nodes must equal those after a fresh start.
+    /// Delivers the pending events, or a new list if `last` is `Missed`, and runs the writer until it has no work.
+    /// Asserts that the nodes then equal those after a start with an empty index.
     fn judge(mut self, history: &[Step], last: Step) {
         let mut anew = self.clone();
         anew.index = Index::new(anew.rules.clone());
