@@ -144,15 +144,15 @@ impl State {
         }
     }
 
-    /// Waits until everything was listed once; kinds that the cluster may lack count as empty.
+    /// Waits until every kind that the start requires was listed once; kinds that the cluster may lack count as empty.
     pub async fn ready(&self) {
         let mut watches = self.shared.watches.subscribe();
         // The sender is a field of `self`, so the channel is open.
         let _ = watches.wait_for(watches::are_ready).await;
     }
 
-    /// Returns true if everything was listed and no watch that decides health is down for longer than the grace
-    /// period.
+    /// Returns true if every kind that decides health was listed, and no watch of such a kind is down for longer than
+    /// the grace period.
     #[must_use]
     pub fn known(&self) -> bool {
         self.shared.known()
@@ -280,7 +280,7 @@ impl State {
         &self.history
     }
 
-    /// Returns true after the existing events were read.
+    /// Returns true after the first complete list of Kubernetes events was read.
     #[must_use]
     pub fn sees_events(&self) -> bool {
         self.has_listed(Kind::Events)
@@ -299,7 +299,7 @@ impl State {
         self.shared.touched.subscribe()
     }
 
-    /// Returns the objects with the label `akash.network=true` that belong to no lease.
+    /// Returns the objects with the label `akash.network=true` that belong to no lease or cannot be decoded.
     #[must_use]
     pub fn orphans(&self) -> Vec<Orphan> {
         orphans::orphans(&self.shared.index())
@@ -353,7 +353,8 @@ impl State {
         }
     }
 
-    /// Returns the objects with the label `akash.network=true` that cannot be decoded: kind, name and reason.
+    /// Returns the objects with the label `akash.network=true` that cannot be decoded or name no lease: kind, name and
+    /// reason.
     #[must_use]
     pub fn unreadable(&self) -> Vec<(Kind, String, String)> {
         let unreadable = |orphan: Orphan| match orphan.reason {

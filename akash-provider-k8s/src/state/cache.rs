@@ -10,7 +10,7 @@ use kube::runtime::watcher::Event;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Cache of one kind, with its part of the index.
+/// Cache of the objects of one kind, which also updates the index with them.
 pub(super) struct Cache<K: WatchedKind> {
     writer: Writer<K>,
     store: Store<K>,

@@ -24,12 +24,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Name of the watch in a status.
+/// Name of the watch of CustomResourceDefinitions in a status.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 /// Number of definitions per page of a list. A definition may have several KiB, mostly metadata.
 const PAGE: u32 = 50;
-/// Maximum number of retries after a change of the definition: the API server serves the kind some time later, and not
-/// by all API servers at once. With delays that double from 250 ms the retries take four minutes.
+/// Maximum number of retries for a missing kind after its definition changed. An API server serves a kind some time
+/// after the definition was created, and several API servers do not start at the same time. With delays that double
+/// from 250 ms the retries take four minutes.
 const TRIES: u32 = 11;
 /// API group that has CustomResourceDefinitions, although its name looks like a built-in group of Kubernetes.
 const STANDARD: &str = "gateway.networking.k8s.io";
@@ -65,7 +66,7 @@ impl Eq for Definitions {}
 /// State of the watch.
 #[derive(Debug, Clone, Default)]
 struct DefinitionStates {
-    /// Resource versions by name; `None` before the first list.
+    /// Resource version of each definition, by its name; `None` before the first list.
     versions: Option<BTreeMap<String, String>>,
     watch: WatchState,
 }
@@ -93,7 +94,7 @@ impl DefinitionStates {
     }
 }
 
-/// Retries of a kind with an existing definition.
+/// Number of retries for a missing kind since its definition changed.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     version: String,
@@ -156,7 +157,7 @@ impl Definitions {
         tries.count = tries.count.saturating_add(1);
     }
 
-    /// Returns the state of the watch, or `None` if no kind was missing.
+    /// Returns the state of the watch, or `None` if the watch was never started because no kind was missing.
     pub(crate) fn watch_state(&self) -> Option<WatchState> {
         self.0.task.get()?;
         Some(self.0.known.borrow().watch.clone())

@@ -29,13 +29,13 @@ const STUCK: u32 = 3;
 enum End {
     /// The server ended the watch.
     Closed,
-    /// No event within the idle limit; the time of the last event.
+    /// No event arrived within the idle limit. Contains the time of the last event.
     Silent(Instant),
     /// The resource version is too old: everything has to be listed again.
     Expired,
     /// The server does not serve the kind.
     Absent(String),
-    /// Any other error, with a minimum delay.
+    /// Any other error, and the minimum delay before the next attempt, if any.
     Failed(String, Option<Duration>),
 }
 
@@ -206,7 +206,8 @@ struct Watch {
     report: Box<dyn Report>,
     watch_config: WatchConfig,
     definitions: Definitions,
-    /// Time of the last event of an idle connection. The next request shows whether the connection was dead.
+    /// Time of the last event, if the last watch ended because it was idle. The next request shows whether the
+    /// connection was dead.
     silent_since: Option<Instant>,
     /// Number of consecutive responses that the server does not serve the kind.
     absences: u32,

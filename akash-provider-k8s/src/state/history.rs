@@ -31,7 +31,7 @@ const NAME_LENGTH: usize = 45;
 /// Event in the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedEvent {
-    /// Number of the record, in ascending order.
+    /// Position of the event in the history. Each newly recorded event gets the next higher number.
     pub number: u64,
     /// UID of the event; a repeated event has the same UID.
     pub uid: String,
@@ -113,7 +113,8 @@ impl History {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores an event. With `newer`, the event replaces a stored event with the same UID.
+    /// Stores an event. If the history has an event with the same UID, replaces it if `newer` is true and the event
+    /// differs, and otherwise keeps it.
     fn record(&self, namespace: &str, uid: String, version: String, event: LeaseEvent, newer: bool) {
         let number = {
             let mut rings = self.rings();
@@ -257,7 +258,7 @@ fn cut(mut note: String) -> String {
 }
 
 /// Returns the service of an event: by the label of the pod, or by the prefix of the object name (`web-7c9f-x2x`,
-/// `web-np`, `web-data-web-0`). Returns `None` for an event of the lease.
+/// `web-np`, `web-data-web-0`). Returns `None` for an event that concerns the whole lease.
 #[must_use]
 pub(crate) fn service_of(object: &EventObject, view: &LeaseView) -> Option<String> {
     if object.kind == "Pod"

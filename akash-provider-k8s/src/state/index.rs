@@ -57,7 +57,7 @@ pub(super) struct Entry {
     pub(super) health: Option<Health>,
     writes: Vec<(Write, Instant)>,
     held: usize,
-    /// Number of records before the current list.
+    /// Number of records before the list that is being applied.
     records_before: usize,
 }
 
@@ -141,9 +141,9 @@ pub(super) struct Index {
     nodes: Nodes,
     /// Notified when the health of a lease depends on a node that has not been read.
     pub(super) unread_nodes: Arc<Notify>,
-    /// Objects with the label `akash.network=true` that name no lease, with the reason.
+    /// Objects with the label `akash.network=true` and with metadata that names no lease, each with the reason.
     pub(super) strays: BTreeMap<Key, String>,
-    /// Number of deletions of records by other clients.
+    /// Counter that grows when another client deletes records. One increase can stand for several records.
     pub(super) losses: u64,
 }
 
@@ -208,7 +208,7 @@ impl Index {
         signal.into_iter().collect()
     }
 
-    /// Records an invalid object; its previous version no longer counts.
+    /// Stores why an object cannot be decoded, and removes the previous version of the object from its lease.
     pub(super) fn unreadable<K: WatchedKind>(&mut self, meta: &ObjectMeta, why: &str) -> Vec<Signal> {
         let key = key_of(K::KIND, meta);
         let home = home_of(K::KIND, meta);
@@ -291,7 +291,8 @@ impl Index {
         })
     }
 
-    /// Starts (1) or ends (-1) a change of a lease.
+    /// Counts the running operations on a lease: starts one with `by` = 1, ends one with `by` = -1. Health is unknown
+    /// meanwhile.
     pub(super) fn hold(&mut self, home: &str, by: isize) -> Option<Signal> {
         // Pods do not identify a lease, so only the counter changes.
         self.change(home, Kind::Pods, |entry| {
@@ -311,7 +312,7 @@ impl Index {
         failing
     }
 
-    /// Stores whether the kubelet of a node reports; `None` for a node that cannot be read.
+    /// Stores whether a node is ready and its kubelet sends heartbeats; `None` for a node that cannot be read.
     pub(super) fn node(&mut self, name: &str, reports: Option<bool>) -> Vec<Signal> {
         let before = match reports {
             Some(reports) => self.nodes.insert(name.to_owned(), reports),
@@ -333,7 +334,8 @@ impl Index {
         }
     }
 
-    /// Removes an object from its previous lease if it moved.
+    /// Removes the previous version of an object from its lease, if the new version belongs to another lease or to
+    /// none.
     fn moved<K: WatchedKind>(
         &mut self,
         key: &Key,

@@ -173,7 +173,8 @@ pub(super) fn home_of(kind: Kind, meta: &ObjectMeta) -> Option<String> {
     }
 }
 
-/// Returns the lease that a hostname routes to; `None` if an address in the record is invalid.
+/// Returns the lease that a hostname routes to; `None` if the owner or the provider in the record is no valid account
+/// address.
 #[must_use]
 pub fn lease_of_host(host: &ProviderHostSpec) -> Option<LeaseId> {
     let deployment = DeploymentId {

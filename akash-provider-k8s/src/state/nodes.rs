@@ -21,16 +21,16 @@ const HEARTBEATS: &str = "kube-node-lease";
 const LEASE_SECONDS: u32 = 40;
 /// Maximum duration that is accepted from a kubelet's Lease, in seconds.
 const LEASE_SECONDS_MAX: u32 = 120;
-/// Time between two readings of a node.
+/// Minimum interval between two reads of a node.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// Minimum interval between two readings of a node, for each observed node: with more nodes, each node is read less
-/// often, and all nodes together cause at most 40 calls per second.
+/// Minimum interval between two reads of a node, for each observed node: with more nodes, each node is read less often,
+/// and all nodes together cause at most 40 calls per second.
 const INTERVAL_PER_NODE: Duration = Duration::from_millis(50);
 
-/// Nodes that were read, and whether their kubelet reports.
+/// Nodes that were read; true if the node is ready and its kubelet sends heartbeats.
 pub(super) type Nodes = HashMap<String, bool>;
 
-/// Content of a node and its Lease.
+/// Properties of a node and of its Lease, from one read.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reading {
     is_ready: bool,
@@ -45,7 +45,7 @@ struct Heartbeat {
     limit: Duration,
 }
 
-/// Result of the readings of one node.
+/// Time of the last read of a node, last renewal of its Lease, and time at which the next renewal is overdue.
 #[derive(Debug)]
 struct NodeObservation {
     read: Instant,
@@ -81,7 +81,7 @@ impl NodeObservation {
     }
 }
 
-/// Reads the nodes of failing containers for as long as there are any. Never ends.
+/// Reads each node repeatedly while containers on the node fail. Never returns.
 pub(super) async fn follow(client: Client, limit: Duration, shared: Arc<Shared>) {
     let mut observed: HashMap<String, NodeObservation> = HashMap::new();
     let mut reader = Reader {

@@ -25,7 +25,7 @@ impl<K: DeserializeOwned> FromObject for K {
     }
 }
 
-/// Object that may be invalid without an effect on other objects.
+/// Decoded object, or the error of an object that cannot be decoded. An error does not affect other objects.
 #[derive(Debug, Clone)]
 pub(crate) struct Decoded<K>(pub(crate) Result<K, Unreadable>);
 
@@ -51,7 +51,7 @@ impl<K: DeserializeOwned> FromObject for Decoded<K> {
     }
 }
 
-/// The wrapper is listed and watched as its kind.
+/// Lists and watches of `Decoded<K>` use the API resource of `K`.
 impl<K: Resource> Resource for Decoded<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;

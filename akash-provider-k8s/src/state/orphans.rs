@@ -17,7 +17,7 @@ pub enum Reason {
     Unreadable(String),
 }
 
-/// Object with the label `akash.network=true` that belongs to no lease.
+/// Object with the label `akash.network=true` that belongs to no lease or cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
     /// Kind of the object.

@@ -40,7 +40,7 @@ const WRONG_REFERENCE: [&str; 8] = [
 /// terminated.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
-/// Returns the health of a service that has fewer replicas than `count`, the number in the manifest.
+/// Returns the health of a service with fewer available replicas than `count`, the number in the manifest.
 pub(super) fn explain(
     view: &LeaseView,
     nodes: &Nodes,
@@ -89,8 +89,8 @@ fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-/// Returns the health of a pod as [`of_pod`] does; a failing container counts only if the kubelet of its node
-/// reports.
+/// Returns the health of a pod as [`of_pod`] does; a failing container counts only if the node of the pod is ready and
+/// its kubelet sends heartbeats.
 fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
     let health = of_pod(pod)?;
     if health != Health::Bad {
@@ -103,7 +103,7 @@ fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
     })
 }
 
-/// Returns the state of a pod, or `None` for a pod without a problem.
+/// Returns the health that follows from the state of a pod, or `None` for a pod without a problem.
 fn of_pod(pod: &Pod) -> Option<Health> {
     let status = pod.status.as_ref()?;
     let is = |type_: &str, wanted: &str| has_condition(status, type_, wanted);

@@ -18,7 +18,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-/// Maximum size of a watch event, in bytes; an API server stores no object of a tenth of that size.
+/// Maximum size of a watch event, in bytes. No object that an API server stores is larger than a tenth of this size.
 const LINE_MAX: u64 = 16 << 20;
 const LINE_ROOM: usize = 16 << 20;
 /// Capacity of the line buffer that is retained for the next event, in bytes.
@@ -249,7 +249,8 @@ struct Part {
     paths: Paths,
     /// True if the paths are decoded, false if they are skipped.
     are_read: bool,
-    /// Bits of the paths that continue below this part. If no bit is set, everything below is decoded.
+    /// One bit for each path that leads through this part to parts below it. Without such a path, the whole part is
+    /// decoded.
     open: u64,
     /// Number of field names on the path from the root to this part.
     depth: usize,

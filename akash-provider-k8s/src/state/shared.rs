@@ -48,7 +48,7 @@ impl Shared {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores whether the kubelet of a node reports; `None` for a node that cannot be read.
+    /// Stores whether a node is ready and its kubelet sends heartbeats; `None` for a node that cannot be read.
     pub(super) fn node(&self, name: &str, reports: Option<bool>) {
         let signals = self.index().node(name, reports);
         self.tell(signals);

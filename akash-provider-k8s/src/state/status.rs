@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Suffix of the name of a Service with node ports.
 const NODE_PORTS: &str = "-np";
 
-/// Returns the status of every service, or `None` without a record and a workload.
+/// Returns the status of every service, or `None` if the lease does not have a Manifest or a workload.
 #[must_use]
 pub fn lease_status(view: &LeaseView, host: &str) -> Option<LeaseStatus> {
     if view.manifest.is_none() && view.deployments.is_empty() && view.stateful_sets.is_empty() {
@@ -32,13 +32,13 @@ pub fn lease_status(view: &LeaseView, host: &str) -> Option<LeaseStatus> {
     })
 }
 
-/// Returns the status of one service, or `None` without a record and a workload.
+/// Returns the status of one service, or `None` if the service is not in the Manifest and has no workload.
 #[must_use]
 pub fn service_status(view: &LeaseView, service: &str) -> Option<ServiceStatus> {
     has_service(view, service).then(|| status_of(view, service))
 }
 
-/// Returns true for a service that is recorded or running.
+/// Returns true for a service that is in the Manifest or has a workload.
 #[must_use]
 pub fn has_service(view: &LeaseView, service: &str) -> bool {
     let mut recorded = view.wanted().unwrap_or_default().iter();
@@ -168,7 +168,7 @@ fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
     by_service
 }
 
-/// Returns the port in the container.
+/// Returns the container port of a Service port.
 fn inside(port: &ServicePort) -> Option<u16> {
     let number = match &port.target_port {
         Some(IntOrString::Int(number)) => *number,

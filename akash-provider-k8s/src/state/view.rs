@@ -23,7 +23,7 @@ pub struct LeaseView {
     pub stateful_sets: BTreeMap<String, Arc<StatefulSet>>,
     /// Pods, with few of their fields.
     pub pods: BTreeMap<String, Arc<Pod>>,
-    /// Services with ports or leased addresses.
+    /// Services of the lease, including those of the IP operator.
     pub services: BTreeMap<String, Arc<Service>>,
     /// All network policies of the namespace.
     pub policies: BTreeMap<String, Arc<NetworkPolicy>>,

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const OPERATION: &str = "store lease events";
-/// Interval between two writes. The API server still has the events that a crash loses.
+/// Interval between two writes of events to the store. A crash loses the events of one interval, but the API server
+/// still has them.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Namespaces written in one call, which bounds the copies in memory.
 const BATCH: usize = 32;
@@ -19,9 +20,9 @@ const BATCH: usize = 32;
 pub struct StoredEvent {
     /// Namespace of the lease.
     pub namespace: String,
-    /// Identity of the event.
+    /// UID of the event, as in [`RecordedEvent::uid`].
     pub uid: String,
-    /// Version of the event.
+    /// Resource version of the event, as in [`RecordedEvent::version`].
     pub version: String,
     /// The event.
     pub event: LeaseEvent,
