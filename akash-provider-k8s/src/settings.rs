@@ -51,7 +51,7 @@ pub struct Settings {
     pub metallb_pool: String,
     /// Namespace of MetalLB's pools (`--metal-lb-namespace`).
     pub metallb_namespace: String,
-    /// Shared count of addresses in the pools of MetalLB, which the inventory updates.
+    /// Shared count of addresses in the pools of MetalLB. The inventory updates this count.
     pub leased_ip_count: LeasedIpCount,
     /// Shared watch of CustomResourceDefinitions; one per process.
     pub definitions: Definitions,
@@ -109,12 +109,14 @@ impl Settings {
     }
 }
 
-/// Shared count of the leased IP addresses: the total number, and the number that other users hold.
+/// Shared count of the addresses in the MetalLB pools for leases: the total number, and the number that Services
+/// outside of this provider's leases use.
 #[derive(Debug, Clone, Default)]
 pub struct LeasedIpCount(Arc<Mutex<Option<(u32, u32)>>>);
 
 impl LeasedIpCount {
-    /// Returns the total number of addresses and the number that other users hold, or `None` before the first count.
+    /// Returns the total number of addresses, and the number that Services outside of this provider's leases use.
+    /// Returns `None` before the first count.
     #[must_use]
     pub fn known(&self) -> Option<(u32, u32)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -135,8 +137,9 @@ impl PartialEq for LeasedIpCount {
 }
 
 impl Settings {
-    /// Returns the number of addresses for leases, limited by `leased_ip_pool` if that is set, and the number that
-    /// other users hold. Returns `None` before the first count.
+    /// Returns the size of the address pool, and the number of its addresses that are used outside of this provider's
+    /// leases. `leased_ip_pool`, if not 0, limits the difference of both numbers. Before the first count, returns
+    /// `leased_ip_pool` and 0, or `None` if `leased_ip_pool` is 0.
     #[must_use]
     pub fn leased_pool(&self) -> Option<(u32, u32)> {
         let most = self.leased_ip_pool;
@@ -169,7 +172,8 @@ impl ProxyPods {
         }
     }
 
-    /// Returns the pods of an application in any namespace. Tenants cannot label their pods.
+    /// Returns the pods of the application `app` in any namespace. Tenants cannot set labels of pods, so no pod of a
+    /// lease matches.
     #[must_use]
     pub fn named(app: &str) -> Self {
         Self {
@@ -228,7 +232,7 @@ impl Default for CommitLevels {
     }
 }
 
-/// Isolation level of the pods of a lease. A lease keeps its level until `harden`.
+/// Isolation level of the pods of a lease. A lease keeps its level until a call of `KubeCluster::harden`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isolation {
     /// Level of the Go provider: no seccomp profile, all default capabilities, no quota, no Pod Security.
@@ -275,7 +279,7 @@ pub enum Drift {
     Report,
 }
 
-/// Networks outside its own namespace to which a pod of a lease may or may not connect.
+/// Networks outside the namespace of a lease to which the pods of the lease may or may not connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
     /// Networks to which pods may not connect, in addition to nodes and API servers.
@@ -313,7 +317,7 @@ impl Default for Egress {
     }
 }
 
-/// Parses a network for [`Egress`]: `address/length`, or an address. Bits after the length are ignored.
+/// Parses a network for [`Egress`]: `address/length`, or an address. Bits of the address after the prefix are ignored.
 ///
 /// # Errors
 /// The problem and the remedy.

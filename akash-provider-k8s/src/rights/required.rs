@@ -43,7 +43,7 @@ pub struct Rule {
     pub group: &'static str,
     /// Resources, with their subresource after `/`.
     pub resources: &'static [&'static str],
-    /// Name of the only object; `None` for all objects.
+    /// Name of the only object to which the rule applies; `None` for all objects.
     pub name: Option<&'static str>,
     /// Verbs.
     pub verbs: &'static [&'static str],
@@ -163,8 +163,8 @@ const RULES: [Rule; 22] = {
     ]
 };
 
-/// Returns the rights of the provider outside of the namespaces of leases, in which the provider grants itself the
-/// rights of `deploy/rbac/lease.yaml`.
+/// Returns the rights that the provider requires outside of the namespaces of leases. In the namespaces of leases, the
+/// provider grants itself the rights of `deploy/rbac/lease.yaml`.
 #[must_use]
 pub const fn required() -> &'static [Rule] {
     &RULES

@@ -55,7 +55,8 @@ pub struct ClusterStatistics {
     pub failures: BTreeMap<Operation, u64>,
     /// Number of changed objects by kind and outcome. The kind is `Namespace` for the labels of a namespace.
     pub drift: BTreeMap<(&'static str, DriftOutcome), u64>,
-    /// Number of leases that wait for the next comparison: after a failed repair, or in a conflict with another client.
+    /// Number of leases that are compared again later without a change of their objects: after a failed repair, or
+    /// because the lease is locked, the watches are down, or another client changes the objects repeatedly.
     pub waiting_leases: usize,
 }
 
