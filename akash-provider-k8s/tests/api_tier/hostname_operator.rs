@@ -26,7 +26,7 @@ mod names;
 #[path = "hostname_operator/on_chain.rs"]
 mod on_chain;
 
-/// Grants the rights of the operator to the ServiceAccount with counted calls.
+/// Grants the rights of the hostname operator to the ServiceAccount of `world.client`.
 pub(crate) async fn give_rights(world: &World) {
     let own = &world.settings.manifest_namespace;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/hostname.yaml");

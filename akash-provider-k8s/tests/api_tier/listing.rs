@@ -15,7 +15,7 @@ fn spec(resources: Value) -> Value {
     json!({"spec": {"group": {"services": [service]}}})
 }
 
-/// An invalid size.
+/// Returns the spec of a Manifest with an invalid memory size.
 fn garbage() -> Value {
     spec(json!({"id": 1, "cpu": {"units": 1}, "gpu": {"units": 0}, "memory": {"size": "abc"}}))
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use testbed::{Cluster as Testbed, Tier};
 
-/// Variables with the command lines that start the policy agent and clean up after it.
+/// Environment variables with the command lines that start the policy agent and that clean up after it.
 const AGENT: &str = "AKASH_POLICY_AGENT";
 const AGENT_END: &str = "AKASH_POLICY_AGENT_END";
 /// Maximum time until a running agent blocks a port.

@@ -63,7 +63,7 @@ async fn hostname_notes(cluster: &KubeCluster, lease: &LeaseId) -> HostnameNotes
     web.hostnames.get(NAME).cloned().unwrap_or_default()
 }
 
-/// Options of an operator that requires proofs.
+/// Options of an operator that requires a DNS TXT record as proof that the tenant controls the hostname.
 fn proving(world: &World, zone: &Arc<Zone>) -> Options {
     let plan = Plan {
         proof: Some(ProofRule {

@@ -34,8 +34,8 @@ fn stuck() -> Value {
     pod
 }
 
-/// Starts a server with a StatefulSet that waits for a pod in the cache. A direct read of the pod returns
-/// `live`. Deletes fail while `broken` is set.
+/// Starts a server. Its lists contain a StatefulSet with a rollout that waits for an old pod. A direct read of the
+/// StatefulSet returns `live`. Deletes of the pod fail while `broken` is set.
 async fn server(live: Value, broken: &Arc<AtomicBool>) -> Server {
     let broken = Arc::clone(broken);
     Server::start(

@@ -29,8 +29,7 @@ pub(crate) struct Scope {
     pub(crate) class: Option<String>,
     /// Namespace and name of the Gateway of the handled HTTPRoutes.
     pub(crate) gateway: Option<ObjectKey>,
-    /// Whether the controller writes no status. Some controllers write none. The status of a route can have
-    /// entries of several controllers.
+    /// True for a controller that writes no status. Some real controllers write none.
     pub(crate) is_silent: bool,
 }
 
