@@ -6,12 +6,13 @@ use std::collections::VecDeque;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Maximum number of stored items of a lease.
+/// Maximum number of stored items (log lines or events) of a lease.
 const STORED_MAX: usize = 1000;
 /// Maximum number of buffered items of a follower. A slower follower loses the oldest.
 const WAITING: usize = 256;
 
-/// Last items of a lease, each with its service. Dropping the journal ends the streams of its followers.
+/// Last log lines or events of a lease, each with the name of its service. Dropping the journal ends the streams of its
+/// followers.
 #[derive(Debug)]
 pub(crate) struct Journal<T> {
     items: VecDeque<(String, T)>,

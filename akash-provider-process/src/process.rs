@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Time after which a process counts as running.
+/// Time after the start of a process at which it counts as running.
 const SETTLED: Duration = Duration::from_millis(50);
 /// Delay before a process is restarted after its exit.
 const RESTART: Duration = Duration::from_secs(1);

@@ -22,7 +22,7 @@ impl Shell for ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// Returns the program, its stop signal and the tracker of the lease.
+    /// Returns the program for the requested command, the token that stops the lease, and the tracker of its processes.
     fn beside(
         &self,
         lease: &LeaseId,
