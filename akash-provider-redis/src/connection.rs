@@ -21,7 +21,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// hangs.
 const SENTINEL_LIMIT: Duration = Duration::from_secs(2);
 
-/// Location and keys of the bus.
+/// Location of the bus, and the names of its Redis keys.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     location: Location,

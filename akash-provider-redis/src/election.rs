@@ -23,9 +23,9 @@ use std::time::Duration;
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Writes the record if its version is still the expected one; an empty version means that no record exists. Returns
-/// the new term: the requested term, or a higher term if the server stores a higher one. A stored highest term is
-/// replaced if it is above the maximum, or if it is implausibly high above the requested term. Terms are therefore
-/// exact in Lua.
+/// the term of the record: the requested term or, for a new term, at least one more than the highest stored term. A
+/// stored highest term that is above the maximum, or implausibly high above the requested term, is replaced, so all
+/// terms are exact in Lua.
 const SOURCE: &str = r"
 local version = redis.call('HGET', KEYS[1], 'version') or ''
 if version ~= ARGV[1] then

@@ -67,7 +67,7 @@ pub(crate) fn last(key: &str) -> Cmd {
 }
 
 impl Heads {
-    /// Returns the positions before the first event of the epoch, for a reader of another epoch.
+    /// Returns the positions before the first event of the epoch, for a reader that has read another epoch.
     pub(crate) fn at_start_of_epoch(mut self) -> Self {
         let epoch = self.epoch.as_deref().and_then(|epoch| epoch.rsplit_once('@'));
         if let Some(sequence) = epoch.and_then(|(_, start)| start.parse().ok()) {

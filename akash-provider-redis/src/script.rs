@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// Maximum time for a response: events are stored in memory.
+/// Maximum time for a response. It is short, because the server stores events in memory.
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 /// Lifetime of the last event number of a publisher, in seconds.
 const PUBLISHER_LIFETIME_S: u64 = 3600;
-/// Lifetime of the id of a fact, in seconds. After a fail-over, the new leader publishes recent facts again, for a
-/// period of two maximum leases. The lifetime is longer than this period.
+/// Lifetime of the id of a fact, in seconds. After a fail-over, the new leader publishes recent facts again: those of
+/// two election lease durations, at most ten minutes. The lifetime is longer than this period.
 const ID_LIFETIME_S: u64 = 900;
 
 /// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A sequence above 2^50, which no provider
