@@ -56,7 +56,7 @@ impl Network for MemoryChain {
     }
 }
 
-/// Ports that an example may replace.
+/// Implementations of the provider's interfaces, which an example may replace.
 #[derive(Debug, Clone)]
 pub struct Ports {
     /// Chain that has the orders, bids and leases.

@@ -160,8 +160,8 @@ impl Ledger {
         Ok(damages)
     }
 
-    /// Accepts a line and moves the write offset to its end. If the last line has no line break, for example after a
-    /// change with an editor, appends a line break.
+    /// Counts a line as complete, and moves the write offset to its end. If the last line has no line break, for
+    /// example after a change with an editor, appends a line break.
     fn pass(&mut self, line: &Text, end: u64) -> io::Result<()> {
         self.end = end;
         if !line.is_ended {

@@ -18,8 +18,8 @@ impl OwnChain {
         answer(&lock(&self.0.state).market)
     }
 
-    /// Returns a record and its reliability. If lines of the file are missing or unusable, a record that is not found
-    /// is no reason to end a lease.
+    /// Returns a record, and whether the result is reliable. If lines of the file are missing or unusable, a record
+    /// that is not found is no reason to end a lease.
     fn observe<T>(&self, answer: impl FnOnce(&Market) -> Option<T>) -> Observed<T> {
         let state: &State = &lock(&self.0.state);
         Observed {
