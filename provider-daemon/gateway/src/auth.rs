@@ -52,7 +52,7 @@ pub(crate) enum Denial {
     Ambiguous,
     /// The token is malformed, or its signature is invalid.
     Token,
-    /// A claim of the token breaks a rule.
+    /// A claim of the token is missing, invalid or not permitted.
     Claims,
     /// The token is expired.
     Expired,
@@ -102,7 +102,7 @@ impl Denial {
 pub(crate) enum LookupFault {
     /// The chain query failed.
     Outage,
-    /// The IP network of the client has used its budget of chain queries.
+    /// Clients in the IP network of the client have named too many unknown accounts in the last minute.
     TooMany,
 }
 
@@ -160,7 +160,7 @@ pub struct Credentials<'a> {
     pub header: Option<&'a [u8]>,
     /// The client certificate of the TLS connection, if there is one.
     pub certificate: Option<&'a ClientCertificate>,
-    /// Address of the client. Chain queries for the request count against the IP network of this address.
+    /// Address of the client. Unknown accounts that the request names count against the IP network of this address.
     pub peer: IpAddr,
 }
 
@@ -245,7 +245,7 @@ impl Authenticator {
         self.certificates.is_valid(certificate, peer).await
     }
 
-    /// Queries the chain about an account that the client named. The query counts against the query budget of the
+    /// Queries the chain about an account that the client named. `Ok(None)` counts as an unknown account against the
     /// client's IP network.
     pub(super) async fn query_chain<T>(
         &self,

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use std::time::Instant;
 use tokio::io::AsyncReadExt;
 
-/// Number of log lines, which take some seconds.
+/// Number of requested log lines, enough for a measurement of some seconds.
 const LINES: u32 = if cfg!(debug_assertions) { 20_000 } else { 2_000_000 };
 /// Size of a read, in bytes. With a larger one, the benchmark would do less work than real clients.
 const PIECE: usize = 64 * 1024;
