@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// 10^18, the scale of a decimal.
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// Values of the records before the execution of a message.
+/// Values of market records before a message is executed. The transfers of the message follow from the differences.
 #[derive(Debug, Default)]
 pub(super) struct MoneyBefore {
     deployment: Option<DeploymentId>,

@@ -403,7 +403,8 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
     })
 }
 
-/// Returns true for an account below this text key (`deployment/owner/dseq[/gseq/oseq/provider]`).
+/// Returns true if the text key of an account or payment (`deployment/owner/dseq[/gseq/oseq/provider]`) equals `xid` or
+/// is below it.
 fn matches_key(xid: &str, account: Option<&escrow::id::v1::Account>, payment: Option<&str>) -> bool {
     let Some(account) = account else { return false };
     let mut whole = format!("deployment/{}", account.xid);

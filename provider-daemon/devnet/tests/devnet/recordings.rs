@@ -225,8 +225,8 @@ pub(crate) fn name_of(path: &Path) -> String {
 pub(crate) enum Comparison {
     /// Every byte of the response.
     Whole,
-    /// Keys, kinds of values and the code. The values depend on actions that were not recorded, or are
-    /// properties of the node.
+    /// Keys and types of the values, and the value of `code`. Other values depend on actions that were not recorded, or
+    /// are properties of the node.
     Shape,
 }
 
