@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-/// A commit, and the files that say so.
+/// Commit, and the files that determine it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// In hexadecimal.
+    /// Hash of the commit, in hexadecimal.
     pub(crate) commit: String,
-    /// Where one of them changes, or comes, it is another commit.
+    /// Files that determine the commit. The commit may have changed if one of them changes or appears.
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// The commit of the checkout that `folder` is the root of; `None` where it is none.
+/// Returns the commit of the checkout with the root `folder`, or `None` if `folder` is not the root of a checkout.
 pub(crate) fn of(folder: &Path) -> Option<Found> {
     let git = git_folder(&folder.join(".git"))?;
     let head = git.join("HEAD");
@@ -33,7 +33,7 @@ pub(crate) fn of(folder: &Path) -> Option<Found> {
     found(line.trim(), vec![head, packed])
 }
 
-/// `.git`, or where the file of this name in a further work tree leads.
+/// Returns the folder `.git`, or the folder that the file `.git` of a linked work tree names.
 fn git_folder(dot_git: &Path) -> Option<PathBuf> {
     if dot_git.is_dir() {
         return Some(dot_git.to_owned());

@@ -34,7 +34,7 @@ const MINUTES_SETTING: &str = "CHAIN_BENCH_MINUTES";
 /// Maximum number of bids in flight. The client ignores further orders, as a provider does that reaches its
 /// time limits.
 const UNDER_WAY: usize = 64;
-/// Minimum number of bids per minute of a client that works.
+/// Minimum number of bids per minute that a client must place, so that the measurement is valid.
 const BIDS_MIN: usize = if cfg!(debug_assertions) { 1 } else { 50 };
 /// Number of memory measurements, of which the median is used.
 const LOOKS: usize = if cfg!(debug_assertions) { 3 } else { 21 };
