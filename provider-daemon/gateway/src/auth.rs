@@ -236,7 +236,7 @@ impl Authenticator {
     /// Returns true if a certificate is on the chain, so that its connection may stay open.
     ///
     /// # Errors
-    /// [`LookupFault`]: the chain query failed.
+    /// [`LookupFault`]: the chain query failed, or was not made because of too many unknown accounts.
     pub(crate) async fn is_certificate_valid(
         &self,
         certificate: &ClientCertificate,
