@@ -1,5 +1,6 @@
 //! Creation of clients for a Kubernetes cluster.
 
+use crate::error::WithHelp;
 use akash_provider_chain::regular_file;
 use anyhow::Context;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -33,9 +34,12 @@ pub(crate) fn source(kubeconfig: Option<&Path>) -> String {
 /// Returns an error if the file is invalid, or if no cluster is configured. The cluster may be unavailable.
 pub(crate) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     let Some(path) = kubeconfig else {
-        return Config::infer()
-            .await
-            .context("no cluster configured: set --kubeconfig, or run in a pod with a service account");
+        return Config::infer().await.with_context(|| {
+            WithHelp::new(
+                "no cluster configured",
+                "set --kubeconfig, or run in a pod with a service account",
+            )
+        });
     };
     let file = || source(kubeconfig);
     // Read again below, because paths in the file are relative to its directory.

@@ -20,6 +20,7 @@ pub mod state;
 pub mod tools;
 pub mod tx;
 
+use crate::error::WithHelp;
 use akash_provider_chain::regular_file;
 use akash_provider_core::sdl::{MAX_BYTES, Sdl};
 use anyhow::Context;
@@ -47,7 +48,10 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
     };
     let bytes = match regular_file::limited(reader, u64::try_from(MAX_BYTES)?) {
         Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
-            anyhow::bail!("cannot read {name}: larger than {MAX_BYTES} bytes");
+            anyhow::bail!(WithHelp::new(
+                format!("cannot read {name}: larger than {MAX_BYTES} bytes"),
+                "check the path of the file"
+            ));
         }
         read => read.with_context(|| format!("cannot read {name}"))?,
     };

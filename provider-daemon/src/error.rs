@@ -1,10 +1,12 @@
 //! Errors with a remedy, and the text of errors on stderr.
 
 use crate::plain::plain;
+use crate::state::StateError;
 use crate::supervise::PartFailed;
+use akash_provider_chain::keyring::KeyringError;
 use akash_provider_core::error::chain_text;
 use std::error::Error;
-use std::fmt;
+use std::{fmt, io};
 
 /// Error message with a remedy, which is printed as `help: …` on a separate line.
 #[derive(Debug)]
@@ -34,20 +36,63 @@ impl Error for WithHelp {}
 /// Returns the lines of an error for stderr: `error: …` with all causes, and `help: …` if there is a remedy.
 #[must_use]
 pub fn error_text(error: &anyhow::Error) -> String {
-    let text = format!("error: {}", chain_text(error.as_ref()));
-    let text = match help(error) {
-        Some(help) => format!("{text}\nhelp: {help}"),
-        None => text,
-    };
-    plain(&text).into_owned()
+    plain(&format!("error: {}", message_text(error))).into_owned()
 }
 
-/// Returns the first remedy among an error and its causes.
+/// Returns the message of an error with all causes, and `help: …` on a separate line if there is a remedy.
+pub(crate) fn message_text(error: &anyhow::Error) -> String {
+    let text = chain_text(error.as_ref());
+    match help(error) {
+        Some(help) => format!("{text}\nhelp: {help}"),
+        None => text,
+    }
+}
+
+/// Returns the first remedy among an error and its causes, or else the remedy of an I/O error among them.
 pub(crate) fn help(error: &anyhow::Error) -> Option<&str> {
-    error.chain().find_map(|cause| {
-        let with_help = cause.downcast_ref::<WithHelp>().map(|error| error.help.as_str());
-        let failed = || cause.is::<PartFailed>().then(PartFailed::help);
-        with_help.or_else(failed).or_else(|| crate::tenant::help(cause))
+    // A remedy that was added as a context is no cause in the chain below.
+    let of_context = error.downcast_ref::<WithHelp>().map(|error| error.help.as_str());
+    let of_cause = || {
+        error.chain().find_map(|cause| {
+            let with_help = cause.downcast_ref::<WithHelp>().map(|error| error.help.as_str());
+            let failed = || cause.is::<PartFailed>().then(PartFailed::help);
+            let state = || cause.downcast_ref::<StateError>().and_then(StateError::help);
+            let keyring = || cause.downcast_ref::<KeyringError>().and_then(KeyringError::help);
+            with_help
+                .or_else(failed)
+                .or_else(state)
+                .or_else(keyring)
+                .or_else(|| crate::commands::chain::help(cause))
+                .or_else(|| crate::tenant::help(cause))
+        })
+    };
+    let of_io = || {
+        let mut causes = error
+            .chain()
+            .filter_map(|cause| cause.downcast_ref::<io::Error>());
+        causes.find_map(|error| io_help(error.kind()))
+    };
+    of_context.or_else(of_cause).or_else(of_io)
+}
+
+/// Returns the remedy of an I/O error, or `None` if the kind does not determine one.
+const fn io_help(kind: io::ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::PermissionDenied => {
+            "run the command as the owner of the file, or change the permissions of the file"
+        }
+        io::ErrorKind::AlreadyExists => "choose another path, or remove the file",
+        io::ErrorKind::IsADirectory => "set the path of a file",
+        io::ErrorKind::NotADirectory => "set the path of a directory",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space on the disk",
+        io::ErrorKind::ReadOnlyFilesystem => "choose a path on a writable file system",
+        io::ErrorKind::AddrInUse => "stop the program that uses the address, or set another address",
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
+            "check the address, and that the service is running"
+        }
+        io::ErrorKind::TimedOut => "try again later",
+        _ => return None,
     })
 }
 

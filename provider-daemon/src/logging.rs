@@ -2,6 +2,7 @@
 
 use crate::args::values::{check_log_levels, log_levels};
 use crate::args::{Cli, Command, DEFAULT_LEVEL, LogFormat};
+use crate::error::WithHelp;
 use crate::plain::LogWriter;
 use std::io::IsTerminal;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -24,7 +25,12 @@ struct Filter {
 /// # Errors
 /// Returns an error if `--log-level` is invalid.
 pub(crate) fn start(cli: &Cli) -> anyhow::Result<()> {
-    let wrong = |why: String| anyhow::anyhow!("invalid value \"{}\" for --log-level: {why}", cli.log_level);
+    let wrong = |why: String| {
+        anyhow::anyhow!(WithHelp::new(
+            format!("invalid value \"{}\" for --log-level: {why}", cli.log_level),
+            "use a level such as info, or a filter such as info,akash_provider_chain=debug"
+        ))
+    };
     let is_short = matches!(
         cli.command,
         Command::Query(_) | Command::Tx(_) | Command::Tenant(_) | Command::Doctor(_)

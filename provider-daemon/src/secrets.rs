@@ -1,5 +1,6 @@
 //! Secrets and confirmations of the user: typed at the terminal without echo, or read line by line from standard input.
 
+use crate::error::WithHelp;
 use akash_provider_chain::keyring::{
     Backend, Keyring, KeyringError, SecretSource, decrypt_armor, derive_key,
 };
@@ -33,7 +34,10 @@ pub fn prompt(what: &str) -> anyhow::Result<SecretString> {
         next_line().with_context(|| format!("cannot read the {what} from standard input"))?
     };
     if typed.expose_secret().is_empty() {
-        bail!("the {what} is empty");
+        bail!(WithHelp::new(
+            format!("the {what} is empty"),
+            "enter a value, or pass it on standard input"
+        ));
     }
     Ok(typed)
 }
@@ -53,7 +57,10 @@ pub fn prompt_new(what: &str) -> anyhow::Result<SecretString> {
     let (one, two) = (first.expose_secret(), again.expose_secret());
     let was_given_once = two.is_empty() && !std::io::stdin().is_terminal();
     if one != two && !was_given_once {
-        bail!("the two inputs for the {what} differ; nothing was stored");
+        bail!(WithHelp::new(
+            format!("the two inputs for the {what} differ; nothing was stored"),
+            "run the command again"
+        ));
     }
     Ok(first)
 }
@@ -80,7 +87,10 @@ fn next_line() -> anyhow::Result<SecretString> {
         .take(LINE_BYTES_MAX + 1)
         .read_line(&mut line)?;
     if read as u64 > LINE_BYTES_MAX {
-        bail!("the line of standard input is longer than {LINE_BYTES_MAX} bytes");
+        bail!(WithHelp::new(
+            format!("the line of standard input is longer than {LINE_BYTES_MAX} bytes"),
+            "pass a single secret on one line"
+        ));
     }
     let text = line.strip_suffix('\n').unwrap_or(&line);
     Ok(SecretString::from(text.strip_suffix('\r').unwrap_or(text)))
@@ -159,7 +169,12 @@ pub(crate) fn uses_keyring(args: &SignerArgs) -> anyhow::Result<bool> {
 
 fn from(args: &SignerArgs) -> anyhow::Result<&str> {
     let from = args.from.as_deref().filter(|from| !from.is_empty());
-    from.context("missing --from; `keys list` lists the keys")
+    from.with_context(|| {
+        WithHelp::new(
+            "missing --from",
+            "add the name of a key; `keys list` lists the keys",
+        )
+    })
 }
 
 /// Returns the signing key.
@@ -175,7 +190,10 @@ pub fn signer(args: &SignerArgs, home: &Path) -> anyhow::Result<PrivateKey> {
     if let Some(from) = args.from.as_deref().filter(|from| from.starts_with("akash1"))
         && from != key.address().as_str()
     {
-        bail!("--from {from} differs from the given key, {}", key.address());
+        bail!(WithHelp::new(
+            format!("--from {from} differs from the given key, {}", key.address()),
+            "remove --from, or give the key of that account"
+        ));
     }
     Ok(key)
 }

@@ -46,13 +46,13 @@ const LAYOUT_NOW: u64 = 1;
 #[non_exhaustive]
 pub enum StateError {
     /// Another process has the file open.
-    #[error("{} is in use by another provider: stop that provider, or choose another --home", path.display())]
+    #[error("{} is in use by another provider", path.display())]
     InUse {
         /// Path of the file, which is unchanged.
         path: PathBuf,
     },
     /// A later version of this program wrote the file.
-    #[error("{} was written by a later version (layout {found}, supported {known}): use that version, or move the file away; no lease is affected", path.display())]
+    #[error("{} was written by a later version (layout {found}, supported {known})", path.display())]
     Later {
         /// Path of the file, which is unchanged.
         path: PathBuf,
@@ -79,6 +79,17 @@ pub enum StateError {
         /// Cause; boxed because of its size.
         source: Box<redb::Error>,
     },
+}
+
+impl StateError {
+    /// Returns the remedy, or `None` if the cause determines it.
+    pub(crate) const fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::InUse { .. } => Some("stop that provider, or choose another --home"),
+            Self::Later { .. } => Some("use that version, or move the file away; no lease is affected"),
+            Self::Io { .. } | Self::Database { .. } => None,
+        }
+    }
 }
 
 /// Handle of the database. Clones share the database.

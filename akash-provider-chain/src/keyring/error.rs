@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Error of a keyring. Each message states the problem and a remedy, and contains no secrets.
+/// Error of a keyring. The message contains no secrets; [`KeyringError::help`] returns the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyringError {
@@ -17,7 +17,7 @@ pub enum KeyringError {
         backend: &'static str,
     },
     /// The user selected an unknown backend. Contains its name as given.
-    #[error("unknown keyring backend `{0}`: use file or test (export keys of os, pass and kwallet first)")]
+    #[error("unknown keyring backend `{0}`")]
     UnknownBackend(String),
     /// The passphrase of the `file` backend is missing.
     #[error("keyring {} requires a passphrase", dir.display())]
@@ -49,7 +49,7 @@ pub enum KeyringError {
     },
     /// The name is the address of another key in the keyring.
     #[error(
-        "invalid key name `{name}`: this is the address of another key; choose another name, or the address {address} of this key"
+        "invalid key name `{name}`: this is the address of another key, the address of this key is {address}"
     )]
     NamedAsAnother {
         /// Name as given, truncated to 80 characters.
@@ -58,7 +58,7 @@ pub enum KeyringError {
         address: String,
     },
     /// No key has this name or address.
-    #[error("no key `{name}` in {place}; run `keys list` to list the keys")]
+    #[error("no key `{name}` in {place}")]
     NotFound {
         /// Name or address as given, truncated to 80 characters.
         name: String,
@@ -66,7 +66,7 @@ pub enum KeyringError {
         place: String,
     },
     /// A key with this name or address already exists.
-    #[error("key `{name}` already exists in {place}; delete the key first, or use another name")]
+    #[error("key `{name}` already exists in {place}")]
     Exists {
         /// Name of the existing key.
         name: String,
@@ -82,7 +82,7 @@ pub enum KeyringError {
         kind: &'static str,
     },
     /// A file of the keyring is invalid.
-    #[error("invalid keyring file {}: {why}; restore the file from a backup or import the key again", path.display())]
+    #[error("invalid keyring file {}: {why}", path.display())]
     Damaged {
         /// Path of the invalid file. The file is not changed.
         path: PathBuf,
@@ -90,10 +90,10 @@ pub enum KeyringError {
         why: String,
     },
     /// The mnemonic is invalid. Contains the reason.
-    #[error("invalid mnemonic: {0}; expected 12, 15, 18, 21 or 24 English words")]
+    #[error("invalid mnemonic: {0}")]
     Mnemonic(String),
     /// The derivation path is invalid.
-    #[error("invalid derivation path `{path}`: expected a path such as m/44'/118'/0'/0/0")]
+    #[error("invalid derivation path `{path}`")]
     Path {
         /// Derivation path as given, truncated to 80 characters.
         path: String,
@@ -122,6 +122,30 @@ pub enum KeyringError {
         /// Error of the operating system.
         source: std::io::Error,
     },
+}
+
+impl KeyringError {
+    /// Returns the remedy, or `None` if the message or its source contains the remedy.
+    #[must_use]
+    pub const fn help(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::UnknownBackend(_) => "use file or test; export keys of os, pass and kwallet first",
+            Self::PassphraseMissing { .. } => "run the command in a terminal, or set the passphrase file",
+            Self::PassphraseLength { .. } => "choose another passphrase",
+            Self::WrongPassphrase { .. } => "run the command again with the right passphrase",
+            Self::BadName { .. } => "choose another name",
+            Self::NamedAsAnother { .. } => "choose another name, or the address of this key",
+            Self::NotFound { .. } => "run `keys list` to list the keys",
+            Self::Exists { .. } => "delete the key first, or use another name",
+            Self::NoPrivateHalf { .. } => "import the key with its mnemonic, or select another key",
+            Self::Damaged { .. } => "restore the file from a backup, or import the key again",
+            Self::Mnemonic(_) => "expected 12, 15, 18, 21 or 24 English words",
+            Self::Path { .. } => "expected a path such as m/44'/118'/0'/0/0",
+            Self::Armor(_) => "expected the output of `keys export`",
+            Self::Secret { .. } => "check the variable or the path, and the permissions of the file",
+            Self::UnsupportedBackend { .. } | Self::Randomness(_) | Self::Io { .. } => return None,
+        })
+    }
 }
 
 /// Truncates an untrusted text for an error message.

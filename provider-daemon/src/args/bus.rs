@@ -1,6 +1,7 @@
 //! Flags of the event bus: its Redis servers and their credentials.
 
 use super::Output;
+use crate::error::WithHelp;
 use crate::files;
 use akash_provider_core::types::Topic;
 use akash_provider_redis::Location;
@@ -125,12 +126,22 @@ impl Files<'_> {
 
 fn bytes(file: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
     let read = files::bytes(file, FILE_MAX);
-    read.map_err(|why| anyhow::anyhow!("{flag}: reading {}: {why}", file.display()))
+    read.map_err(|why| {
+        anyhow::anyhow!(WithHelp::new(
+            format!("{flag}: reading {}: {why}", file.display()),
+            format!("set {flag} to a file that this user can read")
+        ))
+    })
 }
 
 fn text(file: &Path, flag: &str) -> anyhow::Result<String> {
     let read = String::from_utf8(bytes(file, flag)?);
-    read.map_err(|_| anyhow::anyhow!("{flag}: {} is not valid UTF-8", file.display()))
+    read.map_err(|_| {
+        anyhow::anyhow!(WithHelp::new(
+            format!("{flag}: {} is not valid UTF-8", file.display()),
+            "save the file as UTF-8 text"
+        ))
+    })
 }
 
 /// Returns the first line of a file without its line break.
@@ -138,7 +149,10 @@ fn line(file: &Path, flag: &str) -> anyhow::Result<String> {
     let text = text(file, flag)?;
     let line = text.lines().next().unwrap_or_default();
     if line.is_empty() {
-        bail!("{flag}: the first line of {} is empty", file.display());
+        bail!(WithHelp::new(
+            format!("{flag}: the first line of {} is empty", file.display()),
+            "write the value on the first line of the file"
+        ));
     }
     Ok(line.to_owned())
 }

@@ -2,6 +2,7 @@
 
 use super::bus::{Files, location, prefix};
 use super::{BusArgs, values};
+use crate::error::WithHelp;
 use akash_provider_core::election::Timing;
 use akash_provider_redis::Location;
 use clap::{Args, ValueEnum};
@@ -81,7 +82,12 @@ impl HaArgs {
     /// Returns an error if neither flag is set, or if a credential file cannot be used.
     pub fn redis(&self, bus: &BusArgs) -> anyhow::Result<Location> {
         let Some(location) = self.ha_url.clone() else {
-            let missing = || anyhow::anyhow!("--ha redis requires --ha-url or --bus");
+            let missing = || {
+                anyhow::anyhow!(WithHelp::new(
+                    "--ha redis requires --ha-url or --bus",
+                    "add --ha-url redis://HOST:6379, or use --ha kubernetes"
+                ))
+            };
             return bus.location()?.ok_or_else(missing);
         };
         let files = Files {

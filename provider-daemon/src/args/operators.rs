@@ -15,6 +15,7 @@ use super::kubernetes::{ClusterDomainArgs, IngressArg, blocked_with_names_below}
 use super::operator::OutputArgs;
 use super::routes::RoutesArgs;
 use super::values;
+use crate::error::WithHelp;
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::operators::hostname::Options;
@@ -176,10 +177,10 @@ impl HostnameArgs {
             return Ok(None);
         };
         if self.routes.ingress_mode == IngressArg::GatewayApi {
-            bail!(
-                "--tls-issuer requires --ingress-mode ingress: with the Gateway API the listeners of the Gateway have the \
-                 certificates; set them there, or annotate the Gateway for cert-manager"
-            );
+            bail!(WithHelp::new(
+                "--tls-issuer requires --ingress-mode ingress: with the Gateway API the listeners of the Gateway have the certificates",
+                "set the certificates at the listeners of the Gateway, or annotate the Gateway for cert-manager"
+            ));
         }
         let kind = match self.tls_issuer_kind {
             IssuerKindArg::ClusterIssuer => IssuerKind::ClusterIssuer,

@@ -1,6 +1,7 @@
 //! Flags of the pricing strategy, with the names of the Go provider.
 
 use super::{Output, values};
+use crate::error::WithHelp;
 use crate::prices::FilePolicy;
 use akash_provider_core::pricing::scale::{ScaleConfig, parse_gpu_prices, parse_storage_scales};
 use akash_provider_core::pricing::{PricingStrategy, RandomRange, Scale, ShellScript, ShellScriptConfig};
@@ -102,8 +103,12 @@ impl PricingArgs {
                 let path = self.bid_price_script_path.clone();
                 let path = path.filter(|path| !path.as_os_str().is_empty());
                 Arc::new(ShellScript::new(ShellScriptConfig {
-                    path: path
-                        .context("--bid-price-strategy shellScript requires --bid-price-script-path")?,
+                    path: path.with_context(|| {
+                        WithHelp::new(
+                            "--bid-price-strategy shellScript requires --bid-price-script-path",
+                            "add --bid-price-script-path with the path of the script",
+                        )
+                    })?,
                     process_limit: self.bid_price_script_process_limit,
                     timeout: self.bid_price_script_process_timeout,
                     supervisor: crate::script_supervisor::command(),
@@ -120,7 +125,12 @@ impl PricingArgs {
         let path = self.bid_price_policy.as_deref();
         let path = path
             .filter(|path| !path.as_os_str().is_empty())
-            .context("--bid-price-strategy policy requires --bid-price-policy")?;
+            .with_context(|| {
+                WithHelp::new(
+                    "--bid-price-strategy policy requires --bid-price-policy",
+                    "add --bid-price-policy with the path of a price file",
+                )
+            })?;
         let policy = FilePolicy::open(path).map_err(anyhow::Error::msg);
         policy.context("--bid-price-policy")
     }

@@ -3,6 +3,7 @@
 use crate::args::Output;
 use crate::args::bus::{BusCommand, TailArgs};
 use crate::commands::chain::block_on;
+use crate::error::WithHelp;
 use crate::plain::plain;
 use akash_provider_core::bus::{Bus, Delivery};
 use akash_provider_core::types::{Event, Topic, event_schema};
@@ -29,7 +30,7 @@ pub fn run(command: &BusCommand) -> anyhow::Result<ExitCode> {
 
 async fn tail(args: &TailArgs) -> anyhow::Result<ExitCode> {
     let location = args.bus.location()?;
-    let location = location.context("missing --bus")?;
+    let location = location.with_context(|| WithHelp::new("missing --bus", "add --bus redis://HOST:6379"))?;
     let bus = RedisBus::new(location);
     let topics = match args.topics.as_slice() {
         [] => &Topic::ALL[..],

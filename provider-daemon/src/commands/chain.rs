@@ -1,15 +1,19 @@
 //! Chain nodes that commands send their queries to.
 
 use crate::args::NodeArgs;
+use crate::error::WithHelp;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Blame, Fault, Limits, NodeError, Roots, fetch_chain_id};
 use anyhow::{Context, bail};
+use std::error::Error;
 use std::future::Future;
 
 /// Maximum attempts per query, because a user waits for the result.
 const ATTEMPTS: u32 = 3;
 /// Remedy for a node that gives no usable response.
 const REMEDY: &str = "select another node with --node";
+/// Remedy for a node with a block time in the future.
+const CLOCK_REMEDY: &str = "if the clock is wrong, set it with `timedatectl set-ntp true`; otherwise select another node with --node";
 
 /// Runs `work`, the queries of a command, to its end.
 ///
@@ -46,7 +50,7 @@ pub async fn endpoints(args: &NodeArgs) -> anyhow::Result<Endpoints> {
 /// # Errors
 /// Returns an error if the chain ID is missing or an address is invalid.
 pub fn endpoints_with_chain_id(args: &NodeArgs) -> anyhow::Result<Endpoints> {
-    let chain_id = given_chain_id(args).context("missing --chain-id")?;
+    let chain_id = required_chain_id(args)?;
     Ok(Endpoints::with_roots(
         &addresses(args)?,
         chain_id,
@@ -62,6 +66,19 @@ pub fn given_chain_id(args: &NodeArgs) -> Option<&str> {
     args.chain_id.as_deref().filter(|id| !id.is_empty())
 }
 
+/// Returns the chain ID in `--chain-id`.
+///
+/// # Errors
+/// Returns an error if the flag is missing or empty.
+pub fn required_chain_id(args: &NodeArgs) -> anyhow::Result<&str> {
+    given_chain_id(args).with_context(|| {
+        WithHelp::new(
+            "missing --chain-id",
+            "add --chain-id; that of the main network is akashnet-2",
+        )
+    })
+}
+
 /// Returns the URLs of the nodes in `--node`, without empty ones.
 ///
 /// # Errors
@@ -74,7 +91,10 @@ pub fn addresses(args: &NodeArgs) -> anyhow::Result<Vec<String>> {
         .filter(|node| !node.is_empty());
     let given: Vec<String> = given.map(str::to_owned).collect();
     if given.is_empty() {
-        bail!("missing node address in --node; expected http://HOST:26657");
+        bail!(WithHelp::new(
+            "missing node address in --node",
+            "expected an address such as --node http://HOST:26657"
+        ));
     }
     Ok(given)
 }
@@ -106,31 +126,38 @@ async fn query_chain_id(args: &NodeArgs) -> anyhow::Result<String> {
         }
     }
     match &why[..] {
-        [why] => bail!(with_remedy(why)),
-        all => bail!(
-            "no node responds; select another node with --node\n  {}",
-            all.join("\n  ")
-        ),
+        [why] => bail!(WithHelp::new(why, REMEDY)),
+        all => bail!(WithHelp::new(
+            format!("no node responds:\n  {}", all.join("\n  ")),
+            REMEDY
+        )),
     }
 }
 
-/// Returns the text of a node error, with the remedy.
+/// Converts the error of a node into an error with the remedy.
 #[must_use]
-pub fn error_text(error: &NodeError) -> String {
+pub fn failure(error: &NodeError) -> anyhow::Error {
     match &error.fault {
-        Fault::NotFound { text, .. } => format!("no such record at {}: {text}", error.endpoint),
-        fault if fault.blame() == Blame::Endpoint => with_remedy(&error.to_string()),
-        _ => error.to_string(),
+        Fault::Ahead { by } => {
+            let (node, seconds) = (&error.endpoint, by.as_secs());
+            let message =
+                format!("{node}: the newest block is {seconds} s ahead of the clock of this machine");
+            WithHelp::new(message, CLOCK_REMEDY).into()
+        }
+        Fault::NotFound { text, .. } => {
+            let message = format!("no such record at {}: {text}", error.endpoint);
+            WithHelp::new(message, "check the name of the record, --node and --chain-id").into()
+        }
+        fault if fault.blame() == Blame::Endpoint => WithHelp::new(error.to_string(), REMEDY).into(),
+        _ => WithHelp::new(error.to_string(), "check the arguments of the command").into(),
     }
 }
 
-fn with_remedy(why: &str) -> String {
-    let between = match why {
-        why if why.ends_with(REMEDY) => return why.to_owned(),
-        why if why.ends_with('?') => "",
-        _ => ";",
-    };
-    format!("{why}{between} {REMEDY}")
+/// Returns the remedy of a chain query that failed because of the node. The text of a wrong clock has its own remedy.
+pub(crate) fn help(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    let fault = error.downcast_ref::<Fault>()?;
+    let is_clock = matches!(fault, Fault::Ahead { .. });
+    (!is_clock && fault.blame() == Blame::Endpoint).then_some(REMEDY)
 }
 
 #[cfg(test)]
@@ -140,33 +167,34 @@ mod tests {
 
     #[test]
     fn reports_node_errors_with_a_remedy() {
-        let of = |fault| {
+        let text = |fault| {
             let (endpoint, method) = ("http://127.0.0.1:1".into(), "status".into());
             let error = NodeError {
                 endpoint,
                 method,
                 fault,
             };
-            error_text(&error)
+            crate::error::error_text(&failure(&error))
         };
         let refused = Fault::NotConnected("(connection refused): is the node running?".to_owned());
         assert_eq!(
-            of(refused),
+            text(refused),
             format!(
-                "cannot connect to http://127.0.0.1:1 (connection refused): is the node running? {REMEDY}"
+                "error: cannot connect to http://127.0.0.1:1 (connection refused): is the node running?\nhelp: {REMEDY}"
             )
         );
         assert_eq!(
-            of(Fault::CatchingUp { height: 7 }),
-            format!("http://127.0.0.1:1, status: is catching up at height 7; {REMEDY}")
+            text(Fault::CatchingUp { height: 7 }),
+            format!("error: http://127.0.0.1:1, status: is catching up at height 7\nhelp: {REMEDY}")
         );
         let by = Duration::from_secs(7200);
-        let clock = of(Fault::Ahead { by });
-        assert_eq!(clock.matches(REMEDY).count(), 1, "{clock}");
-        let (text, height) = ("invalid provider: address not found".to_owned(), None);
+        let clock = text(Fault::Ahead { by });
+        assert!(clock.contains("\nhelp: if the clock is wrong"), "{clock}");
+        let (record, height) = ("invalid provider: address not found".to_owned(), None);
         assert_eq!(
-            of(Fault::NotFound { text, height }),
-            "no such record at http://127.0.0.1:1: invalid provider: address not found"
+            text(Fault::NotFound { text: record, height }),
+            "error: no such record at http://127.0.0.1:1: invalid provider: address not found\nhelp: check the name of \
+             the record, --node and --chain-id"
         );
     }
 }

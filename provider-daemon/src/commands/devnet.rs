@@ -6,6 +6,7 @@ use crate::args::Output;
 use crate::args::devnet::{BidSelection, DevnetAct, DevnetArgs, ServeArgs, TenantArgs, TenantCommand};
 use crate::dev::StateFile;
 use crate::dev::tenant::create_deployment;
+use crate::error::WithHelp;
 use akash_provider_chain::convert::tenant_to_any;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Limits, Reader};
@@ -235,7 +236,10 @@ impl Tenant<'_> {
             bids.push(self.cheapest(&order).await?);
         }
         if bids.is_empty() {
-            bail!("deployment {dseq} has no open order");
+            bail!(WithHelp::new(
+                format!("deployment {dseq} has no open order"),
+                "check the number of the deployment; an order is open until its lease is created"
+            ));
         }
         Ok((id, bids))
     }
@@ -243,7 +247,12 @@ impl Tenant<'_> {
     async fn cheapest(&self, order: &OrderId) -> anyhow::Result<BidId> {
         let bids = open_bids(&self.reader, order).await?;
         let cheapest = bids.into_iter().next();
-        let cheapest = cheapest.with_context(|| format!("order {order} has no open bid yet"))?;
+        let cheapest = cheapest.with_context(|| {
+            WithHelp::new(
+                format!("order {order} has no open bid yet"),
+                "wait for a bid, and run the command again",
+            )
+        })?;
         Ok(cheapest.id)
     }
 }

@@ -16,6 +16,7 @@ use super::chain::block_on;
 use super::read_sdl;
 use crate::args::{ExplainArgs, Output};
 use crate::dev::names;
+use crate::error::WithHelp;
 use crate::say;
 use akash_provider_core::bidding::{self, OrderContext};
 use akash_provider_core::engine::reservations::Capacity;
@@ -78,7 +79,10 @@ impl Verdict {
 /// Returns an error if the file or a setting is invalid, or if chain or cluster cannot be read.
 pub fn run(args: &ExplainArgs, home: impl FnOnce() -> anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
     if args.run.signer.from.as_deref() == Some("") {
-        bail!("missing value of --from; expected an address or the name of a key");
+        bail!(WithHelp::new(
+            "missing value of --from",
+            "add the address or the name of a key; `keys list` lists the keys"
+        ));
     }
     let sdl = args.file.as_deref().map(read_sdl).transpose()?;
     if let Some(provider) = &args.provider {
@@ -89,13 +93,17 @@ pub fn run(args: &ExplainArgs, home: impl FnOnce() -> anyhow::Result<PathBuf>) -
         return block_on(from_chain::explain(args, sdl.as_ref(), &home));
     }
     if args.run.kubernetes.kubeconfig.is_some() || args.run.cluster_k8s {
-        bail!(
-            "--kubeconfig requires --from, --node and --chain-id: the chain has the \
-             leases of the provider"
-        );
+        bail!(WithHelp::new(
+            "--kubeconfig requires --from, --node and --chain-id: the chain has the leases of the provider",
+            "add --from, --node and --chain-id"
+        ));
     }
-    let sdl =
-        sdl.context("--order requires --provider (queries its gateway) or --from (reads chain and cluster)")?;
+    let sdl = sdl.with_context(|| {
+        WithHelp::new(
+            "--order requires --provider or --from",
+            "add --provider, which queries the gateway, or --from, which reads chain and cluster",
+        )
+    })?;
     block_on(from_flags::explain(args, &sdl))
 }
 
@@ -144,7 +152,12 @@ fn print(verdict: &Verdict, output: Output) -> anyhow::Result<()> {
 
 /// Returns the SDL, or an error if none is given. An SDL is required unless `--order` is set.
 fn needed(sdl: Option<&Sdl>) -> anyhow::Result<&Sdl> {
-    sdl.context("missing SDL file or --order")
+    sdl.with_context(|| {
+        WithHelp::new(
+            "missing SDL file or --order",
+            "add the path of an SDL file, or --order with the ID of an order",
+        )
+    })
 }
 
 /// Returns the orders of an SDL: one for each group.

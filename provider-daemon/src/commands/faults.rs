@@ -1,15 +1,16 @@
 //! Faults in the settings of `run`. `config check` reports all of them, and `run` refuses to start with any.
 
-use super::chain::{addresses, block_on, given_chain_id, limits, roots};
+use super::chain::{addresses, block_on, given_chain_id, limits, required_chain_id, roots};
 use super::run;
 use crate::args::RunArgs;
 use crate::args::ha::HaStore;
+use crate::error::{WithHelp, message_text};
 use crate::operators::OperatorPlan;
 use crate::secrets;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Roots, regular_file};
 use akash_provider_core::types::Address;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use kube::config::Kubeconfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -20,10 +21,10 @@ use std::path::{Path, PathBuf};
 /// Maximum size of a PEM file, in bytes.
 const PEM_BYTES: u64 = 1024 * 1024;
 
-/// Returns the faults of flags and files that prevent a start.
+/// Returns the faults of flags and files that prevent a start. A remedy is on its own line, as `help: …`.
 pub(super) fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
     let chain_id = given_chain_id(&args.node);
-    let named = chain_id.context("missing --chain-id");
+    let named = required_chain_id(&args.node);
     // The account is unknown without its key, but no check depends on the account.
     let config = Address::from_bytes(&[1; 20]).context("invalid account");
     let config = config.and_then(|nobody| run::config(args, nobody, chain_id.unwrap_or("chain")));
@@ -31,10 +32,7 @@ pub(super) fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<Strin
     let checks = [
         named.map(drop),
         nodes(args),
-        args.pricing
-            .strategy(1)
-            .map(drop)
-            .context("invalid prices (--bid-price-…)"),
+        args.pricing.strategy(1).map(drop).map_err(run::invalid_prices),
         secrets::check(&args.signer),
         config.map(drop),
         args.bus.location().map(drop),
@@ -50,7 +48,7 @@ pub(super) fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<Strin
     ];
     let mut faults = Vec::new();
     for error in checks.into_iter().filter_map(Result::err) {
-        let fault = format!("{error:#}");
+        let fault = message_text(&error);
         // Two checks may fail for the same reason.
         if !faults.contains(&fault) {
             faults.push(fault);
@@ -72,10 +70,12 @@ fn nodes(args: &RunArgs) -> anyhow::Result<()> {
             .iter()
             .any(|scheme| node.starts_with(scheme))
     };
-    ensure!(
-        !nodes.iter().all(is_grpc),
-        "--node has gRPC addresses only, which report no blocks: add a JSON-RPC address, such as http://HOST:26657"
-    );
+    if nodes.iter().all(is_grpc) {
+        bail!(WithHelp::new(
+            "--node has gRPC addresses only, which report no blocks",
+            "add a JSON-RPC address, such as http://HOST:26657"
+        ));
+    }
     Ok(())
 }
 
@@ -104,7 +104,12 @@ fn certificates(args: &RunArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.gateway.gateway_tls_key {
         let text = read("--gateway-tls-key", path)?;
         let key = PrivateKeyDer::from_pem_slice(&text);
-        key.map_err(|error| anyhow::anyhow!("--gateway-tls-key {}: {error}", path.display()))?;
+        key.map_err(|error| {
+            anyhow::anyhow!(WithHelp::new(
+                format!("--gateway-tls-key {}: {error}", path.display()),
+                "set --gateway-tls-key to a PEM file with a private key"
+            ))
+        })?;
     }
     Ok(())
 }
@@ -115,13 +120,17 @@ fn folder(flag: &str, path: &Path) -> anyhow::Result<()> {
         match fs::metadata(ancestor) {
             Ok(found) => {
                 let is_folder = found.is_dir();
-                ensure!(
-                    is_folder,
-                    "{flag} {}: {} is not a directory",
-                    path.display(),
-                    ancestor.display()
-                );
-                return Ok(());
+                if is_folder {
+                    return Ok(());
+                }
+                bail!(WithHelp::new(
+                    format!(
+                        "{flag} {}: {} is not a directory",
+                        path.display(),
+                        ancestor.display()
+                    ),
+                    format!("set {flag} to a directory")
+                ));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("{flag} {}", path.display())),
@@ -134,9 +143,15 @@ fn check_certificates(flag: &str, path: &Path) -> anyhow::Result<()> {
     let text = read(flag, path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match all {
-        Ok(all) if all.is_empty() => bail!("{flag} {}: no PEM certificate found", path.display()),
+        Ok(all) if all.is_empty() => bail!(WithHelp::new(
+            format!("{flag} {}: no PEM certificate found", path.display()),
+            format!("set {flag} to a PEM file with at least one certificate")
+        )),
         Ok(_) => Ok(()),
-        Err(error) => bail!("{flag} {}: {error}", path.display()),
+        Err(error) => bail!(WithHelp::new(
+            format!("{flag} {}: {error}", path.display()),
+            format!("set {flag} to a PEM file with at least one certificate")
+        )),
     }
 }
 

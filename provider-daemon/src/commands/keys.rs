@@ -2,6 +2,7 @@
 
 use crate::args::keys::{AddArgs, KeysArgs, KeysCommand, KeysOutput, ShowArgs};
 use crate::chain_json;
+use crate::error::WithHelp;
 use crate::json::Json;
 use crate::say;
 use crate::secrets::{confirm, open_keyring, prompt};
@@ -132,7 +133,10 @@ fn delete(args: &KeysArgs, names: &[String], is_sure: bool, home: &Path) -> anyh
         let name = keyring.show(name)?.name;
         let question = format!("Permanently delete key `{name}`?");
         if !is_sure && !confirm(&question)? {
-            bail!("key `{name}` not deleted: no confirmation (use --yes)");
+            bail!(WithHelp::new(
+                format!("key `{name}` not deleted: no confirmation"),
+                "add --yes to delete the key without a prompt"
+            ));
         }
         keyring.delete(&name)?;
         eprintln!("deleted key `{name}`");
@@ -154,7 +158,12 @@ fn read(file: &Path) -> anyhow::Result<SecretString> {
             break;
         }
         if text.len() as u64 > FILE_BYTES_MAX {
-            bail!("cannot read the exported key from standard input: larger than {FILE_BYTES_MAX} bytes");
+            bail!(WithHelp::new(
+                format!(
+                    "cannot read the exported key from standard input: larger than {FILE_BYTES_MAX} bytes"
+                ),
+                "pass the output of `keys export`"
+            ));
         }
     }
     Ok(SecretString::from(text))

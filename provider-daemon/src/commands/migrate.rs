@@ -7,6 +7,7 @@ use crate::args::Output;
 use crate::args::migrate::{MigrateCommand, MigrateListArgs, MigrateRunArgs};
 use crate::cluster_client::client;
 use crate::commands::chain::block_on;
+use crate::error::WithHelp;
 use crate::{plain, say};
 use akash_provider_chain::regular_file;
 use akash_provider_k8s::operators::handover::{OpenedPolicies, open_to_gateway};
@@ -93,10 +94,13 @@ async fn migrate(args: &MigrateRunArgs, path: &Path) -> anyhow::Result<ExitCode>
     say(&summary(&opened, gateway));
     if opened.failed > 0 {
         // Not recorded as applied, so that the next run continues.
-        bail!(
-            "cannot change {} network policies to admit the Gateway; run the command again",
-            opened.failed
-        );
+        bail!(WithHelp::new(
+            format!(
+                "cannot change {} network policies to admit the Gateway",
+                opened.failed
+            ),
+            "run the command again"
+        ));
     }
     if !done.has(NAME) {
         done.applied.get_or_insert_default().push(NAME.to_owned());
@@ -130,16 +134,19 @@ fn read(path: &Path) -> anyhow::Result<MigrationState> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(MigrationState::default()),
         Err(error) => return Err(error).with_context(what),
         Ok(meta) if meta.len() > FILE_MAX => {
-            bail!("cannot read migration file {}: larger than 1 MiB", path.display())
+            bail!(WithHelp::new(
+                format!("cannot read migration file {}: larger than 1 MiB", path.display()),
+                "move the file away to start with a new file"
+            ))
         }
         Ok(_) => {
             String::from_utf8(regular_file::read(path, FILE_MAX).with_context(what)?).with_context(what)?
         }
     };
     serde_json::from_str(&text).with_context(|| {
-        format!(
-            "invalid migration file {}; move it away to start with a new file",
-            path.display()
+        WithHelp::new(
+            format!("invalid migration file {}", path.display()),
+            "move the file away to start with a new file",
         )
     })
 }

@@ -7,6 +7,7 @@ use crate::args::query::{
     OrdersArgs, PageArgs, ProviderQuery, QueryArgs, QueryCommand, QueryOutput,
 };
 use crate::chain_json;
+use crate::error::WithHelp;
 use crate::json::Json;
 use crate::say;
 use akash::market::{v1 as mkt1, v1beta5 as mkt};
@@ -101,7 +102,7 @@ impl QueryClient {
         M::Response: Name,
     {
         let asked = self.endpoints.query(request, self.height).await;
-        let (answer, _) = asked.map_err(|error| anyhow!(chain::error_text(&error)))?;
+        let (answer, _) = asked.map_err(|error| chain::failure(&error))?;
         chain_json::from_message(&answer)
     }
 
@@ -113,11 +114,11 @@ impl QueryClient {
                 };
                 let asked = self.endpoints.query(&request, self.height).await;
                 let (answer, _) = asked.map_err(|error| match error.is_not_found() {
-                    true => anyhow!(
-                        "provider {address} is not registered on this chain: check the address, --node and --chain-id, or register \
-                         it with `tx provider create`"
-                    ),
-                    false => anyhow!(chain::error_text(&error)),
+                    true => anyhow!(WithHelp::new(
+                        format!("provider {address} is not registered on this chain"),
+                        "check the address, --node and --chain-id, or register the provider with `tx provider create`"
+                    )),
+                    false => chain::failure(&error),
                 })?;
                 // The Go tools print the record itself, and scripts depend on this form.
                 Ok(chain_json::from_message(&answer)?.at("provider").clone())
@@ -180,9 +181,10 @@ impl QueryClient {
     async fn orders(&self, args: &OrdersArgs) -> anyhow::Result<Json> {
         let filter = &args.filter;
         if filter.provider.is_some() {
-            return Err(anyhow!(
-                "--provider applies to bids and leases only: an order has no provider"
-            ));
+            return Err(anyhow!(WithHelp::new(
+                "--provider applies to bids and leases only: an order has no provider",
+                "remove --provider, or query the bids with `query bids`"
+            )));
         }
         let request = mkt::QueryOrdersRequest {
             filters: Some(mkt::OrderFilters {
@@ -351,9 +353,12 @@ fn text(address: Option<&Address>) -> String {
 
 fn wire_page(page: &PageArgs) -> anyhow::Result<PageRequest> {
     let key = page.page_key.as_deref().unwrap_or_default();
-    let key = BASE64
-        .decode(key.as_bytes())
-        .context("invalid --page-key: expected the base64 `next_key` of the previous page")?;
+    let key = BASE64.decode(key.as_bytes()).with_context(|| {
+        WithHelp::new(
+            "invalid --page-key",
+            "expected the base64 `next_key` of the previous page",
+        )
+    })?;
     Ok(PageRequest {
         key,
         offset: page.offset.max((page.page - 1).saturating_mul(page.limit)),

@@ -3,11 +3,12 @@
 use crate::args::RunArgs;
 use crate::args::kubernetes::blocked_with_names_below;
 use crate::args::pricing::Strategy;
-use crate::commands::chain::given_chain_id;
+use crate::commands::chain::required_chain_id;
 use crate::commands::faults;
 use crate::commands::tx::gas_price;
 use crate::commands::tx::provider::ProviderFile;
 use crate::dev::Printer;
+use crate::error::{WithHelp, help};
 use crate::run::{Plan, live};
 use crate::secrets;
 use akash_provider_chain::gas::GasConfig;
@@ -27,7 +28,17 @@ use url::Url;
 /// the cause.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-const PRICES: &str = "invalid prices (--bid-price-…)";
+/// Adds the context of an error in the prices, and a remedy if the error has none.
+pub(super) fn invalid_prices(error: anyhow::Error) -> anyhow::Error {
+    const MESSAGE: &str = "invalid prices (--bid-price-…)";
+    match help(&error) {
+        Some(_) => error.context(MESSAGE),
+        None => error.context(WithHelp::new(
+            MESSAGE,
+            "correct the flags `--bid-price-…` or the price file",
+        )),
+    }
+}
 
 /// Runs the provider until it is stopped.
 ///
@@ -46,14 +57,14 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
         // Each fault is a separate error for the reader.
         bail!("{}", faults.join("\nerror: "));
     }
-    let chain_id = given_chain_id(&args.node).context("missing --chain-id")?;
+    let chain_id = required_chain_id(&args.node)?;
     let policy = match args.pricing.bid_price_strategy {
-        Strategy::Policy => Some(args.pricing.policy().context(PRICES)?),
+        Strategy::Policy => Some(args.pricing.policy().map_err(invalid_prices)?),
         Strategy::Scale | Strategy::RandomRange | Strategy::ShellScript => None,
     };
     let pricing: Arc<dyn PricingStrategy> = match &policy {
         Some(policy) => Arc::new(policy.clone()),
-        None => args.pricing.strategy(seed()).context(PRICES)?,
+        None => args.pricing.strategy(seed()).map_err(invalid_prices)?,
     };
     let key = secrets::signer(&args.signer, home)?;
     let config = config(args, key.address().clone(), chain_id)?;
@@ -109,7 +120,10 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     check_domain(domain)?;
     if args.leases.deployment_ingress_static_hosts {
         if domain.is_empty() {
-            bail!("--deployment-ingress-static-hosts requires --deployment-ingress-domain");
+            bail!(WithHelp::new(
+                "--deployment-ingress-static-hosts requires --deployment-ingress-domain",
+                "add --deployment-ingress-domain with a domain such as ingress.example.com"
+            ));
         }
         config.static_hosts_domain = Some(domain.to_owned());
     }
@@ -128,7 +142,7 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     config.shutdown_grace = args.shutdown_grace;
     args.rules.apply(&mut config);
     config.cluster_ready_timeout = CLUSTER_TIMEOUT;
-    config.validate().map_err(|error| anyhow!(flag_error(&error)))?;
+    config.validate().map_err(|error| flag_error(&error))?;
     Ok(config)
 }
 
@@ -140,25 +154,29 @@ fn check_domain(domain: &str) -> anyhow::Result<()> {
         Ok(()) if is_wildcard(domain) => "is a wildcard".to_owned(),
         Ok(()) => return Ok(()),
     };
-    bail!("--deployment-ingress-domain `{domain}` {fault}: expected a domain such as ingress.example.com")
+    bail!(WithHelp::new(
+        format!("--deployment-ingress-domain `{domain}` {fault}"),
+        "expected a domain such as ingress.example.com"
+    ))
 }
 
-/// Formats an error of the engine's configuration, with the name of the flag that sets the invalid value.
-fn flag_error(error: &InvalidConfig) -> String {
+/// Converts an error of the engine's configuration, with the name of the flag that sets the invalid value.
+fn flag_error(error: &InvalidConfig) -> WithHelp {
     const FLAGS: [(&str, &str); 3] = [
         ("balance_check_interval", "--lease-funds-monitor-interval"),
         ("withdrawal_period", "--withdrawal-period"),
         ("query_timeout", "--rpc-query-timeout"),
     ];
     let Some((_, flag)) = FLAGS.iter().find(|(name, _)| *name == error.name()) else {
-        return error.to_string();
+        let message = format!("invalid setting {} = {}", error.name(), error.value());
+        return WithHelp::new(message, error.help());
     };
     let remedy = FLAGS
         .iter()
         .fold(error.help().to_owned(), |remedy, (name, flag)| {
             remedy.replace(name, flag)
         });
-    format!("{flag} {}: {remedy}", error.value())
+    WithHelp::new(format!("invalid value {} for {flag}", error.value()), remedy)
 }
 
 /// Returns the hostnames denied to tenants: the hostnames of `--deployment-blocked-hostnames`, the hostnames of the
@@ -181,7 +199,12 @@ fn blocked_hostnames(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<Strin
 fn deposits(texts: &[String]) -> anyhow::Result<Vec<Coin>> {
     let coin = |text: &String| {
         let coin = text.trim().parse::<Coin>();
-        coin.map_err(|e| anyhow!("--bid-deposit {text}: {e}; expected an amount such as 500000uact"))
+        coin.map_err(|e| {
+            anyhow!(WithHelp::new(
+                format!("--bid-deposit {text}: {e}"),
+                "expected an amount such as 500000uact"
+            ))
+        })
     };
     texts.iter().map(coin).collect()
 }

@@ -2,6 +2,7 @@
 
 use super::{read_sdl, read_text};
 use crate::args::{Format, SdlArgs, SdlPart};
+use crate::error::WithHelp;
 use crate::plain::{count, line};
 use crate::say;
 use akash_provider_core::sdl::{self, ErrorKind, Sdl, SdlErrors, Warning};
@@ -24,10 +25,13 @@ pub fn run(args: &SdlArgs) -> anyhow::Result<ExitCode> {
     }
     if args.strict && !sdl.warnings.is_empty() {
         let warnings = count(sdl.warnings.len(), "warning");
-        bail!(
-            "invalid SDL {}: {warnings}, rejected by --strict",
-            args.file.display()
-        );
+        bail!(WithHelp::new(
+            format!(
+                "invalid SDL {}: {warnings}, rejected by --strict",
+                args.file.display()
+            ),
+            "fix the warnings above, or remove --strict"
+        ));
     }
     let format = args.output.unwrap_or(Format::Json);
     match args.what {
@@ -113,10 +117,16 @@ fn validate(args: &SdlArgs) -> anyhow::Result<ExitCode> {
     match &read {
         Ok(sdl) if is_refused(sdl) => {
             let warnings = count(sdl.warnings.len(), "warning");
-            bail!("invalid SDL {name}: {warnings}, rejected by --strict")
+            bail!(WithHelp::new(
+                format!("invalid SDL {name}: {warnings}, rejected by --strict"),
+                "fix the warnings above, or remove --strict"
+            ))
         }
         Ok(sdl) => say(&format!("valid: {}\n", outline(sdl))),
-        Err(errors) => bail!("invalid SDL {name}: {}", count_text(errors)),
+        Err(errors) => bail!(WithHelp::new(
+            format!("invalid SDL {name}: {}", count_text(errors)),
+            "fix the errors above"
+        )),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,6 +9,7 @@ use crate::args::tools::{ListArgs, MachineArgs, PsutilCommand, ServeArgs, ToolsC
 use crate::commands::chain::block_on;
 use crate::dev::Printer;
 use crate::download::download;
+use crate::error::WithHelp;
 use crate::hardware::{DATABASE_MAX, Machine, Names, Part};
 use crate::operators::serve::{serve, status};
 use crate::signals::on_signals;
@@ -50,8 +51,12 @@ async fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
 async fn answer(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let address = SocketAddr::new(args.api_address, args.api_port);
     let listener = TcpListener::bind(address).await;
-    let listener = listener
-        .map_err(|error| anyhow::anyhow!("--api-address, --api-port: {address}: {}", listen_text(&error)))?;
+    let listener = listener.map_err(|error| {
+        anyhow::anyhow!(WithHelp::new(
+            format!("--api-address, --api-port: {address}: {}", listen_text(&error)),
+            "set --api-address and --api-port to a free address of this machine"
+        ))
+    })?;
     let printer = Arc::new(Printer::with_wall_clock(Output::Text));
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
     let signals = on_signals(Arc::clone(&printer), shutdown.clone(), abort.clone())?;

@@ -12,6 +12,7 @@ use crate::args::TxArgs;
 use crate::args::tx::tenant::{EscrowTx, MarketTx};
 use crate::args::tx::{BroadcastMode, TxCommand};
 use crate::commands::chain::endpoints_with_chain_id;
+use crate::error::WithHelp;
 use crate::secrets;
 use akash_provider_chain::Reader;
 use akash_provider_chain::private_key::PrivateKey;
@@ -27,7 +28,10 @@ use std::process::ExitCode;
 /// chain rejects is printed, and the exit code is 1.
 pub fn run(args: &TxArgs, home: &Path) -> anyhow::Result<ExitCode> {
     if args.how.offline && !args.how.generate_only {
-        bail!("--offline requires --generate-only, because sending needs a node");
+        bail!(WithHelp::new(
+            "--offline requires --generate-only, because sending needs a node",
+            "add --generate-only, or remove --offline"
+        ));
     }
     match &args.command {
         TxCommand::Cert(command) => cert::run(command, args, home),
@@ -69,10 +73,13 @@ impl TxAccount {
     /// Returns the ID of a deployment of this account. Fails if `--owner` names another account.
     fn deployment(&self, dseq: u64, owner: Option<&Address>) -> anyhow::Result<DeploymentId> {
         if let Some(other) = owner.filter(|other| **other != self.address) {
-            bail!(
-                "--owner {other} differs from the account of the key, {}: remove --owner, or select that key with --from",
-                self.address
-            );
+            bail!(WithHelp::new(
+                format!(
+                    "--owner {other} differs from the account of the key, {}",
+                    self.address
+                ),
+                "remove --owner, or select that key with --from"
+            ));
         }
         Ok(DeploymentId {
             owner: self.address.clone(),

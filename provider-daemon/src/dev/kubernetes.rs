@@ -2,6 +2,7 @@
 
 use crate::args::KubernetesArgs;
 use crate::cluster_client::{client, config, source};
+use crate::error::WithHelp;
 use crate::metrics::ClusterValues;
 use crate::operators::{EmbeddedOperators, OperatorPlan};
 use crate::run::Writers;
@@ -246,12 +247,12 @@ async fn refuse_foreign(client: &Client, chain_id: &str, args: &KubernetesArgs) 
     let found = foreign_leases(client, chain_id, &args.k8s_manifest_ns, args.kube_call_timeout);
     let found = found.await.context("cannot list leases of other chains")?;
     if let Some(refusal) = refusal(&found) {
-        bail!("{refusal}");
+        bail!(refusal);
     }
     Ok(())
 }
 
-fn refusal(found: &[ForeignObject]) -> Option<String> {
+fn refusal(found: &[ForeignObject]) -> Option<WithHelp> {
     if found.is_empty() {
         return None;
     }
@@ -267,15 +268,14 @@ fn refusal(found: &[ForeignObject]) -> Option<String> {
     chains.dedup();
     let remedy = match chains.first() {
         Some(chain) => format!(
-            "Some are from an earlier `dev`: continue with its --state file, or remove them with \
-             --remove-leftovers-of {chain}."
+            "some are from an earlier `dev`: continue with its --state file, or remove them with \
+             --remove-leftovers-of {chain}"
         ),
-        None => "Use a cluster without leases.".to_owned(),
+        None => "use a cluster without leases".to_owned(),
     };
-    Some(format!(
-        "the cluster has leases of other chains; nothing was changed:\n{}{more}\n{remedy}",
-        named.join("\n")
-    ))
+    let named = named.join("\n");
+    let message = format!("the cluster has leases of other chains; nothing was changed:\n{named}{more}");
+    Some(WithHelp::new(message, remedy))
 }
 
 /// Returns whether a chain ID belongs to an embedded chain.
@@ -294,7 +294,10 @@ pub async fn remove_leftovers(
 ) -> anyhow::Result<Vec<String>> {
     // With the ID of a real chain this would delete all leases.
     if !is_embedded(chain_id) {
-        bail!("`{chain_id}` is not the ID of an embedded chain, which starts with `dev-`");
+        bail!(WithHelp::new(
+            format!("`{chain_id}` is not the ID of an embedded chain"),
+            "use an ID that starts with `dev-`"
+        ));
     }
     let client = client(Some(kubeconfig)).await?;
     let ns = &args.k8s_manifest_ns;

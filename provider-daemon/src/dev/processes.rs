@@ -2,6 +2,7 @@
 
 use super::names;
 use crate::args::{ClusterArgs, DevArgs};
+use crate::error::WithHelp;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventoryUpdate, NodeInventory};
@@ -115,19 +116,23 @@ pub fn sample() -> anyhow::Result<Sdl> {
 pub fn check(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<()> {
     let addresses = [args.gateway_listen_address, args.gateway_grpc_listen_address];
     if let Some(open) = addresses.iter().flatten().find(|a| !a.ip().is_loopback()) {
-        bail!(
-            "{open} is reachable from other machines, and the key of the tenant is public: with --processes third parties \
-             could run programs here; use 127.0.0.1"
-        );
+        bail!(WithHelp::new(
+            format!(
+                "{open} is reachable from other machines, and the key of the tenant is public: with --processes third parties could run programs here"
+            ),
+            "use 127.0.0.1"
+        ));
     }
     for (name, sdl) in sdls {
         for service in sdl.manifest.groups.iter().flat_map(|group| &group.services) {
             if service.command.as_ref().is_none_or(Vec::is_empty) {
-                bail!(
-                    "{name}: service `{}` has no command, which --processes requires; add one, such as \
-                     `command: [python3, -m, http.server]`",
-                    service.name
-                );
+                bail!(WithHelp::new(
+                    format!(
+                        "{name}: service `{}` has no command, which --processes requires",
+                        service.name
+                    ),
+                    "add a command, such as `command: [python3, -m, http.server]`"
+                ));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Persisted state of the embedded market, in one file.
 
+use crate::error::WithHelp;
 use akash_provider_chain::regular_file;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::error::ErrorKind;
@@ -42,10 +43,13 @@ impl StateFile {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let contents = match fs::metadata(path) {
             Ok(about) if about.len() > MAX_BYTES => {
-                bail!(
-                    "cannot read state file {}: larger than {MAX_BYTES} bytes",
-                    path.display()
-                )
+                bail!(WithHelp::new(
+                    format!(
+                        "cannot read state file {}: larger than {MAX_BYTES} bytes",
+                        path.display()
+                    ),
+                    "move the file away to start with a new market"
+                ))
             }
             Ok(_) => {
                 let bytes = regular_file::read(path, MAX_BYTES)

@@ -13,6 +13,24 @@ fn prints_the_remedy_of_a_cause_after_all_causes() {
     assert_eq!(error_text(&anyhow::anyhow!("no space")), "error: no space");
 }
 
+#[test]
+fn prints_the_remedy_of_a_context_or_of_an_io_error() {
+    let missing = || Err::<(), _>(io::Error::from(io::ErrorKind::NotFound));
+    let error = missing().context("cannot open a.yaml").unwrap_err();
+    assert!(error_text(&error).ends_with("\nhelp: check the path"));
+    let context = WithHelp::new("no provider runs", "set --home");
+    let error = missing()
+        .context(context)
+        .context("cannot list leases")
+        .unwrap_err();
+    let text = error_text(&error);
+    assert!(
+        text.starts_with("error: cannot list leases: no provider runs: "),
+        "{text}"
+    );
+    assert!(text.ends_with("\nhelp: set --home"), "{text}");
+}
+
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -48,6 +66,57 @@ fn is_sentence(text: &str) -> bool {
         start.next().is_some_and(char::is_uppercase) && start.next().is_some_and(char::is_lowercase);
     let is_name = text.starts_with("Ledger ");
     (is_capitalized && !is_name) || (text.ends_with('.') && !text.ends_with(".."))
+}
+
+/// Returns whether an error is built from a literal at `at`, in code outside of tests.
+fn builds_an_error(code: &str, at: usize) -> bool {
+    let tests = code.find("#[cfg(test)]").unwrap_or(code.len());
+    let line = code[..at].rfind('\n').map_or(0, |end| end + 1);
+    at < tests && !code[line..at].trim_start().starts_with("//")
+}
+
+#[test]
+fn every_error_has_a_remedy() {
+    // Errors without a remedy: the user cannot act, or the text is not printed as an error.
+    const WITHOUT: [&str; 13] = [
+        "{} is nested",
+        "cannot stop the embedded market",
+        "cannot store the address of the gateway in the provider record of the dev chain",
+        "cannot publish the certificate of the gateway",
+        "cannot register the provider",
+        // The text has the remedies of all faults.
+        "{}",
+        // Outcomes of simulated tenants.
+        "declined ({}): {}",
+        "no bid on the order within",
+        "the chain rejected the deployment",
+        "the chain rejected the lease",
+        "the chain rejected the update",
+        "the chain rejected the close",
+        "{what}: not within {}",
+    ];
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let (mut faults, mut used) = (Vec::new(), [false; WITHOUT.len()]);
+    for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
+        let code = std::fs::read_to_string(file).unwrap();
+        for start in ["bail!(", "anyhow!(", "ensure!("] {
+            for (at, _) in code.match_indices(start) {
+                let Some(text) = literal(&code[at + start.len()..]) else {
+                    continue;
+                };
+                let is_listed =
+                    |listed: &&str| text == *listed || (*listed != "{}" && text.starts_with(listed));
+                match WITHOUT.iter().position(is_listed) {
+                    Some(at) => used[at] = true,
+                    None if builds_an_error(&code, at) => faults.push(format!("{}: {text}", file.display())),
+                    None => {}
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "use `WithHelp`:\n{}", faults.join("\n"));
+    assert!(used.iter().all(|used| *used), "{used:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::folder::files;
 use super::reader::Recording;
 use super::replay::{Replay, status, text, time};
 use super::{Head, shown_time};
+use crate::error::WithHelp;
 use crate::say;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -50,10 +51,13 @@ pub struct BundleArgs {
 pub fn bundle(args: &BundleArgs) -> anyhow::Result<ExitCode> {
     let wanted = within(&files(&args.dir)?, args.from, args.until)?;
     if wanted.is_empty() {
-        bail!(
-            "no recording between --from and --until in {}",
-            args.dir.display()
-        );
+        bail!(WithHelp::new(
+            format!(
+                "no recording between --from and --until in {}",
+                args.dir.display()
+            ),
+            "check --from and --until, which are UTC unless they have an offset"
+        ));
     }
     let mut recording = Recording::from_files(wanted.clone());
     let mut replay = Replay::default();
@@ -120,11 +124,14 @@ fn within(files: &[PathBuf], from: Option<u64>, until: Option<u64>) -> anyhow::R
     if let (Some(from), Some(until)) = (from, until)
         && from > until
     {
-        bail!(
-            "--from {} is after --until {}",
-            shown_time(from),
-            shown_time(until)
-        );
+        bail!(WithHelp::new(
+            format!(
+                "--from {} is after --until {}",
+                shown_time(from),
+                shown_time(until)
+            ),
+            "exchange the two times"
+        ));
     }
     if from.is_none() && until.is_none() {
         return Ok(files.to_vec());

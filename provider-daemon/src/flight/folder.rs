@@ -1,5 +1,6 @@
 //! Folder of numbered files: the newest is written, and the oldest is removed first.
 
+use crate::error::WithHelp;
 use anyhow::{Context, bail};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -98,7 +99,10 @@ fn numbered(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
 pub(super) fn files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let found = numbered(dir).with_context(|| dir.display().to_string())?;
     if found.is_empty() {
-        bail!("no recording in {}: no file *.{ENDING}", dir.display());
+        bail!(WithHelp::new(
+            format!("no recording in {}: no file *.{ENDING}", dir.display()),
+            "set the directory that `run --record` has"
+        ));
     }
     Ok(found.into_iter().map(|(number, _)| path(dir, number)).collect())
 }

@@ -3,6 +3,7 @@
 use super::folder::files;
 use super::format::{Decoder, ReadError};
 use super::{Head, Record};
+use crate::error::WithHelp;
 use akash_provider_chain::regular_file::{self, Source};
 use anyhow::{Context, bail};
 use std::collections::VecDeque;
@@ -86,15 +87,17 @@ impl Recording {
 fn check_origin(name: &str, before: &Head, head: &Head) -> anyhow::Result<()> {
     if before.chain_id != head.chain_id {
         let (ours, theirs) = (&before.chain_id, &head.chain_id);
-        bail!(
-            "{name} belongs to chain {theirs}, but the files before it to chain {ours}: use one folder for each"
-        );
+        bail!(WithHelp::new(
+            format!("{name} belongs to chain {theirs}, but the files before it to chain {ours}"),
+            "use one directory for each chain"
+        ));
     }
     if before.provider != head.provider {
         let (ours, theirs) = (&before.provider, &head.provider);
-        bail!(
-            "{name} belongs to provider {theirs}, but the files before it to {ours}: use one folder for each"
-        );
+        bail!(WithHelp::new(
+            format!("{name} belongs to provider {theirs}, but the files before it to {ours}"),
+            "use one directory for each provider"
+        ));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ mod subject;
 use super::reader::{Item, Recording};
 use super::{Head, Record, describe, shown_time};
 use crate::args::Output;
+use crate::error::WithHelp;
 use crate::say;
 use akash_provider_core::engine::{Effect, Engine, Input, Status};
 use akash_provider_core::record;
@@ -148,7 +149,10 @@ impl Replay {
             let why = self.outcome.broken.first().cloned();
             let why =
                 why.unwrap_or_else(|| "the recording has no turn, or no turn before --until".to_owned());
-            bail!("cannot replay: {why}");
+            bail!(WithHelp::new(
+                format!("cannot replay: {why}"),
+                "check the directory and --until; damaged files cannot be replayed"
+            ));
         }
         Ok(())
     }
@@ -245,8 +249,12 @@ impl Replay {
             None => engine.handle_timeout(now),
         }));
         let number = self.outcome.inputs + 1;
-        let effects =
-            step.map_err(|_| anyhow!("the engine panics at input {number}, {}", shown_time(wall)))?;
+        let effects = step.map_err(|_| {
+            WithHelp::new(
+                format!("the engine panics at input {number}, {}", shown_time(wall)),
+                DEFECT,
+            )
+        })?;
         self.now = now;
         self.outcome.inputs = number;
         self.outcome.effects += effects.len() as u64;
@@ -275,11 +283,14 @@ impl Replay {
     }
 }
 
+/// Remedy for an engine that fails on a recording.
+const DEFECT: &str = "report the defect with the output of `bundle`, if the recording is unchanged";
+
 /// Returns the status of a recorded engine. A checksum does not prove who wrote the recording, so the state of the
 /// engine may be inconsistent.
 pub(super) fn status(engine: &Engine, now: Now) -> anyhow::Result<Status> {
     let status = catch_unwind(AssertUnwindSafe(|| engine.status(now)));
-    status.map_err(|_| anyhow!("invalid state in the recording"))
+    status.map_err(|_| WithHelp::new("invalid state in the recording", DEFECT).into())
 }
 
 /// Replays a recording and reports differences; exit code 1 if there are any.
@@ -304,10 +315,13 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
             };
             replay.run(&mut recording, args.until, &mut watch)?;
             if count == 0 {
-                bail!(
-                    "no turn in {} concerns the given order or lease",
-                    args.dir.display()
-                );
+                bail!(WithHelp::new(
+                    format!(
+                        "no turn in {} concerns the given order or lease",
+                        args.dir.display()
+                    ),
+                    "check the ID; `replay` without an ID prints all turns"
+                ));
             }
         }
     }

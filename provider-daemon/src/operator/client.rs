@@ -6,6 +6,7 @@ use crate::args::Output;
 use crate::args::operator::{
     BreakerAction, EndLeaseArgs, HardenArgs, LogLevelArgs, OperatorCommand, ReconcileArgs, ReleaseArgs,
 };
+use crate::error::WithHelp;
 use crate::{plain, say};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::LeaseId;
@@ -299,7 +300,10 @@ fn lines(texts: &[String]) -> String {
 
 pub(super) fn granted(response: Response) -> anyhow::Result<Response> {
     match response {
-        Response::Refused { message } => bail!("the provider refused the command: {}", plain::line(&message)),
+        Response::Refused { message } => bail!(WithHelp::new(
+            format!("the provider refused the command: {}", plain::line(&message)),
+            "check the arguments; `leases` and `operators status` show the state of the provider"
+        )),
         response => Ok(response),
     }
 }
@@ -355,16 +359,21 @@ fn ask(home: &Path, request: &Request) -> anyhow::Result<Response> {
 fn ask_within(home: &Path, request: &Request, limit: Duration) -> anyhow::Result<Response> {
     let at = path(home);
     let stream = UnixStream::connect(&at).map_err(|error| {
-        let remedy = match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                "no provider runs with this home directory; set --home to that of the running provider"
-            }
-            ErrorKind::PermissionDenied => {
-                "permission denied; run this command as the account of the provider or as root"
-            }
-            _ => "cannot connect to the provider",
+        let (failure, help) = match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => (
+                "no provider runs with this home directory",
+                "set --home to that of the running provider",
+            ),
+            ErrorKind::PermissionDenied => (
+                "permission denied",
+                "run this command as the account of the provider or as root",
+            ),
+            _ => (
+                "cannot connect to the provider",
+                "check --home, and restart the provider if it does not respond",
+            ),
         };
-        anyhow::Error::new(error).context(format!("{}: {remedy}", at.display()))
+        anyhow::Error::new(error).context(WithHelp::new(format!("{}: {failure}", at.display()), help))
     })?;
     exchange(stream, &at, request, limit)
 }
@@ -403,10 +412,13 @@ fn exchange(
     reading.read_until(b'\n', &mut response).with_context(asking)?;
     // A final line break shows that the response is complete.
     if !response.ends_with(b"\n") {
-        bail!(
-            "{}: the provider stopped, or rejected this account, before it responded",
-            at.display()
-        );
+        bail!(WithHelp::new(
+            format!(
+                "{}: the provider stopped, or rejected this account, before it responded",
+                at.display()
+            ),
+            "run this command as the account of the provider or as root"
+        ));
     }
     serde_json::from_slice(&response).with_context(odd)
 }

@@ -3,6 +3,7 @@
 use super::client::{RESPONSE_LIMIT, ask_if_running, granted, odd, print};
 use super::{Request, Response};
 use crate::args::orders::{OrderArgs, OrdersArgs, SummaryArgs};
+use crate::error::WithHelp;
 use crate::flight::wall_ms;
 use crate::history::{HistoryStore, OrderFilter, OrderRecord, Summary, line_of, summary_text, timeline};
 use anyhow::{Context, bail};
@@ -94,9 +95,9 @@ fn read(
 fn stopped(home: &Path) -> anyhow::Result<HistoryStore> {
     let store = HistoryStore::open_existing(home)?;
     store.with_context(|| {
-        format!(
-            "no order history in {}; set --home to the directory of a provider that ran with --order-history",
-            home.display()
+        WithHelp::new(
+            format!("no order history in {}", home.display()),
+            "set --home to the directory of a provider that ran with --order-history",
         )
     })
 }

@@ -3,6 +3,7 @@
 use crate::args::Output;
 use crate::args::operators::{ConfirmArgs, ForgetArgs};
 use crate::commands::chain::block_on;
+use crate::error::WithHelp;
 use crate::{plain, say};
 use anyhow::{Context, bail};
 use http::header::HOST;
@@ -63,7 +64,10 @@ fn post(port: u16, path: &str) -> anyhow::Result<Value> {
 async fn ask(at: SocketAddr, path: &str) -> anyhow::Result<Value> {
     let asking = || format!("cannot query the operator at {at}");
     let stream = TcpStream::connect(at).await.with_context(|| {
-        format!("{at}: no operator runs on this machine at that port; run this command in the pod of the operator, and set --rest-port")
+        WithHelp::new(
+            format!("{at}: no operator runs on this machine at that port"),
+            "run this command in the pod of the operator, and set --rest-port",
+        )
     })?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
@@ -82,8 +86,15 @@ async fn ask(at: SocketAddr, path: &str) -> anyhow::Result<Value> {
         .to_bytes();
     if status != StatusCode::OK {
         let words = String::from_utf8_lossy(&body);
-        bail!("{at}: the operator responded {status}: {}", plain::line(&words));
+        bail!(WithHelp::new(
+            format!("{at}: the operator responded {status}: {}", plain::line(&words)),
+            "check --rest-port: another program may use the port"
+        ));
     }
-    serde_json::from_slice(&body)
-        .with_context(|| format!("{at}: invalid response; another program listens on this port"))
+    serde_json::from_slice(&body).with_context(|| {
+        WithHelp::new(
+            format!("{at}: invalid response"),
+            "check --rest-port: another program listens on this port",
+        )
+    })
 }

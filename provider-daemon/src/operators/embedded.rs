@@ -7,6 +7,7 @@ use super::process::{Operator, Process, elected};
 use crate::args::KubernetesArgs;
 use crate::args::kubernetes::blocked_with_names_below;
 use crate::args::operators::EmbeddedOperatorArg;
+use crate::error::WithHelp;
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::election::{Election, Timing};
@@ -103,16 +104,16 @@ impl OperatorPlan {
     ) -> anyhow::Result<Self> {
         let wanted = args.with_operators.as_deref().unwrap_or(usual).to_vec();
         if args.names.is_asked() && !wanted.contains(&EmbeddedOperatorArg::Hostname) {
-            bail!(
-                "--probe and --hostname-proof require the hostname operator in this process: add --with-operators hostname, \
-                 or pass them to the stand-alone operator"
-            );
+            bail!(WithHelp::new(
+                "--probe and --hostname-proof require the hostname operator in this process",
+                "add --with-operators hostname, or pass the flags to the stand-alone operator"
+            ));
         }
         if args.discovery.discovery_image.is_some() && !wanted.contains(&EmbeddedOperatorArg::Inventory) {
-            bail!(
-                "--discovery-image requires the inventory operator in this process: add --with-operators inventory, or pass \
-                 it to the stand-alone operator"
-            );
+            bail!(WithHelp::new(
+                "--discovery-image requires the inventory operator in this process",
+                "add --with-operators inventory, or pass the flag to the stand-alone operator"
+            ));
         }
         let checks = HostnameChecks::new(&args.names, args.names.rule(Some(own_domain))?)?;
         let rules = args.inventory_config.as_deref();

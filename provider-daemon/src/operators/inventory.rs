@@ -20,6 +20,7 @@ use super::process::{self, Operator};
 use super::responses::{awaited, value};
 use super::serve::status;
 use crate::args::operators::{GpuListArgs, InventoryArgs};
+use crate::error::WithHelp;
 use crate::metrics::Measure;
 use akash_provider_core::error::listen_text;
 use akash_provider_k8s::operators::inventory::rules::Rules;
@@ -180,6 +181,9 @@ fn list_source(args: &GpuListArgs) -> list::Source {
     }
 }
 
+/// Remedy for rules that cannot be read.
+const RULES_HELP: &str = "correct the rules; docs/operators.md describes their fields";
+
 /// Reads the rules at the start. No earlier rules exist yet, so an error stops the process.
 fn first_rules(flag: &str, source: Option<&config::Source>) -> anyhow::Result<(String, Rules)> {
     let Some(source) = source else {
@@ -187,16 +191,21 @@ fn first_rules(flag: &str, source: Option<&config::Source>) -> anyhow::Result<(S
     };
     let read = source.text().and_then(|text| Ok((source.rules(&text)?, text)));
     let (rules, text) = read.map_err(|why| match source {
-        config::Source::File(_) => anyhow::anyhow!("{flag}: {why}"),
+        config::Source::File(_) => WithHelp::new(format!("{flag}: {why}"), RULES_HELP),
         // The error contains the flag.
-        config::Source::Inline(..) => anyhow::anyhow!("{why}"),
+        config::Source::Inline(..) => WithHelp::new(why.to_string(), RULES_HELP),
     })?;
     Ok((text, rules))
 }
 
 async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).await;
-    listener.map_err(|error| anyhow::anyhow!("--rest-address, {flag}: {address}: {}", listen_text(&error)))
+    listener.map_err(|error| {
+        anyhow::anyhow!(WithHelp::new(
+            format!("--rest-address, {flag}: {address}: {}", listen_text(&error)),
+            format!("set --rest-address and {flag} to a free address of this machine")
+        ))
+    })
 }
 
 /// Reads the file of rules periodically, forever. If the rules are unreadable, the last valid rules stay in force.

@@ -17,6 +17,7 @@ use crate::args::Output;
 use crate::args::operators::common::{CommonArgs, ElectionArg};
 use crate::cluster_client::client;
 use crate::dev::Printer;
+use crate::error::WithHelp;
 use crate::metrics::convert::flag;
 use crate::metrics::{Format, Measure};
 use crate::signals::on_signals;
@@ -147,7 +148,10 @@ async fn live<O: Operator>(
     let address = SocketAddr::new(args.rest_address, port);
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|error| {
-        anyhow::anyhow!("--rest-address, --rest-port: {address}: {}", listen_text(&error))
+        anyhow::anyhow!(WithHelp::new(
+            format!("--rest-address, --rest-port: {address}: {}", listen_text(&error)),
+            "set --rest-address and --rest-port to a free address of this machine"
+        ))
     })?;
     let printer = Arc::new(Printer::with_wall_clock(Output::Text));
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());

@@ -6,6 +6,7 @@ use super::auth::{AuthMethod, Credentials};
 use super::error::{ErrorResponse, ProviderError};
 use super::stream::Stream;
 use super::trust::{CaCertificates, ServerVerifier};
+use crate::error::WithHelp;
 use akash_provider_chain::Reader;
 use akash_provider_core::error::chain_text;
 use akash_provider_core::types::Address;
@@ -361,10 +362,16 @@ impl Client {
 fn base(address: &str) -> anyhow::Result<Url> {
     let url = Url::parse(address.trim()).with_context(|| format!("invalid URL `{address}`"))?;
     if url.scheme() != "https" {
-        bail!("invalid URL `{address}`: providers require https, as in https://host:8443");
+        bail!(WithHelp::new(
+            format!("invalid URL `{address}`: the scheme is not https"),
+            "providers require https, as in https://host:8443"
+        ));
     }
     if url.host_str().is_none_or(str::is_empty) {
-        bail!("invalid URL `{address}`: missing host, as in https://host:8443");
+        bail!(WithHelp::new(
+            format!("invalid URL `{address}`: missing host"),
+            "add the host, as in https://host:8443"
+        ));
     }
     Ok(url)
 }

@@ -35,14 +35,17 @@ impl Tenant {
     /// Returns an error if the key, the certificate or a node is unavailable, or if flags contradict each other.
     pub(super) async fn from_args(args: &AccessArgs, home: &Path) -> anyhow::Result<Self> {
         if args.offline && args.provider_url.is_none() {
-            bail!("--offline requires --provider-url");
+            bail!(offline_without_url());
         }
         let key: PrivateKey = secrets::signer(&args.signer, home)?;
         let owner = key.address().clone();
         if let Some(other) = args.owner.as_ref().filter(|other| **other != owner) {
-            bail!(
-                "--owner {other} differs from the account of the key, {owner}: only the tenant of a lease has access"
-            );
+            bail!(WithHelp::new(
+                format!(
+                    "--owner {other} differs from the account of the key, {owner}: only the tenant of a lease has access"
+                ),
+                "remove --owner, or select the key of that account with --from"
+            ));
         }
         let chain = match args.offline {
             true => None,
@@ -71,7 +74,10 @@ impl Tenant {
             ..which.clone()
         };
         let leases = self.leases(&one).await?;
-        leases.into_iter().next().context("lease not found")
+        leases
+            .into_iter()
+            .next()
+            .with_context(|| WithHelp::new("lease not found", "check --dseq, --gseq, --oseq and --provider"))
     }
 
     /// Returns all active leases that match the selection; at least one.
@@ -87,7 +93,10 @@ impl Tenant {
             // A complete ID needs no query, which makes `--offline` possible.
             (Some(_), Some(provider), _) => return Ok(vec![lease_id(deployment, which, provider)]),
             (_, _, Some(chain)) => chain,
-            (_, _, None) => bail!("--offline requires --provider"),
+            (_, _, None) => bail!(WithHelp::new(
+                "--offline requires --provider",
+                "add --provider with the address of the provider"
+            )),
         };
         // Closed leases are queried too, to explain why no active lease matches.
         let mut records = all(chain, &deployment).await?;
@@ -165,7 +174,7 @@ pub(super) async fn address(
     if let Some(url) = given {
         return Ok(url.to_owned());
     }
-    let chain = chain.context("--offline requires --provider-url")?;
+    let chain = chain.with_context(offline_without_url)?;
     let found = chain.provider(provider).await;
     let found = found.with_context(|| format!("cannot query provider {provider}"))?;
     let found = found.ok_or_else(|| {
@@ -189,6 +198,14 @@ fn lease_id(deployment: DeploymentId, which: &LeaseArgs, provider: &Address) -> 
         },
         provider: provider.clone(),
     }
+}
+
+/// Returns the error for `--offline` without the address of the gateway.
+pub(super) fn offline_without_url() -> WithHelp {
+    WithHelp::new(
+        "--offline requires --provider-url",
+        "add --provider-url with the address of the gateway, such as https://host:8443",
+    )
 }
 
 async fn all(chain: &Reader, deployment: &DeploymentId) -> anyhow::Result<Vec<LeaseRecord>> {
@@ -225,5 +242,8 @@ fn not_found(deployment: &DeploymentId, ended: &[LeaseRecord]) -> anyhow::Error 
         1 => String::new(),
         several => format!(", as are {} more", several - 1),
     };
-    anyhow::anyhow!("lease {} is closed ({:?}){more}", last.lease.id, last.lease.state)
+    anyhow::anyhow!(WithHelp::new(
+        format!("lease {} is closed ({:?}){more}", last.lease.id, last.lease.state),
+        "accept a new bid with `tx lease create`, or create a new deployment"
+    ))
 }

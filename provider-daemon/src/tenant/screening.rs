@@ -6,6 +6,7 @@ use super::error::ProviderError;
 use super::lease::address;
 use crate::args::NodeArgs;
 use crate::commands::chain::endpoints;
+use crate::error::WithHelp;
 use akash_provider_chain::Reader;
 use akash_provider_core::error::chain_text;
 use akash_provider_core::types::{Address, DecCoin, GroupSpec};
@@ -84,10 +85,10 @@ impl Screener {
                 ))
             }
             Err(ProviderError::Status(response)) if response.status == StatusCode::NOT_FOUND => {
-                bail!(
-                    "{} does not support screening; its operator can use --from, which reads chain and cluster",
-                    self.at()
-                )
+                bail!(WithHelp::new(
+                    format!("{} does not support screening", self.at()),
+                    "the operator of the provider can use --from, which reads chain and cluster"
+                ))
             }
             Err(failure) => Err(failure.into()),
         }

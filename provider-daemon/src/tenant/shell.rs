@@ -16,6 +16,7 @@ use super::lease_status::lease_path;
 use super::output::{Output, OutputClosed};
 use super::stream::{Data, Stream, StreamReader, StreamWriter};
 use crate::args::tenant::ShellArgs;
+use crate::error::WithHelp;
 use akash_provider_core::types::LeaseId;
 use akash_provider_gateway::auth::Scope;
 use anyhow::{Context, bail};
@@ -123,10 +124,10 @@ async fn selected_lease(tenant: &Tenant, args: &ShellArgs) -> anyhow::Result<Lea
         return Ok(one.clone());
     }
     let all: Vec<String> = leases.iter().map(ToString::to_string).collect();
-    bail!(
-        "the deployment has several leases; select one with --provider, --gseq and --oseq:\n  {}",
-        all.join("\n  ")
-    )
+    bail!(WithHelp::new(
+        format!("the deployment has several leases:\n  {}", all.join("\n  ")),
+        "select one with --provider, --gseq and --oseq"
+    ))
 }
 
 fn query(args: &ShellArgs, arguments: Vec<String>) -> Vec<(String, String)> {

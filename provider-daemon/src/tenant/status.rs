@@ -4,6 +4,7 @@ use super::auth::Credentials;
 use super::client::{Client, ProviderRequest};
 use super::json::Json;
 use super::lease::address;
+use super::lease::offline_without_url;
 use super::lease_status::print;
 use crate::args::tenant::StatusArgs;
 use crate::commands::chain::endpoints;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 
 pub(super) async fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     if args.offline && args.provider_url.is_none() {
-        bail!("--offline requires --provider-url");
+        bail!(offline_without_url());
     }
     let chain = match args.offline {
         true => None,

@@ -7,6 +7,7 @@ use super::lease::Tenant;
 use super::lease_status::{STATUS, query_lease, selected_leases};
 use super::overview::services;
 use crate::args::tenant::LeaseArgs;
+use crate::error::WithHelp;
 use akash_provider_core::types::LeaseId;
 use anyhow::bail;
 use std::time::Duration;
@@ -32,10 +33,10 @@ pub(super) async fn until_available(
     let waited = timeout(limit, watch(tenant, which, &mut missing)).await;
     waited.unwrap_or_else(|_| {
         let limit = humantime::format_duration(limit);
-        bail!(
-            "not every service is available after {limit}: {missing}; see `lease-events` and `lease-logs`, or wait longer \
-             with `--wait=1h`"
-        )
+        bail!(WithHelp::new(
+            format!("not every service is available after {limit}: {missing}"),
+            "see `lease-events` and `lease-logs`, or wait longer with `--wait=1h`"
+        ))
     })
 }
 

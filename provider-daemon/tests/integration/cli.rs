@@ -519,7 +519,9 @@ fn sdl_warnings_are_refused_only_with_strict() {
             (output.status.code(), text(&output.stdout).as_str()),
             (Some(1), "")
         );
-        let ends = format!("invalid SDL {path}: 1 warning, rejected by --strict\n");
+        let ends = format!(
+            "invalid SDL {path}: 1 warning, rejected by --strict\nhelp: fix the warnings above, or remove --strict\n"
+        );
         assert!(
             stderr.contains("services.web.restart") && stderr.ends_with(&ends),
             "{stderr}"

@@ -3,6 +3,7 @@
 use super::common::{CommonArgs, RetryArgs};
 use super::{ConfirmArgs, ForgetArgs};
 use crate::args::values;
+use crate::error::WithHelp;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::operators::ip::Options;
 use akash_provider_k8s::operators::ip::balancer::{AnnotationPrefix, Mode};
@@ -79,7 +80,12 @@ impl IpArgs {
     /// Returns an error if the provider is not set.
     pub fn options(&self) -> anyhow::Result<Options> {
         let provider = self.provider.clone();
-        let provider = provider.ok_or_else(|| anyhow::anyhow!("missing --provider"))?;
+        let provider = provider.ok_or_else(|| {
+            anyhow::anyhow!(WithHelp::new(
+                "missing --provider",
+                "add --provider with the address of the provider"
+            ))
+        })?;
         Ok(Options {
             manifest_namespace: self.common.k8s_manifest_ns.clone(),
             mode: Mode {

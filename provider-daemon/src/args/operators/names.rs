@@ -1,6 +1,7 @@
 //! Flags of hostname checks: probes of the routes, and proofs of ownership.
 
 use crate::args::values;
+use crate::error::WithHelp;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
 use akash_provider_k8s::operators::hostname::schedule::Budget;
 use anyhow::bail;
@@ -81,10 +82,10 @@ impl NamesArgs {
         }
         let domain = own_domain.unwrap_or_default().trim();
         if domain.trim_matches('.').is_empty() {
-            bail!(
-                "--hostname-proof requires --deployment-ingress-domain, as for `run`: automatic hostnames are below that domain and \
-                 need no proof"
-            );
+            bail!(WithHelp::new(
+                "--hostname-proof requires --deployment-ingress-domain, because automatic hostnames are below that domain and need no proof",
+                "add --deployment-ingress-domain with the value that `run` has"
+            ));
         }
         let own_domain = domain.to_owned();
         Ok(Some(ProofRule { own_domain }))

@@ -45,11 +45,9 @@ pub(super) fn checks(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<Check
 
 fn judge(facts: &SettingsFacts) -> Vec<Check> {
     let fault = |text: &String| {
-        Check::failure(
-            SUBJECT,
-            text,
-            "correct the setting; `config check` checks it again",
-        )
+        let remedy = "correct the setting; `config check` checks it again";
+        let (text, remedy) = text.split_once("\nhelp: ").unwrap_or((text, remedy));
+        Check::failure(SUBJECT, text, remedy)
     };
     let unknown = |text: &String| {
         Check::failure(

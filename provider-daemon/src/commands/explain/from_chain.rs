@@ -2,9 +2,10 @@
 
 use super::{ExplainedProvider, code, needed, orders};
 use crate::args::{ExplainArgs, Output, RunArgs};
-use crate::commands::chain::{addresses, given_chain_id, limits, roots};
-use crate::commands::run::config;
+use crate::commands::chain::{addresses, limits, required_chain_id, roots};
+use crate::commands::run::{config, invalid_prices};
 use crate::dev::{Backend, Kubernetes};
+use crate::error::WithHelp;
 use crate::plain::count;
 use crate::run::Writers;
 use crate::{say, secrets};
@@ -37,11 +38,8 @@ const BID_PAGES: usize = 16;
 pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) -> anyhow::Result<ExitCode> {
     let run = &args.run;
     // A fixed seed, so that repeated commands print the same price.
-    let pricing = run
-        .pricing
-        .strategy(1)
-        .context("invalid prices (--bid-price-…)")?;
-    let chain_id = given_chain_id(&run.node).context("missing --chain-id")?;
+    let pricing = run.pricing.strategy(1).map_err(invalid_prices)?;
+    let chain_id = required_chain_id(&run.node)?;
     let mut config = config(run, account(run, home)?, chain_id)?;
     let mut settings = ClientSettings::new(addresses(&run.node)?, chain_id);
     (settings.roots, settings.limits) = (roots(&run.node), limits(&run.node));
@@ -136,7 +134,10 @@ pub(in crate::commands) async fn first(
         Ok(Some(update)) => Ok(update),
         _ => match trouble {
             Some(error) => Err(error).context("cannot read the inventory of the cluster"),
-            None => bail!("cannot read the inventory of the cluster within {limit:?}"),
+            None => bail!(WithHelp::new(
+                format!("cannot read the inventory of the cluster within {limit:?}"),
+                "check that the nodes of the cluster are ready; `doctor` checks the cluster"
+            )),
         },
     }
 }
@@ -168,9 +169,12 @@ fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> any
     for input in inputs {
         drop(engine.step(now, input));
     }
-    engine
-        .capacity()
-        .context("cannot read the inventory of the cluster")
+    engine.capacity().with_context(|| {
+        WithHelp::new(
+            "cannot read the inventory of the cluster",
+            "check that the nodes of the cluster are ready; `doctor` checks the cluster",
+        )
+    })
 }
 
 /// Returns the attributes of the provider that were signed by the auditors that an order requires.
@@ -194,9 +198,17 @@ pub(super) async fn open_order(chain: &impl ChainQuery, id: &OrderId) -> anyhow:
         .order(id)
         .await
         .with_context(|| format!("cannot query order {id}"))?;
-    let order = order.with_context(|| format!("no order {id} on the chain"))?;
+    let order = order.with_context(|| {
+        WithHelp::new(
+            format!("no order {id} on the chain"),
+            "check --order, --node and --chain-id; `query orders --state open` lists open orders",
+        )
+    })?;
     if order.state != OrderState::Open {
-        bail!("order {id} is not open");
+        bail!(WithHelp::new(
+            format!("order {id} is not open"),
+            "select an open order; `query orders --state open` lists them"
+        ));
     }
     Ok(order)
 }

@@ -5,6 +5,7 @@ use super::send::send;
 use crate::args::TxArgs;
 use crate::args::tx::{CertTx, GenerateCert, Role};
 use crate::commands::chain::{block_on, endpoints_with_chain_id};
+use crate::error::WithHelp;
 use akash_provider_chain::Reader;
 use akash_provider_chain::cert::{CertError, KeyFile, KeyFiles, OwnCertificate, Usage, check_published};
 use akash_provider_chain::convert::to_any;
@@ -36,10 +37,10 @@ fn generate(what: &GenerateCert, account: &TxAccount, home: &Path) -> anyhow::Re
     let path = files.path(KeyFile::Current);
     // The file has the only key of a certificate that may be published.
     if !overwrite && path.exists() {
-        bail!(
-            "certificate {} exists; use --overwrite to replace it",
-            path.display()
-        );
+        bail!(WithHelp::new(
+            format!("certificate {} exists", path.display()),
+            "use --overwrite to replace it"
+        ));
     }
     let now = UNIX_EPOCH.elapsed().context("the system clock is before 1970")?;
     let own = OwnCertificate::make(&account.address, &usage, now)?;
@@ -65,10 +66,10 @@ async fn publish(role: Role, args: &TxArgs, account: &TxAccount, home: &Path) ->
                 eprintln!("certificate {} is already published", own.info().serial);
                 return Ok(ExitCode::SUCCESS);
             }
-            Some(_) => bail!(
-                "certificate {} is revoked; create a new one with `tx cert generate --overwrite`",
-                own.info().serial
-            ),
+            Some(_) => bail!(WithHelp::new(
+                format!("certificate {} is revoked", own.info().serial),
+                "create a new certificate with `tx cert generate --overwrite`"
+            )),
             None => {}
         }
     }
@@ -91,14 +92,23 @@ async fn revoke(
         }
     };
     if !serial.bytes().all(|b| b.is_ascii_digit()) || serial.is_empty() {
-        bail!("invalid value \"{serial}\" for --serial: expected decimal digits");
+        bail!(WithHelp::new(
+            format!("invalid value \"{serial}\" for --serial"),
+            "expected decimal digits; `query cert list` lists the serial numbers"
+        ));
     }
     if !args.how.offline {
         match on_chain(args, account, &serial).await?.first() {
-            None => bail!(
-                "account {} has no certificate {serial} on the chain",
-                account.address
-            ),
+            None => bail!(WithHelp::new(
+                format!(
+                    "account {} has no certificate {serial} on the chain",
+                    account.address
+                ),
+                format!(
+                    "check --serial and --from; `query cert list --owner {}` lists the certificates",
+                    account.address
+                )
+            )),
             Some(found) if !found.valid => {
                 eprintln!("certificate {serial} is already revoked");
                 return Ok(ExitCode::SUCCESS);
@@ -118,9 +128,10 @@ async fn revoke(
 /// Checks the usage of a certificate: a server certificate is also valid for a client, but not the reverse.
 fn check_role(role: Role, own: &OwnCertificate) -> anyhow::Result<()> {
     if role == Role::Server && !own.info().server {
-        bail!(
-            "the certificate in the home directory is a client certificate; create a server certificate with `tx cert generate server DOMAIN`"
-        );
+        bail!(WithHelp::new(
+            "the certificate in the home directory is a client certificate",
+            "create a server certificate with `tx cert generate server DOMAIN`"
+        ));
     }
     if !own.info().client && !own.info().server {
         return Err(CertError::Refused("the certificate has no usage".to_owned()).into());

@@ -7,6 +7,7 @@ use crate::args::tx::tenant::{CreateArgs, DeploymentArgs, DeploymentTx, DepositT
 use crate::commands::chain::block_on;
 use crate::commands::read_sdl;
 use crate::dev::tenant::create_deployment;
+use crate::error::WithHelp;
 use crate::plain::count;
 use akash_provider_chain::Reader;
 use akash_provider_chain::convert::tenant_to_any;
@@ -49,19 +50,23 @@ async fn create(
     let node = node(args)?;
     let denom = price_denom(&what.sdl, sdl)?;
     if let Some(given) = what.deposit.as_ref().filter(|given| given.denom != denom) {
-        bail!(
-            "--deposit {given}: the deposit must be in {denom}, the token of the prices in {}: use \
-             {}{denom}",
-            what.sdl.display(),
-            given.amount
-        );
+        bail!(WithHelp::new(
+            format!(
+                "--deposit {given}: the deposit must be in {denom}, the token of the prices in {}",
+                what.sdl.display()
+            ),
+            format!("use --deposit {}{denom}", given.amount)
+        ));
     }
     let dseq = match (what.dseq, &node) {
         (Some(dseq), _) => dseq,
         // The height of the latest block, as in the Go tools.
         (None, Some(node)) => ChainQuery::sync_info(node).await?.height,
         (None, None) => {
-            bail!("--offline requires --dseq")
+            bail!(WithHelp::new(
+                "--offline requires --dseq",
+                "add --dseq with an unused number, such as the height of the latest block"
+            ))
         }
     };
     let id = account.deployment(dseq, what.owner.as_ref())?;
@@ -69,19 +74,28 @@ async fn create(
         (given, Some(node)) => {
             // Queried first, because the error of the chain has no remedy.
             if node.deployment(&id).await?.is_some() {
-                bail!("deployment {id} exists: choose another --dseq, or remove the flag");
+                bail!(WithHelp::new(
+                    format!("deployment {id} exists"),
+                    "choose another --dseq, or remove the flag"
+                ));
             }
             let least = least_deposit(node, &denom).await?;
             let deposit = given.clone().unwrap_or_else(|| least.clone());
             if deposit.amount < least.amount {
-                bail!("--deposit {deposit} is below the minimum of the chain, {least}");
+                bail!(WithHelp::new(
+                    format!("--deposit {deposit} is below the minimum of the chain, {least}"),
+                    format!("use --deposit {least}")
+                ));
             }
             check_balance(node, account, &deposit).await?;
             deposit
         }
         (Some(given), None) => given.clone(),
         (None, None) => {
-            bail!("--offline requires --deposit, such as 5000000{denom}")
+            bail!(WithHelp::new(
+                "--offline requires --deposit",
+                format!("add --deposit with an amount such as 5000000{denom}")
+            ))
         }
     };
     eprintln!("deployment {id} with a deposit of {deposit}");
@@ -154,10 +168,12 @@ async fn send_message(args: &TxArgs, account: &TxAccount, msg: TenantMsg) -> any
 pub(super) async fn deployment(node: &Reader, id: &DeploymentId) -> anyhow::Result<DeploymentRecord> {
     let record = node.deployment(id).await?;
     record.with_context(|| {
-        format!(
-            "no deployment {id} on the chain: check --dseq and --from (list deployments with \
-             `query deployment list --owner {}`)",
-            id.owner
+        WithHelp::new(
+            format!("no deployment {id} on the chain"),
+            format!(
+                "check --dseq and --from; `query deployment list --owner {}` lists the deployments",
+                id.owner
+            ),
         )
     })
 }
@@ -166,7 +182,10 @@ pub(super) async fn deployment(node: &Reader, id: &DeploymentId) -> anyhow::Resu
 pub(super) async fn open_deployment(node: &Reader, id: &DeploymentId) -> anyhow::Result<DeploymentRecord> {
     let record = deployment(node, id).await?;
     if !record.deployment.active {
-        bail!("deployment {id} is closed: create a new one with `tx deployment create`");
+        bail!(WithHelp::new(
+            format!("deployment {id} is closed"),
+            "create a new deployment with `tx deployment create`"
+        ));
     }
     Ok(record)
 }
@@ -184,10 +203,10 @@ async fn least_deposit(node: &Reader, denom: &Denom) -> anyhow::Result<Coin> {
     let found = least.iter().find(|coin| *coin.denom == **denom);
     let Some(found) = found else {
         let taken: Vec<&str> = least.iter().map(|coin| coin.denom.as_str()).collect();
-        bail!(
-            "the chain accepts no deposits in {denom}: use prices in {}",
-            taken.join(", ")
-        );
+        bail!(WithHelp::new(
+            format!("the chain accepts no deposits in {denom}"),
+            format!("use prices in {}", taken.join(", "))
+        ));
     };
     let amount = found
         .amount
@@ -202,38 +221,47 @@ async fn least_deposit(node: &Reader, denom: &Denom) -> anyhow::Result<Coin> {
 async fn check_balance(node: &Reader, account: &TxAccount, wanted: &Coin) -> anyhow::Result<()> {
     let has = node.balance(&account.address, &wanted.denom).await?;
     if has.amount < wanted.amount {
-        bail!(
-            "account {} has {has}, less than the deposit of {wanted}: add funds, or use a smaller deposit",
-            account.address
-        );
+        bail!(WithHelp::new(
+            format!(
+                "account {} has {has}, less than the deposit of {wanted}",
+                account.address
+            ),
+            "add funds, or use a smaller deposit"
+        ));
     }
     Ok(())
 }
 
+/// Remedy for an update that changes more than the chain allows.
+const CLOSE_FIRST: &str = "an update can change images, commands and environments only; for other resources, prices or \
+                           placements close the deployment and create a new one";
+
 /// Checks that the groups in the SDL of an update equal the groups of the deployment on the chain.
 fn check_groups(path: &Path, sdl: &Sdl, record: &DeploymentRecord) -> anyhow::Result<()> {
-    let mend = "an update can change images, commands and environments only; for other resources, prices or placements \
-                close the deployment and create a new one";
     let mut wanted: Vec<&GroupSpec> = sdl.groups.iter().collect();
     // The groups on the chain are sorted by name.
     wanted.sort_by(|a, b| a.name.cmp(&b.name));
     let path = path.display();
     if wanted.len() != record.groups.len() {
-        bail!(
-            "{path}: {}, but deployment {} has {} on the chain: {mend}",
-            count(wanted.len(), "group"),
-            record.deployment.id,
-            record.groups.len()
-        );
+        bail!(WithHelp::new(
+            format!(
+                "{path}: {}, but deployment {} has {} on the chain",
+                count(wanted.len(), "group"),
+                record.deployment.id,
+                record.groups.len()
+            ),
+            CLOSE_FIRST
+        ));
     }
     let mut pairs = wanted.iter().zip(&record.groups);
     if let Some((other, there)) = pairs.find(|(spec, there)| ***spec != *there.spec) {
-        bail!(
-            "{path}: group `{}` differs from group `{}` of deployment {} on the chain: {mend}",
-            other.name,
-            there.spec.name,
-            record.deployment.id
-        );
+        bail!(WithHelp::new(
+            format!(
+                "{path}: group `{}` differs from group `{}` of deployment {} on the chain",
+                other.name, there.spec.name, record.deployment.id
+            ),
+            CLOSE_FIRST
+        ));
     }
     Ok(())
 }

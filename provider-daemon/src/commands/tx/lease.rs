@@ -7,6 +7,7 @@ use crate::args::TxArgs;
 use crate::args::tx::tenant::{LeaseCreateArgs, LeaseTx};
 use crate::commands::bids::{open_bids, open_orders};
 use crate::commands::chain::block_on;
+use crate::error::WithHelp;
 use akash_provider_chain::Reader;
 use akash_provider_chain::convert::tenant_to_any;
 use akash_provider_core::market::TenantMsg;
@@ -47,7 +48,10 @@ async fn create(what: &LeaseCreateArgs, args: &TxArgs, account: &TxAccount) -> a
 /// Returns the ID of the bid to accept from the flags alone, without a query.
 fn named(what: &LeaseCreateArgs, deployment: DeploymentId) -> anyhow::Result<BidId> {
     let Some(provider) = what.provider.clone() else {
-        bail!("--offline requires --provider")
+        bail!(WithHelp::new(
+            "--offline requires --provider",
+            "add --provider with the address of the provider"
+        ))
     };
     Ok(BidId {
         order: OrderId {
@@ -70,8 +74,11 @@ async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyho
             Ok(bids) => return Ok(bids),
             // Without `--wait` the deadline has passed, so there is a single attempt.
             Err(why) if Instant::now() >= deadline => match what.wait {
-                None => bail!("{why}; use --wait to wait for a bid"),
-                Some(limit) => bail!("{why} after {}", humantime::format_duration(limit)),
+                None => bail!(WithHelp::new(why, "use --wait to wait for a bid")),
+                Some(limit) => bail!(WithHelp::new(
+                    format!("{why} after {}", humantime::format_duration(limit)),
+                    "wait longer, or offer a higher price with `tx deployment create`"
+                )),
             },
             Err(why) if !is_told => {
                 is_told = true;
@@ -125,15 +132,20 @@ async fn orders(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> any
         return Ok(orders);
     }
     if record.leases.is_empty() {
-        bail!(
-            "no such open order of deployment {id} (list orders with `query orders --owner {} --dseq {}`)",
-            id.owner,
-            id.dseq
-        );
+        bail!(WithHelp::new(
+            format!("no such open order of deployment {id}"),
+            format!(
+                "list orders with `query orders --owner {} --dseq {}`",
+                id.owner, id.dseq
+            )
+        ));
     }
     let leases: Vec<String> = record.leases.iter().map(|lease| lease.id.to_string()).collect();
-    bail!(
-        "no such open order of deployment {id}, which has the leases {}; send the manifest with `send-manifest`",
-        leases.join(", ")
-    )
+    bail!(WithHelp::new(
+        format!(
+            "no such open order of deployment {id}, which has the leases {}",
+            leases.join(", ")
+        ),
+        "send the manifest with `send-manifest`"
+    ))
 }

@@ -5,6 +5,7 @@ use super::send::send;
 use crate::args::TxArgs;
 use crate::args::tx::ProviderTx;
 use crate::commands::chain::block_on;
+use crate::error::WithHelp;
 use akash_provider_chain::proto::akash::base::attributes::v1::Attribute as WireAttribute;
 use akash_provider_chain::proto::akash::provider::v1beta4::{Info, MsgCreateProvider, MsgUpdateProvider};
 use akash_provider_chain::regular_file;
@@ -66,7 +67,10 @@ impl ProviderFile {
         let file = regular_file::open(path).with_context(|| format!("cannot open {name}"))?;
         let bytes = match regular_file::limited(file, FILE_BYTES_MAX) {
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {
-                bail!("cannot read {name}: larger than {FILE_BYTES_MAX} bytes");
+                bail!(WithHelp::new(
+                    format!("cannot read {name}: larger than {FILE_BYTES_MAX} bytes"),
+                    "check the path of provider.yaml"
+                ));
             }
             read => read.with_context(|| format!("cannot read {name}"))?,
         };
@@ -103,15 +107,19 @@ impl ProviderFile {
     pub fn check_host(&self) -> anyhow::Result<()> {
         let host = &self.host;
         if host.is_empty() {
-            bail!("missing `host`; expected a URL such as https://provider.example.com:8443");
+            bail!(WithHelp::new(
+                "missing `host`",
+                "expected a URL such as https://provider.example.com:8443"
+            ));
         }
         let rest = host.strip_prefix("https://").unwrap_or_default();
         let is_bare = !rest.is_empty() && !rest.contains(['/', '?', '#', '@']);
         let parsed = Url::parse(host).is_ok_and(|url| url.host_str().is_some_and(|h| !h.is_empty()));
         if !is_bare || !parsed {
-            bail!(
-                "invalid `host: {host}`; expected an https URL with host and port, such as https://provider.example.com:8443"
-            );
+            bail!(WithHelp::new(
+                format!("invalid `host: {host}`"),
+                "expected an https URL with host and port, such as https://provider.example.com:8443"
+            ));
         }
         Ok(())
     }
@@ -124,13 +132,16 @@ impl ProviderFile {
                 && key.starts_with(|c: char| c.is_ascii_alphabetic())
                 && key.chars().all(is_word);
             if !fits {
-                bail!(
-                    "attribute {}: key `{key}` must have 2 to 127 letters, digits or `_/.-` and start with a letter",
-                    at + 1
-                );
+                bail!(WithHelp::new(
+                    format!("attribute {}: invalid key `{key}`", at + 1),
+                    "use 2 to 127 letters, digits or `_/.-`, and start with a letter"
+                ));
             }
             if !seen.insert(key) {
-                bail!("attribute {}: duplicate key `{key}`", at + 1);
+                bail!(WithHelp::new(
+                    format!("attribute {}: duplicate key `{key}`", at + 1),
+                    "remove one of the attributes with this key"
+                ));
             }
         }
         Ok(())

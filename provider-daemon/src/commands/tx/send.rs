@@ -7,8 +7,9 @@
 use super::TxAccount;
 use crate::args::TxArgs;
 use crate::args::tx::{BroadcastMode, Gas};
-use crate::commands::chain::endpoints_with_chain_id;
+use crate::commands::chain::{endpoints_with_chain_id, failure};
 use crate::commands::query::print;
+use crate::error::WithHelp;
 use crate::json::Json;
 use crate::{chain_json, secrets};
 use akash_provider_chain::Reader;
@@ -63,7 +64,10 @@ pub(super) async fn send(args: &TxArgs, account: &TxAccount, messages: Vec<Any>)
         // On stderr: scripts read the result from stdout.
         eprintln!("{}", serde_json::to_string_pretty(&preview)?);
         if !secrets::confirm("Sign and send this transaction?")? {
-            bail!("transaction not sent: no confirmation (use --yes)");
+            bail!(WithHelp::new(
+                "transaction not sent: no confirmation",
+                "add --yes to send without a prompt"
+            ));
         }
     }
     let response = sending.broadcast(&price).await?;
@@ -122,7 +126,12 @@ impl FeeArgs {
         let given = args.gas.fees.as_deref().filter(|fees| !fees.is_empty());
         let fees = given.map(|text| {
             let coin = text.parse::<Coin>();
-            coin.map_err(|e| anyhow!("--fees {text}: {e}; expected an amount such as 5000uakt"))
+            coin.map_err(|e| {
+                anyhow!(WithHelp::new(
+                    format!("--fees {text}: {e}"),
+                    "expected an amount such as 5000uakt"
+                ))
+            })
         });
         Ok(Self {
             fees: fees.transpose()?,
@@ -149,8 +158,12 @@ fn config(args: &TxArgs) -> anyhow::Result<GasConfig> {
 pub(crate) fn gas_price(text: &str) -> anyhow::Result<(Denom, Dec)> {
     let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (amount, denom) = text.split_at(at);
-    let wanted =
-        || format!("invalid value \"{text}\" for --gas-prices: expected an amount such as 0.025uakt");
+    let wanted = || {
+        WithHelp::new(
+            format!("invalid value \"{text}\" for --gas-prices"),
+            "expected an amount such as 0.025uakt",
+        )
+    };
     let is_amount = !amount.is_empty();
     let amount: Dec = amount.parse().with_context(wanted)?;
     if !is_amount || denom.is_empty() || amount < Dec::ZERO {
@@ -227,9 +240,12 @@ impl<'a> TransactionSender<'a> {
         let account = TxApi::account(&self.node, &self.account.address).await;
         let account = account.with_context(|| format!("cannot query account {}", self.account.address))?;
         account.with_context(|| {
-            format!(
-                "account {} does not exist on chain `{}`: it needs funds before it can sign",
-                self.account.address, self.tip.chain_id
+            WithHelp::new(
+                format!(
+                    "account {} does not exist on chain `{}`",
+                    self.account.address, self.tip.chain_id
+                ),
+                "send funds to the account first: an account without funds cannot sign",
             )
         })
     }
@@ -333,7 +349,10 @@ impl<'a> TransactionSender<'a> {
                 }
                 Ok(price)
             }
-            Err(log) => bail!("transaction not sent, the simulation failed: {log}"),
+            Err(log) => bail!(WithHelp::new(
+                format!("transaction not sent, the simulation failed: {log}"),
+                "check the flags and the state on the chain; the reason above is that of the chain"
+            )),
         }
     }
 
@@ -381,8 +400,9 @@ impl<'a> TransactionSender<'a> {
         let hash = signed.hash.to_string();
         let sent = self.node.broadcast(signed.bytes).await;
         let sent = sent.with_context(|| {
-            format!(
-                "cannot confirm the broadcast of transaction {hash}; run `query tx {hash}` to check it later"
+            WithHelp::new(
+                format!("cannot confirm the broadcast of transaction {hash}"),
+                format!("run `query tx {hash}` to check it later"),
             )
         })?;
         Ok((hash, sent))
@@ -408,14 +428,20 @@ impl<'a> TransactionSender<'a> {
                 progress.at(&format!("block {}", tip.height));
                 if self.has_expired(&tip) && last_error.is_none() {
                     progress.end("expired");
-                    bail!("transaction {hash} expired: the node accepted it, but no block includes it");
+                    bail!(WithHelp::new(
+                        format!("transaction {hash} expired: the node accepted it, but no block includes it"),
+                        "run the command again, with a higher --gas-prices if the chain is busy"
+                    ));
                 }
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         progress.end("not seen");
         let why = last_error.map(|e| format!(": {e:#}")).unwrap_or_default();
-        bail!("cannot confirm transaction {hash}{why}; run `query tx {hash}` to check it later")
+        bail!(WithHelp::new(
+            format!("cannot confirm transaction {hash}{why}"),
+            format!("run `query tx {hash}` to check it later")
+        ))
     }
 
     /// Returns whether no later block can include the transaction.
@@ -441,7 +467,7 @@ impl<'a> TransactionSender<'a> {
                 response
             })),
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(anyhow!("{error}")),
+            Err(error) => Err(failure(&error)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Arguments of a command.
 
+use crate::error::WithHelp;
 use anyhow::bail;
 
 /// Returns several arguments unchanged; splits a single argument at spaces outside double quotes.
@@ -12,10 +13,16 @@ pub(super) fn parse(given: &[String]) -> anyhow::Result<Vec<String>> {
         several => several.to_vec(),
     };
     if arguments.is_empty() {
-        bail!("the command is empty");
+        bail!(WithHelp::new(
+            "the command is empty",
+            "add the command to run, such as `-- sh`"
+        ));
     }
     if arguments.iter().any(String::is_empty) {
-        bail!("an argument of the command is empty, which the protocol cannot transmit; use `sh -c`");
+        bail!(WithHelp::new(
+            "an argument of the command is empty, which the protocol cannot transmit",
+            "use `sh -c`"
+        ));
     }
     Ok(arguments)
 }
@@ -34,7 +41,10 @@ fn split(text: &str) -> anyhow::Result<Vec<String>> {
         }
     }
     if is_quoted {
-        bail!("unterminated quote in `{text}`");
+        bail!(WithHelp::new(
+            format!("unterminated quote in `{text}`"),
+            "add the closing quote"
+        ));
     }
     arguments.extend(argument);
     Ok(arguments)

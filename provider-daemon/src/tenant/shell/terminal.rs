@@ -1,5 +1,6 @@
 //! Raw mode and size of the local terminal.
 
+use crate::error::WithHelp;
 use anyhow::{Context, bail};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{IsTerminal, stdin, stdout};
@@ -25,7 +26,10 @@ impl Terminal {
     /// Returns an error if standard input is not a terminal.
     pub(super) fn from_stdin() -> anyhow::Result<Self> {
         if !stdin().is_terminal() {
-            bail!("--tty requires a terminal at standard input; for a pipe use --stdin without --tty");
+            bail!(WithHelp::new(
+                "--tty requires a terminal at standard input",
+                "for a pipe use --stdin without --tty"
+            ));
         }
         let changes = signal(SignalKind::window_change()).context("cannot watch the terminal size")?;
         Ok(Self {

@@ -126,13 +126,13 @@ fn failed_query_is_a_clear_error() {
         .failed(&["127.0.0.1:1", "--node"]);
     home.run(&["query", "params", "--node", dead, "--chain-id", "local"])
         .failed(&[
-            "error: cannot connect to http://127.0.0.1:1 (connection refused): is the node running? select another node \
-             with --node\n",
+            "error: cannot connect to http://127.0.0.1:1 (connection refused): is the node running?\nhelp: select another \
+             node with --node\n",
         ]);
     let once = home.run(&["query", "params", "--node", dead, "--chain-id", "local"]);
-    assert_eq!(once.err.lines().count(), 1, "{}", once.err);
+    assert_eq!(once.err.lines().count(), 2, "{}", once.err);
     home.run(&["query", "params", "--node", "grpc://127.0.0.1:1"]).failed(&[
-        "error: cannot connect to grpc://127.0.0.1:1 (connection refused): is the node running? select another node with",
+        "error: cannot connect to grpc://127.0.0.1:1 (connection refused): is the node running?\nhelp: select another node",
     ]);
     home.run(&["query", "params", "--node", "ftp://x"])
         .failed(&["ftp", "http://"]);

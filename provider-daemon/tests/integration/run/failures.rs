@@ -98,11 +98,11 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["--bid-price-cpu-scale=1", "--bid-deposit=5"],
-        "--bid-deposit 5: `5` names no denomination; expected an amount such as 500000uact",
+        "--bid-deposit 5: `5` names no denomination\nhelp: expected an amount such as 500000uact",
     ),
     (
         &["--bid-price-cpu-scale=1", "--lease-funds-monitor-interval=1s"],
-        "--lease-funds-monitor-interval 1s: must be from 1 m to 24 h",
+        "invalid value 1s for --lease-funds-monitor-interval\nhelp: must be from 1 m to 24 h",
     ),
     (
         &["--bid-price-cpu-scale=1", "--deployment-ingress-static-hosts"],

@@ -75,12 +75,12 @@ fn sdl_unsuitable_for_processes_is_refused_with_remedy() {
     let web = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
     let said = refused(&[web]);
     assert!(
-        said.contains("web: service `web` has no command") && said.contains("add one"),
+        said.contains("web: service `web` has no command") && said.contains("help: add a command"),
         "{said}"
     );
     let said = refused(&["--gateway-listen-address", "0.0.0.0:0"]);
     assert!(
-        said.contains("third parties could run programs here; use 127.0.0.1"),
+        said.contains("third parties could run programs here\nhelp: use 127.0.0.1"),
         "{said}"
     );
     for (flag, value) in [("--orders", "3"), ("--kubeconfig", "cluster.yaml")] {
