@@ -1,16 +1,18 @@
 //! Endpoints that are healthy, faulty, slow, lagging, stopped, or of another chain.
 
+mod agreed;
+mod clock;
+
 use super::*;
-use crate::checkpoint::{Checkpoint, correct_clock, local};
+use crate::checkpoint::Checkpoint;
 use crate::proto::akash::market::v1beta5::QueryParamsRequest;
 use crate::reader::Reader;
-use crate::testing::chain::{Chain, NodeBehavior, account, rfc3339};
+use crate::testing::chain::{Chain, NodeBehavior, account};
 use crate::testing::{Node, Reply};
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{Agreement, BlockTime, LeaseState};
+use akash_provider_core::types::{Agreement, LeaseState};
 use serde_json::json;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 pub(crate) fn quick() -> Limits {
@@ -455,149 +457,4 @@ async fn missing_record_is_none_and_unsupported_version_is_an_error() {
     let endpoints = Endpoints::new(&[&future.url], "local", quick()).unwrap();
     let error = params(&endpoints).await.unwrap_err();
     assert!(error.to_string().contains("v9 (market/v9)"), "{error}");
-}
-
-/// Starts a node with this response to every query.
-async fn node_of(bytes: Arc<Mutex<Vec<u8>>>) -> Node {
-    node_at("5", "2026-01-01T00:00:00Z", bytes).await
-}
-
-/// Same as [`node_of`], with a newest block of this height and time.
-async fn node_at(height: &'static str, time: &'static str, bytes: Arc<Mutex<Vec<u8>>>) -> Node {
-    Node::start(move |method, _| match method {
-        "status" => Reply::Result(json!({"node_info": {"network": "local"}, "sync_info": {
-            "latest_block_height": height, "latest_block_time": time, "catching_up": false}})),
-        "akash" => Reply::Result(crate::testing::chain::discovery()),
-        _ => {
-            let value = data_encoding::BASE64.encode(&bytes.lock().unwrap());
-            Reply::Result(
-                json!({"response": {"code": 0, "log": "", "value": value, "height": height, "codespace": ""}}),
-            )
-        }
-    })
-    .await
-}
-
-#[tokio::test]
-async fn false_height_does_not_silence_the_second_node() {
-    let request = crate::proto::cosmos::auth::v1beta1::QueryAccountRequest {
-        address: account(1).to_string(),
-    };
-    let bytes = |number| Arc::new(Mutex::new(crate::testing::chain::account_answer(number, 0)));
-    let lying = node_at("40", "2026-01-01T00:00:31Z", bytes(99)).await;
-    for (time, is_late) in [("2026-01-01T00:00:01Z", false), ("2026-01-01T00:00:00Z", true)] {
-        let second = node_at("5", time, bytes(7)).await;
-        let both = Endpoints::new(&[&lying.url, &second.url], "local", quick()).unwrap();
-        let answer = both.query_agreed(&request).await;
-        let fault = both.status()[1].fault.clone();
-        assert!(matches!(fault, Some(Fault::Behind { .. })), "{fault:?}");
-        // A node that is late by its clock too cannot know the newest state.
-        assert_eq!(answer.is_ok(), is_late, "{answer:?}");
-    }
-}
-
-#[tokio::test]
-async fn accounts_and_certificates_require_two_nodes_that_agree() {
-    use crate::proto::akash::cert::v1::QueryCertificatesResponse;
-    use crate::proto::cosmos::auth::v1beta1::QueryAccountRequest;
-    let (one, two) = (Arc::<Mutex<Vec<u8>>>::default(), Arc::<Mutex<Vec<u8>>>::default());
-    let (first, second) = (node_of(Arc::clone(&one)).await, node_of(Arc::clone(&two)).await);
-    let both = Endpoints::new(&[&first.url, &second.url], "local", quick()).unwrap();
-    let reader = Reader::new(both.clone());
-    let own = akash_provider_core::chain::Certificate {
-        cert: b"PEM".to_vec(),
-        pubkey: b"KEY".to_vec(),
-        serial: "7".to_owned(),
-        valid: true,
-    };
-    let certificates = QueryCertificatesResponse {
-        certificates: vec![crate::convert::responses::certificate(&own)],
-        pagination: None,
-    };
-    *one.lock().unwrap() = certificates.encode_to_vec();
-    // The second node has no certificate: the first one may be false, or the second one may hide it.
-    let error = reader.certificates(&account(1), Some("7")).await.unwrap_err();
-    assert!(
-        error.is_transient() && error.to_string().contains("another"),
-        "{error}"
-    );
-    two.lock().unwrap().clone_from(&one.lock().unwrap());
-    let found = reader.certificates(&account(1), Some("7")).await.unwrap();
-    assert_eq!(found, [own]);
-    let request = QueryAccountRequest {
-        address: account(1).to_string(),
-    };
-    let account = |text: &str| {
-        crate::proto::cosmos::auth::v1beta1::QueryAccountResponse {
-            account: Some(prost_types::Any {
-                type_url: text.to_owned(),
-                value: Vec::new(),
-            }),
-        }
-        .encode_to_vec()
-    };
-    *one.lock().unwrap() = account("/a");
-    *two.lock().unwrap() = account("/b");
-    let error = both.query_agreed(&request).await.unwrap_err();
-    assert!(matches!(error.fault, Fault::Untrusted(_)), "{error}");
-    *two.lock().unwrap() = account("/a");
-    both.query_agreed(&request).await.unwrap();
-    // A failed second node must not stop the provider.
-    *two.lock().unwrap() = account("/b");
-    drop(second);
-    both.query_agreed(&request).await.unwrap();
-}
-
-/// Starts a node with a newest block that is `ahead` ms ahead of the local clock.
-async fn node_ahead(chain: &Chain, ahead: &Arc<AtomicI64>) -> Node {
-    let (chain, ahead, behavior) = (chain.clone(), Arc::clone(ahead), behavior());
-    Node::start(move |method, params| {
-        let mut reply = chain.reply(&behavior, method, params);
-        if let (Reply::Result(status), "status") = (&mut reply, method) {
-            let time = local().0 + ahead.load(Ordering::Relaxed);
-            status["sync_info"]["latest_block_time"] = rfc3339(BlockTime(time)).into();
-        }
-        reply
-    })
-    .await
-}
-
-#[tokio::test]
-async fn late_clock_is_corrected_if_two_nodes_agree_or_one_continues() {
-    let (chain, ahead) = (Chain::new(), Arc::new(AtomicI64::new(60_500)));
-    let (first, second) = (node_ahead(&chain, &ahead).await, node_ahead(&chain, &ahead).await);
-    let one = Endpoints::new(&[&first.url], "local", quick()).unwrap();
-    let error = one.sync_info().await.unwrap_err().to_string();
-    assert!(
-        error.contains("60 s ahead") && error.contains("timedatectl"),
-        "{error}"
-    );
-    assert_eq!(one.clock_behind(), None, "a single node may be false");
-    let fault = one.status()[0].fault.clone();
-    ahead.store(62_500, Ordering::Relaxed);
-    one.sync_info().await.unwrap_err();
-    assert_eq!(one.status()[0].fault, fault, "reported once");
-    ahead.store(60_500, Ordering::Relaxed);
-    let both = Endpoints::new(&[&first.url, &second.url], "local", quick()).unwrap();
-    both.sync_info().await.unwrap();
-    let behind = both.clock_behind().unwrap().as_millis();
-    assert!((59_500..=60_500).contains(&behind), "{behind}");
-    // The clock is set.
-    ahead.store(0, Ordering::Relaxed);
-    for _ in 0..100 {
-        if both.clock_behind().is_none() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        both.sync_info().await.unwrap();
-    }
-    assert_eq!(both.clock_behind(), None);
-    // The clock is set back while the single node continues.
-    ahead.store(60_500, Ordering::Relaxed);
-    let one = Endpoints::new(&[&first.url], "local", quick()).unwrap();
-    let time = BlockTime(local().0 + 60_500);
-    one.raise_floor(Checkpoint { height: 1, time });
-    one.sync_info().await.unwrap();
-    assert!(one.clock_behind().is_some());
-    correct_clock(0);
 }

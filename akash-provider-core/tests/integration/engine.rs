@@ -6,6 +6,8 @@
 mod benches;
 mod breaker;
 mod doubt;
+mod fees;
+mod hostnames;
 mod leaders;
 mod leases;
 mod manifests;

@@ -7,7 +7,7 @@ use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Coin, DeclineCode, Event, Msg, OrderId, TxError};
 use std::time::Duration;
 
-fn uakt(amount: u128) -> Coin {
+pub(super) fn uakt(amount: u128) -> Coin {
     Coin {
         denom: "uakt".into(),
         amount,
@@ -27,11 +27,11 @@ fn both() -> Config {
 
 /// Creates a world in which the account of the provider has exactly `coins`. The engine reads the balance
 /// before the first order.
-fn with(coins: &[Coin]) -> World {
+pub(super) fn with(coins: &[Coin]) -> World {
     with_config(both(), coins)
 }
 
-fn with_config(config: Config, coins: &[Coin]) -> World {
+pub(super) fn with_config(config: Config, coins: &[Coin]) -> World {
     let mut world = World::with(config);
     world.market.account_mut(&us()).coins.clear();
     for coin in coins {
@@ -53,7 +53,7 @@ fn is_look(call: &Call) -> bool {
     matches!(call, Call::FetchBalances(_))
 }
 
-fn unfunded(world: &World) -> Vec<(OrderId, String)> {
+pub(super) fn unfunded(world: &World) -> Vec<(OrderId, String)> {
     let told = world.facts.iter().filter_map(|fact| match fact {
         Event::BidUnfunded { order, message } => Some((order.clone(), message.clone())),
         _ => None,
@@ -61,7 +61,7 @@ fn unfunded(world: &World) -> Vec<(OrderId, String)> {
     told.collect()
 }
 
-fn phase(world: &World, order: &OrderId) -> OrderPhase {
+pub(super) fn phase(world: &World, order: &OrderId) -> OrderPhase {
     let orders = world.status().orders;
     let found = orders.into_iter().find(|o| o.order == *order);
     found.unwrap().phase
@@ -196,7 +196,7 @@ fn balance_read_before_a_bid_landed_is_reduced_by_its_deposit() {
 }
 
 /// Removes all money of one denomination from the provider account without a transaction of the engine.
-fn empty(world: &mut World, denom: &str) {
+pub(super) fn empty(world: &mut World, denom: &str) {
     world.market.account_mut(&us()).coins.insert(denom.into(), 0);
 }
 
@@ -372,30 +372,6 @@ fn rejected_close_is_retried_with_growing_back_off() {
 }
 
 #[test]
-fn missing_fee_stops_retries_until_account_changes() {
-    let mut world = with(&[uact(900_000)]);
-    world.hold = Some(is_bid);
-    let order = world.order(1, &web());
-    world.refuse(is_bid, TxError::FeeUnpaid, "sdk/5");
-    world.settle();
-    let (_, message) = unfunded(&world).pop().unwrap();
-    assert!(
-        message.contains("cannot pay the fee of a transaction in uakt") && message.contains("sdk/5"),
-        "{message}"
-    );
-    world.market.fund(&us(), &uact(5_000));
-    world.wait(4 * MINUTE);
-    assert_eq!(world.count(is_bid), 1, "more of another denomination pays no fee");
-    world.hold = None;
-    world.market.fund(&us(), &uakt(5_000));
-    world.wait(Duration::from_secs(11));
-    assert_eq!(
-        (world.count(is_bid), phase(&world, &order)),
-        (2, OrderPhase::Open)
-    );
-}
-
-#[test]
 fn unreadable_account_does_not_prevent_bids() {
     let mut world = World::with(both());
     world.fail = Some(is_look);
@@ -420,7 +396,7 @@ fn unreadable_account_does_not_prevent_bids() {
 }
 
 /// Returns settings in which each bid costs a fee of `amount` uakt and has no timeout.
-fn with_fee(amount: u128) -> Config {
+pub(super) fn with_fee(amount: u128) -> Config {
     let mut config = both();
     config.bid_fee = uakt(amount);
     config.bid_timeout = None;
@@ -551,64 +527,6 @@ fn one_probe_bid_is_sent_while_account_is_unreadable() {
     world.hold = None;
     world.settle();
     assert_eq!(count_in(&world, OrderPhase::Open), 20);
-}
-
-#[test]
-fn missing_fee_prevents_bids_and_is_reported() {
-    let mut world = with_config(with_fee(5_000), &[uact(100_000_000), uakt(1_000)]);
-    let order = world.order(1, &web());
-    assert_eq!(
-        (phase(&world, &order), world.count(is_bid)),
-        (OrderPhase::Unfunded, 0)
-    );
-    let missing = world.status().deposit_missing.unwrap();
-    assert_eq!(
-        missing,
-        "a bid requires 500000uact or 500000uakt and about 5000uakt for its fee, the account has 100000000uact and 1000uakt"
-    );
-    world.market.fund(&us(), &uakt(4_000));
-    world.wait(Duration::from_secs(11));
-    assert_eq!(phase(&world, &order), OrderPhase::Open);
-}
-
-#[test]
-fn rejected_fee_is_retried_only_after_refill() {
-    // The fee is known, or another account pays it.
-    for (fee, bids) in [(5_000, 1), (0, 2)] {
-        let mut world = with_config(with_fee(fee), &[uact(100_000_000), uakt(6_000)]);
-        world.hold = Some(is_bid);
-        world.order(1, &web());
-        empty(&mut world, "uakt");
-        world.refuse(is_bid, TxError::FeeUnpaid, "sdk/5");
-        world.settle();
-        world.wait(MINUTE);
-        world.resync();
-        world.wait(MINUTE);
-        assert_eq!(
-            world.count(is_bid),
-            bids,
-            "{fee}: full scans change nothing in the account"
-        );
-        if bids == 1 {
-            world.market.fund(&us(), &uakt(5_000));
-            world.wait(Duration::from_secs(11));
-            assert_eq!(world.count(is_bid), 2);
-        }
-    }
-}
-
-#[test]
-fn unexpectedly_high_fee_is_retried_after_parameters_are_read() {
-    // Enough for the expected fee.
-    let mut world = with_config(with_fee(5_000), &[uact(100_000_000), uakt(6_000)]);
-    world.hold = Some(is_bid);
-    world.order(1, &web());
-    world.refuse(is_bid, TxError::FeeUnpaid, "sdk/5");
-    world.settle();
-    world.wait(10 * MINUTE);
-    assert_eq!(world.count(is_bid), 1);
-    world.resync();
-    assert_eq!(world.count(is_bid), 2);
 }
 
 #[test]

@@ -1,0 +1,266 @@
+//! Location of each kind of error.
+
+use super::*;
+
+/// Part of a valid text, its replacement, and the resulting error.
+const SLIPS: &[(&str, &str, K, u32, &str)] = &[
+    (
+        "units: 100m",
+        "units: 100m\n          unit: 1",
+        K::UnknownField,
+        15,
+        "profiles.compute.web.resources.cpu.unit",
+    ),
+    (
+        "image: nginx",
+        "image: NGINX:latest:oops",
+        K::Invalid,
+        4,
+        "services.web.image",
+    ),
+    (
+        "image: nginx",
+        "image: nginx\n    image: x",
+        K::DuplicateKey,
+        5,
+        "services.web",
+    ),
+    (
+        "image: nginx",
+        "image: [nginx]",
+        K::WrongType,
+        4,
+        "services.web.image",
+    ),
+    (
+        "image: nginx",
+        "image: \"\"",
+        K::MissingField,
+        4,
+        "services.web.image",
+    ),
+    (
+        "image: nginx",
+        "image: nginx\n    env: [1A=b]",
+        K::Invalid,
+        5,
+        "services.web.env",
+    ),
+    (
+        "image: nginx",
+        "image: nginx\n    command: sh -c",
+        K::WrongType,
+        5,
+        "services.web.command",
+    ),
+    (
+        "port: 80",
+        "port: \"80\"",
+        K::WrongType,
+        6,
+        "services.web.expose[0].port",
+    ),
+    (
+        "port: 80",
+        "port: -80",
+        K::Invalid,
+        6,
+        "services.web.expose[0].port",
+    ),
+    (
+        "port: 80",
+        "port: 80.5",
+        K::WrongType,
+        6,
+        "services.web.expose[0].port",
+    ),
+    (
+        "port: 80",
+        "port: 0",
+        K::Invalid,
+        6,
+        "services.web.expose[0].port",
+    ),
+    (
+        "port: 80",
+        "port: 80\n        as: 65536",
+        K::Invalid,
+        7,
+        "services.web.expose[0].as",
+    ),
+    (
+        "port: 80",
+        "port: 80\n        accept: [A.com]",
+        K::Invalid,
+        7,
+        "services.web.expose[0].accept[0]",
+    ),
+    (
+        "global: true",
+        "global: \"true\"",
+        K::WrongType,
+        8,
+        "services.web.expose[0].to[0].global",
+    ),
+    ("global: true", "global: false", K::Invalid, 2, "services"),
+    (
+        "units: 100m",
+        "units: 9m",
+        K::Limit,
+        13,
+        "profiles.compute.web.resources.cpu",
+    ),
+    (
+        "units: 100m",
+        "units: 385",
+        K::Limit,
+        13,
+        "profiles.compute.web.resources.cpu",
+    ),
+    (
+        "units: 100m",
+        "units: 99999999999",
+        K::Invalid,
+        14,
+        "profiles.compute.web.resources.cpu.units",
+    ),
+    (
+        "units: 100m",
+        "units: lots",
+        K::Invalid,
+        14,
+        "profiles.compute.web.resources.cpu.units",
+    ),
+    (
+        "size: 512Mi",
+        "size: 3Ti",
+        K::Limit,
+        15,
+        "profiles.compute.web.resources.memory",
+    ),
+    (
+        "size: 512Mi",
+        "size: 99999999Ei",
+        K::Invalid,
+        16,
+        "profiles.compute.web.resources.memory.size",
+    ),
+    (
+        "amount: 1000",
+        "amount: 0.1234567890123456789012345678901",
+        K::Invalid,
+        24,
+        "profiles.placement.akash.pricing.web.amount",
+    ),
+    (
+        "amount: 1000",
+        "amount: -1",
+        K::Invalid,
+        24,
+        "profiles.placement.akash.pricing.web.amount",
+    ),
+    (
+        "amount: 1000",
+        "amount: 0",
+        K::Invalid,
+        24,
+        "profiles.placement.akash.pricing.web.amount",
+    ),
+    (
+        "amount: 1000",
+        "amount: 1e3",
+        K::Invalid,
+        24,
+        "profiles.placement.akash.pricing.web.amount",
+    ),
+    (
+        "amount: 1000",
+        "amount: 10000001",
+        K::Limit,
+        22,
+        "profiles.placement.akash.pricing.web",
+    ),
+    (
+        "denom: uakt",
+        "denom: \"$\"",
+        K::Invalid,
+        23,
+        "profiles.placement.akash.pricing.web.denom",
+    ),
+    (
+        "count: 1",
+        "count: 0",
+        K::Invalid,
+        29,
+        "deployment.web.akash.count",
+    ),
+    (
+        "count: 1",
+        "count: -1",
+        K::Invalid,
+        29,
+        "deployment.web.akash.count",
+    ),
+    (
+        "count: 1",
+        "count: 4294967296",
+        K::Invalid,
+        29,
+        "deployment.web.akash.count",
+    ),
+    (
+        "count: 1",
+        "count: 4294967295",
+        K::Limit,
+        20,
+        "profiles.placement.akash",
+    ),
+    (
+        "profile: web",
+        "profile: other",
+        K::Reference,
+        27,
+        "deployment.web.akash",
+    ),
+    ("version: \"2.0\"", "version: \"1.0\"", K::Version, 1, "version"),
+    ("version: \"2.0\"", "version: two", K::Version, 1, "version"),
+    ("version: \"2.0\"", "version: [2]", K::WrongType, 1, "version"),
+    (
+        "deployment:\n  web:",
+        "deployment:\n  other:",
+        K::Reference,
+        26,
+        "deployment.other",
+    ),
+    (
+        "  web:\n    akash:\n      profile: web\n      count: 1\n",
+        "",
+        K::MissingField,
+        1,
+        "document",
+    ),
+    (
+        "services:\n  web:",
+        "services:\n  We_b:",
+        K::Invalid,
+        3,
+        "services.We_b",
+    ),
+    ("services:", "services: &a [*a]", K::Syntax, 2, "services[0]"),
+    ("services:", "services: !custom", K::Syntax, 2, "services"),
+    ("services:", "services: }", K::Syntax, 2, "document"),
+    ("count: 1\n", "count: [1\n", K::Syntax, 29, "document"),
+];
+
+#[test]
+fn every_kind_of_error_has_its_location() {
+    for &(from, to, kind, line, path) in SLIPS {
+        let error = error(from, to);
+        assert_eq!(
+            (error.kind, error.line, error.path.as_str()),
+            (kind, line, path),
+            "{to}: {error}"
+        );
+        assert!(!error.help.is_empty() && !error.problem.is_empty());
+    }
+}
