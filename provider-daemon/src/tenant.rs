@@ -68,7 +68,9 @@ pub fn run(command: &TenantCommand, home: anyhow::Result<PathBuf>) -> anyhow::Re
 
 /// Returns the remedy of a failed request to a provider.
 pub(crate) fn help<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
-    error.downcast_ref::<error::ProviderError>()?.help()
+    error
+        .downcast_ref::<error::ProviderError>()
+        .map(error::ProviderError::help)
 }
 
 /// Runs a command to its end. Threads that still block on the terminal cannot be stopped and are left behind.

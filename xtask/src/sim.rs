@@ -3,7 +3,8 @@
 //!
 //! The simulation is the test binary `simulation` of the core. Environment variables control it: `SIM_SEED`
 //! (first seed), `SIM_SEEDS` (number of seeds), `SIM_THREADS`, `SIM_LOG_DIR` (folder for event logs of
-//! failures) or `SIM_REPLAY` (event log to repeat). It prints figures, among them `sim_histories`, the number
+//! failures), `SIM_TAPES` (number of seeds that are also recorded by a flight recorder and replayed) or
+//! `SIM_REPLAY` (event log to repeat). It prints figures, among them `sim_histories`, the number
 //! of executed histories.
 
 use clap::Args as Arguments;

@@ -101,24 +101,29 @@ impl ProviderError {
     }
 
     /// Returns the remedy.
-    pub(super) fn help(&self) -> Option<&'static str> {
+    pub(super) fn help(&self) -> &'static str {
         match self {
             Self::Unreachable { .. } => {
-                Some("check that the provider is running and that its registered address is correct")
+                "check that the provider is running and that its registered address is correct"
             }
-            Self::Chain { .. } => Some("select another node with --node"),
+            Self::Chain { .. } => "select another node with --node",
             Self::Status(response) => response.help(),
-            Self::Timeout { .. } => Some("try again later, or contact the provider"),
+            Self::Timeout { .. } => "try again later, or contact the provider",
             Self::Interrupted {
                 auth: AuthMethod::Certificate,
                 ..
-            } => Some(CHECK_CERTIFICATE),
-            Self::Interrupted { .. } | Self::Closed { code: 4002, .. } => Some("try again later"),
+            } => CHECK_CERTIFICATE,
+            Self::Interrupted { .. } | Self::Closed { code: 4002, .. } => "try again later",
             Self::Closed {
                 code: CREDENTIALS_EXPIRED,
                 ..
-            } => Some("run the command again"),
-            Self::Unverified { .. } | Self::Invalid { .. } | Self::Closed { .. } => None,
+            } => "run the command again",
+            Self::Unverified { .. } => {
+                "contact the provider: its certificate is missing, revoked or expired, or another server responds"
+            }
+            Self::Invalid { .. } => "check that the address is that of a provider",
+            Self::Closed { code: 4001, .. } => "check the names of lease and service with `lease-status`",
+            Self::Closed { .. } => "try again later, or contact the provider",
         }
     }
 }
@@ -133,8 +138,8 @@ pub(super) struct ErrorResponse {
 }
 
 impl ErrorResponse {
-    const fn help(&self) -> Option<&'static str> {
-        Some(match (self.status, self.auth) {
+    const fn help(&self) -> &'static str {
+        match (self.status, self.auth) {
             (400, AuthMethod::Token) => {
                 "check the request and your clock: tokens require synchronized clocks"
             }
@@ -152,8 +157,8 @@ impl ErrorResponse {
             }
             (429, _) => "wait one minute",
             (500.., _) => "try again later, or contact the provider",
-            _ => return None,
-        })
+            _ => "check the arguments of the command",
+        }
     }
 }
 
@@ -230,7 +235,7 @@ mod tests {
             text,
             "https://p.example responded with status 401: {\"message\":\"unauthorized access\"}"
         );
-        let help = |status, auth| response(status, "", auth).help().unwrap_or_default();
+        let help = |status, auth| response(status, "", auth).help();
         assert!(help(401, AuthMethod::Token).contains("your clock"));
         assert!(help(401, AuthMethod::Certificate).contains("not revoked"));
         assert!(help(404, AuthMethod::Token).contains("send-manifest"));
