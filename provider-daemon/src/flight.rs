@@ -98,7 +98,7 @@ pub(crate) fn wall_ms() -> u64 {
 }
 
 /// Formats a time. A time that the format cannot represent is printed as a number.
-pub(crate) fn shown_time(wall: u64) -> String {
+pub(crate) fn format_time(wall: u64) -> String {
     // End of the year 9999, the maximum of the format.
     const LAST: u64 = 253_402_300_799_999;
     if wall > LAST {

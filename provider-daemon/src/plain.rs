@@ -76,8 +76,8 @@ impl<W: Write> Write for LogWriter<W> {
             None => (&*text, ""),
         };
         let is_escaped = |c| (is_active(c) || c == '\n') && !(self.has_colors && c == ESCAPE);
-        let shown = without(text, is_escaped);
-        self.to.write_all(shown.as_bytes())?;
+        let escaped = without(text, is_escaped);
+        self.to.write_all(escaped.as_bytes())?;
         self.to.write_all(end.as_bytes())?;
         // All bytes of the event are consumed, independent of the number of written bytes. A smaller number would cause
         // a repeated write.
@@ -99,10 +99,10 @@ mod tests {
 
     #[test]
     fn escapes_control_characters_only() {
-        let shown = line(HOSTILE);
-        assert!(!shown.chars().any(|c| is_active(c) || c == '\n'), "{shown:?}");
+        let escaped = line(HOSTILE);
+        assert!(!escaped.chars().any(|c| is_active(c) || c == '\n'), "{escaped:?}");
         assert_eq!(
-            shown,
+            escaped,
             "a\\u001b[2J\\u009b31m\\u0007\\u000aready: bidding\\u000db\\u202ec\\u200b\\u2028d\\u007f"
         );
         assert_eq!(plain("one\n\ttwo\n"), "one\n\ttwo\n");
@@ -114,9 +114,12 @@ mod tests {
     #[test]
     fn escapes_as_json_decodes() {
         let value = serde_json::json!({ "region": HOSTILE });
-        let shown = plain(&value.to_string()).into_owned();
-        assert!(!shown.chars().any(|c| is_active(c) || c == '\n'), "{shown:?}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+        let escaped = plain(&value.to_string()).into_owned();
+        assert!(!escaped.chars().any(|c| is_active(c) || c == '\n'), "{escaped:?}");
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&escaped).unwrap(),
+            value
+        );
     }
 
     #[test]

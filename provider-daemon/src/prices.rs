@@ -72,14 +72,14 @@ impl FilePolicy {
     /// Reloads the file when it changes and notifies the provider, until the provider stops. The provider then
     /// reconsiders orders that were declined for their price.
     pub(crate) async fn follow(self, handle: ProviderHandle) {
-        let mut known = locked(&self.state).version;
+        let mut last_version = locked(&self.state).version;
         loop {
             tokio::time::sleep(AGE_MAX).await;
             let version = self.refresh().await;
-            if version == known {
+            if version == last_version {
                 continue;
             }
-            known = version;
+            last_version = version;
             if handle.prices_changed().await.is_err() {
                 return;
             }

@@ -52,14 +52,14 @@ pub enum StateError {
         path: PathBuf,
     },
     /// A later version of this program wrote the file.
-    #[error("{} was written by a later version (layout {found}, supported {known})", path.display())]
+    #[error("{} was written by a later version (layout {found}, supported {supported})", path.display())]
     Later {
         /// Path of the file, which is unchanged.
         path: PathBuf,
         /// Layout version that the file has.
         found: u64,
         /// Newest layout version that this program reads.
-        known: u64,
+        supported: u64,
     },
     /// A file system operation failed.
     #[error("cannot {operation} {}", path.display())]
@@ -207,7 +207,7 @@ fn open_or_create(path: &Path, layout: u64) -> Result<Database, OpenError> {
     })
 }
 
-fn open(path: &Path, known: u64) -> Result<Database, OpenError> {
+fn open(path: &Path, supported: u64) -> Result<Database, OpenError> {
     let classify = |error: redb::Error| classify(path, error);
     // Created here, because the library would use the permissions of the umask.
     private::file(path).map_err(|e| classify(redb::Error::Io(e)))?;
@@ -219,12 +219,16 @@ fn open(path: &Path, known: u64) -> Result<Database, OpenError> {
     let found = layout(&database).map_err(&classify)?;
     match found {
         // Not damaged: a return to the later version finds everything unchanged.
-        Some(found) if found > known => {
+        Some(found) if found > supported => {
             let path = path.to_owned();
-            return Err(OpenError::Other(StateError::Later { path, found, known }));
+            return Err(OpenError::Other(StateError::Later {
+                path,
+                found,
+                supported,
+            }));
         }
         Some(_) => {}
-        None => write_layout(&database, known).map_err(&classify)?,
+        None => write_layout(&database, supported).map_err(&classify)?,
     }
     Ok(database)
 }

@@ -22,7 +22,7 @@ pub struct ShowArgs {
     pub run: RunArgs,
     /// Resulting settings of `run`, after the command line, the environment and the files.
     #[arg(skip)]
-    pub shown: Vec<Setting>,
+    pub settings: Vec<Setting>,
 }
 
 /// Arguments of `config check`.

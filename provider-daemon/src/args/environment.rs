@@ -115,17 +115,17 @@ pub(super) fn unread(root: &Command, variables: impl Iterator<Item = String>) ->
         into.extend(args.map(|long| names(long)[0].split_off(PREFIXES[0].len())));
         command.get_subcommands().for_each(|below| longs(below, into));
     }
-    let mut known = BTreeSet::new();
-    longs(root, &mut known);
+    let mut known_names = BTreeSet::new();
+    longs(root, &mut known_names);
     let mut unread: Vec<String> = variables
         .filter_map(|variable| {
             let (prefix, name) = PREFIXES
                 .iter()
                 .find_map(|prefix| Some((prefix, variable.strip_prefix(prefix)?)))?;
-            if known.contains(name) || OTHERS.contains(&name) || is_of_a_service(name) {
+            if known_names.contains(name) || OTHERS.contains(&name) || is_of_a_service(name) {
                 return None;
             }
-            let near = nearest(name, known.iter().map(String::as_str));
+            let near = nearest(name, known_names.iter().map(String::as_str));
             let near = near
                 .map(|near| format!("; did you mean {prefix}{near}?"))
                 .unwrap_or_default();
@@ -179,9 +179,9 @@ mod tests {
             "AKASH_BID_PRICE_CPU_SCAL",
             "AP_ZZZ",
         ];
-        let told = unread(&crate::args::Cli::command(), set.into_iter().map(str::to_owned));
+        let notices = unread(&crate::args::Cli::command(), set.into_iter().map(str::to_owned));
         assert_eq!(
-            told,
+            notices,
             [
                 "unknown variable AKASH_BID_PRICE_CPU_SCAL, ignored; did you mean AKASH_BID_PRICE_CPU_SCALE?",
                 "unknown variable AP_ZZZ, ignored",
@@ -245,8 +245,8 @@ mod tests {
     fn uses_one_name_for_the_keyring_directory() {
         use clap::{CommandFactory, Parser};
         fn look(command: &Command, names: &mut Vec<String>) {
-            let shown = command.get_arguments().filter_map(Arg::get_long);
-            names.extend(shown.filter(|name| name.starts_with("key")).map(str::to_owned));
+            let flags = command.get_arguments().filter_map(Arg::get_long);
+            names.extend(flags.filter(|name| name.starts_with("key")).map(str::to_owned));
             command.get_subcommands().for_each(|below| look(below, names));
         }
         let mut names = Vec::new();

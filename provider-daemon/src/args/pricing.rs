@@ -143,12 +143,12 @@ impl PricingArgs {
         if self.bid_price_strategy != Strategy::ShellScript {
             return None;
         }
-        let shown = path.display();
+        let name = path.display();
         let problem = match std::fs::metadata(path) {
-            Err(error) => format!("{shown}: {error}"),
-            Ok(about) if !about.is_file() => format!("{shown} is not a regular file"),
+            Err(error) => format!("{name}: {error}"),
+            Ok(about) if !about.is_file() => format!("{name} is not a regular file"),
             Ok(about) if about.permissions().mode() & 0o111 == 0 => {
-                format!("{shown} is not executable; run `chmod +x {shown}`")
+                format!("{name} is not executable; run `chmod +x {name}`")
             }
             Ok(_) => return None,
         };

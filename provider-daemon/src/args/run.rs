@@ -367,8 +367,8 @@ mod tests {
 
     #[test]
     fn warns_about_surprising_settings() {
-        let told = |words: &[&str]| parsed(words).warnings().join("\n");
-        let both = told(&[]);
+        let warnings = |words: &[&str]| parsed(words).warnings().join("\n");
+        let both = warnings(&[]);
         assert!(
             both.contains("nothing runs") && both.contains("`accept:`"),
             "{both}"
@@ -378,30 +378,32 @@ mod tests {
             "no operator is needed in memory: {both}"
         );
         let real = ["--cluster-k8s", "--deployment-ingress-static-hosts"];
-        let one = told(&real);
+        let one = warnings(&real);
         assert!(
             one.lines().count() == 1 && one.contains("creates Ingresses for them"),
             "{one}"
         );
-        let routes = told(&[&real[..], &["--ingress-mode=gateway-api"]].concat());
+        let routes = warnings(&[&real[..], &["--ingress-mode=gateway-api"]].concat());
         assert!(
             routes.contains("the hostname operator") && routes.contains("creates HTTPRoutes"),
             "{routes}"
         );
-        let inside = told(&[&real[..], &["--with-operators=hostname"]].concat());
+        let inside = warnings(&[&real[..], &["--with-operators=hostname"]].concat());
         assert_eq!(inside, "", "the embedded operator creates the routes");
-        let none = told(&[&real[..], &["--with-operators=none"]].concat());
+        let none = warnings(&[&real[..], &["--with-operators=none"]].concat());
         assert!(none.contains("--with-operators hostname"), "{none}");
     }
 
     #[test]
     fn requires_the_ip_operator_for_leased_addresses() {
-        let said = |words: &[&str]| parsed(words).left_to_others().join("\n");
-        assert!(!said(&["--cluster-k8s"]).contains("operator ip"));
-        assert!(said(&["--cluster-k8s", "--ip-operator"]).contains("`provider-daemon operator ip`"));
-        assert!(!said(&["--cluster-k8s", "--ip-operator", "--with-operators=ip"]).contains("operator ip"));
+        let warnings = |words: &[&str]| parsed(words).left_to_others().join("\n");
+        assert!(!warnings(&["--cluster-k8s"]).contains("operator ip"));
+        assert!(warnings(&["--cluster-k8s", "--ip-operator"]).contains("`provider-daemon operator ip`"));
+        assert!(
+            !warnings(&["--cluster-k8s", "--ip-operator", "--with-operators=ip"]).contains("operator ip")
+        );
         assert_eq!(
-            said(&["--ip-operator"]),
+            warnings(&["--ip-operator"]),
             "",
             "the in-memory cluster assigns addresses"
         );

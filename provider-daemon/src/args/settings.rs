@@ -74,11 +74,11 @@ impl FileSettings {
 
     /// Adds a setting, unless an earlier file has already set its flag.
     fn push(&mut self, entry: Entry) -> Result<(), String> {
-        match self.entries.iter().find(|known| known.flag == entry.flag) {
-            Some(known) if known.file == entry.file => Err(format!(
+        match self.entries.iter().find(|earlier| earlier.flag == entry.flag) {
+            Some(earlier) if earlier.file == entry.file => Err(format!(
                 "{}: `{}` and `{}` are the same setting; remove one of them",
                 entry.file.display(),
-                known.key,
+                earlier.key,
                 entry.key
             )),
             Some(_) => Ok(()),
@@ -92,15 +92,17 @@ impl FileSettings {
     /// Returns the error of a command line with the file and key that caused it, or `None` if no file is the cause.
     fn placed(&self, error: &clap::Error) -> Option<String> {
         let text = error.to_string();
-        let told = text.strip_prefix("error: ").unwrap_or(&text);
-        let told = told.split("\n\nFor more").next().unwrap_or(told).trim();
+        let message = text.strip_prefix("error: ").unwrap_or(&text);
+        let message = message.split("\n\nFor more").next().unwrap_or(message).trim();
         let names = |entry: &&Entry| {
             let flag = format!("--{}", entry.flag);
-            let mut after = told.match_indices(&flag).map(|(at, _)| &told[at + flag.len()..]);
+            let mut after = message
+                .match_indices(&flag)
+                .map(|(at, _)| &message[at + flag.len()..]);
             after.any(|rest| !rest.starts_with(|c: char| c == '-' || c.is_ascii_alphanumeric()))
         };
         let entry = self.entries.iter().find(names)?;
-        Some(format!("{}: `{}`: {told}", entry.file.display(), entry.key))
+        Some(format!("{}: `{}`: {message}", entry.file.display(), entry.key))
     }
 }
 
@@ -131,10 +133,10 @@ pub fn parse(
     let second = command.clone().try_get_matches_from(&words);
     let second = second.map_err(|error| found.placed(&error).map_or(error, refused))?;
     let mut cli = Cli::from_arg_matches(&second)?;
-    let shown =
+    let settings =
         run_command(&command, &second).map(|(below, matches)| show::all(below, matches, &found, &look));
     if let Chosen::Config(ConfigCommand::Show(args)) = &mut cli.command {
-        args.shown = shown.unwrap_or_default();
+        args.settings = settings.unwrap_or_default();
     }
     if let Some(run) = run_args(&mut cli.command) {
         let mut unknown = found.unknown;

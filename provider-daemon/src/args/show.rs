@@ -49,7 +49,9 @@ fn one(
     let name = arg.get_long()?;
     let id = arg.get_id().as_str();
     let raw = matches.try_get_raw(id).ok()??;
-    let value = raw.map(|value| shown(name, &value.to_string_lossy())).collect();
+    let value = raw
+        .map(|value| redacted(name, &value.to_string_lossy()))
+        .collect();
     let (source, from) = match (found.file_of(name), matches.value_source(id)?) {
         (Some(file), _) => ("file", Some(file.display().to_string())),
         (None, ValueSource::EnvVariable) => ("env", variable(name, look)),
@@ -71,7 +73,7 @@ fn one(
 }
 
 /// Returns a printable value: secrets of the flag are hidden, and credentials are removed from URLs.
-fn shown(name: &str, value: &str) -> String {
+fn redacted(name: &str, value: &str) -> String {
     if SECRET.contains(&name) && !value.is_empty() {
         return HIDDEN.to_owned();
     }
@@ -92,10 +94,10 @@ mod tests {
 
     #[test]
     fn hides_secrets_in_values() {
-        assert_eq!(shown("cert-issuer-hmac", "abc"), HIDDEN);
-        let nodes = shown("node", "https://user:word@a:1,tcp://b:2?token=word");
+        assert_eq!(redacted("cert-issuer-hmac", "abc"), HIDDEN);
+        let nodes = redacted("node", "https://user:word@a:1,tcp://b:2?token=word");
         assert!(nodes.contains("a:1") && nodes.contains("b:2"), "{nodes}");
         assert!(!nodes.contains("word"), "{nodes}");
-        assert_eq!(shown("bid-price-storage-scale", "1,beta2=2"), "1,beta2=2");
+        assert_eq!(redacted("bid-price-storage-scale", "1,beta2=2"), "1,beta2=2");
     }
 }

@@ -386,10 +386,10 @@ mod tests {
             ("akash_provider_core", "akash_provider_core"),
             ("*:loud", "loud"),
         ] {
-            let told = check_log_levels(bad).unwrap_err();
+            let message = check_log_levels(bad).unwrap_err();
             assert!(
-                told.starts_with(&format!("invalid log level `{word}`")),
-                "{bad}: {told}"
+                message.starts_with(&format!("invalid log level `{word}`")),
+                "{bad}: {message}"
             );
         }
     }

@@ -59,10 +59,10 @@ pub fn decoded(name: &str, bytes: &[u8]) -> anyhow::Result<Json> {
     let descriptor = descriptor.with_context(|| format!("unknown message type {name}"))?;
     let message =
         DynamicMessage::decode(descriptor, bytes).with_context(|| format!("invalid message {name}"))?;
-    shown(&message)
+    to_json(&message)
 }
 
-fn shown(message: &DynamicMessage) -> anyhow::Result<Json> {
+fn to_json(message: &DynamicMessage) -> anyhow::Result<Json> {
     let descriptor = message.descriptor();
     match descriptor.full_name() {
         ANY => return any(message),
@@ -118,7 +118,7 @@ fn value_json(value: &Value, field: &FieldDescriptor) -> anyhow::Result<Json> {
         }
         Value::Bytes(bytes) => Json::Text(BASE64.encode(bytes)),
         Value::EnumNumber(number) => Json::Text(enum_name(*number, field)),
-        Value::Message(message) => shown(message)?,
+        Value::Message(message) => to_json(message)?,
         Value::List(_) | Value::Map(_) => return Err(anyhow!("{} is nested", field.full_name())),
     })
 }
@@ -224,10 +224,10 @@ mod tests {
 
     #[test]
     fn prints_any_time_of_a_node() {
-        let shown = |seconds| json_of(&prost_types::Timestamp { seconds, nanos: 0 });
-        assert_eq!(shown(LAST_SECOND), "9999-12-31T23:59:59Z");
+        let json = |seconds| json_of(&prost_types::Timestamp { seconds, nanos: 0 });
+        assert_eq!(json(LAST_SECOND), "9999-12-31T23:59:59Z");
         for seconds in [i64::MIN, LAST_SECOND + 1, i64::MAX] {
-            assert!(shown(seconds).is_string(), "{seconds}");
+            assert!(json(seconds).is_string(), "{seconds}");
         }
     }
 
@@ -274,12 +274,12 @@ mod tests {
         };
         assert_eq!(json_of(&cpu), json!({"units": {"val": "100"}, "attributes": []}));
         let lease = akash::market::v1::Lease::default();
-        let shown = json_of(&lease);
+        let json = json_of(&lease);
         assert_eq!(
-            (&shown["price"], &shown["reclamation"]),
+            (&json["price"], &json["reclamation"]),
             (&serde_json::Value::Null, &serde_json::Value::Null)
         );
-        assert_eq!(shown["reason"], "lease_closed_invalid");
+        assert_eq!(json["reason"], "lease_closed_invalid");
     }
 
     #[test]

@@ -25,12 +25,12 @@ pub fn run(command: &ConfigCommand, home: anyhow::Result<PathBuf>) -> anyhow::Re
 fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
     let notices = args.run.notices(|name| std::env::var(name).ok());
     if args.run.output == Output::Json {
-        let all = json!({ "settings": args.shown, "notices": notices });
+        let all = json!({ "settings": args.settings, "notices": notices });
         say(&format!("{}\n", serde_json::to_string_pretty(&all)?));
         return Ok(ExitCode::SUCCESS);
     }
     let mut text = String::new();
-    for setting in &args.shown {
+    for setting in &args.settings {
         // Writing into a `String` does not fail.
         let _ = writeln!(text, "{}", line(setting));
     }

@@ -50,8 +50,8 @@ fn now() -> anyhow::Result<BlockTime> {
 /// Returns the chain of the state file, or a new chain. A restored chain continues at the current time.
 fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
     let state = args.state.as_deref().map(StateFile::open).transpose()?;
-    let kept = state.as_ref().and_then(StateFile::market);
-    let chain = match kept {
+    let stored = state.as_ref().and_then(StateFile::market);
+    let chain = match stored {
         Some(market) => MemoryChain::with_market(market),
         None => MemoryChain::new(MarketConfig::new(args.chain_id.clone(), now()?)),
     };

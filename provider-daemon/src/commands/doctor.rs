@@ -230,10 +230,10 @@ fn judge_running(running: &Result<Option<RunningProvider>, String>) -> Check {
             "check the leases with `leases`, then run `breaker release`",
         ),
         Ok(Some(running)) => {
-            let held = running.closes_held.as_deref();
+            let reason = running.closes_held.as_deref();
             Check::ok(
                 SUBJECT,
-                format!("running; {}", held.unwrap_or("circuit breaker not tripped")),
+                format!("running; {}", reason.unwrap_or("circuit breaker not tripped")),
             )
         }
         Err(why) => Check::failure(

@@ -243,10 +243,10 @@ mod tests {
             "10.0.0.1",
             "x.cluster.local",
         ] {
-            let told = check_domain(bad).unwrap_err().to_string();
+            let message = check_domain(bad).unwrap_err().to_string();
             assert!(
-                told.contains(&format!("`{bad}`")) && told.contains("such as ingress.example.com"),
-                "{told}"
+                message.contains(&format!("`{bad}`")) && message.contains("such as ingress.example.com"),
+                "{message}"
             );
         }
     }

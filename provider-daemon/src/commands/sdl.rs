@@ -156,10 +156,10 @@ fn verdict<'a>(file: &'a str, read: &'a Result<Sdl, Box<SdlErrors>>) -> Verdict<
 }
 
 fn count_text(errors: &SdlErrors) -> String {
-    let shown = count(errors.iter().count(), "error");
+    let listed = count(errors.iter().count(), "error");
     match errors.more {
-        0 => shown,
-        more => format!("{shown}, and {more} more"),
+        0 => listed,
+        more => format!("{listed}, and {more} more"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `state`: shows and resets the stored height of a stopped provider.
 
 use crate::args::{Output, StateAction};
-use crate::flight::shown_time;
+use crate::flight::format_time;
 use crate::say;
 use crate::state::State;
 use akash_provider_chain::Checkpoint;
@@ -47,7 +47,7 @@ fn text(heights: &[(String, Checkpoint)], output: Output) -> anyhow::Result<Stri
 
 /// Formats a time. A time beyond the year 9999, which a node may report, is printed as a number.
 fn date(time: BlockTime) -> String {
-    u64::try_from(time.0).map_or_else(|_| time.0.to_string(), shown_time)
+    u64::try_from(time.0).map_or_else(|_| time.0.to_string(), format_time)
 }
 
 #[cfg(test)]
@@ -60,8 +60,8 @@ mod tests {
             let (height, time) = (u64::MAX, BlockTime(time));
             let heights = [("akashnet-2".to_owned(), Checkpoint { height, time })];
             for output in [Output::Text, Output::Json] {
-                let shown = text(&heights, output).unwrap();
-                assert!(shown.contains("18446744073709551615"), "{shown}");
+                let output_text = text(&heights, output).unwrap();
+                assert!(output_text.contains("18446744073709551615"), "{output_text}");
             }
         }
     }

@@ -140,7 +140,7 @@ impl InMemory {
         };
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // Published only after a change, because this function runs with every block.
-        if last.as_ref().is_some_and(|told| told.leased_ips == leased_ips) {
+        if last.as_ref().is_some_and(|sent| sent.leased_ips == leased_ips) {
             return;
         }
         let update = InventoryUpdate {

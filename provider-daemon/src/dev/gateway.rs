@@ -328,8 +328,8 @@ mod tests {
         let mut again = args.clone();
         again.gateway_listen_address = Some(gateway.address());
         let taken = DevGateway::start(&again, &world, &printer, shutdown.clone()).await;
-        let told = format!("{:#}", taken.unwrap_err());
-        assert!(told.contains("another program uses this address"), "{told}");
+        let message = format!("{:#}", taken.unwrap_err());
+        assert!(message.contains("another program uses this address"), "{message}");
         // Without a requested address another port is used.
         let own = certificate(&world, Duration::from_secs(9)).unwrap();
         let busy = bind(&world, gateway.address(), ([127, 0, 0, 1], 0).into(), &own);

@@ -30,7 +30,7 @@ pub struct Processes {
     pub(super) cluster: ProcessCluster,
     pub(super) inventory: Arc<MemoryInventorySource>,
     folder: PathBuf,
-    is_kept: bool,
+    is_stored: bool,
 }
 
 impl Processes {
@@ -58,7 +58,7 @@ impl Processes {
             cluster,
             inventory,
             folder,
-            is_kept: state.is_some(),
+            is_stored: state.is_some(),
         })
     }
 
@@ -68,7 +68,7 @@ impl Processes {
     /// Returns an error if the directory cannot be removed.
     pub async fn close(&self) -> anyhow::Result<()> {
         self.cluster.close().await;
-        if self.is_kept {
+        if self.is_stored {
             return Ok(());
         }
         fs::remove_dir_all(&self.folder).with_context(|| format!("cannot remove {}", self.folder.display()))
@@ -81,8 +81,11 @@ impl Processes {
     pub async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         let there = self.cluster.deployments().await?;
         let recorded = there.deployments.iter();
-        let recorded = recorded.map(|kept| format!("workload {}", kept.lease));
-        let unusable = there.unusable.iter().map(|kept| format!("record {}", kept.name));
+        let recorded = recorded.map(|record| format!("workload {}", record.lease));
+        let unusable = there
+            .unusable
+            .iter()
+            .map(|record| format!("record {}", record.name));
         Ok(recorded.chain(unusable).collect())
     }
 }

@@ -122,10 +122,10 @@ impl StateFile {
 
 #[async_trait]
 impl StateStore for StateFile {
-    async fn save(&self, kept: &RestartState) -> Result<(), Error> {
-        let (file, kept) = (self.clone(), kept.clone());
+    async fn save(&self, state: &RestartState) -> Result<(), Error> {
+        let (file, state) = (self.clone(), state.clone());
         let failed = |message| Error::new(ErrorKind::Unavailable, "store the circuit breaker", message);
-        let written = tokio::task::spawn_blocking(move || file.set_breaker(&kept)).await;
+        let written = tokio::task::spawn_blocking(move || file.set_breaker(&state)).await;
         match written {
             Ok(written) => written.map_err(|error| failed(format!("{error:#}"))),
             Err(error) => Err(failed(error.to_string())),

@@ -325,12 +325,12 @@ impl Tenant {
     async fn all_run(&self, leases: &[LeaseId], hash: [u8; 32]) -> bool {
         let (status, hash) = (self.world.status(), HEXLOWER.encode(&hash));
         let mine = status.deployments.iter().find(|d| d.deployment == self.id);
-        let known = mine.is_some_and(|d| d.manifest.as_ref() == Some(&hash))
+        let is_accepted = mine.is_some_and(|d| d.manifest.as_ref() == Some(&hash))
             && leases.iter().all(|lease| {
                 let info = status.leases.iter().find(|l| l.lease == *lease);
                 info.is_some_and(|l| l.phase == LeasePhase::Running && l.health == Health::Good)
             });
-        known && self.all_serve(leases).await
+        is_accepted && self.all_serve(leases).await
     }
 
     async fn nothing_runs(&self, leases: &[LeaseId]) -> bool {

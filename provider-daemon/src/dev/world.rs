@@ -177,8 +177,8 @@ impl World {
                 .iter()
                 .map(|o| format!("order {} ({})", o.order, o.phase)),
         );
-        let held = status.inventory.active.iter().chain(&status.inventory.pending);
-        left.extend(held.map(|r| format!("reservation {}", r.order)));
+        let reservations = status.inventory.active.iter().chain(&status.inventory.pending);
+        left.extend(reservations.map(|r| format!("reservation {}", r.order)));
         left.extend(status.hostnames.keys().map(|name| format!("hostname {name}")));
         match self.backend.leftovers().await {
             Ok(lines) => left.extend(lines),

@@ -3,7 +3,7 @@
 use super::folder::files;
 use super::reader::Recording;
 use super::replay::{Replay, status, text, time};
-use super::{Head, shown_time};
+use super::{Head, format_time};
 use crate::error::WithHelp;
 use crate::say;
 use anyhow::{Context, bail};
@@ -127,8 +127,8 @@ fn within(files: &[PathBuf], from: Option<u64>, until: Option<u64>) -> anyhow::R
         bail!(WithHelp::new(
             format!(
                 "--from {} is after --until {}",
-                shown_time(from),
-                shown_time(until)
+                format_time(from),
+                format_time(until)
             ),
             "exchange the two times"
         ));

@@ -22,10 +22,10 @@ pub(super) struct RecordingFolder {
 impl RecordingFolder {
     /// Opens the folder, and creates a missing one.
     pub(super) fn open(dir: &Path, limit: u64) -> anyhow::Result<Self> {
-        let said = || format!("cannot open the folder of the recording, {}", dir.display());
+        let cannot_open = || format!("cannot open the folder of the recording, {}", dir.display());
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.with_context(said)?;
-        let old = numbered(dir).with_context(said)?;
+        made.with_context(cannot_open)?;
+        let old = numbered(dir).with_context(cannot_open)?;
         let newest = old.last().map_or(0, |(number, _)| *number);
         Ok(Self {
             dir: dir.to_owned(),

@@ -59,8 +59,8 @@ impl Health {
 
     /// Sets the error of the last write, or clears it with `None`. Returns the previous error.
     pub(super) fn set_error(&self, trouble: Option<String>) -> Option<String> {
-        let mut told = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *told, trouble)
+        let mut current = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *current, trouble)
     }
 
     pub(super) fn missed(&self, turns: u64) {

@@ -3,7 +3,7 @@
 mod subject;
 
 use super::reader::{Item, Recording};
-use super::{Head, Record, describe, shown_time};
+use super::{Head, Record, describe, format_time};
 use crate::args::Output;
 use crate::error::WithHelp;
 use crate::say;
@@ -251,7 +251,7 @@ impl Replay {
         let number = self.outcome.inputs + 1;
         let effects = step.map_err(|_| {
             WithHelp::new(
-                format!("the engine panics at input {number}, {}", shown_time(wall)),
+                format!("the engine panics at input {number}, {}", format_time(wall)),
                 DEFECT,
             )
         })?;
@@ -268,7 +268,7 @@ impl Replay {
                 let (then, after) = (recorded.0, made.0);
                 format!(
                     "input {number} at {} ({}) had {then} effects; the replay has {after} others",
-                    shown_time(wall),
+                    format_time(wall),
                     words()
                 )
             };
@@ -336,7 +336,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn print_turn(turn: &Turn<'_>, effects: &[String], output: Output) {
-    let (time, input) = (shown_time(turn.wall), describe::input(turn.input));
+    let (time, input) = (format_time(turn.wall), describe::input(turn.input));
     match output {
         Output::Json => {
             let line = serde_json::json!({"time": time, "input": input, "decided": effects});

@@ -350,11 +350,11 @@ fn bundle_reports_the_input_of_the_first_difference() {
     bundle(&args).unwrap();
     let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(std::fs::File::open(&out).unwrap()));
     let mut entries = tar.entries().unwrap().map(Result::unwrap);
-    let mut said = entries
+    let mut report = entries
         .find(|entry| entry.path().unwrap().ends_with("replay.txt"))
         .unwrap();
     let mut text = String::new();
-    std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+    std::io::Read::read_to_string(&mut report, &mut text).unwrap();
     assert!(
         text.contains("input 2") && text.contains("order created"),
         "{text}"

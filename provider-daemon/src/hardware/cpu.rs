@@ -96,10 +96,10 @@ fn count<T>(list: &[T]) -> u32 {
 impl Processor {
     fn new(id: i64, cores: BTreeMap<i64, Vec<u32>>, fields: &BTreeMap<u32, Fields<'_>>) -> Self {
         let first = cores.values().flatten().min();
-        let known = first.and_then(|thread| fields.get(thread));
+        let thread_fields = first.and_then(|thread| fields.get(thread));
         // The field names depend on the architecture.
         let field = |names: &[&str]| {
-            let mut found = names.iter().filter_map(|name| known?.get(name));
+            let mut found = names.iter().filter_map(|name| thread_fields?.get(name));
             found.find(|text| !text.is_empty()).copied().unwrap_or_default()
         };
         let arm = (field(&["CPU implementer"]) == "0x41").then_some("ARM");

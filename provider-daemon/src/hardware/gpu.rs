@@ -47,11 +47,11 @@ pub(super) fn gpu(tree: &Tree, pci: Pci) -> Result<Gpu, String> {
     });
     let mut found: Vec<(i64, String)> = numbered.collect();
     found.sort_unstable();
-    let known: BTreeSet<String> = found.iter().map(|(_, address)| address.clone()).collect();
+    let addresses: BTreeSet<String> = found.iter().map(|(_, address)| address.clone()).collect();
     // Display controllers and accelerators. Virtual functions for virtual machines are not separate devices.
     let computes = |device: &&Device| ["03", "12"].contains(&device.class.id.as_str()) && !device.is_virtual;
     let others = pci.devices.iter().filter(computes);
-    let others = others.filter(|device| !known.contains(&device.address));
+    let others = others.filter(|device| !addresses.contains(&device.address));
     found.extend(others.map(|device| (NO_NUMBER, device.address.clone())));
     let cards = found.into_iter().map(|(index, address)| Card {
         index,

@@ -4,7 +4,7 @@ use super::changes::size;
 use super::fact::reason_text;
 use super::record::{Moment, OrderRecord, Outcome, Requested};
 use super::summary::Summary;
-use crate::flight::shown_time;
+use crate::flight::format_time;
 use crate::plain;
 use crate::run::declines_text;
 use akash_provider_core::types::quantity::cores;
@@ -26,7 +26,7 @@ pub fn line_of(record: &OrderRecord) -> String {
     if let (Outcome::Declined, Some(decline)) = (record.outcome, &record.decline) {
         parts.push(format!("{}: {}", decline.code, decline.message));
     }
-    let (time, parts) = (shown_time(record.seen.time), parts.join(", "));
+    let (time, parts) = (format_time(record.seen.time), parts.join(", "));
     format!("{time} {} {}\n", record.order, plain::line(&parts))
 }
 
@@ -80,7 +80,7 @@ pub fn timeline(record: &OrderRecord) -> String {
         let line = format!("{name:<26} {}", plain::line(&step.detail));
         let moment = format!(
             "{}  {after:>8}  block {:<9}",
-            shown_time(step.at.time),
+            format_time(step.at.time),
             step.at.height
         );
         text.push_str(&format!("  {moment} {}\n", line.trim_end()));
@@ -125,7 +125,7 @@ pub fn summary_text(summary: &Summary) -> String {
     let mut text = format!(
         "{} since {}\n",
         plain::count(all, "order"),
-        shown_time(summary.since)
+        format_time(summary.since)
     );
     let outcomes = [
         Outcome::Won,

@@ -261,7 +261,7 @@ fn writer(writer: &WriterStatus) -> Vec<Measure> {
         "Price of one unit of gas, in units of the denomination",
     );
     measures.push(match &writer.gas_price {
-        Some(known) => price.with([("denom", &*known.denom)], decimal(known.amount)),
+        Some(amount) => price.with([("denom", &*amount.denom)], decimal(amount.amount)),
         None => price,
     });
     measures

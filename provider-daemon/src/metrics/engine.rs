@@ -81,9 +81,9 @@ type Counts = BTreeMap<&'static str, u64>;
 /// Counts by two names.
 type PairCounts = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Adds a value for each name in `counts`, and the value 0 for each `known` name that was not counted yet.
-fn by_name(measure: Measure, label: &'static str, known: &[&str], counts: &Counts) -> Measure {
-    let measure = known
+/// Adds a value for each name in `values`, have the value 0 for each `known` name that was not counted yet.
+fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Counts) -> Measure {
+    let measure = values
         .iter()
         .fold(measure, |measure, name| measure.with([(label, name)], 0.0));
     counts.iter().fold(measure, |measure, (name, count)| {
@@ -93,10 +93,15 @@ fn by_name(measure: Measure, label: &'static str, known: &[&str], counts: &Count
 
 /// Adds a value for each pair of names in `counts`, and the value 0 for each pair of `known` names that was not counted
 /// yet.
-fn by_pair(measure: Measure, labels: [&'static str; 2], known: [&[&str]; 2], counts: &PairCounts) -> Measure {
-    let pairs = known[0]
+fn by_pair(
+    measure: Measure,
+    labels: [&'static str; 2],
+    values: [&[&str]; 2],
+    counts: &PairCounts,
+) -> Measure {
+    let pairs = values[0]
         .iter()
-        .flat_map(|first| known[1].iter().map(move |second| (*first, *second)));
+        .flat_map(|first| values[1].iter().map(move |second| (*first, *second)));
     let measure = pairs.fold(measure, |measure, (first, second)| {
         measure.with([(labels[0], first), (labels[1], second)], 0.0)
     });

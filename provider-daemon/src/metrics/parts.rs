@@ -61,9 +61,9 @@ impl PartsSource {
         let Some(source) = &self.leadership else {
             return [leader.with([], 1.0), term];
         };
-        let shown = source.now();
-        let leader = leader.with([], flag(shown.role == "leader"));
-        match shown.term {
+        let leadership = source.now();
+        let leader = leader.with([], flag(leadership.role == "leader"));
+        match leadership.term {
             Some(in_term) => [leader, term.with([], number(in_term))],
             None => [leader, term],
         }

@@ -253,7 +253,7 @@ impl SocketHandler {
         // Holds are read first, because missing records also fail the comparison with the cluster.
         let operators = match (&self.cluster, confirm) {
             (Some(cluster), true) => cluster.confirm_deletions(),
-            (Some(cluster), false) => held(&cluster.operators()),
+            (Some(cluster), false) => held_deletions(&cluster.operators()),
             (None, _) => Vec::new(),
         };
         match self.handle.scan(dry_run).await {
@@ -322,7 +322,7 @@ impl SocketHandler {
 }
 
 /// Returns one line for each embedded operator that holds deletions of cluster objects until they are confirmed.
-fn held(operators: &BTreeMap<&'static str, Value>) -> Vec<String> {
+fn held_deletions(operators: &BTreeMap<&'static str, Value>) -> Vec<String> {
     let lines = operators.iter().filter_map(|(name, status)| {
         let hold = status.get("hold")?;
         let remedy = hold["remedy"].as_str().unwrap_or_default();
@@ -364,8 +364,8 @@ fn breaker(status: &Status) -> Response {
 
 fn leases(status: &Status) -> Response {
     let is_listed = |lease: &LeaseId| status.leases.iter().any(|info| info.lease == *lease);
-    let held = status.breaker.held.iter().filter(|end| !is_listed(&end.lease));
-    let leftovers = held.map(|end| LeaseLine {
+    let held_closes = status.breaker.held.iter().filter(|end| !is_listed(&end.lease));
+    let leftovers = held_closes.map(|end| LeaseLine {
         lease: end.lease.clone(),
         phase: LeasePhase::Teardown.to_string(),
         health: Health::Unknown,
@@ -388,8 +388,8 @@ fn leases(status: &Status) -> Response {
 }
 
 fn lease_line(status: &Status, info: &LeaseInfo) -> LeaseLine {
-    let mut held = status.breaker.held.iter();
-    let held = held.find(|end| end.lease == info.lease);
+    let mut held_close = status.breaker.held.iter();
+    let held_close = held_close.find(|end| end.lease == info.lease);
     LeaseLine {
         lease: info.lease.clone(),
         phase: info.phase.to_string(),
@@ -398,7 +398,7 @@ fn lease_line(status: &Status, info: &LeaseInfo) -> LeaseLine {
         unhealthy_limit_ms: info.unhealthy_limit_ms,
         record_problem: info.record_problem.clone(),
         waiting_for: info.waiting_for.clone(),
-        held_since: held.map(|end| date(end.since)),
+        held_since: held_close.map(|end| date(end.since)),
         last_error: info.last_error.clone(),
         payout_error: info.payout_error.clone(),
     }

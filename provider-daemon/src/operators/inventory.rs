@@ -230,9 +230,9 @@ fn look_at_rules(process: &InventoryProcess, source: &config::Source, text: &mut
     };
     let mut status = process.rules.lock().unwrap_or_else(PoisonError::into_inner);
     match read {
-        Ok(news) => {
+        Ok(change) => {
             status.error = None;
-            if let Some((rules, now)) = news {
+            if let Some((rules, now)) = change {
                 tracing::info!(from = status.from, "inventory rules changed");
                 *text = now;
                 process.operator.set_rules(rules);
@@ -262,9 +262,9 @@ impl InventoryProcess {
     /// Waits until the operator has counted the resources of the cluster once. Returns the latest report, or `None`
     /// after the maximum wait (`patience`).
     async fn awaited(&self) -> Option<Arc<ClusterReport>> {
-        let mut shown = self.operator.shown();
-        let known = timeout(self.patience, shown.wait_for(Option::is_some)).await;
-        known.ok()?.ok()?.clone()
+        let mut reports = self.operator.shown();
+        let report = timeout(self.patience, reports.wait_for(Option::is_some)).await;
+        report.ok()?.ok()?.clone()
     }
 }
 
@@ -356,14 +356,17 @@ async fn inventory(
     State(process): State<Arc<InventoryProcess>>,
     RawQuery(query): RawQuery,
 ) -> Response<Body> {
-    let Some(shown) = process.awaited().await else {
+    let Some(report) = process.awaited().await else {
         return status(StatusCode::INTERNAL_SERVER_ERROR, "");
     };
     let query = query.unwrap_or_default();
     let is_pretty = query
         .split('&')
         .any(|word| word == "pretty" || word.starts_with("pretty="));
-    let mut answer = Response::new(Body::from(shape::in_json(&shape::on_the_wire(&shown), is_pretty)));
+    let mut answer = Response::new(Body::from(shape::in_json(
+        &shape::on_the_wire(&report),
+        is_pretty,
+    )));
     let kind = HeaderValue::from_static("application/json");
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer

@@ -80,7 +80,7 @@ impl Operator for IpOperator {
         }
     }
 
-    fn kept_back(&self, path: &str) -> Option<String> {
+    fn unavailable(&self, path: &str) -> Option<String> {
         (path != "/status" && !self.is_ready()).then(|| self.awaited())
     }
 

@@ -64,7 +64,7 @@ pub(super) trait Operator: Send + Sync + 'static {
     fn text(&self, path: &str) -> Option<Vec<u8>>;
 
     /// Returns the reason why the response of a path is not available now, or `None` if it is.
-    fn kept_back(&self, _path: &str) -> Option<String> {
+    fn unavailable(&self, _path: &str) -> Option<String> {
         None
     }
 
@@ -264,8 +264,8 @@ impl<O: Operator> Process<O> {
         status
     }
 
-    fn shown(&self, path: &str) -> Response<Body> {
-        if let Some(words) = self.operator.kept_back(path) {
+    fn page_response(&self, path: &str) -> Response<Body> {
+        if let Some(words) = self.operator.unavailable(path) {
             return status(StatusCode::SERVICE_UNAVAILABLE, words);
         }
         let text = self.texts.get(path).map(|text| {
@@ -307,16 +307,16 @@ pub(super) fn router<O: Operator>(process: &Arc<Process<O>>) -> Router {
         .route("/version", get(version))
         .route("/confirm", post(confirm::<O>));
     for path in process.texts.keys().copied() {
-        let shown = move |State(process): State<Arc<Process<O>>>, uri: Uri| async move {
+        let page = move |State(process): State<Arc<Process<O>>>, uri: Uri| async move {
             if let Some(query) = uri.query().filter(|query| path == "/status" && !query.is_empty()) {
                 return match process.operator.page(query) {
                     Ok(page) => answer(StatusCode::OK, &process.with_election(page)),
                     Err((code, words)) => status(code, words),
                 };
             }
-            process.shown(path)
+            process.page_response(path)
         };
-        router = router.route(path, get(shown));
+        router = router.route(path, get(page));
     }
     let own = Arc::clone(&process.operator).routes();
     router.with_state(Arc::clone(process)).merge(own)

@@ -176,18 +176,21 @@ impl CachedBody {
 
     /// Replaces the body.
     fn set(&self, text: Vec<u8>) {
-        let mut kept = self.text.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.text.write().unwrap_or_else(PoisonError::into_inner);
         // An unchanged body keeps its time, so that `Last-Modified` is the time of the last change.
-        if kept.as_ref().is_some_and(|(known, _)| known[..] == text[..]) {
+        if cached
+            .as_ref()
+            .is_some_and(|(current, _)| current[..] == text[..])
+        {
             return;
         }
-        *kept = Some((text.into(), SystemTime::now()));
+        *cached = Some((text.into(), SystemTime::now()));
     }
 
     /// Returns the response: 204 without a body, 500 if the last body exceeded the limit.
     pub(super) fn answer(&self) -> Response<Body> {
-        let kept = self.text.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some((text, made)) = kept else {
+        let cached = self.text.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some((text, made)) = cached else {
             return status(StatusCode::NO_CONTENT, "");
         };
         if text.len() > TEXT_MAX {
@@ -257,7 +260,7 @@ mod tests {
             socket.bind(SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
             socket.connect(address).await.unwrap()
         };
-        let mut kept = connect("127.0.0.9").await;
+        let mut client_with_session = connect("127.0.0.9").await;
         let mut slow = Vec::new();
         for _ in 0..193 {
             let mut client = connect("127.0.0.2").await;
@@ -266,7 +269,7 @@ mod tests {
         }
         // A probe from another address, one from the same address, and an older connection.
         let mut probes = [connect("127.0.0.1").await, connect("127.0.0.2").await];
-        for client in probes.iter_mut().chain([&mut kept]) {
+        for client in probes.iter_mut().chain([&mut client_with_session]) {
             let request = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
             client.write_all(request).await.unwrap();
             let mut text = String::new();

@@ -79,12 +79,12 @@ impl BreakerFile {
 
     /// Copies the persisted state into the configuration of the provider.
     pub(super) fn restore(&self, config: &mut Config) -> RestartState {
-        let shut = self.kept();
+        let shut = self.load();
         shut.apply_to(config);
         shut
     }
 
-    fn kept(&self) -> RestartState {
+    fn load(&self) -> RestartState {
         let read = regular_file::read(&self.path, BYTES_MAX);
         let (shut, problem) = match read {
             Ok(bytes) => parse_file(&bytes),
@@ -140,11 +140,11 @@ impl BreakerFile {
 
 #[async_trait]
 impl StateStore for BreakerFile {
-    async fn save(&self, kept: &RestartState) -> Result<(), Error> {
-        let (file, kept) = (self.clone(), kept.clone());
+    async fn save(&self, state: &RestartState) -> Result<(), Error> {
+        let (file, state) = (self.clone(), state.clone());
         let failed = |message| Error::new(Kind::Unavailable, "store the circuit breaker", message);
         // A slow disk must not block the runtime.
-        let written = tokio::task::spawn_blocking(move || file.set(&kept)).await;
+        let written = tokio::task::spawn_blocking(move || file.set(&state)).await;
         match written {
             Ok(written) => written.map_err(|error| failed(format!("{error:#}"))),
             Err(error) => Err(failed(error.to_string())),
@@ -240,22 +240,22 @@ mod tests {
         let home = std::env::temp_dir().join(format!("breaker-{}", std::process::id()));
         let account: Address = OWNER.parse().unwrap();
         let breaker = BreakerFile::new(&home, "../odd chain", &account);
-        assert!(breaker.path.starts_with(&home) && breaker.kept().is_empty());
+        assert!(breaker.path.starts_with(&home) && breaker.load().is_empty());
         breaker.set(&RestartState::default()).unwrap();
-        for kept in [shut(true, &[]), shut(false, &[OWNER]), shut(true, &[OWNER])] {
-            breaker.set(&kept).unwrap();
+        for state in [shut(true, &[]), shut(false, &[OWNER]), shut(true, &[OWNER])] {
+            breaker.set(&state).unwrap();
             let again = BreakerFile::new(&home, "../odd chain", &account);
             let mut config = Config::new(account.clone(), "here");
-            assert_eq!(again.restore(&mut config), kept);
-            assert_eq!(config.breaker_tripped, kept.breaker_tripped);
-            assert_eq!(config.breaker_held_owners, kept.breaker_held_owners);
+            assert_eq!(again.restore(&mut config), state);
+            assert_eq!(config.breaker_tripped, state.breaker_tripped);
+            assert_eq!(config.breaker_held_owners, state.breaker_held_owners);
         }
-        assert!(BreakerFile::new(&home, "another", &account).kept().is_empty());
+        assert!(BreakerFile::new(&home, "another", &account).load().is_empty());
         breaker.set(&RestartState::default()).unwrap();
-        assert!(breaker.kept().is_empty());
+        assert!(breaker.load().is_empty());
         fs::create_dir(&breaker.path).unwrap();
         assert!(
-            breaker.kept().breaker_tripped,
+            breaker.load().breaker_tripped,
             "an unreadable file must not release the breaker"
         );
         fs::remove_dir(&breaker.path).unwrap();
@@ -287,16 +287,16 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let breaker = BreakerFile::new(folder.path(), "here", &OWNER.parse().unwrap());
-        let kept = |text: &str| {
+        let loaded = |text: &str| {
             fs::write(&breaker.path, text).unwrap();
-            breaker.kept()
+            breaker.load()
         };
         let line = format!("owner {OWNER}\n");
         let full = usize::try_from(BYTES_MAX).unwrap() / line.len();
         let mut long = line.repeat(full);
         long.push_str(&"\n".repeat(usize::try_from(BYTES_MAX).unwrap() - long.len()));
-        assert_eq!(kept(&long), shut(false, &[OWNER]));
+        assert_eq!(loaded(&long), shut(false, &[OWNER]));
         long.push('\n');
-        assert!(kept(&long).breaker_tripped);
+        assert!(loaded(&long).breaker_tripped);
     }
 }

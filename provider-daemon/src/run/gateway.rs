@@ -354,7 +354,7 @@ fn print(gateway: &Gateway, printer: &Printer) {
 async fn follow(
     plan: &GatewayOptions,
     tls: &Tls,
-    mut shown: Option<(SystemTime, u64)>,
+    mut loaded: Option<(SystemTime, u64)>,
     shutdown: &CancellationToken,
 ) {
     loop {
@@ -364,7 +364,7 @@ async fn follow(
             () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
         let there = plan.stamp();
-        if there == shown || there.is_none() {
+        if there == loaded || there.is_none() {
             continue;
         }
         let replaced = match plan.certificate().await {
@@ -377,7 +377,7 @@ async fn follow(
         match replaced {
             Ok(()) => {
                 tracing::info!("certificate of the gateway reloaded");
-                shown = there;
+                loaded = there;
             }
             // The stamp is not updated, so that the file is read again with the next check.
             Err(why) => tracing::warn!(

@@ -23,7 +23,7 @@ use akash_provider_core::engine::Leadership;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::{Config, Error, RestartState};
-use akash_provider_gateway::{Leadership as Shown, LeadershipSource};
+use akash_provider_gateway::{Leadership as LeadershipReport, LeadershipSource};
 use akash_provider_k8s::election::LeaseElection;
 use akash_provider_redis::RedisElection;
 use futures::FutureExt;
@@ -62,7 +62,7 @@ pub(super) struct Ha {
 }
 
 impl Ha {
-    /// Starts the election if enabled. `kept` is the stored state of the circuit breaker, and `state` is the opened
+    /// Starts the election if enabled. `restart_state` is the stored state of the circuit breaker, and `state` is the opened
     /// state file of the home directory.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Ha {
     pub(super) async fn start(
         args: &RunArgs,
         config: &Config,
-        kept: &RestartState,
+        restart_state: &RestartState,
         state: &State,
         printer: &Arc<Printer>,
     ) -> anyhow::Result<Self> {
@@ -104,7 +104,7 @@ impl Ha {
             HaStore::Kubernetes | HaStore::Off => settings::LEASE.to_owned(),
         });
         let mut election = ElectionConfig::new(name.clone(), me, args.ha.timing());
-        election.state = kept.to_json();
+        election.state = restart_state.to_json();
         election.known_term = known_term;
         let identity = election.me.identity.clone();
         let election = match args.ha.ha {
@@ -160,15 +160,15 @@ impl Ha {
     pub(super) fn source(&self) -> Option<LeadershipSource> {
         let ha = self.clone();
         self.election.as_ref()?;
-        Some(LeadershipSource::new(move || ha.shown()))
+        Some(LeadershipSource::new(move || ha.leadership()))
     }
 
-    fn shown(&self) -> Shown {
+    fn leadership(&self) -> LeadershipReport {
         let Some(election) = &self.election else {
-            return Shown::default();
+            return LeadershipReport::default();
         };
         let status = election.status();
-        Shown {
+        LeadershipReport {
             role: if status.is_leader { "leader" } else { "standby" },
             term: status.term,
             address: match status.is_leader {
@@ -236,21 +236,21 @@ impl Ha {
     }
 
     fn report(&self) {
-        let shown = self.shown();
+        let leadership = self.leadership();
         if self.printer.is_text() {
-            let term = shown
+            let term = leadership
                 .term
                 .map(|term| format!(" in term {term}"))
                 .unwrap_or_default();
-            let holder = shown.holder.as_deref().filter(|_| shown.term.is_none());
+            let holder = leadership.holder.as_deref().filter(|_| leadership.term.is_none());
             let holder = holder
                 .map(|holder| format!(", {holder} leads"))
                 .unwrap_or_default();
-            let line = format!("this instance is the {}{term}{holder}", shown.role);
+            let line = format!("this instance is the {}{term}{holder}", leadership.role);
             self.printer.note(&crate::plain::line(&line));
         }
         self.printer.object(json!({
-            "event": "leadership", "role": shown.role, "term": shown.term, "holder": shown.holder,
+            "event": "leadership", "role": leadership.role, "term": leadership.term, "holder": leadership.holder,
         }));
     }
 
@@ -299,7 +299,7 @@ async fn cluster(args: &RunArgs) -> Option<(String, String)> {
 
 /// Restores the state of the circuit breaker that the previous leader stored.
 async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(), Error> {
-    let kept = RestartState::from_json(&election.state()).unwrap_or_else(|error| {
+    let state = RestartState::from_json(&election.state()).unwrap_or_else(|error| {
         tracing::warn!(
             %error,
             "invalid state of the previous leader, so the circuit breaker is tripped for all owners; check the leases and run \
@@ -307,20 +307,20 @@ async fn restore_state(election: &Election, handle: &ProviderHandle) -> Result<(
         );
         RestartState::unknown()
     });
-    handle.restore_state(&kept).await
+    handle.restore_state(&state).await
 }
 
 /// Updates the state of the circuit breaker for the next leader until this instance stops leading.
 async fn lead(election: &Election, handle: &ProviderHandle, term: u64, gate: &LeadershipGate) {
-    let mut told = None;
+    let mut last = None;
     while gate.term() == Some(term) {
-        let kept = handle
+        let state = handle
             .try_status()
             .await
             .map(|status| RestartState::from_status(&status));
-        if let Some(kept) = kept.filter(|kept| told.as_ref() != Some(kept)) {
-            keep(election, &kept);
-            told = Some(kept);
+        if let Some(state) = state.filter(|state| last.as_ref() != Some(state)) {
+            keep(election, &state);
+            last = Some(state);
         }
         tokio::select! {
             biased;
@@ -330,12 +330,12 @@ async fn lead(election: &Election, handle: &ProviderHandle, term: u64, gate: &Le
     }
 }
 
-fn keep(election: &Election, kept: &RestartState) {
-    let kept = kept.to_json();
-    if kept == election.state() {
+fn keep(election: &Election, state: &RestartState) {
+    let state = state.to_json();
+    if state == election.state() {
         return;
     }
-    if let Err(error) = election.store_state(kept) {
+    if let Err(error) = election.store_state(state) {
         tracing::error!(%error, "cannot store the state of the circuit breaker for the next leader, which would start with the last stored state");
     }
 }

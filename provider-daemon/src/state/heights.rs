@@ -140,7 +140,7 @@ impl HeightStore for Heights {
 
     fn store(&self, block: Checkpoint) -> Result<(), Error> {
         // A lower height replaces one that turned out to be false.
-        let kept = self.writer.put(|_| Some(block));
-        kept.map_err(|why| Error::new(ErrorKind::Unavailable, "store the last height", why))
+        let stored = self.writer.put(|_| Some(block));
+        stored.map_err(|why| Error::new(ErrorKind::Unavailable, "store the last height", why))
     }
 }

@@ -96,8 +96,8 @@ impl ExpenseStore for Payments {
     }
 
     fn store(&self, minutes: Vec<Minute>) -> Result<(), Error> {
-        let kept = self.writer.put(|_| Some(minutes));
-        kept.map_err(|why| Error::new(ErrorKind::Unavailable, "store the payments", why))
+        let stored = self.writer.put(|_| Some(minutes));
+        stored.map_err(|why| Error::new(ErrorKind::Unavailable, "store the payments", why))
     }
 }
 
@@ -130,10 +130,10 @@ mod tests {
             assert_eq!(spent.load().unwrap(), minutes(61), "before the value is on disk");
         }
         let state = State::open(home.path()).unwrap().state;
-        let kept = |chain, number| state.spent(chain, &account(number)).unwrap().load().unwrap();
-        assert_eq!(kept("akashnet-2", 1), minutes(61));
-        assert_eq!(kept("akashnet-2", 2), []);
-        assert_eq!(kept("testnet", 1), []);
+        let payments = |chain, number| state.spent(chain, &account(number)).unwrap().load().unwrap();
+        assert_eq!(payments("akashnet-2", 1), minutes(61));
+        assert_eq!(payments("akashnet-2", 2), []);
+        assert_eq!(payments("testnet", 1), []);
     }
 
     #[test]

@@ -39,14 +39,14 @@ async fn failing_part_is_restarted_or_ends_the_process_with_its_code() {
                 count.fetch_add(1, Ordering::SeqCst);
                 fault()
             });
-            let told = parts.failure().await;
-            assert_eq!(told.part(), part);
+            let failure = parts.failure().await;
+            assert_eq!(failure.part(), part);
             assert_eq!(
                 begun.load(Ordering::SeqCst),
                 1 + part.policy().restarts,
                 "{part:?}"
             );
-            let words = told.to_string();
+            let words = failure.to_string();
             assert!(
                 words.starts_with(&format!("the {} failed", part.name())),
                 "{words}"
@@ -95,8 +95,8 @@ async fn no_part_is_restarted_during_a_drain_and_failures_are_reported() {
         draining.clone().cancelled_owned().map(Ok).boxed()
     });
     draining.cancel();
-    let told = parts.end().await.unwrap_err();
-    assert_eq!((told.part(), told.restarts()), (Part::Gateway, 0));
+    let failure = parts.end().await.unwrap_err();
+    assert_eq!((failure.part(), failure.restarts()), (Part::Gateway, 0));
 }
 
 #[test]
@@ -128,13 +128,13 @@ async fn stalled_part_is_reported_by_name() {
 #[test]
 fn exit_code_of_a_part_is_found_below_other_causes() {
     use std::process::ExitCode;
-    let shown = |code: ExitCode| format!("{code:?}");
+    let text = |code: ExitCode| format!("{code:?}");
     for part in Part::ALL {
         let error = anyhow::Error::new(PartFailed::new(part, "why".to_owned(), 0)).context("the provider");
-        let code = shown(PartFailed::exit_code(&error));
-        assert_eq!(code, shown(ExitCode::from(part.code())), "{part:?}");
-        assert_ne!(code, shown(ExitCode::FAILURE));
+        let code = text(PartFailed::exit_code(&error));
+        assert_eq!(code, text(ExitCode::from(part.code())), "{part:?}");
+        assert_ne!(code, text(ExitCode::FAILURE));
     }
     let other = anyhow::anyhow!("a setting");
-    assert_eq!(shown(PartFailed::exit_code(&other)), shown(ExitCode::FAILURE));
+    assert_eq!(text(PartFailed::exit_code(&other)), text(ExitCode::FAILURE));
 }

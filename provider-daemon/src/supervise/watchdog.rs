@@ -133,10 +133,10 @@ mod tests {
         assert_eq!(watch.look(&pulses, Instant::now()), []);
         pulse.beat(Duration::from_millis(5));
         thread::sleep(Duration::from_millis(30));
-        let told = watch.look(&pulses, Instant::now());
+        let changes = watch.look(&pulses, Instant::now());
         assert!(
-            matches!(&told[..], [StallChange::Stalled(one)] if one.part == Part::Watch && !one.in_a_step),
-            "{told:?}"
+            matches!(&changes[..], [StallChange::Stalled(one)] if one.part == Part::Watch && !one.in_a_step),
+            "{changes:?}"
         );
         assert_eq!(watch.look(&pulses, Instant::now()), [], "once");
         let status = pulses.status();

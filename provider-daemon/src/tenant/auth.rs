@@ -172,8 +172,8 @@ mod tests {
         assert_eq!(claims.check_time(now), Ok(()));
         assert!(claims.check_time(now + TOKEN_LIFETIME).is_err());
         assert_eq!(claims.lifetime(), TOKEN_LIFETIME);
-        let shown = format!("{:?}", claims.access);
-        assert!(shown.contains("Status") && !shown.contains("Shell"), "{shown}");
+        let access = format!("{:?}", claims.access);
+        assert!(access.contains("Status") && !access.contains("Shell"), "{access}");
         let there = Claims::read(&token.claims, &elsewhere).unwrap();
         assert_eq!(there.access, Access::OtherProviders);
     }

@@ -231,8 +231,8 @@ impl Client {
                 let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.to_vec()));
                 let key = self.crypto.key_provider.load_private_key(key).map_err(invalid)?;
                 let chain = vec![CertificateDer::from(own.der().to_vec())];
-                let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
-                builder.with_client_cert_resolver(Arc::new(shown))
+                let resolver = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+                builder.with_client_cert_resolver(Arc::new(resolver))
             }
         };
         // A resumed session has no certificate to verify.
@@ -445,8 +445,8 @@ mod tests {
         let owner = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse().unwrap();
         let usage = akash_provider_chain::cert::Usage::Client;
         let own = akash_provider_chain::cert::OwnCertificate::make(&owner, &usage, Duration::from_secs(9));
-        let shown = Credentials::Certificate(Arc::new(own.unwrap()));
-        let with_certificate = client("https://p.example:8443", shown.clone());
+        let certificate = Credentials::Certificate(Arc::new(own.unwrap()));
+        let with_certificate = client("https://p.example:8443", certificate.clone());
         let request = with_certificate.http_request(
             &ProviderRequest::get(&["status"], Scope::Status),
             HeaderMap::new(),
@@ -454,7 +454,7 @@ mod tests {
         assert!(!request.unwrap().headers().contains_key(AUTHORIZATION));
         assert_eq!(with_certificate.server_name().unwrap().to_str(), "mtls.p.example");
         assert_eq!(
-            client("https://127.0.0.1:8443", shown)
+            client("https://127.0.0.1:8443", certificate)
                 .server_name()
                 .unwrap()
                 .to_str(),

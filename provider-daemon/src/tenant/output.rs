@@ -26,10 +26,10 @@ impl Output {
 
     /// Writes and flushes all bytes. Every error counts as a closed output.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), OutputClosed> {
-        let shown = async {
+        let printing = async {
             self.to.write_all(bytes).await?;
             self.to.flush().await
         };
-        shown.await.map_err(|_| OutputClosed)
+        printing.await.map_err(|_| OutputClosed)
     }
 }

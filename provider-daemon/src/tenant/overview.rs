@@ -105,14 +105,14 @@ pub(super) fn text(response: &Json) -> String {
         return lease_text(response);
     };
     let text = |entry: &Json| {
-        let shown = match entry.field("status") {
+        let status_text = match entry.field("status") {
             Some(status) => lease_text(status),
             None => format!(
                 "unknown: {}\n",
                 cell(entry.at("error").text().unwrap_or_default())
             ),
         };
-        format!("{}\n\n{shown}", heading(entry.at("lease_id")))
+        format!("{}\n\n{status_text}", heading(entry.at("lease_id")))
     };
     entries.iter().map(text).collect::<Vec<_>>().join("\n")
 }
@@ -152,10 +152,10 @@ fn lease_text(status: &Json) -> String {
             endpoints(status.at("ips"), &LEASED),
         ),
     ];
-    let shown: Vec<String> = tables.into_iter().flatten().collect();
-    match shown.is_empty() {
+    let texts: Vec<String> = tables.into_iter().flatten().collect();
+    match texts.is_empty() {
         true => "no services yet\n".to_owned(),
-        false => shown.join("\n"),
+        false => texts.join("\n"),
     }
 }
 
@@ -189,8 +189,8 @@ fn unreachable_hostnames(status: &Json) -> Option<String> {
         let why: String = why.chars().take(REASON_CHARS_MAX).collect();
         Some(format!("{}: {}\n", cell(name), plain::line(&why)))
     });
-    let shown: String = lines.take(ROWS_MAX).collect();
-    (!shown.is_empty()).then_some(shown)
+    let listed: String = lines.take(ROWS_MAX).collect();
+    (!listed.is_empty()).then_some(listed)
 }
 
 /// Names of the JSON fields in which the Go provider returns an endpoint of a service (a forwarded port or a leased IP
@@ -239,12 +239,12 @@ fn endpoints(by_service: &Json, names: &'static Names) -> impl Iterator<Item = [
 /// Formats aligned columns; `None` without rows.
 fn table<const N: usize>(titles: &[&str; N], rows: impl Iterator<Item = [String; N]>) -> Option<String> {
     let mut rows = rows;
-    let shown: Vec<[String; N]> = rows.by_ref().take(ROWS_MAX).collect();
-    if shown.is_empty() {
+    let first_rows: Vec<[String; N]> = rows.by_ref().take(ROWS_MAX).collect();
+    if first_rows.is_empty() {
         return None;
     }
     let titles = titles.map(str::to_owned);
-    let lines = || std::iter::once(&titles).chain(&shown);
+    let lines = || std::iter::once(&titles).chain(&first_rows);
     let widths: [usize; N] = std::array::from_fn(|column| {
         let widths = lines().filter_map(|line| line.get(column));
         widths.map(|text| text.chars().count()).max().unwrap_or_default()
@@ -295,7 +295,7 @@ fn items(value: &Json) -> &[Json] {
 mod tests {
     use super::*;
 
-    fn shown(json: &str) -> String {
+    fn overview(json: &str) -> String {
         text(&serde_json::from_str(json).unwrap())
     }
 
@@ -322,16 +322,16 @@ ADDRESS        PROTOCOL  SERVICE  PORT
 10.0.0.1:8080  TCP       game     80
 [fd00::1]:80   TCP       game     80
 ";
-        assert_eq!(shown(GAME), expected);
+        assert_eq!(overview(GAME), expected);
         let lease = r#"{"dseq":7,"gseq":1,"oseq":2,"provider":"akash1p"}"#;
-        let list = shown(&format!(
+        let list = overview(&format!(
             r#"[{{"lease_id":{lease},"status":{GAME}}},{{"lease_id":{lease},"error":"it is\naway"}}]"#
         ));
         let expected = format!(
             "lease 7/1/2 at akash1p\n\n{expected}\nlease 7/1/2 at akash1p\n\nunknown: it is\\u000aaway\n"
         );
         assert_eq!(list, expected);
-        assert_eq!(shown(r#"{"services":null}"#), "no services yet\n");
+        assert_eq!(overview(r#"{"services":null}"#), "no services yet\n");
     }
 
     #[test]
@@ -356,7 +356,7 @@ ADDRESS        PROTOCOL  SERVICE  PORT
             "last_termination":{"reason":"OOMKilled","exit_code":137,"restarts":3}}}}"#;
         let line = "last container terminated by OOMKilled, exit code 137, 3 restarts";
         assert_eq!(
-            shown(status),
+            overview(status),
             format!("SERVICE  READY  STATE\nweb      0/1    not available\n\nweb: {line}\n")
         );
         let service = &services(&serde_json::from_str(status).unwrap())[0];
@@ -366,7 +366,7 @@ ADDRESS        PROTOCOL  SERVICE  PORT
     #[test]
     fn prints_the_complete_reason_of_an_unreachable_hostname() {
         let wait = format!("{}end", "a TXT record ".repeat(20));
-        let text = shown(&format!(
+        let text = overview(&format!(
             r#"{{"services":{{"web":{{"available":1,"total":1,"uris":["a.b","c.d","e.f"],"hostnames":{{
             "a.b":{{"waits_for":"{wait}"}},
             "c.d":{{"reachable":{{"state":"no","why":"503","at":"2030-01-01T00:00:00Z"}}}},
@@ -377,7 +377,7 @@ ADDRESS        PROTOCOL  SERVICE  PORT
             "{text}"
         );
         assert!(!text.contains("e.f: "), "{text}");
-        let long = shown(&format!(
+        let long = overview(&format!(
             r#"{{"services":{{"web":{{"hostnames":{{"a.b":{{"waits_for":"{}"}}}}}}}}}}"#,
             "x".repeat(9_999)
         ));
@@ -389,13 +389,13 @@ ADDRESS        PROTOCOL  SERVICE  PORT
         let long = "x".repeat(CELL_CHARS_MAX);
         let service =
             |uris: &str| format!(r#"{{"services":{{"web":{{"available":1,"total":1,"uris":[{uris}]}}}}}}"#);
-        assert!(shown(&service(&format!("\"{long}\""))).contains(&format!("http://{long}  web\n")));
-        let cut = shown(&service(&format!("\"{long}y\"")));
+        assert!(overview(&service(&format!("\"{long}\""))).contains(&format!("http://{long}  web\n")));
+        let cut = overview(&service(&format!("\"{long}y\"")));
         assert!(cut.contains(&format!("http://{long}…  web\n")), "{cut}");
         let uris = |count: usize| vec!["\"a\""; count].join(",");
-        let most = shown(&service(&uris(ROWS_MAX)));
+        let most = overview(&service(&uris(ROWS_MAX)));
         assert!(!most.contains("more") && most.matches("http://a").count() == ROWS_MAX);
-        let more = shown(&service(&uris(ROWS_MAX + 2)));
+        let more = overview(&service(&uris(ROWS_MAX + 2)));
         assert!(more.contains("and 2 more (see `-o json`)\n"), "{more}");
         assert_eq!(more.matches("http://a").count(), ROWS_MAX);
     }

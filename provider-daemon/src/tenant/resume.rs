@@ -179,7 +179,7 @@ impl Lines {
             };
         };
         let (hash, bytes) = (hash_of(message), message.len());
-        let at = self.pods.iter().position(|(known, _)| known == name);
+        let at = self.pods.iter().position(|(pod_name, _)| pod_name == name);
         let at = at.unwrap_or_else(|| {
             if self.pods.len() >= PODS_MAX {
                 // The pod with the oldest first line has most likely been replaced.

@@ -210,7 +210,7 @@ async fn receive_output(reader: &mut StreamReader) -> Result<SessionEnd, Provide
             Some(Data::Text(_)) => continue,
             None => return Err(reader.interrupted("the provider sent no result of the command".to_owned())),
         };
-        let (shown, rest) = match bytes.first() {
+        let (target, rest) = match bytes.first() {
             Some(&STDOUT) => (&mut stdout, bytes.slice(1..)),
             Some(&STDERR) => (&mut stderr, bytes.slice(1..)),
             Some(&RESULT) => return outcome(reader, &bytes.slice(1..)).map(SessionEnd::Ended),
@@ -220,7 +220,7 @@ async fn receive_output(reader: &mut StreamReader) -> Result<SessionEnd, Provide
             // Unknown kinds of frames are ignored.
             Some(_) | None => continue,
         };
-        if shown.write(&rest).await == Err(OutputClosed) {
+        if target.write(&rest).await == Err(OutputClosed) {
             return Ok(SessionEnd::Unread);
         }
     }

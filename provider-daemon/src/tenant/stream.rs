@@ -233,8 +233,8 @@ mod tests {
             sleep(Duration::from_secs(40)).await;
             theirs.write_all(&[0x89, 0]).await.unwrap();
         };
-        let (heard, ()) = tokio::join!(reader.next(), pinging);
-        let text = heard.unwrap_err().to_string();
+        let (received, ()) = tokio::join!(reader.next(), pinging);
+        let text = received.unwrap_err().to_string();
         assert!(text.contains("no data for 45 seconds"), "{text}");
         assert_eq!(begun.elapsed(), Duration::from_secs(85));
     }

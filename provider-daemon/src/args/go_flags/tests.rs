@@ -54,13 +54,13 @@ fn accepts_every_flag_of_the_go_provider() {
             let matches = matches.unwrap_or_else(|error| panic!("{way:?}: {error}"));
             let (_, below) = matches.subcommand().unwrap();
             let args = GoFlagArgs::from_arg_matches(below).unwrap();
-            let told = args.notices(|_| None).join("\n");
+            let notices = args.notices(|_| None).join("\n");
             match entry.effect() {
                 Effect::None(what) => {
-                    assert_eq!(told, format!("{flag}: {what}"));
+                    assert_eq!(notices, format!("{flag}: {what}"));
                 }
                 Effect::Same => {
-                    assert_eq!(told, "", "{way:?}");
+                    assert_eq!(notices, "", "{way:?}");
                     let run = command.find_subcommand("run").unwrap();
                     let named = |arg: &&Arg| {
                         let aliases = arg.get_all_aliases().unwrap_or_default();
@@ -102,11 +102,11 @@ fn reports_flags_with_the_same_reason_in_one_line() {
     ];
     let matches = command().try_get_matches_from(words).unwrap();
     let args = GoFlagArgs::from_arg_matches(matches.subcommand().unwrap().1).unwrap();
-    let told = args.notices(|_| None);
-    assert_eq!(told.len(), 1, "{told:?}");
+    let notices = args.notices(|_| None);
+    assert_eq!(notices.len(), 1, "{notices:?}");
     assert!(
-        told[0].starts_with("--monitor-max-retries, --monitor-retry-period: leases are watched"),
-        "{told:?}"
+        notices[0].starts_with("--monitor-max-retries, --monitor-retry-period: leases are watched"),
+        "{notices:?}"
     );
 }
 
@@ -158,7 +158,7 @@ fn documents_each_flag_without_effect() {
             continue;
         };
         let flag = format!("`{}`", flag.name());
-        match rows.iter_mut().find(|(known, _)| *known == reason) {
+        match rows.iter_mut().find(|(listed, _)| *listed == reason) {
             Some((_, flags)) => flags.push(flag),
             None => rows.push((reason, vec![flag])),
         }

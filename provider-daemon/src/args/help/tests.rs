@@ -17,8 +17,8 @@ fn tree() -> Command {
 /// Calls `visit` for each visible command with its path.
 fn each(command: &Command, path: &str, visit: &mut impl FnMut(&str, &Command)) {
     visit(path, command);
-    let shown = |below: &&Command| !below.is_hide_set() && below.get_name() != "help";
-    for below in command.get_subcommands().filter(shown) {
+    let is_visible = |below: &&Command| !below.is_hide_set() && below.get_name() != "help";
+    for below in command.get_subcommands().filter(is_visible) {
         let name = below.get_name();
         let path = if path.is_empty() {
             name.to_owned()
@@ -37,7 +37,7 @@ fn words(text: Option<String>) -> usize {
     text.unwrap_or_default().split_whitespace().count()
 }
 
-fn shown_args(command: &Command) -> impl Iterator<Item = &Arg> {
+fn visible_args(command: &Command) -> impl Iterator<Item = &Arg> {
     let own = |arg: &&Arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str());
     command.get_arguments().filter(own)
 }
@@ -49,7 +49,7 @@ fn describes_every_command_and_flag() {
         if words(command.get_about().map(ToString::to_string)) < 4 {
             short.push(path.to_owned());
         }
-        for arg in shown_args(command) {
+        for arg in visible_args(command) {
             if words(arg.get_help().map(ToString::to_string)) < 4 {
                 short.push(format!("{path}: {arg}"));
             }
@@ -148,7 +148,10 @@ fn has_valid_examples_for_every_command() {
     });
     assert!(without.is_empty(), "no example: {without:?}");
     for (path, lines) in EXAMPLES {
-        assert!(paths.iter().any(|known| known == path), "no such command: {path}");
+        assert!(
+            paths.iter().any(|existing| existing == path),
+            "no such command: {path}"
+        );
         for line in *lines {
             assert!(line.starts_with(path), "`{line}`: not an example of `{path}`");
             let parsed = tree().try_get_matches_from(["provider-daemon"].into_iter().chain(line.split(' ')));
@@ -166,7 +169,7 @@ fn names_the_environment_variable_of_every_flag() {
         let read = environment::COMMANDS
             .iter()
             .any(|name| path.split(' ').next() == Some(name));
-        for arg in shown_args(command).filter(|arg| read && arg.get_long().is_some()) {
+        for arg in visible_args(command).filter(|arg| read && arg.get_long().is_some()) {
             let env = arg.get_env().map(|name| name.to_string_lossy().into_owned());
             let long = arg.get_long().unwrap_or_default();
             let wanted = format!("AP_{}", long.to_ascii_uppercase().replace(['-', '.'], "_"));

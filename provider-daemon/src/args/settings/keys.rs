@@ -79,7 +79,7 @@ pub(in crate::args) fn plain(name: &str) -> String {
 /// Returns the most similar name, if any is similar enough.
 pub(in crate::args) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = plain(name);
-    let scored = names.map(|known| (strsim::jaro_winkler(&name, &plain(known)), known));
+    let scored = names.map(|candidate| (strsim::jaro_winkler(&name, &plain(candidate)), candidate));
     let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.0 >= SIMILARITY_MIN).then_some(best.1)
 }
@@ -135,7 +135,7 @@ impl<'a> Keys<'a> {
 
     fn line(&self, key: String, node: Node, file: &Path, found: &mut FileSettings) -> Result<(), String> {
         let name = plain(&key);
-        if let Some((_, what)) = REPLACED.iter().find(|(known, _)| *known == name) {
+        if let Some((_, what)) = REPLACED.iter().find(|(replaced, _)| *replaced == name) {
             if node != Node::Nothing {
                 found.notes.push(format!("{}: `{key}`: {what}", file.display()));
             }
@@ -202,7 +202,7 @@ impl<'a> Keys<'a> {
             };
             return vec![("ingress-mode".to_owned(), vec![mode.to_owned()])];
         }
-        let chart = CHART.iter().find(|(known, _)| *known == name);
+        let chart = CHART.iter().find(|(chart_key, _)| *chart_key == name);
         let flag = chart.map_or(key, |(_, flag)| flag);
         vec![(flag.to_owned(), values)]
     }

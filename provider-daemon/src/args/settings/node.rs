@@ -134,8 +134,8 @@ impl<'de> Visitor<'de> for Reader {
 
 /// Returns the first item that occurs a second time.
 fn repeated<T: Ord + Copy>(mut items: impl Iterator<Item = T>) -> Option<T> {
-    let mut known = BTreeSet::new();
-    items.find(|item| !known.insert(*item))
+    let mut seen = BTreeSet::new();
+    items.find(|item| !seen.insert(*item))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fs;
 /// Parses a command line while these environment variables are set.
 fn parsed(words: &[&str], set: &[(&str, &str)]) -> Result<Cli, String> {
     let look = |name: &str| {
-        let found = set.iter().find(|(known, _)| *known == name);
+        let found = set.iter().find(|(variable, _)| *variable == name);
         found.map(|(_, value)| (*value).to_owned())
     };
     let command = help::with_examples(run::for_a_real_chain(Cli::command()));
@@ -74,14 +74,14 @@ fn reads_settings_of_a_provider_yaml_in_any_spelling() {
     assert!(args.leases.deployment_ingress_static_hosts && args.kubernetes.names.probe);
     assert_eq!(args.node.node, ["http://a:1", "http://b:2"]);
     assert_eq!(args.cluster.storage_class.len(), 2);
-    let told = args.notices(|_| None).join("\n");
+    let notices = args.notices(|_| None).join("\n");
     assert!(
-        told.contains("--monitor-max-retries: leases are watched"),
-        "{told}"
+        notices.contains("--monitor-max-retries: leases are watched"),
+        "{notices}"
     );
     assert!(
-        told.contains("--key-file") && told.contains("image") && !told.contains("abc"),
-        "{told}"
+        notices.contains("--key-file") && notices.contains("image") && !notices.contains("abc"),
+        "{notices}"
     );
     assert!(args.remarks.unknown.is_empty(), "{:?}", args.remarks);
 }
@@ -133,14 +133,14 @@ fn prefers_flags_to_files_and_files_to_defaults() {
 #[test]
 fn reports_unknown_keys_with_a_suggestion() {
     let file = Scratch::new("unknown", "bidpricecpuscal: 1\nzzz: 1\n");
-    let told = of_run(&[&file.flag("config")]).notices(|_| None).join("\n");
+    let notices = of_run(&[&file.flag("config")]).notices(|_| None).join("\n");
     assert!(
-        told.contains("unknown setting `bidpricecpuscal`; did you mean `bid-price-cpu-scale`?"),
-        "{told}"
+        notices.contains("unknown setting `bidpricecpuscal`; did you mean `bid-price-cpu-scale`?"),
+        "{notices}"
     );
     assert!(
-        told.contains("unknown setting `zzz`\n") || told.ends_with("unknown setting `zzz`"),
-        "{told}"
+        notices.contains("unknown setting `zzz`\n") || notices.ends_with("unknown setting `zzz`"),
+        "{notices}"
     );
 }
 

@@ -150,21 +150,21 @@ fn open_bids(snapshot: &Snapshot) -> impl Iterator<Item = &OrderId> {
 /// Returns the capacity that leases and open bids leave free. A temporary engine adopts the leases and bids as at a
 /// start; the commands of this engine are discarded.
 fn capacity(config: Config, snapshot: &Snapshot, update: InventoryUpdate) -> anyhow::Result<Capacity> {
-    let mut known = snapshot.clone();
+    let mut empty = snapshot.clone();
     // Orders without a bid of this provider reserve nothing.
-    known
+    empty
         .orders
         .retain(|order| open_bids(snapshot).any(|id| *id == order.id));
     let now = Now {
         mono: Mono(0),
-        block_time: known.time,
+        block_time: empty.time,
     };
     let mut engine = Engine::new(config)?;
     let inputs = [
         // A standby writes nothing, so all commands of the engine can be discarded.
         Input::Leadership(Leadership::Standby),
         Input::Inventory(update),
-        Input::Chain(ChainEvent::Resync(Arc::new(known))),
+        Input::Chain(ChainEvent::Resync(Arc::new(empty))),
     ];
     for input in inputs {
         drop(engine.step(now, input));

@@ -60,8 +60,8 @@ async fn publish(role: Role, args: &TxArgs, account: &TxAccount, home: &Path) ->
     // Checked before a fee is paid for a transaction that the chain rejects.
     check_published(&account.address, cert.as_bytes(), key.as_bytes())?;
     if !args.how.offline {
-        let known = on_chain(args, account, &own.info().serial).await?;
-        match known.first() {
+        let published = on_chain(args, account, &own.info().serial).await?;
+        match published.first() {
             Some(found) if found.valid => {
                 eprintln!("certificate {} is already published", own.info().serial);
                 return Ok(ExitCode::SUCCESS);

@@ -68,7 +68,7 @@ fn named(what: &LeaseCreateArgs, deployment: DeploymentId) -> anyhow::Result<Bid
 /// Waits until every order has a bid, if `--wait` is set, and returns the bids to accept.
 async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyhow::Result<Vec<BidId>> {
     let deadline = Instant::now() + what.wait.unwrap_or_default();
-    let mut is_told = false;
+    let mut is_printed = false;
     loop {
         match chosen(node, what, id).await? {
             Ok(bids) => return Ok(bids),
@@ -80,8 +80,8 @@ async fn wait(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> anyho
                     "wait longer, or offer a higher price with `tx deployment create`"
                 )),
             },
-            Err(why) if !is_told => {
-                is_told = true;
+            Err(why) if !is_printed => {
+                is_printed = true;
                 eprintln!("waiting: {why}");
             }
             Err(_) => {}

@@ -20,7 +20,7 @@ fn begin(printer: &Printer, dseq: u64) {
     });
 }
 
-fn held(printer: &Printer) -> (usize, usize) {
+fn lengths(printer: &Printer) -> (usize, usize) {
     (
         printer.names.lock().unwrap().len(),
         printer.settled.lock().unwrap().len(),
@@ -33,12 +33,12 @@ fn removes_closed_leases_from_the_printer() {
     for dseq in 0..200 {
         begin(&printer, dseq);
     }
-    assert_eq!(held(&printer), (200, 200));
+    assert_eq!(lengths(&printer), (200, 200));
     for dseq in 0..199 {
         let (lease, reason) = (lease(dseq), None);
         printer.event(&Event::LeaseClosed { lease, reason });
     }
-    assert_eq!(held(&printer), (1, 1));
+    assert_eq!(lengths(&printer), (1, 1));
     let health = Health::Bad;
     let bad = |dseq| Event::HealthChanged {
         lease: lease(dseq),
@@ -60,7 +60,7 @@ fn prints_events_beyond_the_number_of_stored_leases() {
     for dseq in 0..most + 5 {
         printer.is_printed(&healthy(dseq));
     }
-    assert_eq!(held(&printer).1, SETTLED_MAX);
+    assert_eq!(lengths(&printer).1, SETTLED_MAX);
     let health = Health::Bad;
     let lease = lease(most + 1);
     assert!(printer.is_printed(&Event::HealthChanged { lease, health }));

@@ -52,7 +52,7 @@ pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
 
 fn nodes(values: &Values<'_>) -> Vec<Measure> {
     let inventory = &values.status.inventory;
-    let cpu = amounts(values, |node| node.cpu, |held| held.cpu).map(|millicores| millicores / 1000.0);
+    let cpu = amounts(values, |node| node.cpu, |reserved| reserved.cpu).map(|millicores| millicores / 1000.0);
     vec![
         gauge(
             "akash_provider_capacity_nodes",
@@ -65,11 +65,11 @@ fn nodes(values: &Values<'_>) -> Vec<Measure> {
         ),
         by_state(
             Measure::gauge("akash_provider_capacity_memory_bytes", "Memory by state"),
-            amounts(values, |node| node.memory, |held| held.memory),
+            amounts(values, |node| node.memory, |reserved| reserved.memory),
         ),
         by_state(
             Measure::gauge("akash_provider_capacity_gpus", "GPUs by state"),
-            amounts(values, |node| node.gpu, |held| held.gpu),
+            amounts(values, |node| node.gpu, |reserved| reserved.gpu),
         ),
         by_state(
             Measure::gauge(
@@ -79,7 +79,7 @@ fn nodes(values: &Values<'_>) -> Vec<Measure> {
             amounts(
                 values,
                 |node| node.storage_ephemeral,
-                |held| held.storage_ephemeral,
+                |reserved| reserved.storage_ephemeral,
             ),
         ),
         storage(values),
@@ -154,8 +154,8 @@ fn storage(values: &Values<'_>) -> Measure {
                 sum([pair.available].into_iter()),
             );
     }
-    for (state, held) in [("active", &inventory.active), ("pending", &inventory.pending)] {
-        for (class, bytes) in held.iter().flat_map(|held| &held.storage) {
+    for (state, reservations) in [("active", &inventory.active), ("pending", &inventory.pending)] {
+        for (class, bytes) in reservations.iter().flat_map(|reservations| &reservations.storage) {
             storage = storage.with([("class", class), ("state", state)], number(*bytes));
         }
     }

@@ -195,10 +195,18 @@ fn inventory(values: &Values<'_>) -> Vec<Measure> {
         (("status", "error"), 0),
     ]
     .into();
-    let held = &status.inventory;
+    let inventory_status = &status.inventory;
     let classes: [(&str, &[ReservationStatus], u32); 2] = [
-        ("active", &held.active, held.external_ports_active),
-        ("pending", &held.pending, held.external_ports_pending),
+        (
+            "active",
+            &inventory_status.active,
+            inventory_status.external_ports_active,
+        ),
+        (
+            "pending",
+            &inventory_status.pending,
+            inventory_status.external_ports_pending,
+        ),
     ];
     let mut reserved = Measure::gauge(
         "provider_inventory_reservations_total",
@@ -206,17 +214,26 @@ fn inventory(values: &Values<'_>) -> Vec<Measure> {
     )
     .with(
         [("classification", "none"), ("quantity", "quantity")],
-        length(held.active.len() + held.pending.len()),
+        length(inventory_status.active.len() + inventory_status.pending.len()),
     )
     .with(
         [("classification", "none"), ("quantity", "allocated")],
-        length(held.active.len()),
+        length(inventory_status.active.len()),
     );
     for (class, all, ports) in classes {
         let amounts = [
-            ("cpu", sum(all.iter().map(|held| held.cpu))),
-            ("gpu", sum(all.iter().map(|held| held.gpu))),
-            ("memory", sum(all.iter().map(|held| held.memory))),
+            (
+                "cpu",
+                sum(all.iter().map(|inventory_status| inventory_status.cpu)),
+            ),
+            (
+                "gpu",
+                sum(all.iter().map(|inventory_status| inventory_status.gpu)),
+            ),
+            (
+                "memory",
+                sum(all.iter().map(|inventory_status| inventory_status.memory)),
+            ),
             ("storage-ephemeral", 0.0),
             ("endpoints", f64::from(ports)),
         ];
@@ -263,8 +280,8 @@ fn allocatable(values: &Values<'_>) -> Measure {
 }
 
 fn available(values: &Values<'_>) -> Measure {
-    let held = &values.status.inventory;
-    let nodes = || held.available.nodes.iter();
+    let inventory = &values.status.inventory;
+    let nodes = || inventory.available.nodes.iter();
     let quantities = [
         ("cpu", sum(nodes().map(|node| node.cpu.available)) / 1000.0),
         ("memory", sum(nodes().map(|node| node.memory.available))),
@@ -272,13 +289,13 @@ fn available(values: &Values<'_>) -> Measure {
             "storage-ephemeral",
             sum(nodes().map(|node| node.storage_ephemeral.available)),
         ),
-        ("endpoints", f64::from(held.external_ports_free)),
+        ("endpoints", f64::from(inventory.external_ports_free)),
     ];
     let measure = Measure::gauge(
         "provider_inventory_available_total",
         "Available amounts, CPU in cores",
     );
-    let classes = held
+    let classes = inventory
         .available
         .storage
         .iter()

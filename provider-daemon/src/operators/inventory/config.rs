@@ -84,11 +84,11 @@ struct NodeStorage {
 
 fn read(text: &str) -> Result<Rules, String> {
     let text: Text = serde_saphyr::from_str(text).map_err(|error| yaml_error(&error))?;
-    let told = |at: &Spanned<String>, key: &str, why: &str| {
+    let fault = |at: &Spanned<String>, key: &str, why: &str| {
         format!("line {}: `{key}` {:?} {why}", at.referenced.line(), at.value)
     };
     if !is_version(&text.version.value) {
-        return Err(told(&text.version, "version", "is not a version; use v1"));
+        return Err(fault(&text.version, "version", "is not a version; use v1"));
     }
     let classes = text.cluster_storage.unwrap_or_default();
     let mut rules = Rules::new(classes).map_err(|why| format!("`cluster_storage` {why}"))?;
@@ -98,12 +98,12 @@ fn read(text: &str) -> Result<Rules, String> {
     for node in exclude.nodes.unwrap_or_default() {
         let pattern = Pattern::new(&node.value);
         let added = pattern.and_then(|pattern| rules.exclude(pattern));
-        added.map_err(|why| told(&node, "exclude.nodes", &why))?;
+        added.map_err(|why| fault(&node, "exclude.nodes", &why))?;
     }
     for rule in exclude.node_storage.unwrap_or_default() {
         let pattern = Pattern::new(&rule.node_filter.value);
         let added = pattern.and_then(|pattern| rules.exclude_classes(pattern, rule.classes));
-        added.map_err(|why| told(&rule.node_filter, "exclude.node_storage", &why))?;
+        added.map_err(|why| fault(&rule.node_filter, "exclude.node_storage", &why))?;
     }
     Ok(rules)
 }

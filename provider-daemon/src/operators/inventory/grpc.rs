@@ -74,10 +74,10 @@ impl ClusterRpc {
         let method = service_fn(move |_: tonic::Request<()>| {
             let process = Arc::clone(&process);
             async move {
-                let shown = process.awaited().await;
-                let shown =
-                    shown.ok_or_else(|| tonic::Status::unavailable("first count of the cluster pending"))?;
-                Ok(tonic::Response::new(on_the_wire(&shown)))
+                let report = process.awaited().await;
+                let report =
+                    report.ok_or_else(|| tonic::Status::unavailable("first count of the cluster pending"))?;
+                Ok(tonic::Response::new(on_the_wire(&report)))
             }
         });
         Box::pin(async move { grpc().unary(method, request).await })
@@ -107,19 +107,19 @@ impl tonic::server::ServerStreamingService<()> for Subscribe {
             let words = format!("limit of {STREAMS_MAX} subscribers reached; retry later");
             return ready(Err(tonic::Status::resource_exhausted(words)));
         };
-        let mut shown = process.operator.shown();
-        shown.mark_changed();
-        let changes = stream::unfold((shown, None), |(mut shown, told)| async move {
+        let mut reports = process.operator.shown();
+        reports.mark_changed();
+        let changes = stream::unfold((reports, None), |(mut reports, last)| async move {
             loop {
-                if told.is_some() {
+                if last.is_some() {
                     sleep(PAUSE).await;
                 }
-                shown.changed().await.ok()?;
-                let now = shown.borrow_and_update().clone();
+                reports.changed().await.ok()?;
+                let now = reports.borrow_and_update().clone();
                 let now = now.map(|now| on_the_wire(&now));
                 // Resources that the rules exclude change too.
-                if let Some(now) = now.filter(|now| told.as_ref() != Some(now)) {
-                    return Some((Ok(now.clone()), (shown, Some(now))));
+                if let Some(now) = now.filter(|now| last.as_ref() != Some(now)) {
+                    return Some((Ok(now.clone()), (reports, Some(now))));
                 }
             }
         });

@@ -46,7 +46,7 @@ pub(super) struct ListStatus {
 #[derive(Debug)]
 pub(super) struct List {
     source: Source,
-    kept: Option<PathBuf>,
+    path: Option<PathBuf>,
     every: Duration,
     status: Mutex<ListStatus>,
 }
@@ -65,7 +65,7 @@ impl List {
         };
         Self {
             source,
-            kept: folder.map(|folder| folder.join(FILE_NAME)),
+            path: folder.map(|folder| folder.join(FILE_NAME)),
             // The minimum interval protects the server.
             every: every.max(Duration::from_secs(1)),
             status: Mutex::new(status),
@@ -78,7 +78,7 @@ impl List {
 
     /// Updates the GPU list of the operator periodically, forever.
     pub(super) async fn keep(self: Arc<Self>, operator: &InventoryOperator) -> std::convert::Infallible {
-        if let Some(path) = self.kept.as_ref().filter(|path| path.exists()) {
+        if let Some(path) = self.path.as_ref().filter(|path| path.exists()) {
             let text = files::text(path, BYTES_MAX as u64);
             let taken = text.and_then(|text| self.take(text.as_bytes(), operator));
             if let Err(why) = taken {
@@ -142,7 +142,7 @@ impl List {
     }
 
     fn store(&self, text: &[u8]) {
-        let Some(path) = &self.kept else {
+        let Some(path) = &self.path else {
             return;
         };
         // A rename replaces the file atomically.

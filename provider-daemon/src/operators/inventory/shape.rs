@@ -9,15 +9,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Converts the report of a cluster to protobuf.
-pub(super) fn on_the_wire(shown: &ClusterReport) -> wire::Cluster {
-    let mut cluster = cluster(shown.metrics());
+pub(super) fn on_the_wire(report: &ClusterReport) -> wire::Cluster {
+    let mut cluster = cluster(report.metrics());
     for node in &mut cluster.nodes {
         let cpu = node
             .resources
             .as_mut()
             .and_then(|resources| resources.cpu.as_mut());
         // Discovered processors have more properties than the labels of the node.
-        if let (Some(cpu), Some(seen)) = (cpu, shown.processors.get(&node.name)) {
+        if let (Some(cpu), Some(seen)) = (cpu, report.processors.get(&node.name)) {
             cpu.info = seen.iter().map(processor).collect();
         }
     }
@@ -32,7 +32,7 @@ pub(super) fn on_the_wire(shown: &ClusterReport) -> wire::Cluster {
                 interface: device.interface.clone(),
                 memory_size: device.memory_size.clone(),
             };
-            let number = shown.list.device(&device.vendor, &model);
+            let number = report.list.device(&device.vendor, &model);
             device.modelid = number.unwrap_or_default().to_owned();
         }
         // The liveness check of the Go operator's charts restarts an operator that reports devices without a model.

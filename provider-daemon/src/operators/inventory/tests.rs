@@ -94,9 +94,9 @@ pub(super) async fn ask(router: &Router, path: &str) -> (u16, String) {
 }
 
 pub(super) async fn counted(process: &InventoryProcess) -> Arc<ClusterReport> {
-    let mut shown = process.operator.shown();
-    let known = timeout(Duration::from_secs(60), shown.wait_for(Option::is_some));
-    known.await.unwrap().unwrap().clone().unwrap()
+    let mut reports = process.operator.shown();
+    let report = timeout(Duration::from_secs(60), reports.wait_for(Option::is_some));
+    report.await.unwrap().unwrap().clone().unwrap()
 }
 
 #[tokio::test]
@@ -164,8 +164,8 @@ async fn changed_rules_apply_and_invalid_rules_do_not() {
             None => std::fs::remove_file(&path).unwrap(),
         }
         look_at_rules(&process, &source, &mut text);
-        let shown = process.operator.shown().borrow().clone().unwrap();
-        (shown.metrics().nodes.len(), process.page().rules.error)
+        let report = process.operator.shown().borrow().clone().unwrap();
+        (report.metrics().nodes.len(), process.page().rules.error)
     };
     assert_eq!(look(Some("version: v1\nexclude: {nodes: [node1]}")), (0, None));
     let (nodes, error) = look(Some("version: v1\nexclude: {node: [x]}"));

@@ -141,15 +141,15 @@ fn prints_repeated_events_once_and_later_ones_each_time() {
     let now = Instant::now();
     let event = |note: &str| Json::Null.with("note", Json::Text(note.to_owned()));
     let mut printed = History::events();
-    let is_shown =
+    let is_printed =
         |printed: &mut History, note: &str, now| !printed.add(event(note), now).messages.is_empty();
-    assert!(is_shown(&mut printed, "pulled", now));
+    assert!(is_printed(&mut printed, "pulled", now));
     printed.reopen();
-    assert!(!is_shown(&mut printed, "pulled", now));
-    assert!(is_shown(&mut printed, "started", now));
+    assert!(!is_printed(&mut printed, "pulled", now));
+    assert!(is_printed(&mut printed, "started", now));
     printed.flush_due(printed.next_flush().unwrap());
     assert!(
-        is_shown(&mut printed, "pulled", now),
+        is_printed(&mut printed, "pulled", now),
         "the event occurred once more"
     );
 }

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 #[derive(Debug)]
 pub(super) struct Terminal {
     changes: Signal,
-    is_told: bool,
+    is_sent: bool,
 }
 
 /// Raw mode of the terminal; dropping this value restores the previous mode.
@@ -34,7 +34,7 @@ impl Terminal {
         let changes = signal(SignalKind::window_change()).context("cannot watch the terminal size")?;
         Ok(Self {
             changes,
-            is_told: false,
+            is_sent: false,
         })
     }
 
@@ -54,13 +54,13 @@ impl Terminal {
     /// further call. Unknown sizes are skipped.
     pub(super) async fn next_size(&mut self) -> anyhow::Result<(u16, u16)> {
         loop {
-            if self.is_told {
+            if self.is_sent {
                 self.changes
                     .recv()
                     .await
                     .context("cannot watch the terminal size")?;
             }
-            self.is_told = true;
+            self.is_sent = true;
             // If the output is redirected, the terminal is at the input.
             let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin()));
             match size {

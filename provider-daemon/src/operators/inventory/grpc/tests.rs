@@ -89,11 +89,11 @@ async fn query_is_unavailable_before_the_first_count_and_subscribers_are_limited
         query(&channel, "QueryCluster").await.unwrap_err().code(),
         tonic::Code::Unavailable
     );
-    let mut held = Vec::new();
+    let mut subscribers = Vec::new();
     for _ in 0..STREAMS_MAX / CALLS_MAX as usize {
         let channel = connect(&address).await;
         for _ in 0..CALLS_MAX {
-            held.push(subscribe(&channel).await.unwrap());
+            subscribers.push(subscribe(&channel).await.unwrap());
         }
         // At the limit of calls per connection, the next call waits.
         let waits = timeout(Duration::from_millis(100), query(&channel, "QueryCluster")).await;
@@ -101,7 +101,7 @@ async fn query_is_unavailable_before_the_first_count_and_subscribers_are_limited
     }
     let refused = subscribe(&channel).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
-    held.pop();
+    subscribers.pop();
     let again = async {
         while subscribe(&channel).await.is_err() {
             sleep(Duration::from_millis(20)).await;

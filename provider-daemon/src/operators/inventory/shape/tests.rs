@@ -23,13 +23,13 @@ fn recorded() -> wire::Cluster {
 async fn recorded_node_matches_the_go_operator() {
     let mut recorded = recorded();
     let process = process(&of_nodes(vec![recorded_node()]), Rules::default());
-    let mut shown = (*counted(&process).await).clone();
-    shown.list = Arc::new(Database::read(LIST.as_bytes()).unwrap());
+    let mut report = (*counted(&process).await).clone();
+    report.list = Arc::new(Database::read(LIST.as_bytes()).unwrap());
     let seen =
         br#"{"processors": [{"id": 0, "total_threads": 2, "vendor": "AuthenticAMD", "model": "AMD EPYC"}]}"#;
     let seen = Processor::read(seen).unwrap();
-    shown.processors = Arc::new([(recorded.nodes[0].name.clone(), seen)].into());
-    let mut ours = on_the_wire(&shown);
+    report.processors = Arc::new([(recorded.nodes[0].name.clone(), seen)].into());
+    let mut ours = on_the_wire(&report);
     // Allocated resources and the class have no objects in this test.
     for cluster in [&mut recorded, &mut ours] {
         cluster.storage.clear();
@@ -57,8 +57,8 @@ async fn devices_of_an_unknown_model_pass_the_liveness_check() {
     let labels = node["metadata"]["labels"].as_object_mut().unwrap();
     labels.retain(|key, _| !key.starts_with("akash.network/capabilities"));
     let process = process(&of_nodes(vec![node]), Rules::default());
-    let shown = counted(&process).await;
-    let text = in_json(&on_the_wire(&shown), false);
+    let report = counted(&process).await;
+    let text = in_json(&on_the_wire(&report), false);
     let value: Value = serde_json::from_slice(&text).unwrap();
     let gpu = &value["nodes"][0]["resources"]["gpu"];
     assert_eq!(
@@ -115,7 +115,7 @@ fn json_keys_match_the_go_operator() {
         let object = value.pointer(at).unwrap().as_object().unwrap();
         object.keys().cloned().collect::<Vec<_>>().join(" ")
     };
-    for (at, known) in [
+    for (at, expected) in [
         ("", "nodes storage"),
         ("/nodes/0", "capabilities name resources"),
         ("/nodes/0/capabilities", "storage_classes"),
@@ -135,7 +135,7 @@ fn json_keys_match_the_go_operator() {
         ("/storage/0", "info quantity"),
         ("/storage/0/info", "class iops"),
     ] {
-        assert_eq!(keys(at), known, "{at}");
+        assert_eq!(keys(at), expected, "{at}");
     }
     assert_eq!(value["storage"][0]["quantity"]["allocated"], "240m");
 }
