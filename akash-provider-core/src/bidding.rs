@@ -448,15 +448,15 @@ pub fn check_deposit(params: &MarketParams, config: &Config) -> Result<(), Decli
 /// Formats attributes as `key=value` pairs for a decline. At most twelve pairs are listed.
 fn show_attributes(attributes: &[Attribute]) -> String {
     const SHOWN: usize = 12;
-    let mut shown: Vec<String> = attributes
+    let mut texts: Vec<String> = attributes
         .iter()
         .take(SHOWN)
         .map(|a| format!("{}={}", a.key, a.value))
         .collect();
     if attributes.len() > SHOWN {
-        shown.push(format!("and {} more", attributes.len() - SHOWN));
+        texts.push(format!("and {} more", attributes.len() - SHOWN));
     }
-    shown.join(", ")
+    texts.join(", ")
 }
 
 #[cfg(test)]

@@ -298,14 +298,14 @@ impl Config {
 
 /// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("setting {name}{}: {help}", shown(.value.as_deref()))]
+#[error("setting {name}{}: {help}", value_suffix(.value.as_deref()))]
 pub struct InvalidConfig {
     name: Cow<'static, str>,
     value: Option<String>,
     help: Cow<'static, str>,
 }
 
-fn shown(value: Option<&str>) -> String {
+fn value_suffix(value: Option<&str>) -> String {
     value.map_or_else(String::new, |value| format!(" = {value}"))
 }
 

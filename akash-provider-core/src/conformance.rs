@@ -234,8 +234,8 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 #[cfg(test)]
 pub(crate) async fn verdict(suite: impl Future<Output = ()>) -> Option<String> {
     use futures::FutureExt;
-    let said = std::panic::AssertUnwindSafe(suite).catch_unwind().await.err()?;
-    Some(panic_text(&*said).to_owned())
+    let panic = std::panic::AssertUnwindSafe(suite).catch_unwind().await.err()?;
+    Some(panic_text(&*panic).to_owned())
 }
 
 #[cfg(test)]

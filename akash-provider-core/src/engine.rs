@@ -144,7 +144,7 @@ impl Engine {
             Input::Request(id, request) => self.requested(id, request),
             Input::Leadership(leadership) => self.leadership_changed(leadership),
             Input::HoldBids(why) => self.hold_bids(why),
-            Input::Kept(kept) => self.restore(&kept),
+            Input::Kept(state) => self.restore(&state),
             Input::PricesChanged => self.prices_changed(),
             Input::Shutdown => self.shutdown(),
         }

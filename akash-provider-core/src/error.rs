@@ -168,7 +168,7 @@ pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
 /// process as a provider.
 #[must_use]
 pub fn listen_text(error: &io::Error) -> String {
-    let known = match error.kind() {
+    let text = match error.kind() {
         io::ErrorKind::AddrInUse => "another program uses this address: stop it, or set another address",
         io::ErrorKind::AddrNotAvailable => {
             "this machine does not have this address: set one of its addresses, or 0.0.0.0"
@@ -176,7 +176,7 @@ pub fn listen_text(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "this user cannot use this port: set a port of 1024 or higher",
         _ => return format!("cannot listen: {error}"),
     };
-    known.to_owned()
+    text.to_owned()
 }
 
 #[cfg(test)]

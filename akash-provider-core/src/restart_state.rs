@@ -122,7 +122,7 @@ mod tests {
         Address::from_bytes(&[number; 20]).unwrap()
     }
 
-    fn kept(tripped: bool, owners: &[u8]) -> RestartState {
+    fn state_of(tripped: bool, owners: &[u8]) -> RestartState {
         RestartState {
             breaker_tripped: tripped,
             breaker_held_owners: owners.iter().map(|n| owner(*n)).collect(),
@@ -131,19 +131,19 @@ mod tests {
 
     #[test]
     fn the_state_round_trips_and_is_applied_to_the_next_start() {
-        let kept = kept(true, &[1, 2]);
-        let text = kept.to_json();
+        let state = state_of(true, &[1, 2]);
+        let text = state.to_json();
         assert!(!text.contains('\n'), "{text}");
         let again = RestartState::from_json(&text).unwrap();
-        assert_eq!(again, kept);
+        assert_eq!(again, state);
         let mut config = Config::new(owner(9), "test");
         again.apply_to(&mut config);
         assert!(config.breaker_tripped);
-        assert_eq!(config.breaker_held_owners, kept.breaker_held_owners);
+        assert_eq!(config.breaker_held_owners, state.breaker_held_owners);
         let engine = crate::engine::Engine::new(config).unwrap();
         assert_eq!(
             RestartState::from_status(&engine.status(crate::types::Now::default())),
-            kept
+            state
         );
     }
 
@@ -165,8 +165,8 @@ mod tests {
             r#"{"breaker_tripped": 3}"#,
             r#"{"breaker_held_owners": ["x"]}"#,
         ] {
-            let said = RestartState::from_json(text).unwrap_err().to_string();
-            assert!(said.contains("RestartState::unknown()"), "{text}: {said}");
+            let message = RestartState::from_json(text).unwrap_err().to_string();
+            assert!(message.contains("RestartState::unknown()"), "{text}: {message}");
         }
         assert!(RestartState::unknown().breaker_tripped);
     }
@@ -180,7 +180,7 @@ mod tests {
         };
         assert!(now.apply(&trip(1)) && now.apply(&trip(2)) && !now.apply(&trip(2)));
         assert!(now.apply(&Event::BreakerTripped { wanted: 4 }));
-        assert_eq!(now, kept(true, &[1, 2]));
+        assert_eq!(now, state_of(true, &[1, 2]));
         assert!(!now.apply(&Event::DriftFound { findings: Vec::new() }));
         assert!(now.apply(&Event::BreakerReleasedFor { owner: owner(1) }));
         assert!(now.apply(&Event::BreakerReleased) && !now.apply(&Event::BreakerReleased));

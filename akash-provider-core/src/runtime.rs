@@ -110,7 +110,7 @@ struct Driver<B> {
     desk: RequestQueue,
     stage: ProgressSender,
     last_status: Arc<OnceLock<Arc<Status>>>,
-    shown: StatusCache,
+    status_cache: StatusCache,
     meter: Meter,
     started: Instant,
     block_time: BlockTime,
@@ -143,7 +143,7 @@ impl<B: StateMachine> Driver<B> {
             desk: parts.desk,
             stage: parts.stage,
             last_status: parts.last_status,
-            shown: StatusCache::default(),
+            status_cache: StatusCache::default(),
             meter: parts.meter,
             started: Instant::now(),
             block_time: BlockTime::default(),
@@ -301,8 +301,8 @@ impl<B: StateMachine> Driver<B> {
                 // The caller may have stopped waiting; the change stays in effect.
                 let _ = done.send(());
             }
-            HandleRequest::Kept(kept, done) => {
-                self.step(Input::Kept(kept));
+            HandleRequest::RestoreState(state, done) => {
+                self.step(Input::Kept(state));
                 let _ = done.send(());
             }
             HandleRequest::PricesChanged(done) => {
@@ -350,7 +350,7 @@ impl<B: StateMachine> Driver<B> {
                 Effect::Reply(id, response) => self.desk.answer(id, response),
             }
         }
-        if self.shown.may_differ(&self.brain) {
+        if self.status_cache.may_differ(&self.brain) {
             self.observer.touch(self.mono());
         }
     }
@@ -453,20 +453,20 @@ impl<B: StateMachine> Driver<B> {
         if self.keeping.is_idle() {
             return;
         }
-        let held = tokio::select! {
+        let effects = tokio::select! {
             biased;
             () = abort.cancelled() => return,
-            held = tokio::time::timeout(KEEP_LIMIT, self.keeping.turn()) => held.unwrap_or_default(),
+            effects = tokio::time::timeout(KEEP_LIMIT, self.keeping.turn()) => effects.unwrap_or_default(),
         };
-        let told = held
+        let remaining = effects
             .into_iter()
             .filter(|effect| !matches!(effect, Effect::Call(..)));
-        self.perform(told.collect());
+        self.perform(remaining.collect());
     }
 
     fn status(&mut self) -> Arc<Status> {
         let (now, lifecycle) = (self.now(), self.stage.lifecycle());
-        self.shown.status(&self.brain, now, lifecycle)
+        self.status_cache.status(&self.brain, now, lifecycle)
     }
 
     /// Returns the time at which the loop wakes if nothing else wakes it before.

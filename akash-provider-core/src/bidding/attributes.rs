@@ -61,12 +61,12 @@ pub fn check_keys(attributes: &[Attribute]) -> Result<(), InvalidKey> {
     let mut seen = BTreeSet::new();
     for attribute in attributes {
         // Two characters beyond the limit show that the key is too long.
-        let shown = || attribute.key.chars().take(MAX_KEY_LENGTH + 2).collect::<String>();
+        let short_key = || attribute.key.chars().take(MAX_KEY_LENGTH + 2).collect::<String>();
         if !is_valid_key(&attribute.key) {
-            return Err(InvalidKey::Malformed(shown()));
+            return Err(InvalidKey::Malformed(short_key()));
         }
         if !seen.insert(attribute.key.as_str()) {
-            return Err(InvalidKey::Duplicate(shown()));
+            return Err(InvalidKey::Duplicate(short_key()));
         }
     }
     Ok(())

@@ -149,7 +149,7 @@ struct Subscriber {
     provider: Address,
     feed: Feed<Result<ChainEvent, Error>>,
     /// Number of facts of the block under construction that the subscriber's `Resync` already contains.
-    known: usize,
+    sent_facts: usize,
 }
 
 impl fmt::Debug for MemoryChain {
@@ -383,27 +383,27 @@ impl State {
     fn tell(&mut self, facts: &[ChainEvent]) {
         let (market, limit, deaf) = (&self.market, self.queue_limit, self.deaf);
         self.subscribers.retain_mut(|subscriber| {
-            let news = facts
+            let unsent = facts
                 // Facts before the subscription are part of the subscriber's first `Resync`.
-                .get(std::mem::take(&mut subscriber.known)..)
+                .get(std::mem::take(&mut subscriber.sent_facts)..)
                 .unwrap_or_default();
             let provider = &subscriber.provider;
-            let news = news.iter().filter(|e| !deaf && e.concerns(provider));
+            let unsent = unsent.iter().filter(|e| !deaf && e.concerns(provider));
             subscriber.feed.update(|queue| {
-                if queue.len() + news.clone().count() > limit {
+                if queue.len() + unsent.clone().count() > limit {
                     queue.clear();
                     queue.push_back(Ok(resync(market, provider)));
                 } else {
-                    queue.extend(news.cloned().map(Ok));
+                    queue.extend(unsent.cloned().map(Ok));
                 }
             })
         });
     }
 
     fn resync_all(&mut self) {
-        let (market, known) = (&self.market, self.facts.len());
+        let (market, sent_facts) = (&self.market, self.facts.len());
         self.subscribers.retain_mut(|subscriber| {
-            subscriber.known = known;
+            subscriber.sent_facts = sent_facts;
             let event = resync(market, &subscriber.provider);
             subscriber.feed.update(|queue| queue.push_back(Ok(event)))
         });
@@ -467,11 +467,11 @@ impl ChainEvents for MemoryChain {
         let first = resync(&state.market, provider);
         feed.update(|queue| queue.push_back(Ok(first)));
         // Under the same lock as the snapshot, so that no fact between the two is missing.
-        let known = state.facts.len();
+        let sent_facts = state.facts.len();
         state.subscribers.push(Subscriber {
             provider: provider.clone(),
             feed,
-            known,
+            sent_facts,
         });
         stream
     }

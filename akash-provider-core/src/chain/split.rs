@@ -169,11 +169,11 @@ mod tests {
     async fn a_transaction_without_a_response_fails_the_suite_by_name() {
         let driver = MemoryDriver::new();
         let client = SplitChain::new(driver.client(), Sender::default());
-        let said = crate::conformance::verdict(conformance::suite(&client, &driver)).await;
+        let failure = crate::conformance::verdict(conformance::suite(&client, &driver)).await;
         let expected = "an order accepts one bid: `broadcast_msgs` was expected to respond within 60s";
         assert!(
-            said.as_ref().is_some_and(|said| said.contains(expected)),
-            "{said:?}"
+            failure.as_ref().is_some_and(|failure| failure.contains(expected)),
+            "{failure:?}"
         );
     }
 }

@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn only_failing_containers_count_as_unhealthy_and_health_serializes_as_its_name() {
-        let known = [Health::Unknown, Health::Good, Health::Bad];
-        let all = known.into_iter().chain(Outage::ALL.map(Health::Out));
+        let observed = [Health::Unknown, Health::Good, Health::Bad];
+        let all = observed.into_iter().chain(Outage::ALL.map(Health::Out));
         for health in all {
             assert_eq!(health.is_counted(), health == Health::Bad, "{health}");
             let written = serde_json::to_value(health).unwrap();

@@ -11,10 +11,10 @@ const WANTED: &str = "a duration as text, such as 500ms, 30s, 5m or 1h30m";
 const NEVER: &str = "never";
 
 fn parse<E: de::Error>(text: &str) -> Result<Duration, E> {
-    let shown: String = text.chars().take(80).collect();
+    let short: String = text.chars().take(80).collect();
     humantime::parse_duration(text).map_err(|_| {
         E::custom(format!(
-            "invalid duration `{shown}`; write it as 500ms, 30s, 5m or 1h30m"
+            "invalid duration `{short}`; write it as 500ms, 30s, 5m or 1h30m"
         ))
     })
 }

@@ -46,7 +46,7 @@ fn settings_round_trip_in_all_formats() {
 
 #[test]
 fn errors_name_the_setting_the_value_and_the_help() {
-    for (settings, said) in [
+    for (settings, message) in [
         (
             json!({"query_timeout": "5 parsecs"}),
             "setting query_timeout: invalid duration `5 parsecs`; write it as 500ms, 30s, 5m or 1h30m",
@@ -74,7 +74,7 @@ fn errors_name_the_setting_the_value_and_the_help() {
         ),
     ] {
         let error = Config::read(part(settings.clone())).unwrap_err().to_string();
-        assert!(error.starts_with(said), "{settings}: {error}");
+        assert!(error.starts_with(message), "{settings}: {error}");
     }
     let empty = Config::read(json!({"chain_id": "x"})).unwrap_err();
     assert_eq!(

@@ -55,10 +55,10 @@ fn a_call_that_blocks_its_thread_exits_the_process_with_its_name() {
         .env(BLOCKS, "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(101), "{said}");
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(101), "{stderr}");
     assert!(
-        said.contains("a rule: `ask` was expected to release its thread"),
-        "{said}"
+        stderr.contains("a rule: `ask` was expected to release its thread"),
+        "{stderr}"
     );
 }

@@ -82,11 +82,11 @@ pub(super) struct Contest {
     /// Number of calls without a response since the last response, and the duration of the last of these
     /// calls.
     failures: (u32, Duration),
-    known: CachedRecord,
+    cached_record: CachedRecord,
     /// Content of the election record without its version, and the time since when the content has not
     /// changed.
     unchanged: Option<(Record, Duration)>,
-    held: Option<OwnTerm>,
+    own_term: Option<OwnTerm>,
     /// Time until which the leader of a deleted election record may still lead.
     not_before: Duration,
     /// Whether a `create` call with unknown result may still take effect.
@@ -109,9 +109,9 @@ impl Contest {
             timing,
             call_limit: timing.first_limit(),
             failures: (0, Duration::ZERO),
-            known: CachedRecord::Unknown,
+            cached_record: CachedRecord::Unknown,
             unchanged: None,
-            held: None,
+            own_term: None,
             not_before: Duration::ZERO,
             may_create: false,
             highest_term: 0,
@@ -143,14 +143,14 @@ impl Contest {
     /// Returns the term in which this instance leads, and the time at which the leadership ends without a
     /// further heartbeat.
     pub(super) fn leads(&self, now: Duration) -> Option<(u64, Duration)> {
-        let held = self.held?;
-        let until = held.confirmed + self.timing.renew;
-        (self.not_before <= now && now < until).then_some((held.term, until))
+        let own_term = self.own_term?;
+        let until = own_term.confirmed + self.timing.renew;
+        (self.not_before <= now && now < until).then_some((own_term.term, until))
     }
 
     /// Returns the election record that was last read or written.
     pub(super) const fn record(&self) -> Option<&Record> {
-        match &self.known {
+        match &self.cached_record {
             CachedRecord::There(stored) => Some(&stored.record),
             CachedRecord::Unknown | CachedRecord::Absent => None,
         }
@@ -208,7 +208,7 @@ impl Contest {
     /// Sets the state for the next leader. The next heartbeat writes the state to the election record. Returns false
     /// if this instance does not lead.
     pub(super) fn set_state(&mut self, state: String) -> bool {
-        let leads = self.held.is_some();
+        let leads = self.own_term.is_some();
         if leads {
             self.state = state;
         }
@@ -217,21 +217,21 @@ impl Contest {
 
     pub(super) fn plan(&mut self, now: Duration) -> Plan {
         if self
-            .held
-            .is_some_and(|held| now >= held.confirmed + self.timing.renew)
+            .own_term
+            .is_some_and(|own_term| now >= own_term.confirmed + self.timing.renew)
         {
-            self.held = None;
+            self.own_term = None;
         }
-        match &self.known {
+        match &self.cached_record {
             CachedRecord::Unknown => Plan::Read,
             CachedRecord::Absent => {
                 self.may_create = true;
                 Plan::Create(self.claim(self.next_term(), true))
             }
             CachedRecord::There(Stored { record, version }) => {
-                let (term, begins) = match (&record.holder, self.held) {
-                    (Some(holder), Some(held)) if *holder == self.me.identity => {
-                        (held.term.max(self.term_of(record)), false)
+                let (term, begins) = match (&record.holder, self.own_term) {
+                    (Some(holder), Some(own_term)) if *holder == self.me.identity => {
+                        (own_term.term.max(self.term_of(record)), false)
                     }
                     // The write of this instance took effect and its response was lost. A record with an
                     // earlier term of this instance, from a store that lost later writes, is treated like a
@@ -257,14 +257,14 @@ impl Contest {
             // A short delay initially, because the failed call may be the call that takes over.
             return (self.timing.retry / (8 >> failures.min(3))).saturating_sub(took);
         }
-        let leads_later = self.held.is_some() && now < self.not_before;
+        let leads_later = self.own_term.is_some() && now < self.not_before;
         if leads_later {
             return self.timing.retry.min(self.not_before - now);
         }
         // The next call must not come a whole interval after the record becomes free.
         let free = self
             .record()
-            .filter(|_| self.held.is_none())
+            .filter(|_| self.own_term.is_none())
             .and_then(|record| self.free_from(record));
         match free.map(|free| free.saturating_sub(now)) {
             Some(wait) if !wait.is_zero() => self.timing.retry.min(wait),
@@ -274,8 +274,8 @@ impl Contest {
 
     /// Returns the action that releases the leadership. Returns `None` if this instance does not lead.
     pub(super) fn release(&mut self) -> Option<Plan> {
-        let held = self.held.take()?;
-        let CachedRecord::There(Stored { record, version }) = &self.known else {
+        let own_term = self.own_term.take()?;
+        let CachedRecord::There(Stored { record, version }) = &self.cached_record else {
             return None;
         };
         if record.holder.as_ref() != Some(&self.me.identity) {
@@ -283,7 +283,7 @@ impl Contest {
         }
         let claim = Claim {
             holder: None,
-            ..self.claim(held.term, false)
+            ..self.claim(own_term.term, false)
         };
         Some(Plan::Replace(claim, version.clone()))
     }
@@ -291,12 +291,12 @@ impl Contest {
     /// Applies a read election record.
     pub(super) fn saw(&mut self, stored: Option<Stored>, now: Duration) {
         let Some(stored) = stored else {
-            (self.known, self.unchanged) = (CachedRecord::Absent, None);
+            (self.cached_record, self.unchanged) = (CachedRecord::Absent, None);
             return;
         };
         if stored.record.holder.as_ref() != Some(&self.me.identity) {
-            self.held = None;
-        } else if self.held.is_none() && self.may_create {
+            self.own_term = None;
+        } else if self.own_term.is_none() && self.may_create {
             // The record may result from a `create` without a known result, in place of a record deleted just
             // before.
             self.wait_out(now);
@@ -308,18 +308,18 @@ impl Contest {
     /// record and can release it.
     pub(super) fn still_holds(&mut self, stored: Option<Stored>) -> bool {
         let ours = stored.filter(|stored| stored.record.holder.as_ref() == Some(&self.me.identity));
-        self.held = ours.as_ref().map(|stored| OwnTerm {
+        self.own_term = ours.as_ref().map(|stored| OwnTerm {
             term: self.term_of(&stored.record),
             confirmed: Duration::ZERO,
         });
-        self.known = ours.map_or(CachedRecord::Unknown, CachedRecord::There);
-        self.held.is_some()
+        self.cached_record = ours.map_or(CachedRecord::Unknown, CachedRecord::There);
+        self.own_term.is_some()
     }
 
     /// Returns whether this instance is the holder of the record, even if its last heartbeat is too old to
     /// lead.
     pub(super) const fn holds(&self) -> bool {
-        self.held.is_some()
+        self.own_term.is_some()
     }
 
     /// Applies a successful write of this instance; `begun` is the time at which the call started.
@@ -327,8 +327,8 @@ impl Contest {
         if matches!(plan, Plan::Create(_)) {
             // No other instance has led in the meantime if the record was held continuously.
             let goes_on = self
-                .held
-                .is_some_and(|held| now < held.confirmed + self.timing.renew);
+                .own_term
+                .is_some_and(|own_term| now < own_term.confirmed + self.timing.renew);
             if !goes_on {
                 self.wait_out(now);
             }
@@ -340,7 +340,7 @@ impl Contest {
             Plan::Read => self.highest_term,
         };
         let given = stored.record.term;
-        self.held = ours.then_some(OwnTerm {
+        self.own_term = ours.then_some(OwnTerm {
             term: if self.is_plausible(given) { given } else { claimed },
             confirmed: begun,
         });
@@ -349,7 +349,7 @@ impl Contest {
 
     /// Handles a failed call or a conflict. The election record must be read again.
     pub(super) fn failed(&mut self) {
-        self.known = CachedRecord::Unknown;
+        self.cached_record = CachedRecord::Unknown;
     }
 
     /// Records a call that failed or got no response, after the time `took`.
@@ -375,7 +375,7 @@ impl Contest {
         let term = stored.record.term;
         self.implausible = (!self.is_plausible(term)).then_some(term);
         self.highest_term = self.highest_term.max(self.term_of(&stored.record));
-        if self.held.is_none() && !stored.record.payload.state.is_empty() {
+        if self.own_term.is_none() && !stored.record.payload.state.is_empty() {
             self.state.clone_from(&stored.record.payload.state);
         }
         // A new version with the same content is no heartbeat, for example after a change of labels.
@@ -386,7 +386,7 @@ impl Contest {
         {
             self.unchanged = Some((stored.record.clone(), now));
         }
-        self.known = CachedRecord::There(stored);
+        self.cached_record = CachedRecord::There(stored);
     }
 
     fn may_begin(&self, record: &Record, now: Duration) -> bool {

@@ -84,9 +84,9 @@ impl LeadershipGate {
 
     /// Waits until the gate is closed.
     pub async fn closed(&self) {
-        let mut said = self.0.subscribe();
+        let mut changes = self.0.subscribe();
         loop {
-            let lead = *said.borrow_and_update();
+            let lead = *changes.borrow_and_update();
             let Some(lead) = lead.filter(Term::holds) else {
                 return;
             };
@@ -98,7 +98,7 @@ impl LeadershipGate {
             };
             tokio::select! {
                 biased;
-                _ = said.changed() => {}
+                _ = changes.changed() => {}
                 () = over => {}
             }
         }

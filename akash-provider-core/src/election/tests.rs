@@ -172,8 +172,8 @@ mod faulty_stores {
         ] {
             let store = MemoryElection::new();
             let (one, other) = (FaultyStore(store.clone(), lie), FaultyStore(store, lie));
-            let said = verdict(conformance::suite(&one, &other, &conformance::Setup::default())).await;
-            assert!(said.is_some_and(|said| said.contains(rule)), "{lie:?}");
+            let failure = verdict(conformance::suite(&one, &other, &conformance::Setup::default())).await;
+            assert!(failure.is_some_and(|failure| failure.contains(rule)), "{lie:?}");
         }
     }
 }

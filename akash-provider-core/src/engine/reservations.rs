@@ -35,8 +35,10 @@ use pools::{Claim, Pools};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reservations {
     config: Config,
-    known: Option<InventoryState>,
-    held: HashMap<OrderId, Reservation, FxBuildHasher>,
+    #[serde(rename = "known")]
+    inventory: Option<InventoryState>,
+    #[serde(rename = "held")]
+    reservations: HashMap<OrderId, Reservation, FxBuildHasher>,
     /// Orders with reserved replicas that fit on no node.
     unplaced: BTreeSet<OrderId>,
     /// Leases with unknown resources, because their winning bid was not read yet.
@@ -106,8 +108,8 @@ impl Reservations {
         Self {
             pools: Pools::new(config),
             config: config.clone(),
-            known: None,
-            held: HashMap::default(),
+            inventory: None,
+            reservations: HashMap::default(),
             unplaced: BTreeSet::new(),
             unread: BTreeSet::new(),
             counted: HashSet::default(),
@@ -118,7 +120,7 @@ impl Reservations {
     /// Returns true after the first inventory update.
     #[must_use]
     pub const fn is_known(&self) -> bool {
-        self.known.is_some()
+        self.inventory.is_some()
     }
 
     /// Replaces the inventory and applies all reservations again.
@@ -145,27 +147,27 @@ impl Reservations {
         let pods: Pods = placements.collect();
         let mut left = update.inventory.dup();
         self.unplaced.clear();
-        for (order, held) in &mut self.held {
+        for (order, reservation) in &mut self.reservations {
             let pods = pods.get(order).map_or(&[][..], |pods| pods);
             let on_known = |p: &ReplicaGroup| nodes.contains(&*p.node);
             // Without pods, a reservation stays on its nodes if all of them still exist.
-            if !pods.is_empty() || !held.places.iter().all(on_known) {
-                let mut places = pins::moved(&held.units, &held.places, pods);
+            if !pods.is_empty() || !reservation.places.iter().all(on_known) {
+                let mut places = pins::moved(&reservation.units, &reservation.places, pods);
                 places.retain(on_known);
-                held.places = places.into();
+                reservation.places = places.into();
             }
             if usage.is_some() {
-                held.claim.confirmed = self.counted.contains(order);
+                reservation.claim.confirmed = self.counted.contains(order);
             }
-            self.pools.take(held.claim);
-            left.restore(&held.allocation());
-            if pins::incomplete(&held.units, &held.places) {
+            self.pools.take(reservation.claim);
+            left.restore(&reservation.allocation());
+            if pins::incomplete(&reservation.units, &reservation.places) {
                 self.unplaced.insert(order.clone());
             }
         }
         let base = update.inventory;
         let in_use = Utilization::from_metrics(&metrics);
-        self.known = Some(InventoryState {
+        self.inventory = Some(InventoryState {
             base,
             left,
             in_use,
@@ -181,21 +183,21 @@ impl Reservations {
     /// usage or the resources of an existing lease ([`adopt_unread`](Self::adopt_unread)) are unknown. On an error,
     /// nothing is reserved.
     pub fn reserve(&mut self, order: &OrderId, spec: &GroupSpec) -> Result<Arc<Vec<ResourceUnit>>, Decline> {
-        if let Some(held) = self.held.get(order) {
-            return Ok(Arc::clone(&held.units));
+        if let Some(reservation) = self.reservations.get(order) {
+            return Ok(Arc::clone(&reservation.units));
         }
         // The pools are checked first: the check is cheap and needs no rollback.
         let claim = capacity::check(spec, &self.pools, &self.blocking_orders())?;
-        let Some(known) = &mut self.known else {
+        let Some(inventory) = &mut self.inventory else {
             return Err(Decline::Unknown {
                 message: "the capacity of the cluster is not known yet".to_owned(),
             });
         };
         let take = AdjustOptions::default();
-        let allocation = capacity::place(spec, &self.config, &mut *known.left, take)?;
+        let allocation = capacity::place(spec, &self.config, &mut *inventory.left, take)?;
         self.pools.take(claim);
         let units = Arc::new(allocation.units);
-        let held = Reservation {
+        let reservation = Reservation {
             units: Arc::clone(&units),
             params: self.shared.intern(allocation.params),
             places: allocation.places.into(),
@@ -203,15 +205,15 @@ impl Reservations {
             active: false,
             needs_recheck: false,
         };
-        self.held.insert(order.clone(), held);
+        self.reservations.insert(order.clone(), reservation);
         Ok(units)
     }
 
     /// Returns an order with reserved GPUs for which a replica fits on no node.
     fn unplaced_gpu_order(&self) -> Option<&OrderId> {
         let owed = |order: &&OrderId| {
-            let held = self.held.get(*order);
-            held.is_some_and(|held| capacity::requests_gpus(&held.units))
+            let reservation = self.reservations.get(*order);
+            reservation.is_some_and(|reservation| capacity::requests_gpus(&reservation.units))
         };
         self.unplaced.iter().find(owed)
     }
@@ -228,11 +230,11 @@ impl Reservations {
     /// or addresses, or has unknown resources.
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
-        let held = self.held.get(order)?;
+        let reservation = self.reservations.get(order)?;
         if let Some(order) = self.unread.first() {
             return Some(capacity::unread_lease(order));
         }
-        if let Some(decline) = self.pools.check_overcommit(held.claim) {
+        if let Some(decline) = self.pools.check_overcommit(reservation.claim) {
             return Some(decline);
         }
         if self.unplaced.is_empty() {
@@ -243,7 +245,7 @@ impl Reservations {
                 message: "its replicas have lost their place since it was reserved".to_owned(),
             });
         }
-        let wants = capacity::requests_gpus(&held.units);
+        let wants = capacity::requests_gpus(&reservation.units);
         let owed = self.unplaced_gpu_order().filter(|_| wants)?;
         Some(capacity::gpus_reserved_for(owed))
     }
@@ -256,11 +258,11 @@ impl Reservations {
         self.unread.remove(order);
         // The reservation of a lease stays active.
         let mut active = false;
-        if let Some(held) = self.held.get(order) {
-            if !held.units.is_empty() || (offer.is_empty() && spec.is_none()) {
+        if let Some(reservation) = self.reservations.get(order) {
+            if !reservation.units.is_empty() || (offer.is_empty() && spec.is_none()) {
                 return;
             }
-            active = held.active;
+            active = reservation.active;
             self.unreserve(order);
         }
         let units = if offer.is_empty() {
@@ -273,11 +275,14 @@ impl Reservations {
             ..claim(&units)
         };
         // Running replicas stay on their nodes. Only the others are placed.
-        let pods = self.known.as_ref().and_then(|known| known.pods.get(order));
+        let pods = self
+            .inventory
+            .as_ref()
+            .and_then(|inventory| inventory.pods.get(order));
         let places = pods
             .map(|pods| pins::moved(&units, &[], pods))
             .unwrap_or_default();
-        let held = Reservation {
+        let reservation = Reservation {
             claim,
             params: self.shared.intern(params::fixed_params(&units)),
             units: Arc::new(units),
@@ -285,13 +290,13 @@ impl Reservations {
             active,
             needs_recheck: false,
         };
-        self.pools.take(held.claim);
-        if let Some(known) = &mut self.known {
-            known.left.restore(&held.allocation());
+        self.pools.take(reservation.claim);
+        if let Some(inventory) = &mut self.inventory {
+            inventory.left.restore(&reservation.allocation());
         }
-        let incomplete = pins::incomplete(&held.units, &held.places);
-        self.held.insert(order.clone(), held);
-        if incomplete && self.known.is_some() {
+        let incomplete = pins::incomplete(&reservation.units, &reservation.places);
+        self.reservations.insert(order.clone(), reservation);
+        if incomplete && self.inventory.is_some() {
             self.unplaced.insert(order.clone());
             self.place_missing(order);
         }
@@ -307,18 +312,18 @@ impl Reservations {
     /// Replaces the resources of a reservation by the offer of this provider's bid on the chain. Both differ if a bid
     /// from before a restart is included in a block after capacity was reserved again for the order.
     pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
-        let Some(held) = self.held.get_mut(order) else {
+        let Some(reservation) = self.reservations.get_mut(order) else {
             return;
         };
-        held.needs_recheck = false;
-        if offer.is_empty() || params::matches_offer(&held.units, offer) {
+        reservation.needs_recheck = false;
+        if offer.is_empty() || params::matches_offer(&reservation.units, offer) {
             return;
         }
-        if held.units.is_empty() {
+        if reservation.units.is_empty() {
             // The resources were unknown until now.
             return self.adopt(order, offer, None);
         }
-        let active = held.active;
+        let active = reservation.active;
         self.unreserve(order);
         self.adopt(order, offer, None);
         if active {
@@ -328,40 +333,40 @@ impl Reservations {
 
     /// Marks a reservation: its units must be compared with the offer of the bid on the chain.
     pub fn recheck_offer(&mut self, order: &OrderId) {
-        if let Some(held) = self.held.get_mut(order) {
-            held.needs_recheck = true;
+        if let Some(reservation) = self.reservations.get_mut(order) {
+            reservation.needs_recheck = true;
         }
     }
 
     /// Removes the mark of [`recheck_offer`](Self::recheck_offer), because the bid with the offer of this reservation
     /// was included in a block.
     pub fn confirm_offer(&mut self, order: &OrderId) {
-        if let Some(held) = self.held.get_mut(order) {
-            held.needs_recheck = false;
+        if let Some(reservation) = self.reservations.get_mut(order) {
+            reservation.needs_recheck = false;
         }
     }
 
     /// Returns true if the reservation is known to match the offer of the bid.
     #[must_use]
     pub fn is_offer_known(&self, order: &OrderId) -> bool {
-        let held = self.held.get(order);
-        held.is_some_and(|h| !h.units.is_empty() && !h.needs_recheck)
+        let reservation = self.reservations.get(order);
+        reservation.is_some_and(|h| !h.units.is_empty() && !h.needs_recheck)
     }
 
     /// Releases a reservation. Its capacity is free immediately. Returns false if there was none.
     pub fn unreserve(&mut self, order: &OrderId) -> bool {
         self.unread.remove(order);
-        let Some(held) = self.held.remove(order) else {
+        let Some(reservation) = self.reservations.remove(order) else {
             return false;
         };
         self.unplaced.remove(order);
         // Without known units, no addresses are released, so the count stays.
-        if held.claim.ips > 0 {
+        if reservation.claim.ips > 0 {
             self.counted.remove(order);
         }
-        self.pools.release(held.claim);
-        if let Some(known) = &mut self.known {
-            known.left.release(&held.allocation());
+        self.pools.release(reservation.claim);
+        if let Some(inventory) = &mut self.inventory {
+            inventory.left.release(&reservation.allocation());
         }
         // Free capacity is used first for reservations with unplaced replicas.
         self.place_all_missing();
@@ -371,40 +376,40 @@ impl Reservations {
     /// Returns the units of a reservation, with overcommit applied and concrete GPU models.
     #[must_use]
     pub fn units(&self, order: &OrderId) -> Option<Arc<Vec<ResourceUnit>>> {
-        self.held.get(order).map(|h| Arc::clone(&h.units))
+        self.reservations.get(order).map(|h| Arc::clone(&h.units))
     }
 
     /// Returns the scheduler parameters of a reservation.
     #[must_use]
     pub fn params(&self, order: &OrderId) -> Option<Arc<SchedulerParamsById>> {
-        self.held.get(order).map(|h| Arc::clone(&h.params))
+        self.reservations.get(order).map(|h| Arc::clone(&h.params))
     }
 
     /// Merges the scheduler parameters of a running deployment into its reservation. Units are restricted to
     /// the GPU models in `params`. If the models changed, the replicas are placed again. Returns false if the
     /// order has no reservation.
     pub fn set_params(&mut self, order: &OrderId, params: &SchedulerParamsById) -> bool {
-        let Some(held) = self.held.get_mut(order) else {
+        let Some(reservation) = self.reservations.get_mut(order) else {
             return false;
         };
-        let mut params_promised = (*held.params).clone();
+        let mut params_promised = (*reservation.params).clone();
         for (id, params) in params.iter().filter(|(_, params)| params.is_some()) {
             params_promised.insert(*id, params.clone());
         }
-        if params_promised == *held.params {
+        if params_promised == *reservation.params {
             return true;
         }
-        let before = held.allocation();
+        let before = reservation.allocation();
         let mut units = before.units.clone();
         let changed = params::narrow(&mut units, &params_promised);
-        held.params = self.shared.intern(params_promised);
+        reservation.params = self.shared.intern(params_promised);
         if changed {
-            held.units = Arc::new(units);
-            held.places = Box::default();
-            if let Some(known) = &mut self.known {
+            reservation.units = Arc::new(units);
+            reservation.places = Box::default();
+            if let Some(inventory) = &mut self.inventory {
                 // Released exactly as reserved, so that the free capacity stays exact.
-                known.left.release(&before);
-                known.left.restore(&held.allocation());
+                inventory.left.release(&before);
+                inventory.left.restore(&reservation.allocation());
                 self.unplaced.insert(order.clone());
                 self.place_missing(order);
             }
@@ -414,31 +419,31 @@ impl Reservations {
 
     /// Marks the reservation as held by a lease. Returns false if the order has no reservation.
     pub fn mark_active(&mut self, order: &OrderId) -> bool {
-        let held = self.held.get_mut(order);
-        held.map(|h| h.active = true).is_some()
+        let reservation = self.reservations.get_mut(order);
+        reservation.map(|h| h.active = true).is_some()
     }
 
     /// Returns true if the order has a reservation.
     #[must_use]
     pub fn contains(&self, order: &OrderId) -> bool {
-        self.held.contains_key(order)
+        self.reservations.contains_key(order)
     }
 
     /// Returns the number of reservations of bids and leases.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.held.len()
+        self.reservations.len()
     }
 
     /// Returns true if there are no reservations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.reservations.is_empty()
     }
 
     /// Returns the orders with a reservation, sorted.
     pub fn orders(&self) -> impl Iterator<Item = &OrderId> {
-        let mut orders: Vec<_> = self.held.keys().collect();
+        let mut orders: Vec<_> = self.reservations.keys().collect();
         orders.sort_unstable();
         orders.into_iter()
     }
@@ -452,12 +457,13 @@ impl Reservations {
 
     /// Places as many unplaced replicas of a reservation as fit.
     fn place_missing(&mut self, order: &OrderId) {
-        let (Some(known), Some(held)) = (&mut self.known, self.held.get_mut(order)) else {
+        let (Some(inventory), Some(reservation)) = (&mut self.inventory, self.reservations.get_mut(order))
+        else {
             return;
         };
-        let before = held.allocation();
+        let before = reservation.allocation();
         let with_counts = |count: &dyn Fn(&ResourceUnit) -> u32| -> Vec<ResourceUnit> {
-            let units = held.units.iter().cloned();
+            let units = reservation.units.iter().cloned();
             units
                 .map(|u| ResourceUnit {
                     count: count(&u),
@@ -465,7 +471,7 @@ impl Reservations {
                 })
                 .collect()
         };
-        let placed = |u: &ResourceUnit| pins::placed(&held.places, u.resources.id);
+        let placed = |u: &ResourceUnit| pins::placed(&reservation.places, u.resources.id);
         let pinned = Allocation {
             units: with_counts(&|u| placed(u).min(u.count)),
             ..before.clone()
@@ -473,14 +479,14 @@ impl Reservations {
         let mut missing = with_counts(&|u| u.count.saturating_sub(placed(u)));
         missing.retain(|u| u.count > 0);
         // Placed replicas stay on their nodes. Only the others are placed.
-        known.left.release(&before);
-        known.left.restore(&pinned);
-        let found = pins::find(&mut *known.left, &missing);
+        inventory.left.release(&before);
+        inventory.left.restore(&pinned);
+        let found = pins::find(&mut *inventory.left, &missing);
         let (mut units, mut places) = (before.units, before.places);
-        let mut params_promised = (*held.params).clone();
+        let mut params_promised = (*reservation.params).clone();
         for allocation in &found {
             // Released here, because the whole reservation is restored below.
-            known.left.release(allocation);
+            inventory.left.release(allocation);
             for place in &allocation.places {
                 pins::add(&mut places, place, place.replicas);
             }
@@ -492,13 +498,13 @@ impl Reservations {
                 }
             }
         }
-        known.left.release(&pinned);
+        inventory.left.release(&pinned);
         params::narrow(&mut units, &params_promised);
-        held.units = Arc::new(units);
-        held.places = places.into();
-        held.params = self.shared.intern(params_promised);
-        known.left.restore(&held.allocation());
-        if !pins::incomplete(&held.units, &held.places) {
+        reservation.units = Arc::new(units);
+        reservation.places = places.into();
+        reservation.params = self.shared.intern(params_promised);
+        inventory.left.restore(&reservation.allocation());
+        if !pins::incomplete(&reservation.units, &reservation.places) {
             self.unplaced.remove(order);
         }
     }

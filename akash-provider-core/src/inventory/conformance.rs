@@ -184,14 +184,14 @@ fn a_copy_is_independent(mut inventory: Box<dyn Inventory>) {
 fn the_same_calls_give_the_same_results(mut one: Box<dyn Inventory>, mut other: Box<dyn Inventory>) {
     for units in [fitting(), half_fitting(), fitting(), fitting()] {
         let options = AdjustOptions::default();
-        let said = "the same calls in the same order were expected to return the same";
+        let rule = "the same calls in the same order were expected to return the same";
         assert_eq!(
             one.adjust(&units, options),
             other.adjust(&units, options),
-            "{said} `adjust`"
+            "{rule} `adjust`"
         );
-        assert_eq!(one.metrics(), other.metrics(), "{said} `metrics`");
-        assert_eq!(one.explain(&units), other.explain(&units), "{said} `explain`");
+        assert_eq!(one.metrics(), other.metrics(), "{rule} `metrics`");
+        assert_eq!(one.explain(&units), other.explain(&units), "{rule} `explain`");
     }
 }
 

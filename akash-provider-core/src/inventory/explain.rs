@@ -191,7 +191,7 @@ fn wanted_gpus(unit: &ResourceUnit) -> String {
     if attributes.is_empty() {
         return "of any model".to_owned();
     }
-    let shown: Vec<_> = attributes
+    let names: Vec<_> = attributes
         .iter()
         .take(SHOWN)
         .map(|a| format!("`{}`", a.key))
@@ -201,7 +201,7 @@ fn wanted_gpus(unit: &ResourceUnit) -> String {
     } else {
         ""
     };
-    format!("{}{more}", shown.join(" or "))
+    format!("{}{more}", names.join(" or "))
 }
 
 /// Formats an amount of bytes. The amount is negative if more is used than exists.

@@ -91,7 +91,7 @@ impl Layout {
     /// Returns the devices of a node by kind.
     pub(super) fn gpus(&self, node: &Node) -> Vec<GpuMetrics> {
         let slots = self.slots[node.slots.clone()].iter();
-        let shown = slots.map(|slot| {
+        let infos = slots.map(|slot| {
             let kind = &self.kinds[slot.kind];
             GpuMetrics {
                 vendor: kind.vendor.clone(),
@@ -101,7 +101,7 @@ impl Layout {
                 count: slot.count,
             }
         });
-        shown.collect()
+        infos.collect()
     }
 
     pub(super) fn new(spec: &ClusterSpec) -> Self {
@@ -259,8 +259,8 @@ impl Layout {
 
     fn kind(&mut self, kind: Kind) -> usize {
         // A cluster has few kinds, so a linear search is faster than a map.
-        let known = self.kinds.iter().position(|k| *k == kind);
-        known.unwrap_or_else(|| {
+        let position = self.kinds.iter().position(|k| *k == kind);
+        position.unwrap_or_else(|| {
             self.kinds.push(kind);
             self.kinds.len() - 1
         })

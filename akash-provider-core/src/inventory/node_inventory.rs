@@ -205,10 +205,14 @@ impl Inventory for NodeInventory {
         let nodes = self.layout.nodes.iter().zip(&self.free);
         let nodes = nodes.map(|(node, free)| {
             let pair = |quantity, free| {
-                let shown = pair(quantity, free);
+                let amounts = pair(quantity, free);
                 // Free capacity of a closed node is not available.
-                let available = if node.closed.is_some() { 0 } else { shown.available };
-                Pair { available, ..shown }
+                let available = if node.closed.is_some() {
+                    0
+                } else {
+                    amounts.available
+                };
+                Pair { available, ..amounts }
             };
             NodeMetrics {
                 name: node.name.to_string(),

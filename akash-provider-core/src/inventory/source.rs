@@ -97,9 +97,9 @@ type Watcher = (watch::Receiver<State>, u64, u64);
 async fn next(
     (mut receiver, updates, failures): Watcher,
 ) -> Option<(Result<InventoryUpdate, Error>, Watcher)> {
-    let news = |s: &State| s.closed || s.update.0 > updates || s.failure.0 > failures;
+    let is_new = |s: &State| s.closed || s.update.0 > updates || s.failure.0 > failures;
     // A dropped source also means shutdown.
-    let state = receiver.wait_for(news).await.ok()?.clone();
+    let state = receiver.wait_for(is_new).await.ok()?.clone();
     // Checked first, because after shutdown no watcher needs an update.
     if state.closed {
         return None;

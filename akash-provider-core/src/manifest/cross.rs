@@ -1,7 +1,7 @@
 //! Comparison of a manifest with the groups on the chain. Both must have the same groups and resources, and
 //! the manifest must use every endpoint and replica.
 
-use super::fault::{CrossFault, EndpointNeed, ManifestError, ResourceKind, shown};
+use super::fault::{CrossFault, EndpointNeed, ManifestError, ResourceKind, truncated};
 use super::{Group, Manifest, Service};
 use crate::types::{EndpointKind, GroupSpec, ResourceUnit};
 
@@ -21,7 +21,7 @@ pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), 
     }
     for group in &manifest.groups {
         let Some(spec) = groups.iter().find(|spec| spec.name == group.name) else {
-            return Err(differs(&shown(&group.name), CrossFault::UnknownGroup));
+            return Err(differs(&truncated(&group.name), CrossFault::UnknownGroup));
         };
         check_group(group, spec)?;
     }
@@ -95,11 +95,11 @@ impl<'a> RemainingUnit<'a> {
 }
 
 fn check_group(group: &Group, spec: &GroupSpec) -> Result<(), ManifestError> {
-    let name = shown(&group.name);
+    let name = truncated(&group.name);
     let mut left: Vec<RemainingUnit<'_>> = spec.resources.iter().map(RemainingUnit::all_of).collect();
     for service in &group.services {
         check_service(service, &mut left)
-            .map_err(|fault| differs(&format!("{name}.{}", shown(&service.name)), fault))?;
+            .map_err(|fault| differs(&format!("{name}.{}", truncated(&service.name)), fault))?;
     }
     // Unused parts are reported last, because a wrong service is the more likely cause.
     for unit in &left {

@@ -309,7 +309,7 @@ impl std::fmt::Display for EndpointNeed {
 }
 
 /// Shortens a tenant's text for an error.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn truncated(text: &str) -> String {
     const SHOWN: usize = 80;
     if text.chars().count() <= SHOWN {
         return text.to_owned();

@@ -81,7 +81,7 @@ impl<'de> Visitor<'de> for Tree {
             if map.contains_key(&key) {
                 return Err(A::Error::custom(format!(
                     "duplicate key `{}`",
-                    super::fault::shown(&key)
+                    super::fault::truncated(&key)
                 )));
             }
             map.insert(key, value);

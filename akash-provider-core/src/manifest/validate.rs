@@ -1,6 +1,6 @@
 //! Structural rules of a manifest, as in the tools and providers of the Akash network.
 
-use super::fault::{ManifestError, StructureFault, shown};
+use super::fault::{ManifestError, StructureFault, truncated};
 use super::hostname::check_hostname;
 use super::image;
 use super::wildcard::WILDCARD_LABEL;
@@ -60,11 +60,11 @@ pub(crate) fn faults(manifest: &Manifest, most: usize) -> Vec<ManifestError> {
             if faults.len() >= most {
                 return faults;
             }
-            let at = format!("{}.{}", shown(&group.name), shown(&service.name));
+            let at = format!("{}.{}", truncated(&group.name), truncated(&service.name));
             faults.extend(check_service(&at, service, &mut seen).err());
         }
         if !seen.groups.insert(&group.name) {
-            faults.push(broken(&shown(&group.name), StructureFault::DuplicateGroup));
+            faults.push(broken(&truncated(&group.name), StructureFault::DuplicateGroup));
         }
         if faults.len() >= most {
             return faults;
@@ -86,7 +86,7 @@ struct SeenNames<'a> {
 }
 
 fn check_group(group: &Group) -> Result<(), ManifestError> {
-    let name = shown(&group.name);
+    let name = truncated(&group.name);
     limits::check_group(&name, group)?;
     if group.services.is_empty() {
         return Err(broken(&name, StructureFault::NoServices));
@@ -97,14 +97,14 @@ fn check_group(group: &Group) -> Result<(), ManifestError> {
             Ordering::Less => {}
             Ordering::Equal => {
                 return Err(broken(
-                    &format!("{name}.{}", shown(&after.name)),
+                    &format!("{name}.{}", truncated(&after.name)),
                     StructureFault::DuplicateService,
                 ));
             }
             Ordering::Greater => {
                 let fault = StructureFault::ServicesUnsorted {
-                    name: shown(&after.name),
-                    before: shown(&before.name),
+                    name: truncated(&after.name),
+                    before: truncated(&before.name),
                 };
                 return Err(broken(&name, fault));
             }
@@ -115,7 +115,7 @@ fn check_group(group: &Group) -> Result<(), ManifestError> {
 
 fn check_service<'a>(at: &str, service: &'a Service, seen: &mut SeenNames<'a>) -> Result<(), ManifestError> {
     if !is_service_name(&service.name) {
-        let name = shown(&service.name);
+        let name = truncated(&service.name);
         return Err(broken(at, StructureFault::ServiceName { name }));
     }
     limits::check_service(at, service)?;
@@ -123,7 +123,7 @@ fn check_service<'a>(at: &str, service: &'a Service, seen: &mut SeenNames<'a>) -
         return Err(broken(at, StructureFault::NoImage));
     }
     if let Err(problem) = image::check(&service.image) {
-        let (image, problem) = (shown(&service.image), problem.to_owned());
+        let (image, problem) = (truncated(&service.image), problem.to_owned());
         return Err(broken(
             &format!("{at}.image"),
             StructureFault::Image { image, problem },
@@ -135,7 +135,7 @@ fn check_service<'a>(at: &str, service: &'a Service, seen: &mut SeenNames<'a>) -
     for (n, line) in service.env.iter().flatten().enumerate() {
         let name = line.split_once('=').map_or(line.as_str(), |(name, _)| name);
         if !is_env_name(name) {
-            let name = shown(name);
+            let name = truncated(name);
             return Err(broken(
                 &format!("{at}.env[{n}]"),
                 StructureFault::EnvName { name },
@@ -165,14 +165,16 @@ fn check_expose<'a>(
     seen.global |= expose.global;
     for host in expose.hosts.iter().flatten() {
         if let Err(reason) = check_hostname(host) {
-            let host = shown(host);
+            let host = truncated(host);
             return Err(broken(&at(), StructureFault::Hostname { host, reason }));
         }
         // Upper-case names are refused above, so equal hostnames are byte-equal.
         if !seen.hosts.insert(host) {
             return Err(broken(
                 &at(),
-                StructureFault::DuplicateHostname { host: shown(host) },
+                StructureFault::DuplicateHostname {
+                    host: truncated(host),
+                },
             ));
         }
         limits::ALL_HOSTS.check(&at(), seen.hosts.len())?;
@@ -186,7 +188,7 @@ fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), M
     let at = || format!("{}.httpOptions", at());
     let cases = options.next_cases.as_deref().unwrap_or_default();
     if let Some(bad) = cases.iter().find(|case| !NEXT_CASES.contains(&case.as_str())) {
-        return Err(broken(&at(), StructureFault::NextCase { case: shown(bad) }));
+        return Err(broken(&at(), StructureFault::NextCase { case: truncated(bad) }));
     }
     // More entries than existing cases imply a duplicate.
     if cases.len() > NEXT_CASES.len() || (cases.len() > 1 && cases.iter().any(|c| c == NEXT_CASE_ALONE)) {

@@ -36,7 +36,7 @@ const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hashes {
     received: [u8; 32],
-    known: [u8; 32],
+    typed: [u8; 32],
 }
 
 impl Hashes {
@@ -49,13 +49,13 @@ impl Hashes {
     /// Returns the hash over the fields that this version supports. The Go provider computes the same hash.
     #[must_use]
     pub const fn known(&self) -> &[u8; 32] {
-        &self.known
+        &self.typed
     }
 
     /// Returns whether `hash` is one of the two hashes.
     #[must_use]
     pub fn contain(&self, hash: &[u8; 32]) -> bool {
-        self.received == *hash || self.known == *hash
+        self.received == *hash || self.typed == *hash
     }
 }
 
@@ -64,7 +64,7 @@ impl From<[u8; 32]> for Hashes {
     fn from(hash: [u8; 32]) -> Self {
         Self {
             received: hash,
-            known: hash,
+            typed: hash,
         }
     }
 }
@@ -101,7 +101,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Manifest, Hashes), ManifestError> {
 /// Returns the hash of a manifest, as the chain stores it with the deployment.
 #[must_use]
 pub fn hash(manifest: &Manifest) -> [u8; 32] {
-    digest(&known(manifest))
+    digest(&typed_value(manifest))
 }
 
 /// Returns canonical JSON: compact, keys sorted, `<`, `>`, `&`, U+2028 and U+2029 escaped, other UTF-8
@@ -117,62 +117,62 @@ fn digest(value: &Value) -> [u8; 32] {
     Sha256::digest(canonical_json(value)).into()
 }
 
-fn known(manifest: &Manifest) -> Value {
+fn typed_value(manifest: &Manifest) -> Value {
     // The model has text keys and no fallible maps, so the conversion never fails.
     serde_json::to_value(manifest).unwrap_or_default()
 }
 
 fn hashes(received: Value, manifest: &Manifest) -> Hashes {
     // Based on the model, so that omitted fields hash like the defaults of the network's tools.
-    let mut tree = known(manifest);
+    let mut tree = typed_value(manifest);
     keep_nulls(&received, &mut tree);
-    let known = digest(&tree);
+    let typed = digest(&tree);
     let received = if add_unknown(received, &mut tree) {
         digest(&tree)
     } else {
         known
     };
-    Hashes { received, known }
+    Hashes { received, typed }
 }
 
 /// Sets lists to null if the received manifest contains null for them.
-fn keep_nulls(received: &Value, known: &mut Value) {
-    match (received, known) {
-        (Value::Object(received), Value::Object(known)) => {
-            for (key, known) in known {
+fn keep_nulls(received: &Value, typed: &mut Value) {
+    match (received, typed) {
+        (Value::Object(received), Value::Object(typed)) => {
+            for (key, typed) in typed {
                 if let Some(received) = received.get(key) {
-                    keep_nulls(received, known);
+                    keep_nulls(received, typed);
                 }
             }
         }
-        (Value::Array(received), Value::Array(known)) => {
-            for (received, known) in received.iter().zip(known) {
-                keep_nulls(received, known);
+        (Value::Array(received), Value::Array(typed)) => {
+            for (received, typed) in received.iter().zip(typed) {
+                keep_nulls(received, typed);
             }
         }
-        (Value::Null, known @ Value::Array(_)) => *known = Value::Null,
+        (Value::Null, typed @ Value::Array(_)) => *typed = Value::Null,
         _ => {}
     }
 }
 
-/// Adds the unknown fields of the received manifest to `known`. Returns whether there were any.
-fn add_unknown(received: Value, known: &mut Value) -> bool {
+/// Adds the unknown fields of the received manifest to `typed`. Returns whether there were any.
+fn add_unknown(received: Value, typed: &mut Value) -> bool {
     let mut any = false;
-    match (received, known) {
-        (Value::Object(received), Value::Object(known)) => {
+    match (received, typed) {
+        (Value::Object(received), Value::Object(typed)) => {
             for (key, value) in received {
-                if let Some(known) = known.get_mut(&key) {
-                    any |= add_unknown(value, known);
+                if let Some(typed) = typed.get_mut(&key) {
+                    any |= add_unknown(value, typed);
                 } else if !(LEFT_OUT_WHEN_EMPTY.contains(&key.as_str()) && is_empty(&value)) {
-                    known.insert(key, value);
+                    typed.insert(key, value);
                     any = true;
                 }
             }
         }
-        (Value::Array(received), Value::Array(known)) => {
+        (Value::Array(received), Value::Array(typed)) => {
             // The lists have equal lengths, because the model was parsed from the same tree.
-            for (received, known) in received.into_iter().zip(known) {
-                any |= add_unknown(received, known);
+            for (received, typed) in received.into_iter().zip(typed) {
+                any |= add_unknown(received, typed);
             }
         }
         _ => {}
@@ -222,7 +222,7 @@ fn narrow<'a, T: Deserialize<'a>>(at: String, value: &'a Value, found: &mut (Str
 }
 
 fn reason(error: &serde_json::Error) -> String {
-    super::fault::shown(&error.to_string())
+    super::fault::truncated(&error.to_string())
 }
 
 fn write_value(value: &Value, out: &mut Vec<u8>) {

@@ -149,8 +149,8 @@ impl DeploymentBook {
         let total = rates.fold(0_i128, |sum, l| {
             sum.saturating_add(l.payment.rate.amount.scaled())
         });
-        let held = self.escrow.account.funds.get(denom).copied().unwrap_or_default();
-        let funds = held.scaled();
+        let balance = self.escrow.account.funds.get(denom).copied().unwrap_or_default();
+        let funds = balance.scaled();
         // Also prevents a division by zero below.
         if total <= 0 {
             return false;

@@ -62,8 +62,8 @@ async fn facets_are_mocked_behind_a_mocked_cluster() {
 async fn a_mocked_chain_client_is_a_chain_client() {
     let mut chain = MockChainClient::new();
     let outcome = TxOutcome::Committed { height: 3 };
-    let told = outcome.clone();
-    chain.expect_broadcast_msgs().once().return_once(|_| Ok(told));
+    let returned = outcome.clone();
+    chain.expect_broadcast_msgs().once().return_once(|_| Ok(returned));
     chain.expect_certificates().once().returning(|_, _| Ok(vec![]));
     chain
         .expect_subscribe()

@@ -285,9 +285,9 @@ async fn price_or_error(
             Some(price)
         }
         Err(error) => {
-            let known = [ErrorKind::Invalid, ErrorKind::Timeout, ErrorKind::Unavailable];
+            let allowed = [ErrorKind::Invalid, ErrorKind::Timeout, ErrorKind::Unavailable];
             rule.holds(
-                known.contains(&error.kind()),
+                allowed.contains(&error.kind()),
                 format!(
                     "an error was expected to be Invalid, Timeout or Unavailable and is {:?}: {}",
                     error.kind(),

@@ -148,9 +148,10 @@ impl ProviderHandle {
     ///
     /// # Errors
     /// Returns [`ErrorKind::Stopped`] when the provider has stopped.
-    pub async fn restore_state(&self, kept: &RestartState) -> Result<(), Error> {
-        let kept = kept.clone();
-        self.ask("remind", |reply| HandleRequest::Kept(kept, reply)).await
+    pub async fn restore_state(&self, state: &RestartState) -> Result<(), Error> {
+        let state = state.clone();
+        self.ask("remind", |reply| HandleRequest::RestoreState(state, reply))
+            .await
     }
 
     /// Sends no more bids, for a reason that the status shows. With `None`, bids are sent again, and the open

@@ -73,8 +73,8 @@ fn a_covered_manifest_contains_no_secret_and_all_other_values() {
             "the covered input contains {secret}: {after}"
         );
     }
-    for kept in ["NAME=<7>", "EMPTY=", "registry.example", "[\"<10>\",\"\"]"] {
-        assert!(after.contains(kept), "the covered input lacks {kept}: {after}");
+    for part in ["NAME=<7>", "EMPTY=", "registry.example", "[\"<10>\",\"\"]"] {
+        assert!(after.contains(part), "the covered input lacks {part}: {after}");
     }
 }
 

@@ -221,7 +221,7 @@ pub(crate) struct Memory {
     /// Number of created statuses.
     pub(crate) statuses: usize,
     /// Number of inputs other than blocks.
-    pub(crate) news: u64,
+    pub(crate) changes: u64,
     pub(crate) deadline: Option<Mono>,
     /// Blocks the evaluation of the next group until a message arrives.
     pub(crate) judging: Option<std::sync::mpsc::Receiver<()>>,
@@ -236,7 +236,7 @@ impl StateMachine for ScriptedMachine {
     fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
         let effects = (self.reaction)(now, &input);
         let mut memory = self.memory.lock().unwrap();
-        memory.news += u64::from(!matches!(input, Input::Chain(ChainEvent::Block { .. })));
+        memory.changes += u64::from(!matches!(input, Input::Chain(ChainEvent::Block { .. })));
         if memory.inputs.len() < 100_000 {
             memory.inputs.push((now, input));
         }
@@ -261,7 +261,7 @@ impl StateMachine for ScriptedMachine {
         status
     }
     fn changes(&self) -> u64 {
-        self.memory.lock().unwrap().news
+        self.memory.lock().unwrap().changes
     }
     fn pulse(&self) -> Pulse {
         Pulse {

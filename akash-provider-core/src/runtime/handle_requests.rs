@@ -20,7 +20,7 @@ const WAITING: usize = 1024;
 pub(crate) enum HandleRequest {
     Request(Request, oneshot::Sender<Response>),
     Leadership(Leadership, oneshot::Sender<()>),
-    Kept(RestartState, oneshot::Sender<()>),
+    RestoreState(RestartState, oneshot::Sender<()>),
     PricesChanged(oneshot::Sender<()>),
     HoldBids(Option<Arc<str>>, oneshot::Sender<()>),
     Status(oneshot::Sender<Arc<Status>>),

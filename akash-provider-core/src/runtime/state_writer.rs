@@ -38,7 +38,7 @@ pub trait StateStore: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns an error when the state may not be durable.
-    async fn save(&self, kept: &RestartState) -> Result<(), Error>;
+    async fn save(&self, state: &RestartState) -> Result<(), Error>;
 }
 
 type Written = Result<Result<Result<(), Error>, Elapsed>, JoinError>;
@@ -47,27 +47,27 @@ type Written = Result<Result<Result<(), Error>, Elapsed>, JoinError>;
 #[derive(Debug)]
 pub(crate) struct StateWriter {
     store: Option<Arc<dyn StateStore>>,
-    kept: RestartState,
+    state: RestartState,
     /// At most one running write of the state.
     writing: JoinSet<Result<Result<(), Error>, Elapsed>>,
     /// Whether the state changed after the start of the write.
     is_behind: bool,
     again_at: Option<Instant>,
-    held: Vec<Effect>,
+    held_effects: Vec<Effect>,
 }
 
 impl StateWriter {
     pub(crate) fn new(store: Option<Arc<dyn StateStore>>, config: &Config) -> Self {
         Self {
             store,
-            kept: RestartState {
+            state: RestartState {
                 breaker_tripped: config.breaker_tripped,
                 breaker_held_owners: config.breaker_held_owners.clone(),
             },
             writing: JoinSet::new(),
             is_behind: false,
             again_at: None,
-            held: Vec::new(),
+            held_effects: Vec::new(),
         }
     }
 
@@ -76,16 +76,16 @@ impl StateWriter {
         let mut changed = false;
         for effect in &effects {
             if let Effect::Publish(event) = effect {
-                changed |= self.kept.apply(event);
+                changed |= self.state.apply(event);
             }
         }
         if changed {
             self.begin();
         }
-        if self.writing.is_empty() || (!changed && self.held.is_empty()) {
+        if self.writing.is_empty() || (!changed && self.held_effects.is_empty()) {
             return effects;
         }
-        self.held.extend(effects);
+        self.held_effects.extend(effects);
         Vec::new()
     }
 
@@ -104,7 +104,7 @@ impl StateWriter {
                     self.begin();
                     continue;
                 }
-                return std::mem::take(&mut self.held);
+                return std::mem::take(&mut self.held_effects);
             }
             match self.again_at {
                 Some(at) => sleep_until(at).await,
@@ -128,9 +128,9 @@ impl StateWriter {
             self.is_behind = true;
             return;
         }
-        let kept = self.kept.clone();
+        let state = self.state.clone();
         self.writing
-            .spawn(async move { timeout(KEEP_LIMIT, store.save(&kept)).await });
+            .spawn(async move { timeout(KEEP_LIMIT, store.save(&state)).await });
     }
 
     fn settle(&mut self, written: Written) {

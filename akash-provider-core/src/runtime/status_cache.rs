@@ -125,12 +125,12 @@ mod tests {
 
     #[test]
     fn an_unchanged_status_of_a_thousand_leases_is_built_once() {
-        let (mut brain, mut shown) = (brain(Health::Good), StatusCache::default());
-        let first = shown.status(&brain, at(0), Lifecycle::Running);
+        let (mut brain, mut cache) = (brain(Health::Good), StatusCache::default());
+        let first = cache.status(&brain, at(0), Lifecycle::Running);
         // Over one hour with two requests per second and a block every six seconds.
         let looking = allocation_counter::measure(|| {
             for look in 0..7200 {
-                let status = shown.status(&brain, at(500 * look), Lifecycle::Running);
+                let status = cache.status(&brain, at(500 * look), Lifecycle::Running);
                 assert!(Arc::ptr_eq(&status, &first));
             }
         });
@@ -138,10 +138,10 @@ mod tests {
         drop(first);
         for height in 1..=600 {
             block(&mut brain, height);
-            assert!(!shown.may_differ(&brain));
+            assert!(!cache.may_differ(&brain));
             let mut status = None;
             let looking = allocation_counter::measure(|| {
-                status = Some(shown.status(&brain, at(0), Lifecycle::Running))
+                status = Some(cache.status(&brain, at(0), Lifecycle::Running))
             });
             assert_eq!(looking.count_total, 0, "block {height}");
             assert_eq!(status.unwrap().unexpected_inputs, height);
@@ -151,17 +151,17 @@ mod tests {
 
     #[test]
     fn a_changed_status_is_rebuilt_and_shared_copies_stay_unchanged() {
-        let (mut brain, mut shown) = (brain(Health::Good), StatusCache::default());
-        let before = shown.status(&brain, at(0), Lifecycle::Running);
+        let (mut brain, mut cache) = (brain(Health::Good), StatusCache::default());
+        let before = cache.status(&brain, at(0), Lifecycle::Running);
         block(&mut brain, 1);
-        let after = shown.status(&brain, at(0), Lifecycle::Running);
+        let after = cache.status(&brain, at(0), Lifecycle::Running);
         assert_eq!((before.unexpected_inputs, after.unexpected_inputs), (0, 1));
         brain.memory.lock().unwrap().status.leases.pop();
         brain.step(at(0), Input::Leadership(Leadership::Standby));
-        assert!(shown.may_differ(&brain));
-        assert_eq!(shown.status(&brain, at(0), Lifecycle::Running).leases.len(), 999);
+        assert!(cache.may_differ(&brain));
+        assert_eq!(cache.status(&brain, at(0), Lifecycle::Running).leases.len(), 999);
         assert_eq!(
-            shown.status(&brain, at(0), Lifecycle::Shutdown).lifecycle,
+            cache.status(&brain, at(0), Lifecycle::Shutdown).lifecycle,
             Lifecycle::Shutdown
         );
         assert_eq!((made(&brain), after.leases.len()), (3, 1000));
@@ -169,9 +169,9 @@ mod tests {
 
     #[test]
     fn a_missing_version_serializes_as_zero() {
-        let (brain, mut shown) = (brain(Health::Good), StatusCache::default());
+        let (brain, mut cache) = (brain(Health::Good), StatusCache::default());
         brain.memory.lock().unwrap().status.leases[0].generation = None;
-        let status = shown.status(&brain, at(0), Lifecycle::Running);
+        let status = cache.status(&brain, at(0), Lifecycle::Running);
         let written = serde_json::to_value(&*status).unwrap();
         assert_eq!(written["lifecycle"], "running");
         assert_eq!(written["leases"][0]["phase"], "running");
@@ -181,11 +181,11 @@ mod tests {
 
     #[test]
     fn unhealthy_time_in_the_status_is_at_most_one_second_old() {
-        let (brain, mut shown) = (brain(Health::Bad), StatusCache::default());
+        let (brain, mut cache) = (brain(Health::Bad), StatusCache::default());
         for look in 0..20 {
-            shown.status(&brain, at(100 * look), Lifecycle::Running);
+            cache.status(&brain, at(100 * look), Lifecycle::Running);
         }
         assert_eq!(made(&brain), 2);
-        assert!(shown.may_differ(&brain));
+        assert!(cache.may_differ(&brain));
     }
 }

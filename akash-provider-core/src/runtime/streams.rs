@@ -136,7 +136,7 @@ async fn listen<T: Clone + Send>(
 struct StreamGap<T> {
     lost: Option<T>,
     /// Whether a valid item has arrived since the last gap.
-    known: bool,
+    is_reset: bool,
     waits: Option<ExponentialBackoff>,
 }
 
@@ -144,20 +144,20 @@ impl<T: Clone> StreamGap<T> {
     const fn new(lost: Option<T>) -> Self {
         Self {
             lost,
-            known: false,
+            is_reset: false,
             waits: None,
         }
     }
 
     /// Ends the gap after a valid item.
     fn close(&mut self) {
-        self.known = true;
+        self.is_reset = true;
         self.waits = None;
     }
 
     /// Handles a failure: sends `lost` at the first failure of a gap, then waits.
     async fn open(&mut self, queue: &mpsc::Sender<T>) -> Result<(), LoopGone> {
-        if std::mem::take(&mut self.known)
+        if std::mem::take(&mut self.is_reset)
             && let Some(lost) = &self.lost
         {
             queue.send(lost.clone()).await.map_err(|_| LoopGone)?;

@@ -2,7 +2,7 @@
 
 use super::diagnostics::Diagnostics;
 use super::document::{Compute, DeploymentEntry, Document, PlacementEntry, Service, To, Version};
-use super::fault::{ErrorKind, Location, SdlError, shown};
+use super::fault::{ErrorKind, Location, SdlError, truncated};
 use crate::manifest::Proto;
 use crate::types::Storage;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     let mut ips = Ips::default();
     for (name, deployed) in document.deployment.iter() {
         if document.services.lacks(name) {
-            let problem = format!("there is no service `{}`", shown(name));
+            let problem = format!("there is no service `{}`", truncated(name));
             notes.wrong(missing(&deployed.spot, problem, "describe it under `services`"));
         }
         let service = document.services.get(name);
@@ -38,7 +38,7 @@ pub(super) fn document(document: &Document, notes: &mut Diagnostics) {
     let is_whole = document.services.is_whole() && document.deployment.is_whole();
     for (name, spot) in document.endpoints.iter().filter(|_| is_whole) {
         if !ips.used.contains(name.as_str()) {
-            let problem = format!("the endpoint `{}` is never used", shown(name));
+            let problem = format!("the endpoint `{}` is never used", truncated(name));
             let help = "use the endpoint as `ip` of a global expose, or remove the endpoint";
             notes.wrong(missing(spot, problem, help));
         }
@@ -56,7 +56,7 @@ fn missing(spot: &Location, problem: String, help: &str) -> SdlError {
 fn profiles(document: &Document, placement: &str, placed: &PlacementEntry, notes: &mut Diagnostics) {
     let profile = &placed.profile;
     if document.compute.lacks(profile) {
-        let problem = format!("there is no compute profile `{}`", shown(profile));
+        let problem = format!("there is no compute profile `{}`", truncated(profile));
         notes.wrong(missing(
             &placed.spot,
             problem,
@@ -64,7 +64,7 @@ fn profiles(document: &Document, placement: &str, placed: &PlacementEntry, notes
         ));
     }
     if document.placements.lacks(placement) {
-        let problem = format!("there is no placement `{}`", shown(placement));
+        let problem = format!("there is no placement `{}`", truncated(placement));
         notes.wrong(missing(
             &placed.spot,
             problem,
@@ -74,7 +74,7 @@ fn profiles(document: &Document, placement: &str, placed: &PlacementEntry, notes
     let infra = document.placements.get(placement);
     let infra = infra.filter(|_| !document.compute.lacks(profile));
     if let Some(infra) = infra.filter(|infra| !infra.pricing.contains_key(profile)) {
-        let problem = format!("there is no price for the profile `{}` here", shown(profile));
+        let problem = format!("there is no price for the profile `{}` here", truncated(profile));
         notes.wrong(missing(&infra.spot, problem, "add it under `pricing`"));
     }
 }
@@ -100,7 +100,7 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, n
                 expose.external
             };
             if let Some(other) = ips.ports.insert((&to.ip, external, expose.proto), &expose.spot) {
-                let ip = shown(&to.ip);
+                let ip = truncated(&to.ip);
                 let problem = format!(
                     "port {external} of the IP `{ip}` is already used by `{}` on line {}",
                     other.path, other.line
@@ -119,7 +119,7 @@ fn check_ip(document: &Document, to: &To) -> Result<(), SdlError> {
         return Err(to.spot.error(ErrorKind::Reference, problem, "add `global: true`"));
     }
     if document.endpoints.lacks(&to.ip) {
-        let problem = format!("there is no endpoint `{}`", shown(&to.ip));
+        let problem = format!("there is no endpoint `{}`", truncated(&to.ip));
         return Err(missing(
             &to.spot,
             problem,
@@ -152,16 +152,16 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
         let spot = &mount.spot;
         let mut volumes = compute.storage.iter().map(|(_, volume)| &volume.value);
         let Some(volume) = volumes.find(|volume| volume.name == *name) else {
-            let problem = format!("the compute profile has no volume `{}`", shown(name));
+            let problem = format!("the compute profile has no volume `{}`", truncated(name));
             notes.wrong(missing(spot, problem, "add it under `storage` of the profile"));
             continue;
         };
         if !mount.mount.starts_with('/') {
-            let problem = format!("the mount `{}` is not an absolute path", shown(&mount.mount));
+            let problem = format!("the mount `{}` is not an absolute path", truncated(&mount.mount));
             notes.wrong(spot.error(ErrorKind::Invalid, problem, "start it with `/`"));
         }
         if let Some(other) = taken.insert(&mount.mount, name) {
-            let problem = format!("the volume `{}` is already mounted there", shown(other));
+            let problem = format!("the volume `{}` is already mounted there", truncated(other));
             notes.wrong(spot.error(ErrorKind::Reference, problem, "give each its own path"));
         }
         // The tools of the network check this in version 2.1 only.
@@ -170,7 +170,10 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut D
             notes.wrong(spot.error(ErrorKind::Invalid, problem, "remove `readOnly`"));
         }
         if !volume.is_persistent() && !volume.is_ram() {
-            let problem = format!("the volume `{}` is part of the container's own disk", shown(name));
+            let problem = format!(
+                "the volume `{}` is part of the container's own disk",
+                truncated(name)
+            );
             let help = "make the volume persistent or of class ram, or remove the mount; providers cannot mount an ephemeral volume";
             notes.warn(spot.warning(problem, help));
         }
@@ -195,7 +198,7 @@ fn unmounted(
 ) -> Result<(), SdlError> {
     let problem = format!(
         "the persistent volume `{}` is not mounted by a service that uses it",
-        shown(&volume.name)
+        truncated(&volume.name)
     );
     let help = "add a `mount` for the volume under `params.storage` of the service";
     if version == Version::V2_0 && nothing {
@@ -209,7 +212,7 @@ fn unmounted(
 fn idle(document: &Document, notes: &mut Diagnostics) {
     for (name, service) in document.services.iter() {
         if !document.deployment.contains_key(name) {
-            let problem = format!("the service `{}` is never deployed", shown(name));
+            let problem = format!("the service `{}` is never deployed", truncated(name));
             notes.warn(
                 service
                     .spot
@@ -225,7 +228,7 @@ fn idle(document: &Document, notes: &mut Diagnostics) {
     };
     for (name, compute) in document.compute.iter() {
         if !placed().any(|(_, placed)| placed.profile == *name) {
-            let problem = format!("the compute profile `{}` is never used", shown(name));
+            let problem = format!("the compute profile `{}` is never used", truncated(name));
             notes.warn(
                 compute
                     .spot
@@ -235,7 +238,7 @@ fn idle(document: &Document, notes: &mut Diagnostics) {
     }
     for (name, placement) in document.placements.iter() {
         if !placed().any(|(place, _)| place == name) {
-            let problem = format!("the placement `{}` is never used", shown(name));
+            let problem = format!("the placement `{}` is never used", truncated(name));
             notes.warn(
                 placement
                     .spot

@@ -143,7 +143,7 @@ impl Location {
 }
 
 /// Shortens a tenant's text for an error.
-pub(super) fn shown(text: &str) -> String {
+pub(super) fn truncated(text: &str) -> String {
     const SHOWN: usize = 60;
     let mut short: String = text.chars().take(SHOWN).collect();
     if short.len() < text.len() {

@@ -4,7 +4,7 @@
 //! without expansion. Merge keys (`<<`) are supported below the top level, as in the Akash tools.
 
 use super::diagnostics::Diagnostics;
-use super::fault::{ErrorKind, Location, SdlError, shown};
+use super::fault::{ErrorKind, Location, SdlError, truncated};
 use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Tag};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,7 +175,7 @@ fn read(text: &str, notes: &mut Diagnostics) -> Result<Rc<Node>, ReadError> {
 
 fn unread(error: &ScanError) -> ReadError {
     let at = error.marker().line();
-    let problem = format!("this is not YAML: {}", shown(&error.info()));
+    let problem = format!("this is not YAML: {}", truncated(&error.info()));
     let help = "check indentation, quotes and brackets here";
     let wrong = Location::new(line(at), "document").error(ErrorKind::Syntax, problem, help);
     if matches!(error.kind(), granit_parser::ErrorKind::InvalidQuotedScalarIndent) {
@@ -329,7 +329,10 @@ impl Tree {
                 .error(ErrorKind::WrongType, "a key is empty", "add a name"));
         }
         if scalar.text.len() > MAX_KEY {
-            let problem = format!("the key `{}` has more than {MAX_KEY} bytes", shown(&scalar.text));
+            let problem = format!(
+                "the key `{}` has more than {MAX_KEY} bytes",
+                truncated(&scalar.text)
+            );
             return Err(self.spot(line).error(ErrorKind::TooLarge, problem, "shorten it"));
         }
         Ok(Key {
@@ -375,7 +378,7 @@ impl Tree {
     }
 
     fn duplicate(&self, key: &Key) -> SdlError {
-        let problem = format!("the key `{}` occurs twice", shown(&key.text));
+        let problem = format!("the key `{}` occurs twice", truncated(&key.text));
         self.spot(key.line)
             .error(ErrorKind::DuplicateKey, problem, "keep one of them")
     }
@@ -392,7 +395,7 @@ impl Tree {
     }
 
     fn strange_tag(&self, tag: &Tag, line: u32) -> SdlError {
-        let problem = format!("the tag `{}` is not supported", shown(&tag.to_string()));
+        let problem = format!("the tag `{}` is not supported", truncated(&tag.to_string()));
         self.spot(line).error(ErrorKind::Syntax, problem, "remove it")
     }
 

@@ -6,7 +6,7 @@ mod value;
 
 use super::diagnostics::Diagnostics;
 use super::document::{Compute, DeploymentEntry, Document, NamedParts, Placement, PlacementEntry, Version};
-use super::fault::{ErrorKind, Location, SdlError, shown};
+use super::fault::{ErrorKind, Location, SdlError, truncated};
 use super::node::Node;
 use super::scalar;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(super) fn document(root: &Node, notes: &mut Diagnostics) -> Result<Document,
     let version = version(&top, notes);
     // With a default for an invalid version, the rest is still read, so that all errors are reported at once.
     let version = notes.keep(version).unwrap_or(Version::V2_0);
-    let known = [
+    let fields = [
         "version",
         "include",
         "services",
@@ -30,7 +30,7 @@ pub(super) fn document(root: &Node, notes: &mut Diagnostics) -> Result<Document,
         "endpoints",
         "reclamation",
     ];
-    top.only(&known, notes);
+    top.only(&fields, notes);
     if let Some(include) = top.get("include") {
         let read = include.texts(notes);
         notes.keep(read);
@@ -106,7 +106,7 @@ fn version(top: &Fields<'_>, notes: &mut Diagnostics) -> Result<Version, SdlErro
     let at = top.required("version", HELP)?;
     let text = at.text()?;
     let bad = || {
-        let problem = format!("version `{}` is not supported", shown(text));
+        let problem = format!("version `{}` is not supported", truncated(text));
         at.spot.error(ErrorKind::Version, problem, HELP)
     };
     let numbers = text.trim().trim_start_matches('v');
@@ -125,7 +125,7 @@ fn version(top: &Fields<'_>, notes: &mut Diagnostics) -> Result<Version, SdlErro
         [2, 0, 0] => Ok(Version::V2_0),
         parts if parts >= [2, 1, 0] => {
             if parts != [2, 1, 0] {
-                let problem = format!("version `{}` is unknown and treated as 2.1", shown(text));
+                let problem = format!("version `{}` is unknown and treated as 2.1", truncated(text));
                 notes.warn(at.spot.warning(problem, HELP));
             }
             Ok(Version::V2_1)
@@ -175,13 +175,13 @@ fn endpoint(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Location, SdlE
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
     let first = name.starts_with(|c: char| c.is_ascii_lowercase());
     if name.len() < 2 || !first || !name.bytes().all(allowed) {
-        let problem = format!("`{}` cannot be the name of an endpoint", shown(name));
+        let problem = format!("`{}` cannot be the name of an endpoint", truncated(name));
         let help = "use at least two characters from a-z, 0-9, `-` and `_`; the first must be a letter";
         notes.wrong(at.spot.error(ErrorKind::Invalid, problem, help));
     }
     let kind = fields.required("kind", "write `kind: ip`")?;
     if kind.text()? != "ip" {
-        let problem = format!("there is no endpoint kind `{}`", shown(kind.text()?));
+        let problem = format!("there is no endpoint kind `{}`", truncated(kind.text()?));
         return Err(kind.spot.error(ErrorKind::Invalid, problem, "write `kind: ip`"));
     }
     Ok(at.spot.clone())
@@ -197,7 +197,7 @@ fn reclamation(top: &Fields<'_>, notes: &mut Diagnostics) -> Result<Option<Durat
     let at = fields.required("min_window", HELP)?;
     let text = at.text()?;
     let Some(window) = scalar::duration(text) else {
-        let problem = format!("`{}` is not a duration", shown(text));
+        let problem = format!("`{}` is not a duration", truncated(text));
         return Err(at.spot.error(ErrorKind::Invalid, problem, HELP));
     };
     if window.is_zero() {
@@ -212,7 +212,7 @@ fn reclamation(top: &Fields<'_>, notes: &mut Diagnostics) -> Result<Option<Durat
         && !digits.starts_with('0')
         && digits.bytes().all(|b| b.is_ascii_digit());
     if !simple {
-        let problem = format!("other tools refuse the window `{}`", shown(text));
+        let problem = format!("other tools refuse the window `{}`", truncated(text));
         notes.warn(at.spot.warning(problem, HELP));
     }
     Ok(Some(window))

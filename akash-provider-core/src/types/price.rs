@@ -170,8 +170,8 @@ impl FromStr for Dec {
     type Err = ParseDecError;
 
     fn from_str(text: &str) -> Result<Self, ParseDecError> {
-        let shown = || text.chars().take(80).collect::<String>();
-        let not_decimal = || ParseDecError::NotDecimal(shown());
+        let short = || text.chars().take(80).collect::<String>();
+        let not_decimal = || ParseDecError::NotDecimal(short());
         let (negative, digits) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
             None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -182,9 +182,9 @@ impl FromStr for Dec {
             return Err(not_decimal());
         }
         if fraction.len() > FRACTION_DIGITS {
-            return Err(ParseDecError::TooPrecise(shown()));
+            return Err(ParseDecError::TooPrecise(short()));
         }
-        let too_large = |_| ParseDecError::TooLarge(shown());
+        let too_large = |_| ParseDecError::TooLarge(short());
         // The text padded to 18 digits, without its point, is the scaled integer. The sign is part of it,
         // because the smallest negative number has no positive counterpart.
         let sign = if negative { "-" } else { "" };

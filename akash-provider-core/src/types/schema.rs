@@ -67,8 +67,8 @@ mod tests {
         if let Some(some) = some {
             return some.iter().any(|one| fits(root, one, value));
         }
-        if let Some(known) = schema.get("const") {
-            return known == value;
+        if let Some(constant) = schema.get("const") {
+            return constant == value;
         }
         let is_of = |kind: &Value| match kind.as_str() {
             Some("string") => value.is_string(),

@@ -112,7 +112,7 @@ const CAUGHT: [(Mistake, &str); 16] = [
 #[derive(Debug)]
 struct FaultyBus {
     truth: LocalBus,
-    kept: std::sync::Mutex<std::collections::BTreeMap<Topic, Arc<Event>>>,
+    retained: std::sync::Mutex<std::collections::BTreeMap<Topic, Arc<Event>>>,
     mistake: Mistake,
     waiting: std::sync::atomic::AtomicUsize,
     readers: std::sync::Mutex<Vec<Weak<()>>>,
@@ -154,9 +154,9 @@ impl Bus for FaultyBus {
         if self.mistake == M::Reorders && topic == Topic::Facts && *event == *fact(4) {
             self.truth.publish(topic, fact(5)).await?;
         }
-        let mut kept = crate::feed::lock(&self.kept).clone();
-        kept.entry(topic).or_insert_with(|| Arc::clone(&event));
-        *crate::feed::lock(&self.kept) = kept;
+        let mut retained = crate::feed::lock(&self.retained).clone();
+        retained.entry(topic).or_insert_with(|| Arc::clone(&event));
+        *crate::feed::lock(&self.retained) = retained;
         if self.mistake == M::Repeats {
             self.truth.publish(topic, Arc::clone(&event)).await?;
         }
@@ -177,11 +177,11 @@ impl Bus for FaultyBus {
             readers.push(Arc::downgrade(&reader));
             readers.len() == 1
         };
-        let held = move |delivery| {
+        let delayed = move |delivery| {
             let _held = &reader;
             delivery
         };
-        let stream = stream.map(held).boxed();
+        let stream = stream.map(delayed).boxed();
         match self.mistake {
             M::SubscribeHangs => std::future::pending().await,
             M::SharesAStream if !is_first => Ok(futures::stream::pending().boxed()),
@@ -194,19 +194,19 @@ impl Bus for FaultyBus {
             }
             M::TellsNobody => Ok(futures::stream::pending().boxed()),
             M::LosesInSilence => {
-                let told = |d: &Delivery| futures::future::ready(!matches!(d, Delivery::Lagged(_)));
-                Ok(stream.filter(told).boxed())
+                let is_delivered = |d: &Delivery| futures::future::ready(!matches!(d, Delivery::Lagged(_)));
+                Ok(stream.filter(is_delivered).boxed())
             }
             _ => Ok(stream),
         }
     }
     async fn last(&self, topic: Topic) -> Result<Option<Arc<Event>>, crate::Error> {
         let last = self.truth.last(topic).await?;
-        let kept = crate::feed::lock(&self.kept).get(&topic).cloned();
+        let retained = crate::feed::lock(&self.retained).get(&topic).cloned();
         match self.mistake {
             M::LastHangs => std::future::pending().await,
-            M::KeepsFacts if topic == Topic::Facts => Ok(kept),
-            M::KeepsFirst if topic.is_retained() => Ok(kept),
+            M::KeepsFacts if topic == Topic::Facts => Ok(retained),
+            M::KeepsFirst if topic.is_retained() => Ok(retained),
             _ => Ok(last),
         }
     }
@@ -222,7 +222,7 @@ async fn every_mistake_is_detected() {
         };
         let liar = FaultyBus {
             truth: LocalBus::with_limit(limit),
-            kept: Default::default(),
+            retained: Default::default(),
             mistake,
             waiting: Default::default(),
             readers: Default::default(),

@@ -250,7 +250,7 @@ async fn a_wrong_page_key_is_refused() {
 }
 
 /// Returns the newest state of the market of the chain, encoded as bytes and updated after each change.
-fn kept(chain: &MemoryChain) -> Arc<Mutex<Vec<u8>>> {
+fn stored_market(chain: &MemoryChain) -> Arc<Mutex<Vec<u8>>> {
     let newest: Arc<Mutex<Vec<u8>>> = Arc::default();
     let target = Arc::clone(&newest);
     chain.on_change(move |market| *lock(&target) = rmp_serde::to_vec_named(market).unwrap());
@@ -260,7 +260,7 @@ fn kept(chain: &MemoryChain) -> Arc<Mutex<Vec<u8>>> {
 #[tokio::test]
 async fn a_chain_continues_from_the_stored_market() {
     let chain = chain();
-    let newest = kept(&chain);
+    let newest = stored_market(&chain);
     let id = create(&chain, 1);
     assert!(!lock(&newest).is_empty(), "a tenant's message is stored at once");
     let placing = chain.broadcast_msgs(bid(&id));

@@ -166,10 +166,10 @@ pub(super) async fn unexpected_health(
     rule: &Rule,
 ) -> Option<Option<Health>> {
     let short = Rule::new(rule.to_string(), setup.quiet_time);
-    let heard = short.find("changes", changes, |change| {
+    let search = short.find("changes", changes, |change| {
         health_in(rule, setup, lease, &change).filter(|health| is_wrong(*health))
     });
-    match heard.await {
+    match search.await {
         SearchResult::Item(health) => Some(health),
         SearchResult::Late => None,
         SearchResult::Ended => rule.broken("`changes` was expected to go on and ended"),

@@ -96,9 +96,9 @@ async fn only_its_holder_takes_it_back(
         None,
         "{rule}: `purge_declared_hostnames` was expected to remove all names of a lease"
     );
-    let kept = holder(hostnames, first, rule).await;
+    let current_holder = holder(hostnames, first, rule).await;
     assert_eq!(
-        kept.as_ref(),
+        current_holder.as_ref(),
         Some(two),
         "{rule}: only the holder was expected to remove `{first}`"
     );

@@ -18,14 +18,14 @@ pub async fn a_lost_watch_reports_no_health(cluster: &dyn Cluster, setup: &Setup
     let mut early = rule.at_once("changes", || cluster.changes());
     wait_for(&mut early, setup, &lease, Some(Health::Good), &rule).await;
     (outage.start)().await;
-    let told = rule.find("changes", &mut early, |change| {
+    let result = rule.find("changes", &mut early, |change| {
         let is_lost = matches!(change, Ok(ClusterChange::Lost) | Err(_));
         let health = health_in(&rule, setup, &lease, &change);
         (is_lost || health == Some(Some(Health::Unknown))).then_some(())
     });
-    let told = told.await;
+    let result = result.await;
     rule.holds(
-        told == SearchResult::Item(()),
+        result == SearchResult::Item(()),
         format!(
             "`changes` was expected to report `Lost`, or {lease} as Unknown, within {:?} of an outage",
             setup.timeout

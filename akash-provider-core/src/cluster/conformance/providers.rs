@@ -15,22 +15,29 @@ pub async fn providers_are_isolated(one: (&dyn Cluster, &Setup), other: (&dyn Cl
     let ((ours, our_setup), (theirs, their_setup)) = (one, other);
     let rule = our_setup.rule("providers are isolated");
     let (lease, foreign) = (our_setup.lease(1, 50), their_setup.lease(1, 50));
-    let mut told = rule.at_once("changes", || theirs.changes());
-    wait_for(&mut told, their_setup, &foreign, None, &rule).await;
+    let mut foreign_changes = rule.at_once("changes", || theirs.changes());
+    wait_for(&mut foreign_changes, their_setup, &foreign, None, &rule).await;
     let deployment = our_setup.deployment(&lease, 1);
     rule.ok("deploy", ours.deploy(&deployment)).await;
     let mut changes = rule.at_once("changes", || ours.changes());
     wait_for(&mut changes, our_setup, &lease, Some(Health::Good), &rule).await;
     // Each lease that is listed or reported must be of the client's provider.
     assert_listed(theirs, their_setup, &foreign, None, &rule).await;
-    unexpected_health(&mut told, their_setup, &foreign, |_| false, &rule).await;
+    unexpected_health(&mut foreign_changes, their_setup, &foreign, |_| false, &rule).await;
     reads_nothing(theirs, &lease, &rule).await;
     // The result does not matter, but the lease must still run.
     drop(rule.answer("teardown_lease", theirs.teardown_lease(&lease)).await);
     assert_listed(ours, our_setup, &lease, Some(&deployment), &rule).await;
     let their_deployment = their_setup.deployment(&foreign, 1);
     rule.ok("deploy", theirs.deploy(&their_deployment)).await;
-    wait_for(&mut told, their_setup, &foreign, Some(Health::Good), &rule).await;
+    wait_for(
+        &mut foreign_changes,
+        their_setup,
+        &foreign,
+        Some(Health::Good),
+        &rule,
+    )
+    .await;
     let is_wrong = |health| health != Some(Health::Good);
     let disturbed = unexpected_health(&mut changes, our_setup, &lease, is_wrong, &rule).await;
     rule.holds(

@@ -45,11 +45,11 @@ pub async fn damaged_records_are_reported(cluster: &dyn Cluster, setup: &Setup, 
             let all = rule.ok("deployments", cluster.deployments()).await;
             let is_listed = all.deployments.iter().any(|d| d.lease == lease);
             assert!(!is_listed, "{rule}: {lease} has no usable record");
-            let told: Vec<_> = all.unusable.iter().filter(|u| u.belongs_to(&lease)).collect();
-            assert_eq!(told.len(), 1, "{rule}: {lease} is reported once");
-            assert_eq!(told[0].remains, remains, "{rule}");
+            let reports: Vec<_> = all.unusable.iter().filter(|u| u.belongs_to(&lease)).collect();
+            assert_eq!(reports.len(), 1, "{rule}: {lease} is reported once");
+            assert_eq!(reports[0].remains, remains, "{rule}");
             assert!(
-                !told[0].problem.is_empty(),
+                !reports[0].problem.is_empty(),
                 "{rule}: the report names the problem"
             );
             if repair {

@@ -36,8 +36,10 @@ pub type ExecFn = Arc<dyn Fn(&LeaseId, &ExecRequest, Vec<u8>) -> ExecResult + Se
 impl Hostnames for MemoryCluster {
     async fn declare_hostname(&self, lease: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error> {
         let call = self.begin(Operation::DeclareHostname, Some(lease)).await?;
-        let held = (lease.clone(), name.clone());
-        lock(&self.state).hostnames.insert(name.hostname.clone(), held);
+        let declaration = (lease.clone(), name.clone());
+        lock(&self.state)
+            .hostnames
+            .insert(name.hostname.clone(), declaration);
         call.answer(())
     }
 

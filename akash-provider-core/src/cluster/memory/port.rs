@@ -151,9 +151,9 @@ impl Workload {
             *left = left.saturating_sub(1);
             keep
         });
-        let mut kept: Vec<LogLine> = newest_first.cloned().collect();
-        kept.reverse();
-        kept
+        let mut oldest_first: Vec<LogLine> = newest_first.cloned().collect();
+        oldest_first.reverse();
+        oldest_first
     }
 }
 

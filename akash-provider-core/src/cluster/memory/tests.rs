@@ -302,7 +302,7 @@ async fn commands_run_the_injected_function() {
 
 /// Returns the output of a terminal session with the given input, and its exit code.
 async fn typed(cluster: &MemoryCluster, tty: bool, input: &'static [u8]) -> (String, String, i32) {
-    let (out, mut shown) = tokio::io::duplex(64 * 1024);
+    let (out, mut output) = tokio::io::duplex(64 * 1024);
     let (err, mut errors) = tokio::io::duplex(64 * 1024);
     // The input stays open, so only the typed text ends the session.
     let (mut keys, stdin) = tokio::io::duplex(64 * 1024);
@@ -326,7 +326,7 @@ async fn typed(cluster: &MemoryCluster, tty: bool, input: &'static [u8]) -> (Str
     let ended = tokio::time::timeout(std::time::Duration::from_secs(60), session).await;
     drop(open);
     let (mut out, mut err) = (String::new(), String::new());
-    shown.read_to_string(&mut out).await.unwrap();
+    output.read_to_string(&mut out).await.unwrap();
     errors.read_to_string(&mut err).await.unwrap();
     (out, err, ended.expect("it ends").unwrap())
 }
@@ -361,20 +361,20 @@ async fn workloads_show_the_banner_and_a_terminal_session_can_be_ended() {
         (b"exit 3\r", 3),
         (b"lx\x7fs\r\rexit\r", 0),
     ] {
-        let (shown, _, ended) = typed(&cluster, true, keys).await;
-        assert_eq!(ended, code, "{shown}");
+        let (output, _, ended) = typed(&cluster, true, keys).await;
+        assert_eq!(ended, code, "{output}");
         assert!(
-            shown.starts_with("simulated; `exit`, Ctrl-D or Ctrl-C ends this\r\n$ "),
-            "{shown}"
+            output.starts_with("simulated; `exit`, Ctrl-D or Ctrl-C ends this\r\n$ "),
+            "{output}"
         );
         if keys.contains(&b'l') {
-            assert!(shown.contains("simulated: `ls` was not run"), "{shown}");
+            assert!(output.contains("simulated: `ls` was not run"), "{output}");
         }
     }
     let long = vec![b'x'; 20_000].leak();
     long[19_999] = 4;
-    let (shown, _, _) = typed(&cluster, true, long).await;
-    assert!(shown.len() < 5_000, "a line has a limit: {}", shown.len());
+    let (output, _, _) = typed(&cluster, true, long).await;
+    assert!(output.len() < 5_000, "a line has a limit: {}", output.len());
     let (out, err, code) = typed(&cluster, false, b"copied").await;
     assert_eq!((&*out, &*err, code), ("copied", "simulated\n", 0));
 }

@@ -362,9 +362,10 @@ impl Breaker {
 
     /// Returns all held requests, with the block time of the first request and the reason.
     #[must_use]
-    pub(crate) fn held(&self, now: Mono) -> Vec<(LeaseId, BlockTime, String)> {
-        let held = self.since.iter();
-        held.filter_map(|(lease, since)| Some((lease.clone(), *since, self.hold_reason_for(now, lease)?)))
+    pub(crate) fn held_closes(&self, now: Mono) -> Vec<(LeaseId, BlockTime, String)> {
+        let since = self.since.iter();
+        since
+            .filter_map(|(lease, since)| Some((lease.clone(), *since, self.hold_reason_for(now, lease)?)))
             .collect()
     }
 

@@ -155,8 +155,8 @@ impl HostnameLedger {
             }
         }
         let mut reserved = HostnameChanges::default();
-        let held = self.by_group.get(group).into_iter().flatten();
-        let given_up: Vec<_> = held.filter(|n| !names.contains(&***n)).cloned().collect();
+        let reserved = self.by_group.get(group).into_iter().flatten();
+        let given_up: Vec<_> = reserved.filter(|n| !names.contains(&***n)).cloned().collect();
         for name in given_up {
             self.remove(&name);
             reserved.released.push(name.to_string());
@@ -253,10 +253,10 @@ impl HostnameLedger {
         if self.blocked.contains(&name) || !is_automatic && (is_own() || is_below()) {
             return true;
         }
-        let mut kept = self.blocked.iter().chain(&self.blocked_domains).chain(&self.own);
-        let mut alike = kept.clone().chain(&self.automatic);
-        name.starts_with('*') && kept.any(|kept| reaches(&name, kept))
-            || name.contains("xn--") && alike.any(|kept| looks_like(&name, kept))
+        let mut reserved = self.blocked.iter().chain(&self.blocked_domains).chain(&self.own);
+        let mut alike = reserved.clone().chain(&self.automatic);
+        name.starts_with('*') && reserved.any(|reserved| reaches(&name, reserved))
+            || name.contains("xn--") && alike.any(|reserved| looks_like(&name, reserved))
     }
 
     /// Returns the held hostnames that overlap with `name`: the wildcard that covers `name`, or the hostnames

@@ -179,9 +179,9 @@ impl Engine {
         if !deployment.hostnames.iter().any(|h| lost(&h.hostname)) {
             return Arc::clone(deployment);
         }
-        let mut held = (**deployment).clone();
-        held.hostnames.retain(|h| !lost(&h.hostname));
-        Arc::new(held)
+        let mut deployment = (**deployment).clone();
+        deployment.hostnames.retain(|h| !lost(&h.hostname));
+        Arc::new(deployment)
     }
 
     /// Claims the free hostnames of a manifest, and waits for the other hostnames. Releases no hostnames,

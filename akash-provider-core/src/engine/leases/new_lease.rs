@@ -71,10 +71,10 @@ impl Engine {
         }
     }
 
-    /// Drops the pending manifest timeouts of the leases for which `shown` returns true. These leases are in a
+    /// Drops the pending manifest timeouts of the leases for which `is_recorded` returns true. These leases are in a
     /// snapshot, and their timeouts start at the creation time in the snapshot.
-    pub(in crate::engine) fn drop_manifest_clocks(&mut self, shown: &dyn Fn(&LeaseId) -> bool) {
-        self.leases.won.retain(|(id, _)| !shown(id));
+    pub(in crate::engine) fn drop_manifest_clocks(&mut self, is_recorded: &dyn Fn(&LeaseId) -> bool) {
+        self.leases.won.retain(|(id, _)| !is_recorded(id));
     }
 
     /// Adds a lease that was found in a record of the chain. `origin` is set if the `LeaseCreated` event has not

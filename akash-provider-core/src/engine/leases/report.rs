@@ -91,8 +91,8 @@ impl Engine {
     }
 
     pub(in crate::engine) fn breaker_status(&self, now: Now) -> BreakerStatus {
-        let held = self.leases.breaker.held(now.mono).into_iter();
-        let held = held.map(|(lease, since, because)| HeldClose {
+        let held_closes = self.leases.breaker.held_closes(now.mono).into_iter();
+        let held_closes = held_closes.map(|(lease, since, because)| HeldClose {
             is_over: self.has_ended(&lease),
             lease,
             since,
@@ -105,7 +105,7 @@ impl Engine {
             recent: self.leases.breaker.recent_count(allowed),
             allowed,
             waiting: self.leases.breaker.waiting().into_iter().cloned().collect(),
-            held: held.collect(),
+            held: held_closes.collect(),
             records_missing: self.leases.breaker.records_missing().map(str::to_owned),
             shut_because: self.leases.breaker.hold_reason(now.mono),
         }

@@ -119,10 +119,10 @@ impl Engine {
     }
 
     /// Restores the stored state of the breaker, and publishes the resulting changes so that all stores are updated.
-    pub(in crate::engine) fn restore(&mut self, kept: &RestartState) {
+    pub(in crate::engine) fn restore(&mut self, state: &RestartState) {
         let breaker = &mut self.leases.breaker;
         let (was_tripped, mut were_held) = (breaker.is_tripped(), breaker.held_owners().clone());
-        breaker.restore(kept.breaker_tripped, kept.breaker_held_owners.clone());
+        breaker.restore(state.breaker_tripped, state.breaker_held_owners.clone());
         let (is_tripped, are_held) = (breaker.is_tripped(), breaker.held_owners().clone());
         if was_tripped && !is_tripped {
             self.publish(Event::BreakerReleased);

@@ -212,8 +212,8 @@ impl Orders {
 impl Engine {
     /// Processes an order seen in an event.
     pub(in crate::engine) fn order_seen(&mut self, id: &OrderId) {
-        let known = self.market.orders.machines.contains(id) || self.market.orders.is_finished(id);
-        if known || self.role.is_stopping() {
+        let is_processed = self.market.orders.machines.contains(id) || self.market.orders.is_finished(id);
+        if is_processed || self.role.is_stopping() {
             return;
         }
         self.read_wallet_for_orders();

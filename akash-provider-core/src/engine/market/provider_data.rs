@@ -160,11 +160,11 @@ impl ProviderData {
         order: &OrderId,
         group: &GroupSpec,
     ) -> AuditRequirement {
-        let (mut known, mut ask, mut pending) = (Vec::new(), Vec::new(), None);
+        let (mut audits, mut ask, mut pending) = (Vec::new(), Vec::new(), None);
         for auditor in bidding::auditors(group) {
             match self.audits.get(auditor) {
                 Some(Audit::Cached { at, signed }) if now.since(*at) < AUDIT_TTL => {
-                    known.extend(signed.clone())
+                    audits.extend(signed.clone())
                 }
                 Some(Audit::Pending { .. }) => pending = Some(auditor),
                 Some(Audit::Failed { at, message }) if now.since(*at) < FAILED_TTL => {
@@ -178,7 +178,7 @@ impl ProviderData {
         // The order waits for the last query, which usually completes last. Other missing audits are awaited
         // afterwards.
         let Some(awaited) = ask.last().map(String::as_str).or(pending) else {
-            return AuditRequirement::Ready(known);
+            return AuditRequirement::Ready(audits);
         };
         let waiting = self.waiting.entry(awaited.to_owned()).or_default();
         waiting.insert(order.clone());

@@ -96,23 +96,23 @@ impl Rejection {
         }
     }
 
-    /// Returns true if the first read after the rejection showed an insufficient balance, and the balance
-    /// `held` is sufficient.
-    fn is_resolved(&self, held: &BTreeMap<Denom, u128>) -> bool {
-        let has_enough = amount(held, &self.missing.denom) >= self.missing.amount;
+    /// Returns true if the first read after the rejection showed an insufficient balance, and the balance in
+    /// `balances` is sufficient.
+    fn is_resolved(&self, balances: &BTreeMap<Denom, u128>) -> bool {
+        let has_enough = amount(balances, &self.missing.denom) >= self.missing.amount;
         self.is_read && !self.is_unexplained && has_enough
     }
 
-    fn read(&mut self, held: &BTreeMap<Denom, u128>) {
+    fn read(&mut self, balances: &BTreeMap<Denom, u128>) {
         if !self.is_read {
             self.is_read = true;
-            self.is_unexplained = amount(held, &self.missing.denom) >= self.missing.amount;
+            self.is_unexplained = amount(balances, &self.missing.denom) >= self.missing.amount;
         }
     }
 }
 
-fn amount(held: &BTreeMap<Denom, u128>, denom: &Denom) -> u128 {
-    held.get(denom).copied().unwrap_or_default()
+fn amount(balances: &BTreeMap<Denom, u128>, denom: &Denom) -> u128 {
+    balances.get(denom).copied().unwrap_or_default()
 }
 
 impl Wallet {
@@ -226,10 +226,10 @@ impl Wallet {
     }
 
     fn spend(&mut self, coin: &Coin) {
-        let held = self.coins.as_mut().and_then(|coins| coins.get_mut(&coin.denom));
-        if let Some(held) = held {
+        let balance = self.coins.as_mut().and_then(|coins| coins.get_mut(&coin.denom));
+        if let Some(balance) = balance {
             // The estimate may be too low, so the subtraction saturates.
-            *held = held.saturating_sub(coin.amount);
+            *balance = balance.saturating_sub(coin.amount);
         }
     }
 

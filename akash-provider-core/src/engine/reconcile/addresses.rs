@@ -34,11 +34,11 @@ impl<'a> Addresses<'a> {
         let nothing = BTreeSet::new();
         let declared = self.of_lease.get(&deployment.lease).unwrap_or(&nothing);
         let wanted: BTreeSet<&IpDeclaration> = deployment.ips.iter().collect();
-        let held_elsewhere = |ip: &&&IpDeclaration| {
+        let is_on_another_lease = |ip: &&&IpDeclaration| {
             let holder = self.holders.get(ip.sharing_key.as_str());
             holder.is_some_and(|holder| **holder != deployment.lease)
         };
-        let missing = wanted.difference(declared).find(|ip| !held_elsewhere(ip));
+        let missing = wanted.difference(declared).find(|ip| !is_on_another_lease(ip));
         let differs = missing.or_else(|| declared.difference(&wanted).next());
         differs.map(|ip| {
             let (service, port) = (&ip.service, ip.external_port);

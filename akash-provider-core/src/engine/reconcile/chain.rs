@@ -35,8 +35,8 @@ impl Engine {
         self.role.run();
         if fresh {
             // The manifest timeouts of leases in the snapshot start at their recorded time.
-            let shown = |id: &LeaseId| snapshot.leases.iter().any(|r| r.lease.id == *id);
-            self.drop_manifest_clocks(&shown);
+            let is_recorded = |id: &LeaseId| snapshot.leases.iter().any(|r| r.lease.id == *id);
+            self.drop_manifest_clocks(&is_recorded);
             self.start_manifest_clocks();
             self.apply_snapshot(snapshot);
         } else {

@@ -138,7 +138,7 @@ impl Engine {
 
     /// Reports the listing to all deployments that have leases without a manifest.
     fn notify_deployments(&mut self, unusable: &BTreeMap<LeaseId, (RecordDefect, Arc<str>)>) {
-        let shown = self.scan.is_listing_complete();
+        let is_complete = self.scan.is_listing_complete();
         let conclusive = self.leases.breaker().records_missing().is_none();
         let mut of_deployment = BTreeMap::<&DeploymentId, BTreeMap<LeaseId, Arc<str>>>::new();
         for (lease, (_, problem)) in unusable {
@@ -146,7 +146,7 @@ impl Engine {
             leases.insert(lease.clone(), Arc::clone(problem));
         }
         for id in self.leases.deployment_ids() {
-            let input = if shown {
+            let input = if is_complete {
                 deployment::Input::Listed {
                     unusable: of_deployment.remove(&id).unwrap_or_default(),
                     conclusive,

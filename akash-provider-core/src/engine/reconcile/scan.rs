@@ -249,9 +249,9 @@ impl Engine {
         let past =
             self.is_past(snapshot.height) || self.progress.is_before_snapshot(snapshot.height, snapshot.time);
         past.then(|| {
-            let known = self.progress.known_height();
+            let last = self.progress.known_height();
             format!(
-                "the node is at height {}, behind the known height {known}",
+                "the node is at height {}, behind the known height {last}",
                 snapshot.height
             )
         })
@@ -371,7 +371,7 @@ impl Engine {
             ));
         }
         let breaker = self.leases.breaker();
-        for (lease, since, why) in breaker.held(self.progress.mono()) {
+        for (lease, since, why) in breaker.held_closes(self.progress.mono()) {
             // The warm-up period ends without an operator.
             if !breaker.awaits_release(&lease) && breaker.records_missing().is_none() {
                 continue;
@@ -432,8 +432,9 @@ impl Engine {
         for order in &snapshot.orders {
             let id = &order.id;
             let machine = self.market.order(id);
-            let known = machine.is_some() || self.market.is_finished(id) || self.market.is_retryable(id);
-            if !known {
+            let is_processed =
+                machine.is_some() || self.market.is_finished(id) || self.market.is_retryable(id);
+            if !is_processed {
                 findings.push(format!("order {id} is open but was unknown: processing"));
             }
             let open = machine.is_some_and(|m| matches!(m.phase(), Phase::Open { .. }));

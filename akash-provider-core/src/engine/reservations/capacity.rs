@@ -33,12 +33,12 @@ impl Reservations {
     /// Returns a copy of the free capacity, or `None` before the first inventory update.
     #[must_use]
     pub fn capacity(&self) -> Option<Capacity> {
-        let known = self.known.as_ref()?;
+        let inventory = self.inventory.as_ref()?;
         Some(Capacity {
             config: self.config.clone(),
             pools: self.pools.clone(),
             blocking: self.blocking_orders(),
-            left: known.left.dup(),
+            left: inventory.left.dup(),
             in_use: self.in_use(None)?,
         })
     }

@@ -18,8 +18,8 @@ pub(super) struct ParamsInterner {
 
 impl ParamsInterner {
     pub(super) fn intern(&mut self, params: SchedulerParamsById) -> Arc<SchedulerParamsById> {
-        if let Some(known) = self.values.get(&params) {
-            return Arc::clone(known);
+        if let Some(existing) = self.values.get(&params) {
+            return Arc::clone(existing);
         }
         if self.values.len() >= SHARED_MAX {
             // Values without other references belong to released reservations.

@@ -45,7 +45,7 @@ pub(super) fn moved(
 pub(super) fn add(places: &mut Vec<ReplicaGroup>, place: &ReplicaGroup, replicas: u32) -> u32 {
     let same = |p: &&mut ReplicaGroup| p.unit == place.unit && p.node == place.node;
     match places.iter_mut().find(same) {
-        Some(known) => known.replicas = known.replicas.saturating_add(replicas),
+        Some(place) => place.replicas = place.replicas.saturating_add(replicas),
         None if replicas == 0 => {}
         None => places.push(ReplicaGroup {
             replicas,

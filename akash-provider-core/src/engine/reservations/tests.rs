@@ -528,9 +528,9 @@ proptest! {
             let before = ledger.available();
             match step {
                 Step::Reserve(d, cpu, n) => {
-                    let held = ledger.contains(&order(d));
+                    let is_reserved = ledger.contains(&order(d));
                     let result = reserved_as_tried(&mut ledger, d, &group(vec![unit(1, cpu, n), unit(2, cpu / 2, 1)]));
-                    if held || result.is_err() {
+                    if is_reserved || result.is_err() {
                         prop_assert_eq!(ledger.available(), before);
                     }
                 }
@@ -547,17 +547,17 @@ proptest! {
                 Step::Pods(d, node, n) => ledger.update(pods(world(&cpus), d, &[(NODES[node], n)])),
             }
             prop_assert!(ledger.recount_matches());
-            if let Some(known) = &ledger.known {
-                let mut exact = known.base.dup();
-                ledger.held.values().for_each(|h| exact.restore(&h.allocation()));
-                prop_assert_eq!(format!("{exact:?}"), format!("{:?}", known.left));
+            if let Some(inventory) = &ledger.inventory {
+                let mut exact = inventory.base.dup();
+                ledger.reservations.values().for_each(|h| exact.restore(&h.allocation()));
+                prop_assert_eq!(format!("{exact:?}"), format!("{:?}", inventory.left));
             }
         }
         let orders: Vec<_> = ledger.orders().cloned().collect();
         for order in orders {
             ledger.unreserve(&order);
         }
-        let expected = ledger.known.as_ref().map(|k| k.base.metrics()).unwrap_or_default();
+        let expected = ledger.inventory.as_ref().map(|k| k.base.metrics()).unwrap_or_default();
         prop_assert_eq!(ledger.available(), expected);
     }
 }

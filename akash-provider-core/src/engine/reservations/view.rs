@@ -14,14 +14,21 @@ impl Reservations {
     #[must_use]
     pub fn status(&self) -> InventoryStatus {
         let of = |active: bool| {
-            let orders = self.orders().filter(move |o| self.held[*o].active == active);
+            let orders = self
+                .orders()
+                .filter(move |o| self.reservations[*o].active == active);
             orders
-                .map(|o| summary(o, &self.held[o].units))
+                .map(|o| summary(o, &self.reservations[o].units))
                 .collect::<Vec<_>>()
         };
         let ports = |active: bool| {
-            let held = self.held.values().filter(|held| held.active == active);
-            held.fold(0_u32, |sum, held| sum.saturating_add(held.claim.ports))
+            let reservation = self
+                .reservations
+                .values()
+                .filter(|reservation| reservation.active == active);
+            reservation.fold(0_u32, |sum, reservation| {
+                sum.saturating_add(reservation.claim.ports)
+            })
         };
         InventoryStatus {
             active: of(true),
@@ -38,7 +45,7 @@ impl Reservations {
     /// the inventory is unknown or the order has no reservation.
     #[must_use]
     pub fn utilization(&self, order: &OrderId) -> Option<Utilization> {
-        let units = Arc::clone(&self.held.get(order)?.units);
+        let units = Arc::clone(&self.reservations.get(order)?.units);
         let mut in_use = self.in_use(Some(order))?;
         in_use.add(&units);
         Some(in_use)
@@ -46,9 +53,13 @@ impl Reservations {
 
     /// Returns the utilization of the cluster, excluding one order.
     pub(super) fn in_use(&self, without: Option<&OrderId>) -> Option<Utilization> {
-        let mut in_use = self.known.as_ref()?.in_use.clone();
-        for (_, held) in self.held.iter().filter(|(order, _)| Some(*order) != without) {
-            in_use.hold(&held.units);
+        let mut in_use = self.inventory.as_ref()?.in_use.clone();
+        for (_, reservation) in self
+            .reservations
+            .iter()
+            .filter(|(order, _)| Some(*order) != without)
+        {
+            in_use.hold(&reservation.units);
         }
         Some(in_use)
     }
@@ -56,7 +67,7 @@ impl Reservations {
     /// Returns the free capacity. Empty before the first inventory update.
     #[must_use]
     pub fn available(&self) -> Metrics {
-        self.known
+        self.inventory
             .as_ref()
             .map_or_else(Metrics::default, |k| k.left.metrics())
     }
@@ -65,23 +76,28 @@ impl Reservations {
     #[must_use]
     pub fn recount_matches(&self) -> bool {
         let mut pools = Pools::new(&self.config);
-        for held in self.held.values() {
-            pools.take(held.claim);
+        for reservation in self.reservations.values() {
+            pools.take(reservation.claim);
         }
-        let Some(known) = &self.known else {
+        let Some(inventory) = &self.inventory else {
             return pools.taken() == self.pools.taken();
         };
         // In both directions: the base minus all reservations, and the free capacity plus all reservations.
-        let (mut left, mut back) = (known.base.dup(), known.left.dup());
-        for held in self.held.values() {
-            left.restore(&held.allocation());
-            back.release(&held.allocation());
+        let (mut left, mut back) = (inventory.base.dup(), inventory.left.dup());
+        for reservation in self.reservations.values() {
+            left.restore(&reservation.allocation());
+            back.release(&reservation.allocation());
         }
         let unplaced = |(_, h): &(&OrderId, &Reservation)| pins::incomplete(&h.units, &h.places);
-        let unplaced: BTreeSet<_> = self.held.iter().filter(unplaced).map(|(o, _)| o).collect();
+        let unplaced: BTreeSet<_> = self
+            .reservations
+            .iter()
+            .filter(unplaced)
+            .map(|(o, _)| o)
+            .collect();
         pools.taken() == self.pools.taken()
-            && left.metrics() == known.left.metrics()
-            && back.metrics() == known.base.metrics()
+            && left.metrics() == inventory.left.metrics()
+            && back.metrics() == inventory.base.metrics()
             && self.unplaced.iter().eq(unplaced)
     }
 }

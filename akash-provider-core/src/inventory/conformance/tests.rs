@@ -94,11 +94,11 @@ impl Inventory for DeviatingInventory {
     }
 
     fn explain(&self, units: &[ResourceUnit]) -> Explanation {
-        let mut said = self.truth.explain(units);
+        let mut explanation = self.truth.explain(units);
         if self.way == O::ExplainsNothing {
-            said.nodes.iter_mut().for_each(|v| v.missing.clear());
+            explanation.nodes.iter_mut().for_each(|v| v.missing.clear());
         }
-        said
+        explanation
     }
 
     fn metrics(&self) -> Metrics {
@@ -135,8 +135,8 @@ impl DeviatingInventory {
 
 fn verdict(way: Deviation) -> Option<String> {
     let run = std::panic::catch_unwind(AssertUnwindSafe(|| suite(make(way))));
-    let said = run.err()?;
-    Some(crate::conformance::panic_text(&*said).to_owned())
+    let panic = run.err()?;
+    Some(crate::conformance::panic_text(&*panic).to_owned())
 }
 
 #[test]
@@ -259,12 +259,12 @@ async fn a_source_may_repeat_updates_and_errors_and_must_report_changes() {
             watchers: Default::default(),
         };
         let run = source_suite(source, |source, update| source.truth.push(update));
-        let said = crate::conformance::verdict(run).await;
+        let failure = crate::conformance::verdict(run).await;
         match expected {
-            None => assert_eq!(said, None, "{tells:?}"),
+            None => assert_eq!(failure, None, "{tells:?}"),
             Some(expected) => assert!(
-                said.as_ref().is_some_and(|s| s.contains(expected)),
-                "{tells:?}: {said:?}"
+                failure.as_ref().is_some_and(|s| s.contains(expected)),
+                "{tells:?}: {failure:?}"
             ),
         }
     }

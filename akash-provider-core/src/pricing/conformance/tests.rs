@@ -151,11 +151,11 @@ async fn the_suite_detects_each_violation() {
             last: Default::default(),
             permits: 32.into(),
         };
-        let said = crate::conformance::verdict(suite_with_setup(Arc::new(strategy), &setup)).await;
-        let said = said.unwrap_or_else(|| panic!("{broken:?} is not detected"));
+        let failure = crate::conformance::verdict(suite_with_setup(Arc::new(strategy), &setup)).await;
+        let failure = failure.unwrap_or_else(|| panic!("{broken:?} is not detected"));
         assert!(
-            said.contains(expected),
-            "{broken:?} is detected with another message: {said}"
+            failure.contains(expected),
+            "{broken:?} is detected with another message: {failure}"
         );
     }
 }
@@ -194,11 +194,11 @@ async fn mistakes_beyond_plain_orders_are_detected() {
             last: Default::default(),
             permits: 32.into(),
         };
-        let said = crate::conformance::verdict(suite_deterministic(Arc::new(strategy))).await;
-        let said = said.unwrap_or_else(|| panic!("{broken:?} is not detected"));
+        let failure = crate::conformance::verdict(suite_deterministic(Arc::new(strategy))).await;
+        let failure = failure.unwrap_or_else(|| panic!("{broken:?} is not detected"));
         assert!(
-            said.contains(expected),
-            "{broken:?} is detected with another message: {said}"
+            failure.contains(expected),
+            "{broken:?} is detected with another message: {failure}"
         );
     }
 }
@@ -225,17 +225,18 @@ async fn an_unavailable_source_conforms_if_declared_in_the_setup() {
         Arc::new(UnavailableSource(ErrorKind::Invalid)) as Arc<dyn PricingStrategy>,
         Arc::new(scale()),
     ] {
-        let said = crate::conformance::verdict(suite_with_setup(strategy, &setup))
+        let failure = crate::conformance::verdict(suite_with_setup(strategy, &setup))
             .await
             .unwrap();
         assert!(
-            said.contains("was expected to fail with Unavailable or Timeout"),
-            "{said}"
+            failure.contains("was expected to fail with Unavailable or Timeout"),
+            "{failure}"
         );
     }
     // Without the setup's declaration the strategy has no price for any order.
-    let said = crate::conformance::verdict(suite(Arc::new(UnavailableSource(ErrorKind::Unavailable)))).await;
-    assert!(said.unwrap().contains("was expected to return a price"));
+    let failure =
+        crate::conformance::verdict(suite(Arc::new(UnavailableSource(ErrorKind::Unavailable)))).await;
+    assert!(failure.unwrap().contains("was expected to return a price"));
 }
 
 #[tokio::test]

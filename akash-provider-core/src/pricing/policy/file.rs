@@ -182,8 +182,8 @@ impl Visitor<'_> for Number {
         let parsed = Some(text).filter(|text| text.len() <= NUMBER_MAX);
         let parsed = parsed.and_then(|text| text.trim().parse().ok());
         parsed.and_then(Amount::new).ok_or_else(|| {
-            let shown: String = text.chars().take(NUMBER_MAX).collect();
-            E::custom(format!("`{shown}` is not a decimal number such as 1.5, with at most 40 digits before and after the decimal point"))
+            let short: String = text.chars().take(NUMBER_MAX).collect();
+            E::custom(format!("`{short}` is not a decimal number such as 1.5, with at most 40 digits before and after the decimal point"))
         })
     }
 

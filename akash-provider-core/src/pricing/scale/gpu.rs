@@ -27,16 +27,16 @@ struct Entry {
 impl Entry {
     /// Returns whether the GPU has every property that the entry names.
     fn covers(&self, gpu: &GpuModel<'_>) -> bool {
-        let says = |wanted: &Option<String>, said: Option<&str>| {
-            wanted.as_deref().is_none_or(|wanted| Some(wanted) == said)
+        let says = |wanted: &Option<String>, actual: Option<&str>| {
+            wanted.as_deref().is_none_or(|wanted| Some(wanted) == actual)
         };
         says(&self.ram, gpu.ram) && says(&self.interface, gpu.interface)
     }
 
     /// Returns whether the GPU can match the entry: no known property of the GPU contradicts it.
     fn may_be(&self, gpu: &GpuModel<'_>) -> bool {
-        let agrees = |wanted: &Option<String>, said: Option<&str>| match (wanted.as_deref(), said) {
-            (Some(wanted), Some(said)) => wanted == said,
+        let agrees = |wanted: &Option<String>, actual: Option<&str>| match (wanted.as_deref(), actual) {
+            (Some(wanted), Some(actual)) => wanted == actual,
             (None, _) | (_, None) => true,
         };
         agrees(&self.ram, gpu.ram) && agrees(&self.interface, gpu.interface)

@@ -313,11 +313,11 @@ fn groups_without_one_denomination_have_no_price() {
 #[test]
 fn storage_scales_are_read() {
     let scales = parse_storage_scales("0.00016,beta1=0.00016, beta3 = 0.0002").unwrap();
-    let shown: Vec<String> = scales
+    let texts: Vec<String> = scales
         .iter()
         .map(|(class, price)| format!("{class} {price}"))
         .collect();
-    assert_eq!(shown, ["beta1 0.00016", "beta3 0.0002", "ephemeral 0.00016"]);
+    assert_eq!(texts, ["beta1 0.00016", "beta3 0.0002", "ephemeral 0.00016"]);
     assert!(parse_storage_scales("").unwrap().is_empty());
     for bad in [
         "beta1",

@@ -193,18 +193,18 @@ async fn read_all(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunEr
 }
 
 async fn read_end(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunError> {
-    let mut kept = Vec::new();
+    let mut end = Vec::new();
     let Some(mut pipe) = pipe else {
-        return Ok(kept);
+        return Ok(end);
     };
-    while pipe.read_buf(&mut kept).await.map_err(RunError::Io)? > 0 {
+    while pipe.read_buf(&mut end).await.map_err(RunError::Io)? > 0 {
         // Truncated only at twice the size, so that not every read moves the stored text.
-        if kept.len() > 2 * STDERR_KEPT {
-            kept.drain(..kept.len() - STDERR_KEPT);
+        if end.len() > 2 * STDERR_KEPT {
+            end.drain(..end.len() - STDERR_KEPT);
         }
     }
-    kept.drain(..kept.len().saturating_sub(STDERR_KEPT));
-    Ok(kept)
+    end.drain(..end.len().saturating_sub(STDERR_KEPT));
+    Ok(end)
 }
 
 #[cfg(test)]

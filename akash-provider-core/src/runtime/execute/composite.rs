@@ -40,16 +40,16 @@ pub(super) async fn deploy(
     }
     if let Some(hostnames) = &hostnames {
         // A name that is declared again stays, even if it was scheduled for removal.
-        let kept = deployment.names();
-        for name in purge_hostnames.iter().filter(|n| !kept.contains(n.as_str())) {
+        let retained = deployment.names();
+        for name in purge_hostnames.iter().filter(|n| !retained.contains(n.as_str())) {
             hostnames.purge_declared_hostname(lease, name).await?;
         }
     }
     if let Some(ips) = &ips {
-        let kept: BTreeSet<_> = deployment.ips.iter().collect();
+        let retained: BTreeSet<_> = deployment.ips.iter().collect();
         // Queried from the cluster, because another leader may have declared addresses.
         for ip in ips.declared_ips(lease).await? {
-            if !kept.contains(&ip) {
+            if !retained.contains(&ip) {
                 ips.purge_declared_ip(lease, &ip).await?;
             }
         }

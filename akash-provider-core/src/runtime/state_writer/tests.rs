@@ -9,26 +9,26 @@ use tokio::sync::Semaphore;
 /// A disk on which a write waits until the test releases it, and can fail.
 #[derive(Debug)]
 struct Disk {
-    kept: Mutex<Vec<RestartState>>,
+    states: Mutex<Vec<RestartState>>,
     lets: Semaphore,
     fails: AtomicBool,
 }
 
 #[async_trait]
 impl StateStore for Disk {
-    async fn save(&self, kept: &RestartState) -> Result<(), Error> {
+    async fn save(&self, state: &RestartState) -> Result<(), Error> {
         self.lets.acquire().await.unwrap().forget();
         if self.fails.swap(false, Ordering::SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, "keep", "full"));
         }
-        self.kept.lock().unwrap().push(kept.clone());
+        self.states.lock().unwrap().push(state.clone());
         Ok(())
     }
 }
 
 fn disk(lets: usize) -> (Arc<Disk>, StateWriter) {
     let disk = Arc::new(Disk {
-        kept: Mutex::default(),
+        states: Mutex::default(),
         lets: Semaphore::new(lets),
         fails: AtomicBool::new(false),
     });
@@ -49,8 +49,8 @@ fn release() -> Effect {
 }
 
 fn tripped(disk: &Disk) -> Vec<bool> {
-    let kept = disk.kept.lock().unwrap();
-    kept.iter().map(|kept| kept.breaker_tripped).collect()
+    let states = disk.states.lock().unwrap();
+    states.iter().map(|state| state.breaker_tripped).collect()
 }
 
 #[tokio::test(start_paused = true)]

@@ -144,12 +144,12 @@ async fn too_many_requests_are_refused() {
     settle().await;
     let refused = asked.iter().filter(|a| a.is_finished()).count();
     assert!(refused >= 1_100 - 1_024, "{refused}");
-    let kept = world
+    let accepted = world
         .inputs()
         .iter()
         .filter(|i| matches!(i, Input::Request(..)))
         .count();
-    assert!(kept <= 1_024, "{kept}");
+    assert!(accepted <= 1_024, "{accepted}");
     for asked in asked.into_iter().filter(JoinHandle::is_finished) {
         assert_eq!(asked.await.unwrap().unwrap_err().kind, RefusalKind::Busy);
     }

@@ -3,7 +3,7 @@
 use super::value::ValueRef;
 use crate::sdl::diagnostics::Diagnostics;
 use crate::sdl::document::{Compute, Placement, Sourced};
-use crate::sdl::fault::{ErrorKind, Location, SdlError, shown};
+use crate::sdl::fault::{ErrorKind, Location, SdlError, truncated};
 use crate::sdl::scalar;
 use crate::types::{Attribute, Cpu, Dec, DecCoin, Gpu, Memory, SignedBy, Storage};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,7 @@ fn memory(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Sourced<Memory>,
         bytes: size.quantity(scalar::bytes, SIZE)?,
         attributes: Vec::new(),
     };
-    let text = shown(size.text()?);
+    let text = truncated(size.text()?);
     Ok(Sourced { value, text })
 }
 
@@ -77,7 +77,7 @@ fn cpu(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Sourced<Cpu>, SdlEr
         }
     }
     let value = Cpu { units, attributes };
-    let text = shown(written.text()?);
+    let text = truncated(written.text()?);
     Ok(Sourced { value, text })
 }
 
@@ -110,7 +110,7 @@ fn gpu_attributes(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<Attr
         if name != "nvidia" {
             let problem = format!(
                 "the vendor `{}` is unknown to the network and ignored",
-                shown(name)
+                truncated(name)
             );
             notes.warn(at.spot.warning(problem, "use `nvidia`"));
             continue;
@@ -153,14 +153,14 @@ fn gpu_model(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<String, SdlEr
         match at.text()? {
             interface @ ("pcie" | "sxm") => key.push_str(&format!("/interface/{interface}")),
             other => {
-                let problem = format!("there is no GPU interface `{}`", shown(other));
+                let problem = format!("there is no GPU interface `{}`", truncated(other));
                 return Err(at.spot.error(ErrorKind::Invalid, problem, "use `pcie` or `sxm`"));
             }
         }
     }
     // The whole key is checked, because memory and interface count towards its length.
     if model.is_empty() || !is_attribute_key(&key) {
-        let problem = format!("`{}` is not a valid GPU model", shown(model));
+        let problem = format!("`{}` is not a valid GPU model", truncated(model));
         return Err(at.spot.error(ErrorKind::Invalid, problem, HELP));
     }
     Ok(key)
@@ -208,7 +208,7 @@ fn storage(
     for (spot, volume) in &volumes {
         let name = &volume.value.name;
         if !names.insert(name) {
-            let problem = format!("another volume is named `{}`", shown(name));
+            let problem = format!("another volume is named `{}`", truncated(name));
             let help = "use a unique `name`; a volume without a name is called `default`";
             notes.wrong(spot.error(ErrorKind::DuplicateKey, problem, help));
         }
@@ -235,7 +235,7 @@ fn volume(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<(Location, Sourc
         bytes,
         attributes,
     };
-    let text = shown(size.text()?);
+    let text = truncated(size.text()?);
     Ok((at.spot.clone(), Sourced { value, text }))
 }
 
@@ -259,7 +259,7 @@ fn volume_attributes(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<A
         "true" | "on" | "yes" => "true",
         "false" | "off" | "no" => "false",
         other => {
-            let problem = format!("`{}` is not a boolean", shown(other));
+            let problem = format!("`{}` is not a boolean", truncated(other));
             return error(problem, "write `persistent: true` or `persistent: false`");
         }
     };
@@ -271,11 +271,11 @@ fn volume_attributes(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<A
         );
     }
     if !class.is_empty() && class != "ram" && persistent == "false" {
-        let problem = format!("the class `{}` is for persistent volumes", shown(class));
+        let problem = format!("the class `{}` is for persistent volumes", truncated(class));
         return error(problem, "add `persistent: true` or remove `class`");
     }
     if !class.is_empty() && !CLASSES.contains(&class) {
-        let problem = format!("there is no storage class `{}`", shown(class));
+        let problem = format!("there is no storage class `{}`", truncated(class));
         return error(problem, "use one of default, beta1, beta2, beta3, ram");
     }
     let mut attributes = Vec::new();
@@ -327,7 +327,7 @@ pub(super) fn placement(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Pl
     if let Some(at) = fields.get("attributes") {
         for (key, at) in at.map()?.each() {
             if !is_attribute_key(key) {
-                let problem = format!("no provider can have an attribute named `{}`", shown(key));
+                let problem = format!("no provider can have an attribute named `{}`", truncated(key));
                 notes.warn(
                     at.spot
                         .warning(problem, "use only letters, digits, `_`, `/`, `.` and `-`"),
@@ -382,7 +382,7 @@ fn price(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<DecCoin, SdlError
         amount_at.spot.error(ErrorKind::Invalid, problem, help)
     })?;
     if amount.is_zero() || amount.is_negative() {
-        let problem = format!("the price `{}` is not above zero", shown(text));
+        let problem = format!("the price `{}` is not above zero", truncated(text));
         return Err(amount_at.spot.error(ErrorKind::Invalid, problem, help));
     }
     let denom_at = fields.required("denom", "write `denom: uakt`")?;
@@ -390,7 +390,7 @@ fn price(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<DecCoin, SdlError
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"/:._-".contains(&b);
     let letter = denom.starts_with(|c: char| c.is_ascii_alphabetic());
     if !(3..=128).contains(&denom.len()) || !letter || !denom.bytes().all(allowed) {
-        let problem = format!("`{}` cannot be a denomination", shown(denom));
+        let problem = format!("`{}` cannot be a denomination", truncated(denom));
         return Err(denom_at
             .spot
             .error(ErrorKind::Invalid, problem, "write `denom: uakt`"));
@@ -398,7 +398,7 @@ fn price(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<DecCoin, SdlError
     if !matches!(denom, "uakt" | "uact") && !denom.starts_with("ibc/") {
         let problem = format!(
             "the denomination `{}` is unknown to the network's tools",
-            shown(denom)
+            truncated(denom)
         );
         notes.warn(denom_at.spot.warning(problem, "use `uakt` or `uact`"));
     }

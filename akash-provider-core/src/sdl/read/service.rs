@@ -8,7 +8,7 @@ use crate::manifest::{
 };
 use crate::sdl::diagnostics::Diagnostics;
 use crate::sdl::document::{Expose, Mount, Params, Service, To};
-use crate::sdl::fault::{ErrorKind, SdlError, shown};
+use crate::sdl::fault::{ErrorKind, SdlError, truncated};
 use std::collections::BTreeMap;
 
 /// Reads a service.
@@ -29,7 +29,7 @@ pub(super) fn service(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Serv
     );
     let name = at.spot.path.strip_prefix("services.").unwrap_or_default();
     if !is_service_name(name) {
-        let problem = format!("`{}` cannot be the name of a service", shown(name));
+        let problem = format!("`{}` cannot be the name of a service", truncated(name));
         let help =
             "use at most 63 characters of a-z, 0-9 and `-`, starting with a letter and not ending with `-`";
         notes.wrong(at.spot.error(ErrorKind::Invalid, problem, help));
@@ -76,7 +76,7 @@ fn image<'a>(fields: &Fields<'a>) -> Result<&'a str, SdlError> {
         text => match image::check(text) {
             Ok(()) => Ok(text),
             Err(problem) => {
-                let problem = format!("`{}` is not a container image: {problem}", shown(text));
+                let problem = format!("`{}` is not a container image: {problem}", truncated(text));
                 let help = "write `[REGISTRY/]PATH[:TAG][@DIGEST]`";
                 Err(at.spot.error(ErrorKind::Invalid, problem, help))
             }
@@ -102,7 +102,7 @@ fn check_env(fields: &Fields<'_>, env: Option<&[String]>, notes: &mut Diagnostic
         .flatten()
         .map(|line| line.split_once('=').map_or(line.as_str(), |(name, _)| name));
     for bad in names.filter(|name| !is_env_name(name)) {
-        let problem = format!("`{}` cannot be the name of a variable", shown(bad));
+        let problem = format!("`{}` cannot be the name of a variable", truncated(bad));
         let help = "write `- NAME=value` with letters, digits, `_`, `-` and `.` in the name, not starting with a digit";
         let spot = fields
             .present("env")
@@ -157,7 +157,7 @@ fn proto(fields: &Fields<'_>) -> Result<Proto, SdlError> {
             let spot = fields
                 .present("proto")
                 .map_or_else(|| fields.spot.clone(), |at| at.spot);
-            let problem = format!("there is no protocol `{}` here", shown(other));
+            let problem = format!("there is no protocol `{}` here", truncated(other));
             Err(spot.error(ErrorKind::Invalid, problem, "use `tcp` or `udp`"))
         }
     }
@@ -181,7 +181,7 @@ fn hosts(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<String>, SdlE
     for item in at.list(notes)? {
         let host = item.text()?;
         if let Err(fault) = check_hostname(host) {
-            let problem = format!("`{}` {fault}", shown(host));
+            let problem = format!("`{}` {fault}", truncated(host));
             notes.wrong(item.spot.error(ErrorKind::Invalid, problem, fault.help()));
         }
         hosts.push(host.to_owned());
@@ -253,7 +253,7 @@ fn next_cases(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Vec<String>,
         Err(at.spot.error(ErrorKind::Invalid, problem, help))
     };
     if let Some(bad) = cases.iter().find(|case| !NEXT_CASES.contains(&case.as_str())) {
-        return error(format!("unknown case `{}`", shown(bad)));
+        return error(format!("unknown case `{}`", truncated(bad)));
     }
     if cases.len() > 1 && cases.iter().any(|case| case == "off") {
         return error("`off` is used with other cases".to_owned());
@@ -291,7 +291,10 @@ fn params(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Params, SdlError
             "" => None,
             kind @ ("cpu" | "cpu-gpu") => Some((at.spot.clone(), kind.to_owned())),
             other => {
-                let problem = format!("there is no confidential computing of type `{}`", shown(other));
+                let problem = format!(
+                    "there is no confidential computing of type `{}`",
+                    truncated(other)
+                );
                 return Err(at
                     .spot
                     .error(ErrorKind::Invalid, problem, "use `cpu` or `cpu-gpu`"));
@@ -310,13 +313,13 @@ fn permissions(at: &ValueRef<'_>, notes: &mut Diagnostics) -> Result<Permissions
     let fields = at.map()?;
     fields.warn_others(&["read"], notes);
     let read = fields.texts("read", notes)?;
-    let known = ["deployment", "logs", "events"];
+    let supported = ["deployment", "logs", "events"];
     for name in read
         .iter()
         .flatten()
-        .filter(|name| !known.contains(&name.as_str()))
+        .filter(|name| !supported.contains(&name.as_str()))
     {
-        let problem = format!("unknown permission `{}`", shown(name));
+        let problem = format!("unknown permission `{}`", truncated(name));
         notes.warn(at.spot.warning(problem, "use some of deployment, logs, events"));
     }
     Ok(Permissions { read })

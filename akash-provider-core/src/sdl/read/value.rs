@@ -1,7 +1,7 @@
 //! Access to the tree that tracks the path of each value.
 
 use crate::sdl::diagnostics::Diagnostics;
-use crate::sdl::fault::{ErrorKind, Location, SdlError, shown};
+use crate::sdl::fault::{ErrorKind, Location, SdlError, truncated};
 use crate::sdl::node::{Content, Key, Node, Scalar};
 use crate::sdl::scalar::{self, QuantityError};
 use std::rc::Rc;
@@ -86,7 +86,7 @@ impl<'a> ValueRef<'a> {
         let help = "write `true` or `false` without quotes";
         let Scalar { text, plain } = self.scalar("a boolean", help)?;
         scalar::flag(text, *plain).ok_or_else(|| {
-            let problem = format!("`{}` is not a boolean", shown(text));
+            let problem = format!("`{}` is not a boolean", truncated(text));
             self.spot.error(ErrorKind::WrongType, problem, help)
         })
     }
@@ -104,11 +104,11 @@ impl<'a> ValueRef<'a> {
         match value.map(u32::try_from) {
             Ok(Ok(value)) if value <= max => Ok(value),
             Ok(_) | Err(QuantityError::TooLarge | QuantityError::Negative) => {
-                let problem = format!("{} is out of range", shown(text));
+                let problem = format!("{} is out of range", truncated(text));
                 Err(self.spot.error(ErrorKind::Invalid, problem, help))
             }
             Err(QuantityError::NotANumber) => {
-                let problem = format!("`{}` is not a whole number", shown(text));
+                let problem = format!("`{}` is not a whole number", truncated(text));
                 Err(self.spot.error(ErrorKind::WrongType, problem, help))
             }
         }
@@ -123,9 +123,9 @@ impl<'a> ValueRef<'a> {
         let text = self.text()?;
         read(text).map_err(|bad| {
             let problem = match bad {
-                QuantityError::NotANumber => format!("`{}` is not a quantity", shown(text)),
-                QuantityError::Negative => format!("`{}` is negative", shown(text)),
-                QuantityError::TooLarge => format!("`{}` is too large", shown(text)),
+                QuantityError::NotANumber => format!("`{}` is not a quantity", truncated(text)),
+                QuantityError::Negative => format!("`{}` is negative", truncated(text)),
+                QuantityError::TooLarge => format!("`{}` is too large", truncated(text)),
             };
             self.spot.error(ErrorKind::Invalid, problem, help)
         })
@@ -151,29 +151,29 @@ impl<'a> ValueRef<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Adds an error for each field that is not among `known`.
-    pub(super) fn only(&self, known: &[&str], notes: &mut Diagnostics) {
-        for (spot, problem, help) in self.others(known) {
+    /// Adds an error for each field that is not among `names`.
+    pub(super) fn only(&self, names: &[&str], notes: &mut Diagnostics) {
+        for (spot, problem, help) in self.others(names) {
             notes.wrong(spot.error(ErrorKind::UnknownField, problem, help));
         }
     }
 
-    /// Adds a warning for each field that is not among `known`, for maps in which the Akash tools ignore such
+    /// Adds a warning for each field that is not among `names`, for maps in which the Akash tools ignore such
     /// fields.
-    pub(super) fn warn_others(&self, known: &[&str], notes: &mut Diagnostics) {
-        for (spot, problem, help) in self.others(known) {
+    pub(super) fn warn_others(&self, names: &[&str], notes: &mut Diagnostics) {
+        for (spot, problem, help) in self.others(names) {
             notes.warn(spot.warning(format!("{problem} and ignored"), help));
         }
     }
 
-    /// Returns location, problem and remedy of each field that is not among `known`.
-    fn others<'k>(&'k self, known: &'k [&str]) -> impl Iterator<Item = (Location, String, String)> + 'k {
+    /// Returns location, problem and remedy of each field that is not among `names`.
+    fn others<'k>(&'k self, names: &'k [&str]) -> impl Iterator<Item = (Location, String, String)> + 'k {
         let others = self.entries.iter().map(|(key, _)| key);
-        let others = others.filter(|key| !known.contains(&key.text.as_str()));
+        let others = others.filter(|key| !names.contains(&key.text.as_str()));
         others.map(|key| {
             let spot = Location::new(key.line, self.path(&key.text));
-            let problem = format!("the field `{}` is unknown", shown(&key.text));
-            (spot, problem, format!("use one of {}", known.join(", ")))
+            let problem = format!("the field `{}` is unknown", truncated(&key.text));
+            (spot, problem, format!("use one of {}", names.join(", ")))
         })
     }
 

@@ -322,8 +322,8 @@ impl ChainTx for FaultyClient {
 impl ChainEvents for FaultyClient {
     fn subscribe(&self, provider: &Address) -> BoxStream<'static, Result<ChainEvent, Error>> {
         let (liar, mut waiting, mut begun) = (self.clone(), Vec::new(), false);
-        let told = self.truth.subscribe(provider).flat_map(move |event| {
-            let told = match event {
+        let events = self.truth.subscribe(provider).flat_map(move |event| {
+            let events = match event {
                 Ok(ChainEvent::Resync(snapshot)) if liar.is(M::BeginsWithoutResync) => {
                     let (height, time) = (snapshot.height, snapshot.time);
                     vec![Ok(ChainEvent::Block { height, time })]
@@ -342,9 +342,9 @@ impl ChainEvents for FaultyClient {
                 Err(error) => vec![Err(error)],
             };
             begun = true;
-            stream::iter(told)
+            stream::iter(events)
         });
-        told.boxed()
+        events.boxed()
     }
 }
 

@@ -216,7 +216,7 @@ impl FaultyCluster {
         refused
     }
 
-    fn told(&self, change: ClusterChange) -> Option<ClusterChange> {
+    fn falsify(&self, change: ClusterChange) -> Option<ClusterChange> {
         let is_ours = |lease: &LeaseId| lease.provider == self.provider || self.is(M::ReportsOthers);
         let better = |health| match health {
             Health::Bad if self.is(M::ClaimsHealth) => Health::Good,
@@ -264,7 +264,7 @@ impl Cluster for FaultyCluster {
     }
 
     fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
-        let (liar, told) = (self.clone(), self.truth.changes());
+        let (liar, changes) = (self.clone(), self.truth.changes());
         match self.mistake {
             M::FailsForEver => {
                 let error = || Error::new(ErrorKind::Unavailable, "changes", "away");
@@ -275,13 +275,13 @@ impl Cluster for FaultyCluster {
                 let first = stream::iter([Ok(ClusterChange::Snapshot { health })]);
                 first.chain(stream::pending()).boxed()
             }
-            M::EndsTheWatch => told.take(1).boxed(),
+            M::EndsTheWatch => changes.take(1).boxed(),
             M::NoSnapshot => {
                 let (lease, health) = (setup().lease(1, 98), Health::Bad);
                 let first = stream::iter([Ok(ClusterChange::Health { lease, health })]);
-                first.chain(told).boxed()
+                first.chain(changes).boxed()
             }
-            M::GoodAtFirst => told
+            M::GoodAtFirst => changes
                 .flat_map(|change| {
                     let first = match &change {
                         Ok(ClusterChange::Health { lease, .. }) => Some(Ok(ClusterChange::Health {
@@ -301,13 +301,14 @@ impl Cluster for FaultyCluster {
                     }
                     _ => true,
                 };
-                told.filter(move |change| futures::future::ready(is_as_now(change)))
+                changes
+                    .filter(move |change| futures::future::ready(is_as_now(change)))
                     .boxed()
             }
-            _ => told
+            _ => changes
                 .filter_map(move |change| {
-                    let told = change.map(|change| liar.told(change)).transpose();
-                    futures::future::ready(told)
+                    let changes = change.map(|change| liar.falsify(change)).transpose();
+                    futures::future::ready(changes)
                 })
                 .boxed(),
         }
@@ -503,11 +504,11 @@ async fn every_mistake_is_detected() {
         "a cluster without one passes"
     );
     for (mistake, expected) in CAUGHT {
-        let said = verdict(&FaultyCluster::new(mistake)).await;
-        let said = said.unwrap_or_else(|| panic!("{mistake:?} is not detected"));
+        let failure = verdict(&FaultyCluster::new(mistake)).await;
+        let failure = failure.unwrap_or_else(|| panic!("{mistake:?} is not detected"));
         assert!(
-            said.contains(expected),
-            "{mistake:?} is detected with another message: {said}"
+            failure.contains(expected),
+            "{mistake:?} is detected with another message: {failure}"
         );
     }
 }
@@ -532,10 +533,10 @@ async fn a_hanging_call_fails_by_name() {
     ] {
         let cluster = talking();
         cluster.hang(operation);
-        let said = verdict(&cluster).await;
-        let said = said.unwrap_or_else(|| panic!("a hanging {operation:?} is not detected"));
+        let failure = verdict(&cluster).await;
+        let failure = failure.unwrap_or_else(|| panic!("a hanging {operation:?} is not detected"));
         let expected = format!("`{call}` was expected to respond within 5s and did not");
-        assert!(said.contains(&expected), "{operation:?}: {said}");
+        assert!(failure.contains(&expected), "{operation:?}: {failure}");
     }
 }
 

@@ -98,14 +98,14 @@ fn a_late_created_record_leads_only_after_all_others_have_stopped() {
         (contest, plan)
     };
     let lease = Timing::default().lease;
-    let (mut answered, plan) = late();
-    answered.wrote(&plan, there(Some("me"), 1, "b"), ms(59_000), ms(60_000));
+    let (mut confirmed, plan) = late();
+    confirmed.wrote(&plan, there(Some("me"), 1, "b"), ms(59_000), ms(60_000));
     let (mut unanswered, _) = late();
     unanswered.failed();
     unanswered.saw(Some(there(Some("other"), 1, "a")), ms(30_000));
     unanswered.failed();
     unanswered.saw(Some(there(Some("me"), 1, "b")), ms(60_000));
-    for mut contest in [answered, unanswered] {
+    for mut contest in [confirmed, unanswered] {
         let mut at = ms(60_000);
         while at < ms(60_000) + lease {
             assert_eq!(contest.leads(at), None, "{at:?}");

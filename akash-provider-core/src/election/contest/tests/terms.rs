@@ -6,7 +6,7 @@ use crate::election::contest::*;
 #[test]
 fn a_forged_term_is_not_used_and_replaces_no_leader() {
     let lease = Timing::default().lease;
-    for (known, forged, plausible) in [
+    for (last_term, forged, plausible) in [
         (0, TERM_LEAP, true),
         (0, TERM_LEAP + 1, false),
         (7, u64::MAX, false),
@@ -17,9 +17,9 @@ fn a_forged_term_is_not_used_and_replaces_no_leader() {
         (TERM_MAX, TERM_MAX + 1, true),
         (TERM_MAX, TERM_MAX + 2, false),
     ] {
-        let next = if plausible { forged + 1 } else { known + 1 };
+        let next = if plausible { forged + 1 } else { last_term + 1 };
         // An active holder stays the leader. After its last heartbeat a standby waits for one lease.
-        let mut contest = contestant("me").after_term(known);
+        let mut contest = contestant("me").after_term(last_term);
         for second in 0..60 {
             contest.saw(
                 Some(there(Some("other"), forged, &second.to_string())),
@@ -28,13 +28,13 @@ fn a_forged_term_is_not_used_and_replaces_no_leader() {
             assert_eq!(
                 contest.plan(ms(second * 1_000)),
                 Plan::Read,
-                "{forged} after {known}"
+                "{forged} after {last_term}"
             );
         }
         assert_eq!(
             contest.implausible(),
             (!plausible).then_some(forged),
-            "after {known}"
+            "after {last_term}"
         );
         let free = ms(59_000) + lease;
         assert_eq!(contest.plan(free - ms(1)), Plan::Read);
@@ -44,12 +44,12 @@ fn a_forged_term_is_not_used_and_replaces_no_leader() {
             "{plan:?}"
         );
         // A forged record with this instance as the holder is not a leadership of this instance.
-        let mut contest = contestant("me").after_term(known);
+        let mut contest = contestant("me").after_term(last_term);
         contest.saw(Some(there(Some("me"), forged, "a")), ms(0));
         assert_eq!(
             contest.plan(ms(0)) == Plan::Read,
             !plausible,
-            "{forged} after {known}"
+            "{forged} after {last_term}"
         );
     }
 }

@@ -3,9 +3,9 @@
 use super::*;
 use proptest::prelude::*;
 
-fn ledger(held: &[(&str, u8)]) -> HostnameLedger {
+fn ledger(reserved: &[(&str, u8)]) -> HostnameLedger {
     let mut ledger = HostnameLedger::default();
-    for (n, (name, tenant)) in held.iter().enumerate() {
+    for (n, (name, tenant)) in reserved.iter().enumerate() {
         ledger
             .reserve(&lease(*tenant, n as u64 + 1, 1), &names(&[name]))
             .unwrap();
@@ -15,18 +15,18 @@ fn ledger(held: &[(&str, u8)]) -> HostnameLedger {
 
 #[test]
 fn wildcard_and_covered_hostnames_belong_to_one_tenant() {
-    for (held, requested) in [
+    for (reserved, requested) in [
         ("*.example.com", "a.example.com"),
         ("a.example.com", "*.example.com"),
         ("A.example.com", "*.EXAMPLE.com"),
     ] {
-        let mut ledger = ledger(&[(held, 1)]);
+        let mut ledger = ledger(&[(reserved, 1)]);
         let before = ledger.clone();
         let refused = ledger
             .reserve(&lease(2, 9, 1), &names(&["free.org", requested]))
             .unwrap_err();
-        let (held, requested) = (held.to_lowercase(), requested.to_lowercase());
-        let message = format!("host {requested:?} in use: another tenant holds {held:?}");
+        let (reserved, requested) = (reserved.to_lowercase(), requested.to_lowercase());
+        let message = format!("host {requested:?} in use: another tenant holds {reserved:?}");
         assert_eq!(refused.to_string(), message);
         assert_eq!(ledger, before);
         let requested = std::slice::from_ref(&requested);
@@ -36,7 +36,7 @@ fn wildcard_and_covered_hostnames_belong_to_one_tenant() {
         // Another deployment of the same tenant may hold the more specific or the wider hostname.
         let second = ledger.reserve(&lease(1, 9, 1), requested);
         assert_eq!(second, Ok(HostnameChanges::default()));
-        assert_eq!(ledger.holder(&held), Some(&lease(1, 1, 1)));
+        assert_eq!(ledger.holder(&reserved), Some(&lease(1, 1, 1)));
         assert!(ledger.reserve(&lease(1, 9, 1), requested).is_ok());
     }
 }
@@ -159,8 +159,8 @@ proptest! {
             let before = ledger.all();
             let (tenant, requested, done) = take(&mut ledger, &step);
             // Refused only if another tenant holds an overlapping hostname.
-            let clashes = requested.iter().any(|name| before.iter().any(|(held, holder)| {
-                holder.owner() != &owner(tenant) && (held == name || covers(held, name) || covers(name, held))
+            let clashes = requested.iter().any(|name| before.iter().any(|(reserved, holder)| {
+                holder.owner() != &owner(tenant) && (reserved == name || covers(reserved, name) || covers(name, reserved))
             }));
             prop_assert_eq!(done, !clashes, "{:?}", step);
             let all = ledger.all();
