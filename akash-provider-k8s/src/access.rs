@@ -62,7 +62,7 @@ impl Access {
     /// Returns an error unless the caches contain the lease and all `services`.
     fn check(&self, operation: &'static str, lease: &LeaseId, services: &[String]) -> Result<(), Error> {
         // Outdated caches may lack a lease that exists.
-        if !self.state.known() {
+        if !self.state.is_known() {
             let message = "the watches of the cluster are not synchronized";
             return Err(Error::new(ErrorKind::Unavailable, operation, message));
         }
@@ -92,7 +92,7 @@ impl Access {
             Some(going) => going && view.pods.is_empty(),
         };
         // Outdated caches may lack a lease that exists.
-        over && self.state.known()
+        over && self.state.is_known()
     }
 }
 

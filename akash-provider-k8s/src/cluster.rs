@@ -201,7 +201,7 @@ impl Inner {
             + Serialize
             + DeserializeOwned,
     {
-        if self.state.known() {
+        if self.state.is_known() {
             return Ok(self.cached(store, name).map(|object| (*object).clone()));
         }
         self.records::<K>(operation).read(name).await
@@ -220,7 +220,7 @@ impl Inner {
         let ready = async {
             self.state.ready().await;
             // A watch that has listed its objects may have failed since.
-            while !self.state.known() {
+            while !self.state.is_known() {
                 tokio::time::sleep(SEEN_PAUSE).await;
             }
         };
@@ -236,7 +236,7 @@ impl Inner {
     /// this wait times out.
     pub(crate) async fn until_seen(&self, mut is_seen: impl FnMut() -> bool) {
         let seen = async {
-            while self.state.known() && !is_seen() {
+            while self.state.is_known() && !is_seen() {
                 tokio::time::sleep(SEEN_PAUSE).await;
             }
         };
@@ -283,7 +283,7 @@ impl Inner {
         };
         let has_any = || store.state().iter().any(is_of_lease);
         // Most leases declare nothing, which must not cost a call.
-        if self.state.known() && !has_any() {
+        if self.state.is_known() && !has_any() {
             return Ok(());
         }
         let api: Api<K> = Api::namespaced(self.client.clone(), &self.settings.manifest_namespace);

@@ -57,8 +57,8 @@ impl LeasedIps for Inner {
             let holder = there
                 .filter(|ip| !self.is_of_other_chain(&ip.metadata))
                 .and_then(|ip| lease_of(&ip.spec));
-            let is_held = holder.as_ref() == Some(lease);
-            Ok(if is_held { Verdict::Delete } else { Verdict::Keep })
+            let is_holder = holder.as_ref() == Some(lease);
+            Ok(if is_holder { Verdict::Delete } else { Verdict::Keep })
         };
         let outcome = self
             .records::<ProviderLeasedIP>(PURGE)
@@ -118,12 +118,12 @@ impl Inner {
     ) -> Result<Vec<String>, Error> {
         let name = object_name(ip);
         let mut others = Vec::new();
-        for (holder, held) in self.all_ips() {
-            if holder == *lease || held.spec.sharing_key != ip.sharing_key {
+        for (holder, declared) in self.all_ips() {
+            if holder == *lease || declared.spec.sharing_key != ip.sharing_key {
                 continue;
             }
-            check_move(lease, &held, overwrite)?;
-            let other = held.metadata.name.clone().unwrap_or_default();
+            check_move(lease, &declared, overwrite)?;
+            let other = declared.metadata.name.clone().unwrap_or_default();
             if other != name {
                 others.push(other);
             }
@@ -164,10 +164,11 @@ impl Inner {
     /// Deletes the object through which another lease of the same tenant holds the address.
     async fn release(&self, name: &str, ip: &IpDeclaration) -> Result<(), Error> {
         let seen = self.cached(self.ips(), name).map(|ip| (*ip).clone());
-        let held = seen.as_ref().and_then(|ip| lease_of(&ip.spec));
+        let declaring_lease = seen.as_ref().and_then(|ip| lease_of(&ip.spec));
         let judge = |there: Option<&ProviderLeasedIP>| {
-            let is_it =
-                there.is_some_and(|t| t.spec.sharing_key == ip.sharing_key && lease_of(&t.spec) == held);
+            let is_it = there.is_some_and(|t| {
+                t.spec.sharing_key == ip.sharing_key && lease_of(&t.spec) == declaring_lease
+            });
             Ok(if is_it { Verdict::Delete } else { Verdict::Keep })
         };
         let outcome = self
@@ -183,8 +184,8 @@ impl Inner {
 
 /// Returns an error unless the address may move to `lease`: only between leases of one tenant, and only with
 /// `overwrite`.
-fn check_move(lease: &LeaseId, held: &ProviderLeasedIP, overwrite: bool) -> Result<(), Error> {
-    let holder = lease_of(&held.spec);
+fn check_move(lease: &LeaseId, declared: &ProviderLeasedIP, overwrite: bool) -> Result<(), Error> {
+    let holder = lease_of(&declared.spec);
     if holder.as_ref() == Some(lease) {
         return Ok(());
     }
@@ -195,7 +196,7 @@ fn check_move(lease: &LeaseId, held: &ProviderLeasedIP, overwrite: bool) -> Resu
     {
         return Ok(());
     }
-    let key = &held.spec.sharing_key;
+    let key = &declared.spec.sharing_key;
     let holder = holder.map_or_else(
         || "an object without a valid lease".to_owned(),
         |h| format!("lease {h}"),

@@ -91,7 +91,7 @@ fn is_admission(error: &Error) -> bool {
         source = cause.source();
     }
     let message = error.message();
-    ADMISSION.iter().any(|said| message.contains(said))
+    ADMISSION.iter().any(|phrase| message.contains(phrase))
 }
 
 /// Returns true if the account of the client has the right `verb` of a rule.

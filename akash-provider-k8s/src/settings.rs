@@ -124,8 +124,8 @@ impl LeasedIpCount {
 
     /// Sets the count. Returns true if it changed.
     pub(crate) fn set(&self, count: (u32, u32)) -> bool {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.replace(count) != Some(count)
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        current.replace(count) != Some(count)
     }
 }
 
@@ -327,7 +327,7 @@ pub fn network(text: &str) -> Result<IpNet, String> {
     let network = network.or_else(|| trimmed.parse::<IpAddr>().ok().map(IpNet::from));
     network.map(|network| network.trunc()).ok_or_else(|| {
         // Shortened for the message.
-        let shown: String = text.chars().take(80).collect();
-        format!("invalid network `{shown}`; use a form like `10.0.0.0/8` or `fc00::/7`")
+        let short: String = text.chars().take(80).collect();
+        format!("invalid network `{short}`; use a form like `10.0.0.0/8` or `fc00::/7`")
     })
 }

@@ -154,8 +154,8 @@ impl State {
     /// Returns true if every kind that decides health was listed, and no watch of such a kind is down for longer than
     /// the grace period.
     #[must_use]
-    pub fn known(&self) -> bool {
-        self.shared.known()
+    pub fn is_known(&self) -> bool {
+        self.shared.is_known()
     }
 
     /// Returns the state of each watch.
@@ -175,7 +175,7 @@ impl State {
     /// until the watches have observed the provider's own writes.
     #[must_use]
     pub fn health(&self, lease: &LeaseId) -> Health {
-        if !self.known() {
+        if !self.is_known() {
             return Health::Unknown;
         }
         let index = self.shared.index();
@@ -366,7 +366,7 @@ impl State {
 
     /// Returns the objects of a lease, or an error while the caches are not current.
     fn current(&self, lease: &LeaseId) -> Result<LeaseView, Error> {
-        if self.known() {
+        if self.is_known() {
             return Ok(self.lease(lease));
         }
         let message = "the watches of the cluster are down";

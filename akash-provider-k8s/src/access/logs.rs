@@ -321,6 +321,6 @@ impl ReplicaReader {
     fn may_run(&self) -> bool {
         let going = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
         // Outdated caches prove no end.
-        self.pod().is_some_and(|pod| !is_done(&pod) && !going(&pod)) || !self.reader.access.state.known()
+        self.pod().is_some_and(|pod| !is_done(&pod) && !going(&pod)) || !self.reader.access.state.is_known()
     }
 }

@@ -264,9 +264,9 @@ impl Item {
         }
     }
 
-    /// Adds the annotations that simplify the next comparison. `kept` marks an adopted pod template.
+    /// Adds the annotations that simplify the next comparison. `is_adopted` marks an adopted pod template.
     #[must_use]
-    pub fn annotated(&self, mut body: Value, kept: bool) -> Value {
+    pub fn annotated(&self, mut body: Value, is_adopted: bool) -> Value {
         let version = body
             .pointer("/metadata/labels")
             .and_then(|l| l.get(labels::MANIFEST_VERSION));
@@ -274,7 +274,7 @@ impl Item {
         let mut marks = vec![(labels::APPLIED_HASH, self.hash.as_str())];
         marks.extend(version.as_deref().map(|v| (APPLIED_VERSION, v)));
         marks.extend(self.template_hash.as_deref().map(|h| (TEMPLATE_HASH, h)));
-        if kept {
+        if is_adopted {
             marks.push((KEPT, "true"));
         }
         for (key, value) in marks {

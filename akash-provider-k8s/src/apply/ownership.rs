@@ -35,21 +35,21 @@ pub fn taken_over(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEnt
             && manager(e) == Some(MANAGER)
             && e.subresource.as_deref().unwrap_or_default().is_empty()
     };
-    let (merged, mut kept): (Vec<_>, Vec<_>) =
+    let (merged, mut entries): (Vec<_>, Vec<_>) =
         entries.iter().cloned().partition(|e| is_theirs(e) || is_ours(e));
     let last = merged.last()?;
     let mut fields = json!({});
     for entry in &merged {
         merge(&mut fields, entry.fields_v1.as_ref().map(|f| &f.0));
     }
-    kept.push(ManagedFieldsEntry {
+    entries.push(ManagedFieldsEntry {
         manager: Some(MANAGER.to_owned()),
         operation: Some(APPLY.to_owned()),
         fields_v1: Some(FieldsV1(fields)),
         subresource: None,
         ..last.clone()
     });
-    Some(kept)
+    Some(entries)
 }
 
 /// Returns a merge patch that sets the managed fields if the object did not change since it was read.

@@ -63,7 +63,7 @@ impl LiveObject {
         applied.is_some() && applied != label
     }
 
-    fn is_kept(&self) -> bool {
+    fn is_retained(&self) -> bool {
         self.annotation(KEPT).is_some()
     }
 }
@@ -136,7 +136,7 @@ pub struct DesiredState<'a> {
     /// Secrets of registry logins with passwords that are unknown. If such a Secret exists, the Secret is not changed.
     pub without_password: &'a BTreeSet<Id>,
     /// Services of an adopted lease for which the pod template is left unchanged, so that their pods are not replaced.
-    pub kept: &'a BTreeSet<String>,
+    pub adopted: &'a BTreeSet<String>,
     /// Whether to search for leftover objects.
     pub prune: bool,
 }
@@ -148,7 +148,7 @@ pub fn plan(wanted: &DesiredState<'_>, watched: &dyn WatchedObjects) -> Plan {
     for item in wanted.items {
         if item.id.kind.is_watched() {
             let live = watched.find(&item.id);
-            plan_watched(&mut plan, item, live.as_ref(), wanted.kept);
+            plan_watched(&mut plan, item, live.as_ref(), wanted.adopted);
         } else {
             plan_unwatched(&mut plan, item, wanted);
         }
@@ -204,7 +204,7 @@ fn plan_unwatched(plan: &mut Plan, item: &Item, wanted: &DesiredState<'_>) {
     plan.push(item, body, false, reason);
 }
 
-fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&LiveObject>, kept: &BTreeSet<String>) {
+fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&LiveObject>, adopted: &BTreeSet<String>) {
     let Some(live) = live else {
         let body = item.annotated(item.body.clone(), false);
         return plan.push(item, body, false, "missing");
@@ -213,7 +213,7 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&LiveObject>, kept: &
         return plan.blocked.push(item.id.clone());
     }
     let applied = live.annotation(labels::APPLIED_HASH);
-    if applied.is_none() && item.id.kind.is_workload() && kept.contains(&item.id.name) {
+    if applied.is_none() && item.id.kind.is_workload() && adopted.contains(&item.id.name) {
         return plan.push(item, item.mark(), false, "adopted unchanged");
     }
     if item.id.kind == Kind::StatefulSet && volumes_differ(&item.body, &live.body) {
@@ -223,12 +223,12 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&LiveObject>, kept: &
         });
     }
     let is_theirs = live.is_theirs_again();
-    let take_over = applied.is_none() || live.is_kept() || is_theirs;
+    let take_over = applied.is_none() || live.is_retained() || is_theirs;
     // An object written by another provider still has our hash, with a different template.
     let same_template = !is_theirs
         && item.template_hash.is_some()
         && live.annotation(TEMPLATE_HASH) == item.template_hash.as_deref();
-    let keeps = same_template && live.is_kept();
+    let keeps = same_template && live.is_retained();
     let mut body = item.body.clone();
     if same_template {
         keep_template(&mut body, &live.body, keeps);
@@ -238,7 +238,7 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&LiveObject>, kept: &
         "written by another provider".to_owned()
     } else if is_same {
         let kind = item.id.kind;
-        let difference = if live.is_kept() {
+        let difference = if live.is_retained() {
             subset::missing(&body, &live.body, kind.lists())
         } else {
             exact::difference(kind, &body, &live.body)

@@ -123,7 +123,7 @@ impl Inner {
             ledger: &Ledger::new(),
             there: &ExistingObjects::new(),
             without_password: &BTreeSet::new(),
-            kept: &BTreeSet::new(),
+            adopted: &BTreeSet::new(),
             prune: false,
         };
         // Deletes are ignored, because `changes` contains policies only.

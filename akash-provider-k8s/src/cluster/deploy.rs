@@ -147,8 +147,8 @@ impl Inner {
         let view = self.state.lease(&deployment.lease);
         let namespace = view.namespace.as_deref();
         self.check_namespace(&deployment.lease, namespace, operation)?;
-        let kept = match isolation {
-            None => self.kept(&manifest, deployment),
+        let adopted = match isolation {
+            None => self.adopted(&manifest, deployment),
             Some(_) => BTreeSet::new(),
         };
         let prior = self.prior_of_apply(deployment, &manifest, &view, isolation);
@@ -158,10 +158,10 @@ impl Inner {
         let items = items(&objects);
         let name = deployment.lease.namespace();
         let ledger = namespace.map(ledger_of).unwrap_or_default();
-        let kinds = looked_for(&items, &ledger, !kept.is_empty());
+        let kinds = looked_for(&items, &ledger, !adopted.is_empty());
         let is_new = namespace.is_none();
         let there = self.opened(&name, &items, is_new, kinds, operation).await?;
-        if is_whole(&view, deployment, &kept, &items, &there) {
+        if is_whole(&view, deployment, &adopted, &items, &there) {
             self.close_metadata(&name, &items, &view, operation).await?;
             return Ok(None);
         }
@@ -170,7 +170,7 @@ impl Inner {
             ledger: &ledger,
             there: &there,
             without_password: &without_password(deployment),
-            kept: &kept,
+            adopted: &adopted,
             prune: false,
         };
         let Some(plan) = missing_of(&view, &body, wanted) else {
@@ -228,7 +228,7 @@ impl Inner {
             ledger: &Ledger::new(),
             there: &ExistingObjects::new(),
             without_password: &BTreeSet::new(),
-            kept: &BTreeSet::new(),
+            adopted: &BTreeSet::new(),
             prune: false,
         };
         let calls = self.calls(operation);
@@ -260,12 +260,12 @@ impl Inner {
     /// Waits until the watches show a new namespace. Admission in the API server uses a watch too. Until this watch
     /// shows the namespace, admission delays each write into the namespace by 50 ms.
     async fn until_entered(&self, namespace: &str) {
-        let shown = async {
-            while self.state.known() && self.state.lease_in(namespace).namespace.is_none() {
+        let listing = async {
+            while self.state.is_known() && self.state.lease_in(namespace).namespace.is_none() {
                 tokio::time::sleep(ENTERED_PAUSE).await;
             }
         };
-        let _ = tokio::time::timeout(ENTERED_LIMIT, shown).await;
+        let _ = tokio::time::timeout(ENTERED_LIMIT, listing).await;
     }
 
     /// Returns the edited objects of an applied lease with reasons, and the missing objects.
@@ -292,7 +292,7 @@ impl Inner {
             ledger: &Ledger::new(),
             there: &ExistingObjects::new(),
             without_password: &BTreeSet::new(),
-            kept: &BTreeSet::new(),
+            adopted: &BTreeSet::new(),
             prune: false,
         };
         let edits = plan(&wanted, &view).writes.into_iter();
@@ -420,7 +420,7 @@ impl Inner {
     }
 
     /// Returns the services that another provider created and that did not change since.
-    fn kept(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
+    fn adopted(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
         let Some(adopted) = self.still_adopted(manifest) else {
             return BTreeSet::new();
         };
@@ -475,8 +475,8 @@ fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kin
     let unwatched = items
         .iter()
         .filter(|item| !item.id.kind.is_watched() && !item.id.is_access());
-    let known = unwatched.filter(|item| is_adopted || ledger.get(&item.id) == Some(&item.hash));
-    known.map(|item| item.id.kind).collect()
+    let unchanged = unwatched.filter(|item| is_adopted || ledger.get(&item.id) == Some(&item.hash));
+    unchanged.map(|item| item.id.kind).collect()
 }
 
 /// Returns the login Secrets with passwords that are unknown, because the password Secret next to the Manifest record
@@ -512,17 +512,17 @@ fn is_searched(namespace: Option<&Namespace>) -> bool {
 fn is_whole(
     view: &LeaseView,
     deployment: &WorkloadSpec,
-    kept: &BTreeSet<String>,
+    adopted: &BTreeSet<String>,
     items: &[Item],
     there: &ExistingObjects,
 ) -> bool {
     let services = &deployment.group.services;
     let mut ports = items.iter().filter(|item| item.id.kind == Kind::Service);
     let mut unwatched = items.iter().filter(|item| !item.id.kind.is_watched());
-    !kept.is_empty()
+    !adopted.is_empty()
         && services
             .iter()
-            .all(|s| kept.contains(&s.name) && runs(view, &s.name))
+            .all(|s| adopted.contains(&s.name) && runs(view, &s.name))
         && ports.all(|item| view.services.contains_key(&item.id.name))
         && unwatched.all(|item| there.contains_key(&item.id))
 }

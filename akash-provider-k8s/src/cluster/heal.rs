@@ -133,7 +133,7 @@ impl Inner {
             LockResult::Busy => return Some(Instant::now() + AGAIN),
             LockResult::Held(lock) => lock,
         };
-        if !self.state.known() {
+        if !self.state.is_known() {
             return Some(Instant::now() + AGAIN);
         }
         if view.namespace.is_none() && has_record {

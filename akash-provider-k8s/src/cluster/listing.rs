@@ -136,15 +136,15 @@ impl Inner {
             }
         };
         let named = listing.unusable.iter().filter(|u| u.lease.is_some());
-        let known: BTreeSet<String> = named.map(|u| u.name.clone()).collect();
+        let names: BTreeSet<String> = named.map(|u| u.name.clone()).collect();
         for finding in &findings {
-            let is_told = match finding {
-                Finding::Unreadable { manifest, .. } => known.contains(manifest.as_str()),
+            let is_listed = match finding {
+                Finding::Unreadable { manifest, .. } => names.contains(manifest.as_str()),
                 Finding::Orphan(Orphan {
                     namespace,
                     reason: Reason::NoManifest,
                     ..
-                }) => known.contains(namespace.as_str()),
+                }) => names.contains(namespace.as_str()),
                 Finding::Missing { lease, .. } | Finding::Edited { lease, .. } => {
                     if !listing.incomplete.contains(lease) {
                         listing.incomplete.push(lease.clone());
@@ -153,7 +153,7 @@ impl Inner {
                 }
                 Finding::Orphan(_) | Finding::Overwritten { .. } | Finding::OtherChain { .. } => false,
             };
-            if !is_told {
+            if !is_listed {
                 listing.remarks.push(shortened(finding.to_string()));
             }
         }

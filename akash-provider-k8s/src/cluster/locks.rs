@@ -36,7 +36,7 @@ impl LeaseLocks {
             return LockResult::NotDeployed;
         };
         match lock.try_lock_owned() {
-            Ok(held) if *held => LockResult::Held(held),
+            Ok(guard) if *guard => LockResult::Held(guard),
             Ok(_) => LockResult::NotDeployed,
             Err(_) => LockResult::Busy,
         }
@@ -100,14 +100,14 @@ mod tests {
         assert_eq!(is(&locks.try_lock("a")), "busy");
         *lock = true;
         drop(lock);
-        let held = locks.try_lock("a");
-        assert_eq!((is(&held), is(&locks.try_lock("a"))), ("held", "busy"));
+        let guard = locks.try_lock("a");
+        assert_eq!((is(&guard), is(&locks.try_lock("a"))), ("held", "busy"));
         assert_eq!(
             is(&locks.try_lock("b")),
             "not deployed",
             "each lease has its own lock"
         );
-        drop(held);
+        drop(guard);
         assert_eq!(is(&locks.try_lock("a")), "held");
         locks.remove("a");
         assert_eq!(is(&locks.try_lock("a")), "not deployed");

@@ -63,8 +63,8 @@ impl Inner {
             self.write_passwords(&deployment.lease, &passwords, operation)
                 .await?;
         }
-        let is_kept = |there: &Manifest| is_recorded(deployment, &wanted, there);
-        if basis == Basis::Live && seen.as_ref().is_some_and(is_kept) {
+        let is_current = |there: &Manifest| is_recorded(deployment, &wanted, there);
+        if basis == Basis::Live && seen.as_ref().is_some_and(is_current) {
             seen = records.read(&name).await?;
         }
         let (is_new, had_logins) = (seen.is_none(), seen.as_ref().is_some_and(has_logins));

@@ -157,13 +157,13 @@ impl Inner {
     /// Returns the password Secret of a lease and the namespace of the Secret, if the Secret is cached but missing in
     /// the cluster.
     pub(crate) fn lost_passwords(&self, lease_namespace: &str, there: &ByNamespace) -> Option<(String, Id)> {
-        let known = self.passwords.get(lease_namespace)?;
+        let stored = self.passwords.get(lease_namespace)?;
         let id = Id {
             kind: Kind::Secret,
             name: secret_name(lease_namespace),
         };
         let home = self.settings.manifest_namespace.clone();
-        (!known.is_empty() && !is_in(there, &home, &id)).then_some((home, id))
+        (!stored.is_empty() && !is_in(there, &home, &id)).then_some((home, id))
     }
 
     /// Returns true if a login lacks its password and the Secret was not read yet.

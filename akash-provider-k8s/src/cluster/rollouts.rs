@@ -88,7 +88,7 @@ impl Inner {
     /// Deletes the pods that block the updates of one lease.
     async fn free_rollout(&self, home: &str) -> Result<(), Error> {
         let ours = self.state.ours_in(home);
-        for (service, pods) in ours.iter().flat_map(|(_, view)| held_up(view)) {
+        for (service, pods) in ours.iter().flat_map(|(_, view)| stuck_services(view)) {
             let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), home);
             let limit = self.settings.call_timeout;
             // The cache may hold a pod of a newer revision than its set.
@@ -138,7 +138,7 @@ impl Inner {
 }
 
 /// Returns the pods of each StatefulSet that seem to block its update, by service.
-fn held_up(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
+fn stuck_services(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
     let is_going = view
         .namespace
         .as_ref()
@@ -150,11 +150,12 @@ fn held_up(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
         .stateful_sets
         .iter()
         .filter(|(_, set)| is_applied(&set.metadata));
-    let held = ours.map(|(service, set)| {
+    let stuck = ours.map(|(service, set)| {
         let pods = view.pods.values().filter(|pod| is_of_old_revision(pod, set));
         (service.clone(), pods.map(|pod| (**pod).clone()).collect())
     });
-    held.filter(|(_, pods): &(_, Vec<Pod>)| !pods.is_empty())
+    stuck
+        .filter(|(_, pods): &(_, Vec<Pod>)| !pods.is_empty())
         .collect()
 }
 

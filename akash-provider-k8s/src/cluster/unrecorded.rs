@@ -248,12 +248,12 @@ fn over(rendered: &Item, live: &LiveObject) -> Value {
         }
         Kind::NetworkPolicy => narrow_ports(&mut body, live_body),
         Kind::Role => {
-            let known: Vec<Value> = objects::all_permissions()
+            let allowed: Vec<Value> = objects::all_permissions()
                 .into_iter()
                 .flat_map(|rules| elements(&rules).to_vec())
                 .collect();
             let rules = elements(&live_body["rules"]).iter();
-            body["rules"] = rules.filter(|rule| known.contains(rule)).cloned().collect();
+            body["rules"] = rules.filter(|rule| allowed.contains(rule)).cloned().collect();
         }
         Kind::ServiceAccount | Kind::RoleBinding | Kind::Secret => {}
     }
@@ -354,9 +354,9 @@ fn copy(into: &mut Value, from: &Value, field: &str) {
 }
 
 /// Filters a list, if there is one.
-fn retain(list: &mut Value, is_kept: impl FnMut(&Value) -> bool) {
+fn retain(list: &mut Value, is_retained: impl FnMut(&Value) -> bool) {
     if let Some(list) = list.as_array_mut() {
-        list.retain(is_kept);
+        list.retain(is_retained);
     }
 }
 

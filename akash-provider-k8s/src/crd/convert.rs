@@ -97,11 +97,11 @@ pub fn from_manifest(manifest: &Manifest) -> Result<RecordedDeployment, BadObjec
         problem,
     };
     let lease = lease(manifest).map_err(bad)?;
-    let said = read::deployment(lease, &manifest.spec).map_err(bad)?;
+    let deployment = read::deployment(lease, &manifest.spec).map_err(bad)?;
     let annotation = |key: &str| manifest.annotations().get(key);
     let (deployment, remarks) = match annotation(labels::EXTRA) {
-        Some(text) => extra::read(said, &manifest.spec, text),
-        None => (said, Vec::new()),
+        Some(text) => extra::read(deployment, &manifest.spec, text),
+        None => (deployment, Vec::new()),
     };
     Ok(RecordedDeployment {
         deployment,

@@ -44,7 +44,7 @@ impl ListedAddresses {
 /// Watch of the addresses. Dropping the value stops its tasks.
 #[derive(Debug)]
 pub struct InfrastructureWatch {
-    known: watch::Receiver<ListedAddresses>,
+    addresses: watch::Receiver<ListedAddresses>,
     last: Infrastructure,
     #[expect(dead_code, reason = "dropping the handles stops the watches")]
     tasks: [AbortOnDropHandle<()>; 2],
@@ -54,12 +54,12 @@ impl InfrastructureWatch {
     /// Starts the watch. `last` are the addresses that the caller already uses.
     #[must_use]
     pub fn start(client: &Client, last: Infrastructure) -> Self {
-        let (sender, known) = watch::channel(ListedAddresses::default());
-        let nodes = Addresses::new(&sender, node_addresses, |known| &mut known.nodes);
-        let servers = Addresses::new(&sender, backends, |known| &mut known.api_servers);
+        let (sender, addresses) = watch::channel(ListedAddresses::default());
+        let nodes = Addresses::new(&sender, node_addresses, |addresses| &mut addresses.nodes);
+        let servers = Addresses::new(&sender, backends, |addresses| &mut addresses.api_servers);
         let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
         Self {
-            known,
+            addresses,
             last,
             tasks: [
                 follow(Api::<Node>::all(client.clone()), "", nodes, "nodes"),
@@ -71,13 +71,13 @@ impl InfrastructureWatch {
     /// Waits until the addresses differ from those that the previous call returned, and returns the new addresses.
     pub async fn changed(&mut self) -> Infrastructure {
         loop {
-            let now = self.known.borrow_and_update().all();
+            let now = self.addresses.borrow_and_update().all();
             let now = now.map(|now| with_last_servers(now, &self.last));
             if let Some(now) = now.filter(|now| *now != self.last) {
                 self.last = now.clone();
                 return now;
             }
-            if self.known.changed().await.is_err() {
+            if self.addresses.changed().await.is_err() {
                 // The tasks live as long as this watch.
                 std::future::pending::<()>().await;
             }
@@ -151,10 +151,10 @@ impl<T: Resource, A: Clone + PartialEq> Addresses<T, A> {
 
     fn change(&self, change: impl FnOnce(&mut Option<ByName<A>>)) {
         // Nodes change frequently without a change of addresses.
-        self.sender.send_if_modified(|known| {
-            let before = known.clone();
-            change((self.half)(known));
-            *known != before
+        self.sender.send_if_modified(|addresses| {
+            let before = addresses.clone();
+            change((self.half)(addresses));
+            *addresses != before
         });
     }
 
@@ -239,13 +239,13 @@ mod tests {
 
     fn halves() -> (watch::Sender<ListedAddresses>, Addresses<Node, IpAddr>) {
         let sender = watch::Sender::new(ListedAddresses::default());
-        let nodes = Addresses::new(&sender, node_addresses, |known| &mut known.nodes);
+        let nodes = Addresses::new(&sender, node_addresses, |addresses| &mut addresses.nodes);
         (sender, nodes)
     }
 
     fn addresses(sender: &watch::Sender<ListedAddresses>) -> Vec<String> {
-        let known = sender.borrow();
-        let nodes = known.nodes.iter().flat_map(BTreeMap::values).flatten();
+        let addresses = sender.borrow();
+        let nodes = addresses.nodes.iter().flat_map(BTreeMap::values).flatten();
         nodes.map(ToString::to_string).collect()
     }
 
@@ -258,7 +258,7 @@ mod tests {
         nodes.complete(Instant::now());
         assert_eq!(addresses(&sender), ["10.0.0.1"]);
         assert_eq!(sender.borrow().all(), None, "the API servers are not listed yet");
-        sender.send_modify(|known| known.api_servers = Some(ByName::new()));
+        sender.send_modify(|addresses| addresses.api_servers = Some(ByName::new()));
         assert!(sender.borrow().all().is_some());
     }
 

@@ -58,11 +58,11 @@ fn parse(text: &str, scale: i32) -> Option<i64> {
     if before.len() > DIGITS {
         return Some(LIMIT);
     }
-    let kept = &after[..after.len().min(DIGITS - before.len())];
+    let decimals = &after[..after.len().min(DIGITS - before.len())];
     // Truncated digits count for rounding up.
-    let rest = after[kept.len()..].bytes().any(|b| b != b'0');
-    let digits = format!("0{before}{kept}").parse::<i128>().ok()?;
-    let exponent = exponent + scale - i32::try_from(kept.len()).ok()?;
+    let rest = after[decimals.len()..].bytes().any(|b| b != b'0');
+    let digits = format!("0{before}{decimals}").parse::<i128>().ok()?;
+    let exponent = exponent + scale - i32::try_from(decimals.len()).ok()?;
     let value = scaled(digits, exponent, shift).saturating_add(i128::from(rest && digits == 0));
     Some(i64::try_from(value).map_or(LIMIT, |v| v.min(LIMIT)))
 }

@@ -86,7 +86,7 @@ pub struct KubeInventory {
 #[derive(Debug)]
 pub(crate) struct WholeInventory {
     shared: Arc<Shared>,
-    told: watch::Receiver<Publication>,
+    publications: watch::Receiver<Publication>,
     #[expect(dead_code, reason = "dropping them ends the watches")]
     tasks: Vec<AbortOnDropHandle<()>>,
 }
@@ -110,11 +110,11 @@ impl CountHandle {
 #[derive(Debug)]
 pub(super) struct Shared {
     inner: Mutex<Inner>,
-    news: Notify,
+    change: Notify,
     updates: MemoryInventorySource,
     /// Channel that announces changes if counts are computed on request; `None` if complete updates are published
     /// instead.
-    told: Option<watch::Sender<Publication>>,
+    publisher: Option<watch::Sender<Publication>>,
     /// Settings for the count of leased addresses; `None` if the addresses are not counted.
     leased_ips: Option<Settings>,
     gather: Duration,
@@ -128,7 +128,7 @@ struct Inner {
     /// Time since which the lists of all essential kinds are complete.
     known_since: Option<Instant>,
     /// True after the failure of the watches was reported.
-    told: bool,
+    is_failure_reported: bool,
     /// True after the first inventory update was published.
     published: bool,
     /// True if the number of leased addresses changed and the change is not published yet.
@@ -152,13 +152,13 @@ impl Shared {
                 tally: Tally::new(options.storage.clone()),
                 watches: BTreeMap::new(),
                 known_since: None,
-                told: false,
+                is_failure_reported: false,
                 published: false,
                 recounted: false,
             }),
-            news: Notify::new(),
+            change: Notify::new(),
             updates: MemoryInventorySource::new(),
-            told: None,
+            publisher: None,
             leased_ips,
             gather: options.gather,
             patience: options.patience,
@@ -174,7 +174,7 @@ impl Shared {
         // The woken task locks the state at once.
         drop(inner);
         if dirty {
-            self.news.notify_one();
+            self.change.notify_one();
         }
     }
 
@@ -186,7 +186,7 @@ impl Shared {
         let changed = before != *watch;
         drop(inner);
         if changed {
-            self.news.notify_one();
+            self.change.notify_one();
         }
     }
 
@@ -212,18 +212,18 @@ impl Shared {
             capacity.changed().await;
             // Gathers changes.
             sleep(self.gather).await;
-            let is_news = capacity
+            let is_changed = capacity
                 .count()
                 .is_some_and(|count| settings.leased_ip_count.set(count));
-            if is_news {
+            if is_changed {
                 self.inner().recounted = true;
-                self.news.notify_one();
+                self.change.notify_one();
             }
         }
     }
 
     fn fail(&self, message: String) {
-        if self.told.is_some() {
+        if self.publisher.is_some() {
             self.tell(Err(message));
             return;
         }
@@ -235,8 +235,8 @@ impl Shared {
     }
 
     fn tell(&self, outcome: Result<(), String>) {
-        if let Some(told) = &self.told {
-            told.send_replace(Some(outcome));
+        if let Some(sender) = &self.publisher {
+            sender.send_replace(Some(outcome));
         }
     }
 
@@ -244,11 +244,11 @@ impl Shared {
     async fn publish(self: Arc<Self>) {
         let mut again: Option<Duration> = None;
         loop {
-            let news = self.news.notified();
+            let change = self.change.notified();
             match again.take() {
                 // The rest of the wait, or an earlier change.
-                Some(left) => drop(timeout(left, news).await),
-                None => news.await,
+                Some(left) => drop(timeout(left, change).await),
+                None => change.await,
             }
             // After the notification, to gather further changes.
             sleep(self.gather).await;
@@ -257,8 +257,8 @@ impl Shared {
                 Next::Nothing => {}
                 Next::Wait(left) => again = Some(left),
                 Next::Fail(message) => self.fail(message),
-                Next::Publish if self.told.is_some() => {
-                    self.inner().tally.told();
+                Next::Publish if self.publisher.is_some() => {
+                    self.inner().tally.published();
                     self.tell(Ok(()));
                 }
                 Next::Publish => {
@@ -285,7 +285,7 @@ impl Inner {
         if let Some(message) = down {
             // After an outage the wait for storage starts again.
             self.known_since = None;
-            let first = !std::mem::replace(&mut self.told, true);
+            let first = !std::mem::replace(&mut self.is_failure_reported, true);
             return if first { Next::Fail(message) } else { Next::Nothing };
         }
         let synced = |kind: Kind| watch(kind).is_some_and(|w| w.synced);
@@ -307,7 +307,7 @@ impl Inner {
             self.tally.trouble(kind, why);
         }
         // After an outage an update is published without a change, because the last publication was a failure.
-        let again = std::mem::take(&mut self.told);
+        let again = std::mem::take(&mut self.is_failure_reported);
         let first = !std::mem::replace(&mut self.published, true);
         // The first update is published for an empty cluster too.
         let recounted = std::mem::take(&mut self.recounted);
@@ -361,24 +361,28 @@ impl KubeInventory {
 impl WholeInventory {
     /// Starts the watches as [`KubeInventory::start_whole`] does.
     pub(crate) fn start(client: &Client, options: &Options) -> Self {
-        let (sender, told) = watch::channel(None);
+        let (sender, publications) = watch::channel(None);
         let shared = Arc::new(Shared {
-            told: Some(sender),
+            publisher: Some(sender),
             ..Shared::new(None, options)
         });
         let tasks = start(client, &shared, options, None, without_leases);
-        Self { shared, told, tasks }
+        Self {
+            shared,
+            publications,
+            tasks,
+        }
     }
 
     /// Waits for the next change; returns the count, or the reason why it is unknown.
     pub(crate) async fn next(&mut self) -> Result<CountHandle, String> {
         loop {
-            if self.told.changed().await.is_err() {
+            if self.publications.changed().await.is_err() {
                 // The sender is a field of `self`, so the channel is open.
                 std::future::pending::<()>().await;
             }
-            let told = self.told.borrow_and_update().clone();
-            match told {
+            let publication = self.publications.borrow_and_update().clone();
+            match publication {
                 None => {}
                 Some(outcome) => return outcome.map(|()| CountHandle(Arc::clone(&self.shared))),
             }

@@ -194,7 +194,7 @@ impl Tally {
     }
 
     /// Marks the changes as published without computing a snapshot.
-    pub(crate) const fn told(&mut self) {
+    pub(crate) const fn published(&mut self) {
         self.dirty.any = false;
     }
 
@@ -238,8 +238,8 @@ impl Tally {
             Kind::Node => self.set_node(&key.name, None),
             Kind::Pod => {
                 let space = self.spaces.get(&key.namespace);
-                let held = space.and_then(|s| s.pods.get(&key.name));
-                if held.is_some_and(|pod| uid.is_none_or(|uid| *pod.uid == *uid)) {
+                let pod = space.and_then(|s| s.pods.get(&key.name));
+                if pod.is_some_and(|pod| uid.is_none_or(|uid| *pod.uid == *uid)) {
                     self.set_pod(key, None);
                 }
             }
@@ -268,8 +268,8 @@ impl Tally {
         let bare = |name: &str| Key::new("", name);
         match kind {
             Kind::Node => {
-                let known = self.nodes.iter().filter(|(_, n)| n.facts.is_some());
-                known.map(|(name, _)| bare(name)).collect()
+                let listed = self.nodes.iter().filter(|(_, n)| n.facts.is_some());
+                listed.map(|(name, _)| bare(name)).collect()
             }
             Kind::Pod => {
                 let spaces = self.spaces.iter();
@@ -295,8 +295,8 @@ impl Tally {
     }
 
     fn set_node(&mut self, name: &str, facts: Option<NodeFacts>) {
-        let known = self.nodes.get(name).and_then(|n| n.facts.as_ref());
-        if known != facts.as_ref() {
+        let current = self.nodes.get(name).and_then(|n| n.facts.as_ref());
+        if current != facts.as_ref() {
             self.touch(&name.into(), |entry| entry.facts = facts);
             self.dirty.words = true;
         }

@@ -191,25 +191,25 @@ impl Report for Reporter {
     }
 
     fn absent(&self, error: String) -> bool {
-        let mut news = false;
+        let mut is_new = false;
         self.shared.update_watch(self.kind, |watch| {
-            news = !watch.absent;
+            is_new = !watch.absent;
             watch.absent = true;
             watch.down = Some(error);
         });
-        news
+        is_new
     }
 
     fn failed(&self, error: String, _: Instant) -> bool {
-        let mut news = false;
+        let mut is_new = false;
         self.shared.update_watch(self.kind, |watch| {
-            news = watch.down.is_none();
+            is_new = watch.down.is_none();
             // The kind may exist again.
             watch.absent = false;
             // The first error of an outage is the most specific one.
             watch.down.get_or_insert(error);
         });
-        news
+        is_new
     }
 }
 

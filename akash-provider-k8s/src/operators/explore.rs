@@ -144,10 +144,10 @@ fn judge<W: World>(world: &W, history: &[W::Step]) {
     let _on_panic = StepsOnPanic(history);
     let restarted = world.restarted().made();
     for &end in W::ENDS {
-        let mut kept = world.clone();
-        kept.settle(end);
-        assert_eq!(kept.made(), restarted, "a fresh start differs from {end:?}");
-        kept.check();
+        let mut running = world.clone();
+        running.settle(end);
+        assert_eq!(running.made(), restarted, "a fresh start differs from {end:?}");
+        running.check();
     }
 }
 
@@ -194,7 +194,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Pair {
         declared: BTreeMap<&'static str, u64>,
-        known: BTreeMap<String, u64>,
+        seen: BTreeMap<String, u64>,
         made: BTreeMap<String, u64>,
         version: u64,
         pending: PendingEvents<(&'static str, Option<u64>)>,
@@ -252,22 +252,22 @@ mod tests {
 
         fn apply(&mut self, (name, version): Self::Event) -> BTreeSet<String> {
             match version {
-                Some(version) => drop(self.known.insert(name.to_owned(), version)),
+                Some(version) => drop(self.seen.insert(name.to_owned(), version)),
                 None if self.is_deaf && name == "b" => {}
-                None => drop(self.known.remove(name)),
+                None => drop(self.seen.remove(name)),
             }
             BTreeSet::from([name.to_owned()])
         }
 
         fn works_on(&mut self, name: &str) {
-            match self.known.get(name) {
+            match self.seen.get(name) {
                 Some(version) => drop(self.made.insert(name.to_owned(), *version)),
                 None => drop(self.made.remove(name)),
             }
         }
 
         fn identify(&self, state: &mut DefaultHasher) {
-            (&self.declared, &self.known, &self.made, &self.pending).hash(state);
+            (&self.declared, &self.seen, &self.made, &self.pending).hash(state);
         }
 
         fn versions(&mut self) -> Vec<&mut u64> {
@@ -276,9 +276,9 @@ mod tests {
                 .waiting
                 .iter_mut()
                 .filter_map(|(_, version)| version.as_mut());
-            let known = self.known.values_mut().chain(self.made.values_mut());
+            let seen = self.seen.values_mut().chain(self.made.values_mut());
             let declared = self.declared.values_mut();
-            declared.chain(known).chain(pending_versions).collect()
+            declared.chain(seen).chain(pending_versions).collect()
         }
 
         fn restarted(&self) -> Self {

@@ -198,7 +198,7 @@ impl Guard {
             .missing
             .remove(name)
             .is_some_and(|missing| missing.state.is_held());
-        if was_held && self.held().next().is_none() {
+        if was_held && self.held_records().next().is_none() {
             if self.report.is_none() {
                 tracing::info!("hold on deletions ended: every object has its record again, or was deleted");
             }
@@ -211,7 +211,7 @@ impl Guard {
         if self
             .definition
             .as_ref()
-            .is_some_and(|known| *known != evidence.definition)
+            .is_some_and(|definition| *definition != evidence.definition)
         {
             self.replaced = Some(evidence.asked);
         }
@@ -227,18 +227,20 @@ impl Guard {
             // The definition that comes next is another one.
             self.definition = Some(String::new());
         }
-        let is_news = self.problem.as_ref() != Some(&problem);
+        let is_new = self.problem.as_ref() != Some(&problem);
         self.problem = Some(problem);
-        is_news && !self.missing.is_empty()
+        is_new && !self.missing.is_empty()
     }
 
     /// Confirms the held deletions and returns the number of confirmed names.
     pub(super) fn confirm(&mut self) -> usize {
-        let held = self
+        let held_records = self
             .missing
             .values_mut()
             .filter(|missing| missing.state.is_held());
-        let confirmed = held.map(|missing| missing.state = State::Confirmed).count();
+        let confirmed = held_records
+            .map(|missing| missing.state = State::Confirmed)
+            .count();
         self.report = None;
         confirmed
     }
@@ -250,15 +252,15 @@ impl Guard {
 
     /// Returns the deletions that wait for the confirmation of an administrator, if any.
     pub(super) fn hold(&self, now: Instant) -> Option<Hold> {
-        let since = self.held().map(|missing| missing.since).min()?;
+        let since = self.held_records().map(|missing| missing.since).min()?;
         Some(Hold {
-            names: self.held().count(),
+            names: self.held_records().count(),
             for_seconds: now.saturating_duration_since(since).as_secs(),
             remedy: REMEDY,
         })
     }
 
-    fn held(&self) -> impl Iterator<Item = &Missing> {
+    fn held_records(&self) -> impl Iterator<Item = &Missing> {
         self.missing.values().filter(|missing| missing.state.is_held())
     }
 
@@ -318,7 +320,7 @@ impl Guard {
     fn report_hold(&mut self, now: Instant) {
         if self.report.is_some_and(|at| at <= now) {
             self.report = None;
-            let names = self.held().count();
+            let names = self.held_records().count();
             tracing::warn!(
                 names,
                 remedy = REMEDY,

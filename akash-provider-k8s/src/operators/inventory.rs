@@ -145,21 +145,21 @@ impl InventoryOperator {
     /// Waits until the capacity of the cluster was counted, and nodes and storage classes were listed.
     pub async fn ready(&self) {
         // The sender is a field of the shared state, so the channel is open.
-        let _ = self.shown().wait_for(Option::is_some).await;
+        let _ = self.reports().wait_for(Option::is_some).await;
         self.shared.state.listed().await;
     }
 
     /// Returns true after the capacity of the cluster was counted, and nodes and storage classes were listed.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.shared.shown.borrow().is_some() && self.shared.state.is_listed()
+        self.shared.reports.borrow().is_some() && self.shared.state.is_listed()
     }
 
     /// Subscribes to the report of the cluster, which is `None` before the first count. During an outage the last
     /// report is retained.
     #[must_use]
-    pub fn shown(&self) -> channel::Receiver<Option<Arc<ClusterReport>>> {
-        self.shared.shown.subscribe()
+    pub fn reports(&self) -> channel::Receiver<Option<Arc<ClusterReport>>> {
+        self.shared.reports.subscribe()
     }
 
     /// Returns the status of the operator and of all nodes.

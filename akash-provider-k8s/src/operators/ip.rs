@@ -187,8 +187,8 @@ impl IpOperator {
 
     /// Returns the ports of leased addresses with a Service, by lease, in the format of the Go operator.
     #[must_use]
-    pub fn held(&self) -> BTreeMap<String, Vec<PortState>> {
-        self.shared.held()
+    pub fn port_states(&self) -> BTreeMap<String, Vec<PortState>> {
+        self.shared.port_states()
     }
 
     /// Returns the addresses with failed writes, grouped by lease, in the format of the Go operator.

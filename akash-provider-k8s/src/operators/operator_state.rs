@@ -331,8 +331,8 @@ impl<I: Index> OperatorState<I> {
     /// Reports to the guard that the evidence about missing records cannot be read.
     pub(super) fn fail(&self, error: &Error) {
         let is_absent = error.kind() == ErrorKind::NotFound;
-        let is_news = self.inner().guard.fail(error.to_string(), is_absent);
-        if is_news {
+        let is_new = self.inner().guard.fail(error.to_string(), is_absent);
+        if is_new {
             tracing::warn!(%error, "deletions of objects without a record postponed: cannot read whether the records were deleted");
         }
     }
@@ -404,7 +404,7 @@ impl<I: Index> Inner<I> {
             return;
         };
         // Logged on the first occurrence only.
-        if self.problems.get(name).is_none_or(|known| known.text != text) {
+        if self.problems.get(name).is_none_or(|problem| problem.text != text) {
             if !I::SHARES_PROBLEMS {
                 tracing::warn!(
                     name,
@@ -424,8 +424,8 @@ impl<I: Index> Inner<I> {
         if !I::SHARES_PROBLEMS {
             return None;
         }
-        let (said, again) = self.log.due(&self.problems, now);
-        for ProblemCount { text, names, example } in said {
+        let (due, again) = self.log.due(&self.problems, now);
+        for ProblemCount { text, names, example } in due {
             tracing::warn!(
                 names,
                 example,
@@ -444,7 +444,7 @@ struct ProblemLog {
     /// True if a problem was added or removed since the last log.
     is_due: bool,
     /// For each problem: number of names in its last log message, and time of this message.
-    said: BTreeMap<String, (usize, Instant)>,
+    logged: BTreeMap<String, (usize, Instant)>,
 }
 
 /// Problem to log.
@@ -471,12 +471,12 @@ impl ProblemLog {
             counts.entry(&problem.text).or_insert((0, name)).0 += 1;
         }
         // A problem that disappears and returns is not logged more often than others.
-        self.said
+        self.logged
             .retain(|text, (_, at)| counts.contains_key(text.as_str()) || now < *at + LOG_INTERVAL);
-        let (mut news, mut again) = (Vec::new(), None);
+        let (mut due_counts, mut again) = (Vec::new(), None);
         for (text, (names, example)) in counts {
-            match self.said.get(text) {
-                Some((said, _)) if *said == names => continue,
+            match self.logged.get(text) {
+                Some((logged_names, _)) if *logged_names == names => continue,
                 Some((_, at)) if now < *at + LOG_INTERVAL => {
                     let at = *at + LOG_INTERVAL;
                     again = Some(again.map_or(at, |first: Instant| first.min(at)));
@@ -484,12 +484,12 @@ impl ProblemLog {
                 }
                 _ => {}
             }
-            self.said.insert(text.to_owned(), (names, now));
+            self.logged.insert(text.to_owned(), (names, now));
             let (text, example) = (text.to_owned(), example.clone());
-            news.push(ProblemCount { text, names, example });
+            due_counts.push(ProblemCount { text, names, example });
         }
         self.is_due = again.is_some();
-        (news, again)
+        (due_counts, again)
     }
 }
 
@@ -507,37 +507,45 @@ mod tests {
             let text = text.to_owned();
             problems.insert(name.to_owned(), Problem { text, since: begun });
         };
-        let mut news = |problems: &BTreeMap<String, Problem>, minutes| {
+        let mut logged_at = |problems: &BTreeMap<String, Problem>, minutes| {
             log.is_due = true;
-            let (said, again) = log.due(problems, after(minutes));
-            let said = said.into_iter().map(|said| (said.text, said.names, said.example));
-            (said.collect::<Vec<_>>(), again)
+            let (due, again) = log.due(problems, after(minutes));
+            let due = due
+                .into_iter()
+                .map(|count| (count.text, count.names, count.example));
+            (due.collect::<Vec<_>>(), again)
         };
         for number in 0..500 {
             has(&mut problems, &format!("n{number:03}"), "no model");
         }
         has(&mut problems, "other", "shared");
-        let said = |text: &str, names, example: &str| (text.to_owned(), names, example.to_owned());
-        let first = vec![said("no model", 500, "n000"), said("shared", 1, "other")];
-        assert_eq!(news(&problems, 0), (first, None));
-        assert_eq!(news(&problems, 1), (Vec::new(), None), "nothing has changed");
+        let count_of = |text: &str, names, example: &str| (text.to_owned(), names, example.to_owned());
+        let first = vec![count_of("no model", 500, "n000"), count_of("shared", 1, "other")];
+        assert_eq!(logged_at(&problems, 0), (first, None));
+        assert_eq!(logged_at(&problems, 1), (Vec::new(), None), "nothing has changed");
         problems.remove("n000");
         assert_eq!(
-            news(&problems, 2),
+            logged_at(&problems, 2),
             (Vec::new(), Some(after(5))),
             "before the interval"
         );
         // A problem that disappears and returns within the interval is the same problem.
         problems.remove("other");
-        assert_eq!(news(&problems, 3), (Vec::new(), Some(after(5))));
+        assert_eq!(logged_at(&problems, 3), (Vec::new(), Some(after(5))));
         has(&mut problems, "other", "shared");
-        assert_eq!(news(&problems, 4), (Vec::new(), Some(after(5))));
+        assert_eq!(logged_at(&problems, 4), (Vec::new(), Some(after(5))));
         problems.remove("n001");
-        assert_eq!(news(&problems, 5), (vec![said("no model", 498, "n002")], None));
+        assert_eq!(
+            logged_at(&problems, 5),
+            (vec![count_of("no model", 498, "n002")], None)
+        );
         problems.remove("other");
-        assert_eq!(news(&problems, 20), (Vec::new(), None));
+        assert_eq!(logged_at(&problems, 20), (Vec::new(), None));
         has(&mut problems, "other", "shared");
-        assert_eq!(news(&problems, 21), (vec![said("shared", 1, "other")], None));
+        assert_eq!(
+            logged_at(&problems, 21),
+            (vec![count_of("shared", 1, "other")], None)
+        );
     }
 
     #[test]

@@ -108,7 +108,7 @@ impl<I: Index> Inner<I> {
             .iter()
             .map(|(name, problem)| (name, problem.text.clone(), "Problem".to_owned(), problem.since, 1));
         for (name, last_error, last_error_type, at, failure_count) in failures.chain(problems) {
-            let Some((lease, shown)) = of(&self.index, name) else {
+            let Some((lease, hostname)) = of(&self.index, name) else {
                 continue;
             };
             let failed_at = date_of(at, now);
@@ -120,8 +120,8 @@ impl<I: Index> Inner<I> {
                 failure_count: 0,
                 namespace: lease.namespace(),
             });
-            if !entry.hostnames.contains(&shown) {
-                entry.hostnames.push(shown);
+            if !entry.hostnames.contains(&hostname) {
+                entry.hostnames.push(hostname);
             }
             entry.failure_count = entry.failure_count.max(failure_count);
             // RFC 3339 times in UTC compare as text.

@@ -27,7 +27,7 @@ struct Listener {
     shared: Weak<Shared>,
     signals: broadcast::Receiver<Signal>,
     watches: watch::Receiver<Watches>,
-    told: LastMessage,
+    last_message: LastMessage,
     /// Value of `Index::losses` at the last snapshot that the listener received.
     losses: u64,
 }
@@ -39,7 +39,7 @@ pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<Cluster
         shared: Arc::downgrade(shared),
         signals: shared.signals.subscribe(),
         watches: shared.watches.subscribe(),
-        told: LastMessage::Nothing,
+        last_message: LastMessage::Nothing,
         losses: shared.index().losses,
     };
     let next = |mut listener: Listener| async {
@@ -56,25 +56,25 @@ impl Listener {
             // Before the state is read, so that a concurrent change wakes the wait below.
             self.watches.mark_unchanged();
             let grace = shared.watch_config.grace;
-            let (known, until) = shared
+            let (is_known, until) = shared
                 .watches
                 .read(|all| (know_health(all, grace), known_until(all, grace)));
-            match (self.told, known) {
+            match (self.last_message, is_known) {
                 (LastMessage::Nothing | LastMessage::Lost, true) => return Some(self.snapshot(&shared)),
                 (LastMessage::Nothing | LastMessage::Known, false) => {
-                    self.told = LastMessage::Lost;
+                    self.last_message = LastMessage::Lost;
                     return Some(ClusterChange::Lost);
                 }
                 _ => {}
             }
             let losses = shared.index().losses;
-            if known && losses != self.losses {
+            if is_known && losses != self.losses {
                 self.losses = losses;
                 return Some(ClusterChange::RecordsLost);
             }
             // A waiting listener must not keep the state alive.
             drop(shared);
-            let until = until.filter(|_| known);
+            let until = until.filter(|_| is_known);
             let change = tokio::select! {
                 () = passed(until) => None,
                 changed = self.watches.changed() => {
@@ -93,7 +93,7 @@ impl Listener {
     #[expect(clippy::option_option, reason = "the end differs from no message")]
     fn answer(&mut self, signal: Result<Signal, RecvError>) -> Option<Option<ClusterChange>> {
         let shared = self.shared.upgrade()?;
-        if self.told != LastMessage::Known {
+        if self.last_message != LastMessage::Known {
             return Some(None);
         }
         match signal {
@@ -106,7 +106,7 @@ impl Listener {
     fn snapshot(&mut self, shared: &Shared) -> ClusterChange {
         // Pending signals are included in the snapshot.
         self.signals = self.signals.resubscribe();
-        self.told = LastMessage::Known;
+        self.last_message = LastMessage::Known;
         ClusterChange::Snapshot {
             health: shared.all_health(),
         }

@@ -42,7 +42,7 @@ pub struct Definitions(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    known: watch::Sender<DefinitionStates>,
+    states: watch::Sender<DefinitionStates>,
     task: OnceLock<AbortOnDropHandle<()>>,
 }
 
@@ -102,10 +102,10 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// Returns the delay before the next attempt, or `None` to wait for a change of the definition. `said` is the state
+    /// Returns the delay before the next attempt, or `None` to wait for a change of the definition. `state` is the state
     /// of the definition.
-    fn wait(&mut self, said: DefinitionState<'_>, first: Duration, seldom: Duration) -> Option<Duration> {
-        match said {
+    fn wait(&mut self, state: DefinitionState<'_>, first: Duration, seldom: Duration) -> Option<Duration> {
+        match state {
             DefinitionState::Unknown => Some(seldom),
             DefinitionState::Missing => None,
             DefinitionState::There(version) if self.version != version => {
@@ -137,20 +137,20 @@ impl Definitions {
             sleep(seldom).await;
             return;
         };
-        let answered = Instant::now();
-        let mut known = self.begin(client, config);
+        let responded_at = Instant::now();
+        let mut states = self.begin(client, config);
         loop {
-            let wait = tries.wait(known.borrow_and_update().state(&name), config.wait_first, seldom);
+            let wait = tries.wait(states.borrow_and_update().state(&name), config.wait_first, seldom);
             let due = async {
                 match wait {
-                    Some(wait) => sleep_until(answered + wait).await,
+                    Some(wait) => sleep_until(responded_at + wait).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 biased;
                 // The sender is a field of `self`, so the channel is open.
-                Ok(()) = known.changed() => {}
+                Ok(()) = states.changed() => {}
                 () = due => break,
             }
         }
@@ -160,7 +160,7 @@ impl Definitions {
     /// Returns the state of the watch, or `None` if the watch was never started because no kind was missing.
     pub(crate) fn watch_state(&self) -> Option<WatchState> {
         self.0.task.get()?;
-        Some(self.0.known.borrow().watch.clone())
+        Some(self.0.states.borrow().watch.clone())
     }
 
     fn begin(&self, client: &Client, config: &WatchConfig) -> watch::Receiver<DefinitionStates> {
@@ -175,10 +175,10 @@ impl Definitions {
                 reading: Reading::new::<Bookkeeping>(),
                 definitions: Self::default(),
                 sink: DefinitionSink {
-                    known: inner.known.clone(),
+                    states: inner.states.clone(),
                     listed: BTreeMap::new(),
                 },
-                report: DefinitionReport(inner.known.clone()),
+                report: DefinitionReport(inner.states.clone()),
                 watch_config: WatchConfig {
                     page_size: PAGE.min(config.page_size),
                     // A missing permission is granted manually, and the kinds are polled in the meantime.
@@ -189,7 +189,7 @@ impl Definitions {
             };
             task::spawn("watch of definitions", follower.run())
         });
-        inner.known.subscribe()
+        inner.states.subscribe()
     }
 }
 
@@ -204,14 +204,14 @@ fn definition_of(path: &str) -> Option<String> {
 
 /// Sink for names and versions of definitions.
 struct DefinitionSink {
-    known: watch::Sender<DefinitionStates>,
+    states: watch::Sender<DefinitionStates>,
     listed: BTreeMap<String, String>,
 }
 
 impl DefinitionSink {
     fn change(&self, change: impl FnOnce(&mut BTreeMap<String, String>)) {
-        self.known
-            .send_modify(|known| change(known.versions.get_or_insert_default()));
+        self.states
+            .send_modify(|states| change(states.versions.get_or_insert_default()));
     }
 }
 
@@ -257,19 +257,19 @@ impl Report for DefinitionReport {
     }
 
     fn listed(&self) {
-        self.0.send_modify(|known| known.watch.listed());
+        self.0.send_modify(|states| states.watch.listed());
     }
 
     fn works(&self) {
-        self.0.send_modify(|known| known.watch.down_since = None);
+        self.0.send_modify(|states| states.watch.down_since = None);
     }
 
     fn failed(&self, error: String, since: Instant) -> bool {
         let text = error.clone();
-        let mut is_news = false;
+        let mut is_new = false;
         self.0
-            .send_modify(|known| is_news = known.watch.failed(error, since));
-        if is_news {
+            .send_modify(|states| is_new = states.watch.failed(error, since));
+        if is_new {
             tracing::warn!(
                 error = text,
                 "cannot watch CustomResourceDefinitions, polling missing kinds: grant the permission to list and watch \
@@ -337,7 +337,7 @@ mod tests {
             let seen = sender.subscribe();
             (sender, seen)
         };
-        let said = |name: &str| format!("{:?}", seen.borrow().state(name));
+        let state_of = |name: &str| format!("{:?}", seen.borrow().state(name));
         let object = |name: &str, version: &str| DynamicObject {
             metadata: serde_json::from_value(serde_json::json!({"name": name, "resourceVersion": version}))
                 .unwrap(),
@@ -346,29 +346,29 @@ mod tests {
         };
         let watch = DefinitionReport(sender.clone());
         let mut intake = DefinitionSink {
-            known: sender,
+            states: sender,
             listed: BTreeMap::new(),
         };
-        assert_eq!(said("a.b"), "Unknown");
+        assert_eq!(state_of("a.b"), "Unknown");
         intake.page(vec![object("a.b", "1")]);
-        assert_eq!(said("a.b"), "Unknown", "an incomplete list does not count");
+        assert_eq!(state_of("a.b"), "Unknown", "an incomplete list does not count");
         intake.complete(Instant::now());
         assert_eq!(
-            (said("a.b"), said("c.d")),
+            (state_of("a.b"), state_of("c.d")),
             ("There(\"1\")".to_owned(), "Missing".to_owned())
         );
         intake.applied(object("c.d", "2"));
         intake.deleted(object("a.b", "3"));
         assert_eq!(
-            (said("a.b"), said("c.d")),
+            (state_of("a.b"), state_of("c.d")),
             ("Missing".to_owned(), "There(\"2\")".to_owned())
         );
         watch.failed("forbidden".to_owned(), Instant::now());
         assert_eq!(
-            (said("a.b"), said("c.d")),
+            (state_of("a.b"), state_of("c.d")),
             ("Unknown".to_owned(), "Unknown".to_owned())
         );
         watch.works();
-        assert_eq!(said("a.b"), "Missing");
+        assert_eq!(state_of("a.b"), "Missing");
     }
 }

@@ -312,14 +312,14 @@ impl Watch {
         let (report, config) = (&self.report, &self.watch_config);
         let kind = report.name();
         self.absences = self.absences.saturating_add(1);
-        let is_news = report.absent(error.clone());
-        if is_news && report.may_be_absent() {
+        let is_new = report.absent(error.clone());
+        if is_new && report.may_be_absent() {
             tracing::info!(
                 kind,
                 error,
                 "the cluster does not serve an optional kind, waiting for its definition"
             );
-        } else if is_news {
+        } else if is_new {
             tracing::warn!(
                 kind,
                 error,
@@ -386,7 +386,7 @@ impl Watch {
             Ok(Ok(events)) => events,
         };
         let mut events = pin!(events);
-        let (mut proven, mut heard) = (false, Instant::now());
+        let (mut proven, mut last_frame) = (false, Instant::now());
         loop {
             // The idle limit applies after a watch has worked for a moment.
             let limit = if proven {
@@ -395,13 +395,13 @@ impl Watch {
                 watch_config.proof.min(watch_config.idle)
             };
             match next(&mut events, limit).await {
-                None if proven || limit == watch_config.idle => return End::Silent(heard),
+                None if proven || limit == watch_config.idle => return End::Silent(last_frame),
                 None => {}
                 Some(None) => return End::Closed,
                 Some(Some(Err(error))) => return End::of_error(&error),
                 Some(Some(Ok(WatchEvent::Error(status)))) => return End::of_status(&status),
                 Some(Some(Ok(event))) => {
-                    heard = Instant::now();
+                    last_frame = Instant::now();
                     if let Some(end) = self.take(event, version) {
                         return end;
                     }

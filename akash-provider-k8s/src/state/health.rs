@@ -74,8 +74,8 @@ impl Replicas {
     /// previous generation serve until the controller has observed the new generation.
     fn serve(&self, wanted: u32) -> bool {
         let one_away = u32::from(self.updating);
-        let is_told = self.observed >= self.generation || self.generation > 1;
-        is_told && self.available.saturating_add(one_away) >= wanted
+        let is_observed = self.observed >= self.generation || self.generation > 1;
+        is_observed && self.available.saturating_add(one_away) >= wanted
     }
 }
 

@@ -158,7 +158,7 @@ impl History {
     /// Removes the events of deleted leases.
     fn sweep(&self) {
         // Outdated caches may lack existing leases.
-        let Some(shared) = self.shared.upgrade().filter(|s| s.known()) else {
+        let Some(shared) = self.shared.upgrade().filter(|s| s.is_known()) else {
             return;
         };
         let mut rings = self.rings();

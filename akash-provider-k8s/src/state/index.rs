@@ -56,7 +56,7 @@ pub(super) struct Entry {
     /// Health; `None` while the lease does not run.
     pub(super) health: Option<Health>,
     writes: Vec<(Write, Instant)>,
-    held: usize,
+    holds: usize,
     /// Number of records before the list that is being applied.
     records_before: usize,
 }
@@ -80,7 +80,7 @@ impl Entry {
         if !self.view.runs() {
             return None;
         }
-        if self.held > 0 || !self.writes.is_empty() {
+        if self.holds > 0 || !self.writes.is_empty() {
             return Some(Health::Unknown);
         }
         Some(health(&self.view, nodes))
@@ -107,7 +107,7 @@ impl Entry {
     }
 
     fn is_empty(&self) -> bool {
-        self.view.is_empty() && self.held == 0 && self.writes.is_empty()
+        self.view.is_empty() && self.holds == 0 && self.writes.is_empty()
     }
 
     /// Returns the number of records of a running lease; zero while this process deploys it or while its namespace is
@@ -115,7 +115,7 @@ impl Entry {
     fn records(&self) -> usize {
         let view = &self.view;
         let is_live = |namespace: &Arc<Namespace>| namespace.metadata.deletion_timestamp.is_none();
-        if self.held > 0 || self.lease.is_none() || !view.namespace.as_ref().is_some_and(is_live) {
+        if self.holds > 0 || self.lease.is_none() || !view.namespace.as_ref().is_some_and(is_live) {
             return 0;
         }
         usize::from(view.manifest.is_some()) + view.hosts.len() + view.ips.len()
@@ -123,7 +123,7 @@ impl Entry {
 
     /// Returns true if the watches have observed all writes of this process.
     pub(super) fn is_settled(&self) -> bool {
-        self.writes.is_empty() && self.held == 0
+        self.writes.is_empty() && self.holds == 0
     }
 }
 
@@ -296,7 +296,7 @@ impl Index {
     pub(super) fn hold(&mut self, home: &str, by: isize) -> Option<Signal> {
         // Pods do not identify a lease, so only the counter changes.
         self.change(home, Kind::Pods, |entry| {
-            entry.held = entry.held.saturating_add_signed(by);
+            entry.holds = entry.holds.saturating_add_signed(by);
         })
     }
 

@@ -96,8 +96,8 @@ pub(super) async fn follow(client: Client, limit: Duration, shared: Arc<Shared>)
         let interval = INTERVAL.max(INTERVAL_PER_NODE * u32::try_from(failing.len()).unwrap_or(u32::MAX));
         for name in &failing {
             let now = Instant::now();
-            let known = observed.get(name);
-            if known.is_some_and(|known| now.duration_since(known.read) < interval) {
+            let node = observed.get(name);
+            if node.is_some_and(|node| now.duration_since(node.read) < interval) {
                 continue;
             }
             let reading = reader.read(name).await;

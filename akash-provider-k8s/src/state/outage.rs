@@ -120,9 +120,9 @@ fn of_pod(pod: &Pod) -> Option<Health> {
         return Some(Health::Out(Outage::Unschedulable));
     }
     let containers = status.container_statuses.as_deref().unwrap_or_default();
-    let shown = containers.iter().filter_map(of_container).min();
-    if shown.is_some() {
-        return shown;
+    let reason = containers.iter().filter_map(of_container).min();
+    if reason.is_some() {
+        return reason;
     }
     // The control plane marks the pods of a silent node as not ready, and leaves their container states unchanged.
     let all_ready = !containers.is_empty() && containers.iter().all(|c| c.ready);

@@ -196,14 +196,14 @@ fn too_long() -> kube::Error {
 fn is_end(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{TimedOut, UnexpectedEof};
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(known) = cause {
-        let io = known.downcast_ref::<std::io::Error>();
+    while let Some(error) = cause {
+        let io = error.downcast_ref::<std::io::Error>();
         if io.is_some_and(|io| matches!(io.kind(), UnexpectedEof | TimedOut)) {
             return true;
         }
         // Such an `io::Error` does not return its inner error as the source.
         let inner = io.and_then(std::io::Error::get_ref);
-        cause = inner.map_or_else(|| known.source(), |inner| Some(inner));
+        cause = inner.map_or_else(|| error.source(), |inner| Some(inner));
     }
     error.to_string().contains("unexpected EOF during chunk")
 }

@@ -54,7 +54,7 @@ impl Shared {
         self.tell(signals);
     }
 
-    pub(super) fn known(&self) -> bool {
+    pub(super) fn is_known(&self) -> bool {
         let grace = self.watch_config.grace;
         self.watches.read(|all| watches::know_health(all, grace))
     }
@@ -120,8 +120,8 @@ impl Shared {
 
     pub(super) fn all_health(&self) -> BTreeMap<LeaseId, Health> {
         let index = self.index();
-        let known = index.leases.values();
-        known
+        let leases = index.leases.values();
+        leases
             .filter_map(|e| Some((e.lease.clone()?, e.health?)))
             .collect()
     }

@@ -104,9 +104,9 @@ mod tests {
         }))
         .unwrap();
         pod(&mut whole);
-        let kept = serde_json::to_value(whole).unwrap();
+        let trimmed = serde_json::to_value(whole).unwrap();
         assert_eq!(
-            kept,
+            trimmed,
             json!({
                 "apiVersion": "v1", "kind": "Pod",
                 "metadata": {

@@ -44,11 +44,11 @@ impl WatchState {
 
     /// Records a failure since `since` at the latest. Returns true if the watch was not down before.
     pub(crate) fn failed(&mut self, error: String, since: Instant) -> bool {
-        let news = self.down_since.is_none();
+        let is_new = self.down_since.is_none();
         self.failures += 1;
         self.last_error = Some(error);
         self.down_since.get_or_insert(since);
-        news
+        is_new
     }
 
     fn is_usable(&self, kind: Kind) -> bool {
@@ -95,9 +95,9 @@ impl WatchPublisher {
 
     /// Records a failure since `since` at the latest. Returns true if the watch was not down before.
     pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) -> bool {
-        let mut news = false;
-        self.change(kind, |state| news = state.failed(error, since));
-        news
+        let mut is_new = false;
+        self.change(kind, |state| is_new = state.failed(error, since));
+        is_new
     }
 
     /// Records that the server does not serve the kind.
@@ -163,10 +163,10 @@ impl Report for WatchReporter {
     }
 
     fn absent(&self, error: String) -> bool {
-        let known = |all: &Watches| all.get(&self.kind).is_some_and(|s| s.awaited.is_some());
-        let news = !self.watches.read(known);
+        let is_awaited = |all: &Watches| all.get(&self.kind).is_some_and(|s| s.awaited.is_some());
+        let is_new = !self.watches.read(is_awaited);
         self.watches.absent(self.kind, error);
-        news
+        is_new
     }
 
     fn failed(&self, error: String, since: Instant) -> bool {
@@ -204,19 +204,19 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(10);
 
-    fn known(watches: &WatchPublisher) -> bool {
+    fn is_known(watches: &WatchPublisher) -> bool {
         watches.read(|all| know_health(all, GRACE))
     }
 
     #[tokio::test(start_paused = true)]
     async fn health_is_known_while_deciding_watches_work_or_are_briefly_down() {
         let watches = WatchPublisher::new();
-        assert!(!known(&watches), "before the first list");
+        assert!(!is_known(&watches), "before the first list");
         for kind in Kind::ALL.into_iter().filter(|k| k.decides_health()) {
-            assert!(!known(&watches), "without {kind}");
+            assert!(!is_known(&watches), "without {kind}");
             watches.listed(kind);
         }
-        assert!(known(&watches));
+        assert!(is_known(&watches));
         assert!(!watches.read(are_ready), "pods are missing");
         watches.failed(Kind::Pods, "gone".to_owned(), Instant::now());
         assert!(
@@ -228,15 +228,15 @@ mod tests {
             Some(Instant::now() + GRACE)
         );
         tokio::time::advance(GRACE - Duration::from_millis(1)).await;
-        assert!(known(&watches), "within the grace");
+        assert!(is_known(&watches), "within the grace");
         assert!(
             !watches.failed(Kind::Deployments, "failed again".to_owned(), Instant::now()),
             "the failure is known"
         );
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(!known(&watches), "the first failure counts");
+        assert!(!is_known(&watches), "the first failure counts");
         watches.works(Kind::Deployments);
-        assert!(known(&watches));
+        assert!(is_known(&watches));
         let state = watches.read(|all| all[&Kind::Deployments].clone());
         assert_eq!(
             (state.failures, state.last_error.as_deref()),
@@ -252,14 +252,14 @@ mod tests {
         }
         watches.absent(Kind::Ips, "404".to_owned());
         assert!(watches.read(are_ready));
-        assert!(known(&watches));
+        assert!(is_known(&watches));
         let fresh = WatchPublisher::new();
         for kind in Kind::ALL.into_iter().filter(|k| *k != Kind::Manifests) {
             fresh.listed(kind);
         }
         fresh.absent(Kind::Manifests, "404".to_owned());
         assert!(!fresh.read(are_ready));
-        assert!(!known(&fresh));
+        assert!(!is_known(&fresh));
         let state = fresh.read(|all| all[&Kind::Manifests].clone());
         let awaited = "the cluster does not serve manifests.akash.network yet";
         assert_eq!(state.awaited.as_deref(), Some(awaited));

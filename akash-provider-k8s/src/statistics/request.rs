@@ -184,12 +184,12 @@ pub(super) fn classify<B>(request: &Request<B>) -> (Verb, &'static str) {
     let resource = match (resource, subresource) {
         ("pods", "log") => "pods/log",
         ("pods", "exec") => return (Verb::Connect, "pods/exec"),
-        (resource, _) => known(resource),
+        (resource, _) => known_name(resource),
     };
     (verb(request, name), resource)
 }
 
-fn known(resource: &str) -> &'static str {
+fn known_name(resource: &str) -> &'static str {
     let found = RESOURCES.binary_search(&resource);
     found
         .ok()

@@ -262,7 +262,7 @@ impl InventoryProcess {
     /// Waits until the operator has counted the resources of the cluster once. Returns the latest report, or `None`
     /// after the maximum wait (`patience`).
     async fn awaited(&self) -> Option<Arc<ClusterReport>> {
-        let mut reports = self.operator.shown();
+        let mut reports = self.operator.reports();
         let report = timeout(self.patience, reports.wait_for(Option::is_some)).await;
         report.ok()?.ok()?.clone()
     }

@@ -71,7 +71,7 @@ impl Operator for IpOperator {
             return None;
         }
         match path {
-            "/state" => Some(json(&self.held())),
+            "/state" => Some(json(&self.port_states())),
             "/ignored-leases" => Some(json(&self.ignored_leases())),
             _ => {
                 let (available, in_use) = self.usage().known()?;

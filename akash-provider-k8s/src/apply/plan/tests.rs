@@ -49,19 +49,25 @@ fn named(name: &str) -> Value {
     json!({"metadata": {"name": name}})
 }
 
-fn plan_of(items: &[Item], ledger: &Ledger, kept: &[&str], cache: &Cache) -> Plan {
+fn plan_of(items: &[Item], ledger: &Ledger, adopted: &[&str], cache: &Cache) -> Plan {
     let there = items.iter().map(|i| (i.id.clone(), found(i))).collect();
-    plan_with(items, ledger, &there, kept, cache)
+    plan_with(items, ledger, &there, adopted, cache)
 }
 
-fn plan_with(items: &[Item], ledger: &Ledger, there: &ExistingObjects, kept: &[&str], cache: &Cache) -> Plan {
-    let kept = kept.iter().map(|&k| k.to_owned()).collect();
+fn plan_with(
+    items: &[Item],
+    ledger: &Ledger,
+    there: &ExistingObjects,
+    adopted: &[&str],
+    cache: &Cache,
+) -> Plan {
+    let adopted = adopted.iter().map(|&k| k.to_owned()).collect();
     let wanted = DesiredState {
         items,
         ledger,
         there,
         without_password: &BTreeSet::new(),
-        kept: &kept,
+        adopted: &adopted,
         prune: false,
     };
     plan(&wanted, cache)
@@ -209,7 +215,7 @@ fn a_login_is_compared_with_the_existing_one() {
         ledger: &Ledger::new(),
         there: &there,
         without_password: &unknown,
-        kept: &BTreeSet::new(),
+        adopted: &BTreeSet::new(),
         prune: false,
     };
     assert!(

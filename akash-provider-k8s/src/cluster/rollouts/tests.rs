@@ -35,7 +35,7 @@ fn view(set: StatefulSet, pod: Value) -> LeaseView {
 }
 
 fn names(view: &LeaseView) -> Vec<String> {
-    let pods = held_up(view).into_iter().flat_map(|(_, pods)| pods);
+    let pods = stuck_services(view).into_iter().flat_map(|(_, pods)| pods);
     pods.filter_map(|pod| pod.metadata.name).collect()
 }
 

@@ -8,7 +8,7 @@ const KEY: &str = "web";
 fn conflict(limit: Limit, hours: u64) -> (Vec<Duration>, usize) {
     let begin = Instant::now();
     let (mut backoff, mut now) = (RepairBackoff::default(), begin);
-    let (mut at, mut told) = (Vec::new(), 0);
+    let (mut at, mut reports) = (Vec::new(), 0);
     while now < begin + Duration::from_secs(hours * 3600) {
         backoff.remove_old(now);
         if let Some(next) = backoff.waits_until(&KEY, now) {
@@ -16,15 +16,15 @@ fn conflict(limit: Limit, hours: u64) -> (Vec<Duration>, usize) {
             continue;
         }
         at.push(now - begin);
-        told += usize::from(backoff.repaired(&KEY, limit, now));
+        reports += usize::from(backoff.repaired(&KEY, limit, now));
     }
-    (at, told)
+    (at, reports)
 }
 
 #[test]
 fn a_conflict_is_reported_once_and_slows_repairs() {
-    let (at, told) = conflict(Limit::Other, 48);
-    assert_eq!(told, 1);
+    let (at, reports) = conflict(Limit::Other, 48);
+    assert_eq!(reports, 1);
     let seconds: Vec<u64> = at.iter().map(Duration::as_secs).collect();
     assert_eq!(
         seconds[..CONFLICT_REPAIRS],
@@ -39,8 +39,8 @@ fn a_conflict_is_reported_once_and_slows_repairs() {
 
 #[test]
 fn isolation_is_restored_within_a_minute_in_a_conflict() {
-    let (at, told) = conflict(Limit::Isolation, 3);
-    assert_eq!(told, 1);
+    let (at, reports) = conflict(Limit::Isolation, 3);
+    assert_eq!(reports, 1);
     assert!(at.windows(2).all(|w| w[1] - w[0] <= Duration::from_secs(60)));
     assert!(at.len() > 150, "{}", at.len());
 }

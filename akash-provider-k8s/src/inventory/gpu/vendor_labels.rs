@@ -18,7 +18,7 @@ pub(super) fn report(
     note: &mut impl FnMut(String),
 ) {
     let name = vendor.name();
-    note(match known(labels, vendor) {
+    note(match gpu_of_vendor(labels, vendor) {
         None => format!(
             "{capacity} {name} GPUs of unknown model: no label akash.network/capabilities.gpu.vendor.{name}.model.*"
         ),
@@ -30,7 +30,10 @@ pub(super) fn report(
 }
 
 /// Returns the label that contains the model, and the device kind in the labels of the vendor's tool, without a count.
-pub(crate) fn known(labels: &BTreeMap<String, String>, vendor: Vendor) -> Option<(&'static str, GpuSpec)> {
+pub(crate) fn gpu_of_vendor(
+    labels: &BTreeMap<String, String>,
+    vendor: Vendor,
+) -> Option<(&'static str, GpuSpec)> {
     match vendor {
         Vendor::Nvidia => nvidia(labels),
         Vendor::Amd => amd(labels),

@@ -52,10 +52,10 @@ impl World {
     }
 
     /// Returns what the source publishes within half a second of paused time, if anything.
-    async fn told(&mut self) -> Option<Result<usize, String>> {
-        let told = timeout(Duration::from_millis(500), self.updates.next()).await;
-        let told = told.ok()?.expect("the stream goes on");
-        Some(match told {
+    async fn next_update(&mut self) -> Option<Result<usize, String>> {
+        let next_update = timeout(Duration::from_millis(500), self.updates.next()).await;
+        let next_update = next_update.ok()?.expect("the stream goes on");
+        Some(match next_update {
             Ok(update) => Ok(update.inventory.metrics().nodes.len()),
             Err(error) => Err(error.to_string()),
         })
@@ -69,29 +69,29 @@ async fn no_update_before_all_kinds_were_listed() {
     let mut world = World::new();
     world.node("n1");
     for kind in Kind::ALL {
-        assert_eq!(world.told().await, None, "before {kind:?}");
+        assert_eq!(world.next_update().await, None, "before {kind:?}");
         world.listed(&[kind]);
     }
-    assert_eq!(world.told().await, Some(Ok(1)));
-    assert_eq!(world.told().await, None, "no change");
+    assert_eq!(world.next_update().await, Some(Ok(1)));
+    assert_eq!(world.next_update().await, None, "no change");
 }
 
 #[tokio::test(start_paused = true)]
 async fn burst_is_one_update_within_a_second() {
     let mut world = World::new();
     world.listed(&Kind::ALL);
-    assert_eq!(world.told().await, Some(Ok(0)));
+    assert_eq!(world.next_update().await, Some(Ok(0)));
     let began = Instant::now();
     for n in 0..100 {
         world.node(&format!("n{n}"));
     }
-    assert_eq!(world.told().await, Some(Ok(100)));
+    assert_eq!(world.next_update().await, Some(Ok(100)));
     assert!(
         began.elapsed() <= Duration::from_millis(100),
         "{:?}",
         began.elapsed()
     );
-    assert_eq!(world.told().await, None);
+    assert_eq!(world.next_update().await, None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,23 +100,33 @@ async fn w25_watch_failure_keeps_the_last_update_and_is_reported_once() {
         let mut world = World::new();
         world.node("n1");
         world.listed(&Kind::ALL);
-        assert_eq!(world.told().await, Some(Ok(1)));
+        assert_eq!(world.next_update().await, Some(Ok(1)));
         world.fails(kind, "connection refused");
-        let told = world.told().await.expect("the failure is reported").unwrap_err();
+        let failure = world
+            .next_update()
+            .await
+            .expect("the failure is reported")
+            .unwrap_err();
         assert!(
-            told.contains("connection refused") && told.contains(kind.plural()),
-            "{told}"
+            failure.contains("connection refused") && failure.contains(kind.plural()),
+            "{failure}"
         );
         world.fails(kind, "connection refused again");
         world.node("n2");
-        assert_eq!(world.told().await, None, "no empty or partial cluster");
+        assert_eq!(world.next_update().await, None, "no empty or partial cluster");
         world.reporter(kind).works();
-        assert_eq!(world.told().await, Some(Ok(2)), "the missed change");
+        assert_eq!(world.next_update().await, Some(Ok(2)), "the missed change");
         world.fails(kind, "again");
-        assert!(world.told().await.expect("each failure is reported").is_err());
+        assert!(
+            world
+                .next_update()
+                .await
+                .expect("each failure is reported")
+                .is_err()
+        );
         world.reporter(kind).works();
         assert_eq!(
-            world.told().await,
+            world.next_update().await,
             Some(Ok(2)),
             "an update after the outage without a change"
         );
@@ -128,11 +138,11 @@ async fn late_subscriber_receives_the_last_update() {
     let mut world = World::new();
     world.node("n1");
     world.listed(&Kind::ALL);
-    assert_eq!(world.told().await, Some(Ok(1)));
+    assert_eq!(world.next_update().await, Some(Ok(1)));
     world.fails(Kind::Pod, "gone");
-    assert!(world.told().await.expect("reported").is_err());
+    assert!(world.next_update().await.expect("reported").is_err());
     world.updates = world.shared.updates.watch();
-    assert_eq!(world.told().await, Some(Ok(1)));
+    assert_eq!(world.next_update().await, Some(Ok(1)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +151,7 @@ async fn unreadable_storage_delays_the_first_update_and_is_reported() {
     let readable: Vec<_> = Kind::ALL.into_iter().filter(|k| *k != Kind::Volume).collect();
     world.listed(&readable);
     world.fails(Kind::Volume, "forbidden");
-    assert_eq!(world.told().await, None, "the list may be late");
+    assert_eq!(world.next_update().await, None, "the list may be late");
     tokio::time::advance(Duration::from_secs(20)).await;
     let update = world.updates.next().await.unwrap().unwrap();
     let ignored = update.inventory.explain(&[]).ignored;
@@ -151,7 +161,7 @@ async fn unreadable_storage_delays_the_first_update_and_is_reported() {
     assert!(update.inventory.explain(&[]).ignored.is_empty());
     world.fails(Kind::Volume, "for a moment");
     world.node("n1");
-    assert_eq!(world.told().await, Some(Ok(1)), "other updates continue");
+    assert_eq!(world.next_update().await, Some(Ok(1)), "other updates continue");
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +174,7 @@ async fn cluster_without_rook_causes_no_delay() {
     for kind in [Kind::CephCluster, Kind::CephPool] {
         world.reporter(kind).absent("404".to_owned());
     }
-    assert_eq!(world.told().await, Some(Ok(0)));
+    assert_eq!(world.next_update().await, Some(Ok(0)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,8 +187,12 @@ async fn cluster_without_the_manifest_kind_is_unknown() {
             .collect::<Vec<_>>(),
     );
     world.reporter(Kind::Lease).absent("404".to_owned());
-    let told = world.told().await.expect("the failure is reported").unwrap_err();
-    assert!(told.contains("manifests cannot be watched: 404"), "{told}");
+    let failure = world
+        .next_update()
+        .await
+        .expect("the failure is reported")
+        .unwrap_err();
+    assert!(failure.contains("manifests cannot be watched: 404"), "{failure}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,7 +252,7 @@ async fn repeated_list_keeps_its_objects_and_removes_the_others() {
             assert_eq!(update.placements[0].places[0].unit, 7);
         }
     }
-    assert_eq!(world.told().await, None, "an equal list is no change");
+    assert_eq!(world.next_update().await, None, "an equal list is no change");
     pods.begin();
     pods.complete(Instant::now());
     let update = world.updates.next().await.unwrap().unwrap();
@@ -278,19 +292,19 @@ async fn changed_number_of_addresses_is_published_alone() {
     let mut world = World::new();
     world.node("a");
     world.listed(&Kind::ALL);
-    assert_eq!(world.told().await, Some(Ok(1)));
-    assert_eq!(world.told().await, None);
+    assert_eq!(world.next_update().await, Some(Ok(1)));
+    assert_eq!(world.next_update().await, None);
     world.shared.inner().recounted = true;
-    world.shared.news.notify_one();
-    assert_eq!(world.told().await, Some(Ok(1)));
-    assert_eq!(world.told().await, None);
+    world.shared.change.notify_one();
+    assert_eq!(world.next_update().await, Some(Ok(1)));
+    assert_eq!(world.next_update().await, None);
 }
 
 /// Starts a capacity count that publishes updates only when requested, with two nodes and a pod.
 async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
-    let (sender, told) = watch::channel(None);
+    let (sender, publications) = watch::channel(None);
     let shared = Arc::new(Shared {
-        told: Some(sender),
+        publisher: Some(sender),
         ..Shared::new(None, &Options::default())
     });
     let publisher = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&shared).publish()));
@@ -308,7 +322,14 @@ async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
         Reporter { kind, shared }.listed();
     }
     let tasks = Vec::new();
-    (WholeInventory { shared, told, tasks }, publisher)
+    (
+        WholeInventory {
+            shared,
+            publications,
+            tasks,
+        },
+        publisher,
+    )
 }
 
 fn pod(shared: &Shared, cpu: &str) {

@@ -80,7 +80,7 @@ fn record_is_absent_only_by_a_later_list_of_an_established_kind() {
 
 #[test]
 fn many_records_missing_at_once_are_held() {
-    for (missing, declared, held) in [
+    for (missing, declared, held_count) in [
         (1, 0, 0),
         (2, 0, 2),
         (2, 1, 0),
@@ -98,14 +98,18 @@ fn many_records_missing_at_once_are_held() {
         guard.learn(evidence(at(start, 1), "uid", &[]));
         let gone = judge(&mut guard, &all, declared, at(start, 3)).len();
         let found = guard.hold(at(start, 3)).map_or(0, |hold| hold.names);
-        assert_eq!((gone, found), (missing - held, held), "{missing} of {declared}");
+        assert_eq!(
+            (gone, found),
+            (missing - held_count, held_count),
+            "{missing} of {declared}"
+        );
     }
 }
 
 #[test]
 fn deletions_within_a_minute_count_together() {
     let start = Instant::now();
-    for (pause, held) in [(5, true), (20, false)] {
+    for (pause, is_hold) in [(5, true), (20, false)] {
         let mut guard = guard(start, &[], 50);
         let mut now = start;
         let mut gone = 0;
@@ -118,7 +122,7 @@ fn deletions_within_a_minute_count_together() {
             }
             now += Duration::from_secs(pause);
         }
-        assert_eq!(gone < 9, held, "every {pause} s");
+        assert_eq!(gone < 9, is_hold, "every {pause} s");
     }
 }
 
@@ -126,7 +130,7 @@ fn deletions_within_a_minute_count_together() {
 fn a_hold_ends_when_the_records_are_back_or_an_operator_confirms() {
     let start = Instant::now();
     let all = names(8);
-    let held = || {
+    let guard_with_hold = || {
         let mut guard = guard(start, &all, 0);
         guard.learn(evidence(at(start, 1), "uid", &[]));
         assert_eq!(judge(&mut guard, &all, 0, at(start, 3)), [""; 0]);
@@ -137,10 +141,10 @@ fn a_hold_ends_when_the_records_are_back_or_an_operator_confirms() {
         );
         guard
     };
-    let mut guard = held();
+    let mut guard = guard_with_hold();
     all.iter().for_each(|name| guard.clear(name));
     assert_eq!((guard.hold(at(start, 9)), guard.confirm()), (None, 0));
-    let mut guard = held();
+    let mut guard = guard_with_hold();
     assert_eq!(guard.confirm(), 8);
     assert_eq!(judge(&mut guard, &all, 0, at(start, 9)), all);
     assert_eq!(guard.hold(at(start, 9)), None);
@@ -179,7 +183,7 @@ fn record_missing_at_the_start_is_held_until_a_reason_or_a_confirmation() {
         has_reason: false,
         ..record("n0")
     };
-    let held = || {
+    let guard_with_hold = || {
         let mut guard = guard(start, &[], 50);
         for seconds in [0, 3, 600] {
             guard.learn(evidence(at(start, seconds), "uid", &[]));
@@ -191,17 +195,17 @@ fn record_missing_at_the_start_is_held_until_a_reason_or_a_confirmation() {
         assert_eq!(guard.hold(at(start, 600)).map(|hold| hold.names), Some(1));
         guard
     };
-    let mut guard = held();
+    let mut guard = guard_with_hold();
     assert!(
         guard.judge("n0", &record("n0"), 50, at(start, 605)).is_ok(),
         "the Manifest no longer contains the name"
     );
     assert_eq!(guard.hold(at(start, 605)), None);
-    let mut guard = held();
+    let mut guard = guard_with_hold();
     assert_eq!(guard.confirm(), 1);
     assert!(guard.judge("n0", &unexplained, 50, at(start, 605)).is_ok());
     // Among many missing records, a name needs a confirmation even with a reason.
-    let mut guard = held();
+    let mut guard = guard_with_hold();
     for name in &names(9)[1..] {
         let _ = guard.judge(name, &record(name), 0, at(start, 30));
     }

@@ -240,12 +240,12 @@ fn of_route(object: &DynamicObject, status: Option<&Value>, generation: i64, mod
             && text("/parentRef/namespace").or(own) == Some(namespace)
     };
     let ours = parents.into_iter().flatten().filter(is_ours);
-    said(ours, generation, &["Accepted", "ResolvedRefs"])
+    acceptance(ours, generation, &["Accepted", "ResolvedRefs"])
 }
 
 fn of_filter(status: Option<&Value>, generation: i64) -> Acceptance {
     let controllers = status.and_then(|status| status.get("controllers")?.as_array());
-    said(controllers.into_iter().flatten(), generation, &["Accepted"])
+    acceptance(controllers.into_iter().flatten(), generation, &["Accepted"])
 }
 
 fn of_certificate(state: Option<&CertificateState>) -> Acceptance {
@@ -258,7 +258,11 @@ fn of_certificate(state: Option<&CertificateState>) -> Acceptance {
 
 /// Combines the conditions of this generation. A condition `False` of any controller means refusal; acceptance requires
 /// all conditions from the same controller.
-fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, needed: &[&str]) -> Acceptance {
+fn acceptance<'a>(
+    controllers: impl Iterator<Item = &'a Value>,
+    generation: i64,
+    needed: &[&str],
+) -> Acceptance {
     let mut is_accepted = false;
     for conditions in controllers.filter_map(|controller| controller.get("conditions")?.as_array()) {
         let mut met = BTreeSet::new();
@@ -291,7 +295,7 @@ fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, neede
 mod tests {
     use super::*;
 
-    fn said_of(conditions: &[(&str, &str, i64)]) -> Acceptance {
+    fn acceptance_of(conditions: &[(&str, &str, i64)]) -> Acceptance {
         let all = conditions.iter().map(|(kind, is, seen)| {
             json!({"type": kind, "status": is, "reason": "Invalid", "message": "why", "observedGeneration": seen})
         });
@@ -344,7 +348,7 @@ mod tests {
             (&[("Accepted", "False", 2), ("ResolvedRefs", "True", 2)], no),
             (&[("Programmed", "False", 2)], Acceptance::Unknown),
         ] {
-            assert_eq!(said_of(conditions), wanted, "{conditions:?}");
+            assert_eq!(acceptance_of(conditions), wanted, "{conditions:?}");
         }
     }
 }

@@ -104,10 +104,10 @@ mod tests {
     fn tenant_sees_its_pending_proof_and_not_that_of_another_owner() {
         let proof = r#"{"state":"waiting","owner":"akash1a","why":"a record is missing","at":"2030-01-01T00:00:00Z"}"#;
         let reachable = r#"{"state":"no","why":"the response is 503","at":"2030-01-01T00:00:00Z"}"#;
-        let shown = noted(proof, reachable).for_tenant("akash1a").unwrap();
-        let waits_for = shown.waits_for.unwrap();
+        let notes = noted(proof, reachable).for_tenant("akash1a").unwrap();
+        let waits_for = notes.waits_for.unwrap();
         assert_eq!(waits_for, "a record is missing (as of 2030-01-01T00:00:00Z)");
-        assert_eq!(shown.reachable.unwrap().state, ReachState::No);
+        assert_eq!(notes.reachable.unwrap().state, ReachState::No);
         assert_eq!(noted(proof, "").for_tenant("akash1b"), None);
         assert_eq!(
             noted(&proof.replace("waiting", "proven"), "").for_tenant("akash1a"),

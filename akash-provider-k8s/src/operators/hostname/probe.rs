@@ -173,7 +173,7 @@ async fn question(
             is_tls,
         };
         let by = if is_tls { "HTTPS" } else { "HTTP" };
-        match answered(prober, &question).await {
+        match probe(prober, &question).await {
             Ok(status) => answers.push(format!("{by} {status}")),
             Err(why) => return (ReachState::No, format!("{by} at {}: {why}", question.address)),
         }
@@ -191,13 +191,13 @@ async fn question(
 }
 
 /// Returns the status code of the tenant's service, or the reason why it did not respond.
-async fn answered(prober: &dyn Prober, question: &ProbeRequest) -> Result<u16, String> {
-    let said = limited(prober, question).await?;
-    match said.status {
+async fn probe(prober: &dyn Prober, question: &ProbeRequest) -> Result<u16, String> {
+    let response = limited(prober, question).await?;
+    match response.status {
         // Status codes of the proxy itself.
         502..=504 => Err(format!(
             "the response is {}: no pod of the service responds",
-            said.status
+            response.status
         )),
         404 => {
             let nobody = ProbeRequest {
@@ -206,7 +206,11 @@ async fn answered(prober: &dyn Prober, question: &ProbeRequest) -> Result<u16, S
                 ..question.clone()
             };
             // There is no certificate for the hostname without a route.
-            if !question.is_tls && limited(prober, &nobody).await.is_ok_and(|other| other == said) {
+            if !question.is_tls
+                && limited(prober, &nobody)
+                    .await
+                    .is_ok_and(|other| other == response)
+            {
                 return Err("the response is 404, as for a hostname without a route".to_owned());
             }
             Ok(404)

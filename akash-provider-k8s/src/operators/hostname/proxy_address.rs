@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn shown(entrance: Option<ProxyAddress>) -> String {
+    fn text_of(entrance: Option<ProxyAddress>) -> String {
         let Some(ProxyAddress { ip, http, https }) = entrance else {
             return "none".to_owned();
         };
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn ingress_status_has_the_proxy_address() {
         let of = |list: Value| {
-            shown(ProxyAddress::from_ingress(Some(
+            text_of(ProxyAddress::from_ingress(Some(
                 &json!({"loadBalancer": {"ingress": list}}),
             )))
         };
@@ -128,7 +128,7 @@ mod tests {
         ] {
             assert_eq!(of(none.clone()), "none", "{none}");
         }
-        assert_eq!(shown(ProxyAddress::from_ingress(None)), "none");
+        assert_eq!(text_of(ProxyAddress::from_ingress(None)), "none");
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
                 {"protocol": "TLS", "port": 9443}, {"protocol": "HTTP", "port": 8080}, {"protocol": "HTTPS", "port": 8443},
             ]);
             let gateway = json!({"spec": {"listeners": listeners}, "status": {"addresses": addresses}});
-            shown(ProxyAddress::from_gateway(&gateway))
+            text_of(ProxyAddress::from_gateway(&gateway))
         };
         assert_eq!(
             of(json!([{"type": "IPAddress", "value": "10.0.0.7"}])),

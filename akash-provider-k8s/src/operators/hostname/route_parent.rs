@@ -155,10 +155,10 @@ impl Report for RouteParentReport {
     }
 
     fn absent(&self, error: String) -> bool {
-        let is_news = self.0.route_parent().error.is_none();
+        let is_new = self.0.route_parent().error.is_none();
         // Without the kind the object cannot exist.
         update(&self.0, None, Some(error));
-        is_news
+        is_new
     }
 
     fn failed(&self, error: String, _: Instant) -> bool {

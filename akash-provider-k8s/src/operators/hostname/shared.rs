@@ -87,7 +87,7 @@ impl operator_state::Index for Hostnames {
         let host = self.index.host(name).and_then(|host| host.as_ref().ok());
         let route = host.and_then(|host| self.index.route(name, &host.namespace));
         let uid = route.map(|route| route.uid.clone()).unwrap_or_default();
-        let seen = self.settling.get(name).filter(|(known, _)| *known == uid);
+        let seen = self.settling.get(name).filter(|(host_uid, _)| *host_uid == uid);
         let since = seen.map_or(now, |(_, since)| *since);
         self.settling.insert(name.to_owned(), (uid, since));
         let until = since + self.handover;

@@ -188,8 +188,8 @@ impl Inner<Hostnames> {
             accepted: live.map_or(Acceptance::Unknown, |live| live.accepted.clone()),
             options_problem: place.and_then(|place| self.index.options_problem(name, place)),
             certificate: has_issuer.then(|| {
-                let said = certificate.and_then(|live| live.certificate.clone());
-                said.unwrap_or_default()
+                let status = certificate.and_then(|live| live.certificate.clone());
+                status.unwrap_or_default()
             }),
             other_routes: self.index.other_routes(name).cloned().collect(),
             reachable: self.index.reachable(name).cloned(),

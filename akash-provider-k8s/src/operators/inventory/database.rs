@@ -111,7 +111,7 @@ impl Database {
                 && (wanted.memory_size.is_empty() || wanted.memory_size == model.memory_size)
         };
         let mut found = self.devices.iter().filter(|((maker, _), model)| {
-            vendor_of(maker).is_some_and(|known| known.name() == vendor) && same(model)
+            vendor_of(maker).is_some_and(|kind| kind.name() == vendor) && same(model)
         });
         let ((_, device), _) = found.next()?;
         found.next().is_none().then_some(device.as_str())

@@ -242,8 +242,8 @@ impl Index {
             Change::Listed(all) => {
                 let before = self.nodes.take().unwrap_or_default();
                 let newest = all.into_iter().map(|(name, view)| {
-                    let known = before.get(&name).filter(|known| is_older(&view, known));
-                    let view = known.cloned().unwrap_or(view);
+                    let current = before.get(&name).filter(|current| is_older(&view, current));
+                    let view = current.cloned().unwrap_or(view);
                     (name, view)
                 });
                 let after: BTreeMap<_, _> = newest.collect();
@@ -259,7 +259,10 @@ impl Index {
                     return BTreeSet::new();
                 };
                 // The event of a replacement under the same name was applied already.
-                if nodes.get(&name).is_some_and(|known| last.version < known.version) {
+                if nodes
+                    .get(&name)
+                    .is_some_and(|current| last.version < current.version)
+                {
                     return BTreeSet::new();
                 }
                 nodes.remove(&name);
@@ -275,7 +278,7 @@ impl Index {
             // The first list contains this node too.
             return BTreeSet::new();
         };
-        if nodes.get(&name).is_some_and(|known| is_older(&view, known)) {
+        if nodes.get(&name).is_some_and(|current| is_older(&view, current)) {
             return BTreeSet::new();
         }
         let before = nodes.insert(name.clone(), view);
@@ -286,12 +289,12 @@ impl Index {
     }
 
     fn apply_answer(&mut self, name: Name, meta: &ObjectMeta) -> BTreeSet<Name> {
-        let known = self.nodes.as_ref().and_then(|nodes| nodes.get(&name));
+        let current = self.nodes.as_ref().and_then(|nodes| nodes.get(&name));
         // A deleted or replaced node is reported by the watch.
-        let Some(known) = known.filter(|known| meta.uid.as_deref() == Some(&known.uid)) else {
+        let Some(current) = current.filter(|current| meta.uid.as_deref() == Some(&current.uid)) else {
             return BTreeSet::new();
         };
-        let mut view = known.clone();
+        let mut view = current.clone();
         view.set_meta(meta);
         self.put(name, view)
     }
@@ -309,8 +312,8 @@ impl Index {
 }
 
 /// Returns true if an event is older than the response to this operator's own write.
-fn is_older(view: &NodeView, known: &NodeView) -> bool {
-    view.uid == known.uid && view.version < known.version
+fn is_older(view: &NodeView, current: &NodeView) -> bool {
+    view.uid == current.uid && view.version < current.version
 }
 
 fn same(one: Option<&NodeView>, other: Option<&NodeView>) -> bool {

@@ -130,7 +130,7 @@ pub(super) struct Shared {
     pub(super) state: Arc<OperatorState<Index>>,
     /// Last capacity count. This lock is taken before the lock of `state`.
     count: Mutex<LastCount>,
-    pub(super) shown: watch::Sender<Option<Arc<ClusterReport>>>,
+    pub(super) reports: watch::Sender<Option<Arc<ClusterReport>>>,
     /// Queue of hardware discovery; `None` if disabled. This lock is taken before the lock of `state`.
     pub(super) discovery_queue: Option<Mutex<DiscoveryQueue>>,
 }
@@ -151,7 +151,7 @@ impl Shared {
                 definitions,
             )),
             count: Mutex::default(),
-            shown: watch::Sender::new(None),
+            reports: watch::Sender::new(None),
             discovery_queue: looks.then(|| Mutex::new(DiscoveryQueue::new(patience))),
         }
     }
@@ -198,30 +198,30 @@ impl Shared {
         let Some(counted) = count.inventory.clone() else {
             return;
         };
-        let shown = ClusterReport {
+        let report = ClusterReport {
             counted,
             rules,
             offered: OnceLock::new(),
             list,
             processors,
         };
-        self.shown.send_if_modified(|told| {
-            let is_news = told.as_ref().is_none_or(|told| !told.is_same(&shown));
-            if is_news {
-                *told = Some(Arc::new(shown));
+        self.reports.send_if_modified(|last| {
+            let is_new = last.as_ref().is_none_or(|last| !last.is_same(&report));
+            if is_new {
+                *last = Some(Arc::new(report));
             }
-            is_news
+            is_new
         });
     }
 
     /// Applies written labels to the index before the watch reports them.
     pub(super) fn written(&self, name: &str, meta: ObjectMeta) {
         self.state.inner().counts.written += 1;
-        self.answered(name, meta);
+        self.apply_response(name, meta);
     }
 
     /// Applies metadata from a response of the API server.
-    pub(super) fn answered(&self, name: &str, meta: ObjectMeta) {
+    pub(super) fn apply_response(&self, name: &str, meta: ObjectMeta) {
         self.state.apply(Event::Answered(name.to_owned(), Box::new(meta)));
     }
 }
@@ -233,7 +233,11 @@ fn offered(mut metrics: Metrics, rules: &Rules) -> Metrics {
     metrics.storage.retain(|class, _| rules.offers(class));
     for node in &mut metrics.nodes {
         let name = node.name.clone();
-        let may = |class: &String| rules.classes_of(&name).any(|known| known == class);
+        let may = |class: &String| {
+            rules
+                .classes_of(&name)
+                .any(|offered_class| offered_class == class)
+        };
         node.storage_classes.retain(may);
     }
     metrics

@@ -68,11 +68,11 @@ pub fn wanted(
         OfferState::Excluded => return wanted,
         // The device plugin requires this label: without it, running pods lose their devices.
         OfferState::Cordoned => {
-            wanted.labels = kept(node, GPU_PRESENT);
+            wanted.labels = existing(node, GPU_PRESENT);
             return wanted;
         }
         OfferState::Unready => {
-            wanted.labels = kept(node, "");
+            wanted.labels = existing(node, "");
             return wanted;
         }
         OfferState::Offered => {}
@@ -97,7 +97,7 @@ pub(super) fn needs_discovery(node: &NodeView, rules: &Rules, list: &Database) -
             let count = devices.filter(|count| (1..=DEVICES_MAX).contains(count));
             count.is_some_and(|count| {
                 matches!(
-                    models::known(node, vendor, count, list),
+                    models::gpu_models(node, vendor, count, list),
                     GpuModels::Undiscovered(_)
                 )
             })
@@ -117,14 +117,14 @@ fn standing(node: &NodeView, rules: &Rules) -> OfferState {
 }
 
 /// Returns the labels of the operator that the node has and that start with `start`.
-fn kept(node: &NodeView, start: &str) -> Labels {
+fn existing(node: &NodeView, start: &str) -> Labels {
     let there = node.labels.iter();
     let there = there.filter(|(key, _)| is_ours(key) && key.starts_with(start));
-    let mut kept: Labels = there.map(|(key, value)| (key.clone(), value.clone())).collect();
+    let mut labels: Labels = there.map(|(key, value)| (key.clone(), value.clone())).collect();
     if GPU_PRESENT.starts_with(start) && node.gpu_present_is_ours {
-        kept.insert(GPU_PRESENT.to_owned(), "true".to_owned());
+        labels.insert(GPU_PRESENT.to_owned(), "true".to_owned());
     }
-    kept
+    labels
 }
 
 impl DesiredLabels {
@@ -162,24 +162,24 @@ impl DesiredLabels {
         found: Option<&Cards>,
     ) {
         let start = format!("{GPU_PREFIX}{}.", vendor.name());
-        let there = kept(node, &start);
+        let there = existing(node, &start);
         let Some(count) = devices else {
             // The node lacks the resource. During a restart of the device plugin the resource exists with a count of
             // 0.
             return;
         };
-        let known = match count {
+        let models = match count {
             0 => GpuModels::Unknown(format!("no {} GPU is available at the moment", vendor.name())),
             count if count > DEVICES_MAX => GpuModels::Unknown(format!(
                 "{count} {} GPUs exceed the limit of a node",
                 vendor.name()
             )),
-            count => match (models::known(node, vendor, count, list), found) {
+            count => match (models::gpu_models(node, vendor, count, list), found) {
                 (GpuModels::Undiscovered(_), Some(found)) => models::found(found, vendor, count, list),
-                (known, _) => known,
+                (models, _) => models,
             },
         };
-        match known {
+        match models {
             GpuModels::Models(models) => self.models(&start, &models, &there),
             GpuModels::Unknown(why) | GpuModels::Undiscovered(why) if there.is_empty() => {
                 self.notes.push(why)
@@ -204,8 +204,8 @@ impl DesiredLabels {
                 }
                 // A previous label may state an unknown property, and pods of leases are bound by it.
                 let start = format!("{key}.{what}.");
-                let known = there.keys().filter(|key| key.starts_with(&start));
-                known.cloned().collect()
+                let names = there.keys().filter(|key| key.starts_with(&start));
+                names.cloned().collect()
             };
             let parts = [
                 part("ram", &model.memory_size),

@@ -55,7 +55,7 @@ impl Writer {
             // The watch reports the deletion.
             return Ok(());
         };
-        self.shared.answered(name, meta);
+        self.shared.apply_response(name, meta);
         let now = self.shared.state.inner().index.work(name).write;
         match now {
             None => Ok(()),

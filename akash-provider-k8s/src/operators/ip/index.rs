@@ -472,16 +472,16 @@ impl Index {
             }
             // Versions of one kind are ordered, so an event from before the writer's own write is dropped.
             Change::Put(place, live) => {
-                let known = self.live(&place);
-                if known.is_some_and(|known| live.version < known.version) {
+                let current = self.live(&place);
+                if current.is_some_and(|current| live.version < current.version) {
                     return BTreeSet::new();
                 }
-                let live = live.after(known);
+                let live = live.after(current);
                 self.put_service(&place, Some(live))
             }
             Change::Gone(place, last) => {
-                let known = self.live(&place).map_or(0, |known| known.version);
-                if last.version < known {
+                let current = self.live(&place).map_or(0, |current| current.version);
+                if last.version < current {
                     return BTreeSet::new();
                 }
                 self.put_service(&place, None)
@@ -491,14 +491,14 @@ impl Index {
 
     /// Applies a write; the assigned addresses are retained, because the response has no status.
     fn apply_written(&mut self, place: &Name, mut live: LiveService) -> BTreeSet<Name> {
-        let known = self.live(place);
-        if known.is_some_and(|known| live.version < known.version) {
+        let current = self.live(place);
+        if current.is_some_and(|current| live.version < current.version) {
             return BTreeSet::new();
         }
-        if let Some(known) = known.filter(|known| known.uid == live.uid) {
-            live.given = known.given.clone();
+        if let Some(current) = current.filter(|current| current.uid == live.uid) {
+            live.given = current.given.clone();
         }
-        let live = live.after(known);
+        let live = live.after(current);
         self.put_service(place, Some(live))
     }
 

@@ -76,7 +76,7 @@ impl RequestSchedule {
         (!self.is_same && self.tries < TRIES).then(|| EVERY.saturating_mul(1 << self.tries.saturating_sub(1)))
     }
 
-    fn answered(&mut self, is_same: bool) {
+    fn note_result(&mut self, is_same: bool) {
         self.tries += 1;
         self.is_same = is_same;
     }
@@ -172,7 +172,7 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
         let (mut status, difference) = judged(&source.of, answer, &usage, last.as_deref());
         status.at = Some(rfc3339(Timestamp::now()));
         asked = Some(Instant::now());
-        cadence.answered(status.error.is_none() && difference.is_none());
+        cadence.note_result(status.error.is_none() && difference.is_none());
         last = difference;
         let before = shared.set_metrics(status.clone());
         // Logged on the first occurrence only.
@@ -280,7 +280,7 @@ mod tests {
         )
     }
 
-    fn said(total: &str, in_use: &str) -> String {
+    fn metrics_text(total: &str, in_use: &str) -> String {
         format!(
             "# HELP x\n{TOTAL}{{pool=\"other\"}} 7\n{TOTAL}{{pool=\"default\"}} {total}\n{IN_USE}{{pool=\"default\"}} {in_use}\n"
         )
@@ -293,7 +293,7 @@ mod tests {
         let mut waits = Vec::new();
         while let Some(wait) = cadence.wait(Some((16, 1))) {
             waits.push(wait.as_secs());
-            cadence.answered(false);
+            cadence.note_result(false);
         }
         assert_eq!(
             waits,
@@ -301,19 +301,19 @@ mod tests {
             "the number of requests is limited"
         );
         assert!(cadence.wait(Some((16, 2))).is_some(), "the count changed");
-        cadence.answered(true);
+        cadence.note_result(true);
         assert_eq!(cadence.wait(Some((16, 2))), None, "the counts are equal");
     }
 
     #[test]
     fn lasting_difference_is_reported() {
         let usage = usage("10.0.0.1-10.0.0.100");
-        let (same, difference) = judged("x", Ok(said("100", "0")), &usage, None);
+        let (same, difference) = judged("x", Ok(metrics_text("100", "0")), &usage, None);
         assert_eq!((same.total, same.in_use, same.error), (Some(100), Some(0), None));
         assert_eq!(difference, None);
-        let (once, difference) = judged("x", Ok(said("1e+02", "3")), &usage, None);
+        let (once, difference) = judged("x", Ok(metrics_text("1e+02", "3")), &usage, None);
         assert_eq!(once.differs, None, "a Service may be new");
-        let (twice, _) = judged("x", Ok(said("100", "3")), &usage, difference.as_deref());
+        let (twice, _) = judged("x", Ok(metrics_text("100", "3")), &usage, difference.as_deref());
         assert!(
             twice
                 .differs
@@ -351,7 +351,10 @@ mod tests {
 
     #[tokio::test]
     async fn controller_is_requested_and_a_long_response_is_limited() {
-        assert_eq!(asked(said("100", "3")).await, Ok(said("100", "3")));
+        assert_eq!(
+            asked(metrics_text("100", "3")).await,
+            Ok(metrics_text("100", "3"))
+        );
         let endless = "x".repeat(usize::try_from(RESPONSE_MAX).unwrap() + 1);
         assert!(asked(endless).await.unwrap_err().contains("longer than"));
     }
@@ -359,14 +362,19 @@ mod tests {
     #[test]
     fn invalid_metrics_are_no_count() {
         let usage = usage("2001:db8::/32");
-        let (endless, difference) = judged("x", Ok(said("9.223372036854776e+18", "0")), &usage, Some("x"));
+        let (endless, difference) = judged(
+            "x",
+            Ok(metrics_text("9.223372036854776e+18", "0")),
+            &usage,
+            Some("x"),
+        );
         assert_eq!(
             (endless.total, difference),
             (Some(u32::MAX), None),
             "unlimited pools are equal"
         );
         for (total, in_use) in [("NaN", "1"), ("-5", "1"), ("", "1"), ("x", "y")] {
-            let (status, difference) = judged("x", Ok(said(total, in_use)), &usage, None);
+            let (status, difference) = judged("x", Ok(metrics_text(total, in_use)), &usage, None);
             assert!(
                 status.error.is_some() && difference.is_none(),
                 "{total}: {status:?}"
@@ -379,6 +387,11 @@ mod tests {
             &super::super::balancer::Mode::default(),
             &std::collections::BTreeSet::new(),
         );
-        assert!(judged("x", Ok(said("1", "1")), &none, None).0.error.is_some());
+        assert!(
+            judged("x", Ok(metrics_text("1", "1")), &none, None)
+                .0
+                .error
+                .is_some()
+        );
     }
 }

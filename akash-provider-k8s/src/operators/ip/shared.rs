@@ -117,15 +117,15 @@ impl Shared {
 
     /// Stores the metrics of MetalLB and returns the previous ones.
     pub(super) fn set_metrics(&self, metrics: MetricsStatus) -> MetricsStatus {
-        let mut kept = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut kept, metrics)
+        let mut current = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut current, metrics)
     }
 
     /// Logs new notices, and stores all notices.
     pub(super) fn log(&self, notices: BTreeMap<String, Vec<Notice>>) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = NewNotices::new(&logged, &notices);
-        for (service, notice) in &news.odd {
+        let new_notices = NewNotices::new(&logged, &notices);
+        for (service, notice) in &new_notices.odd {
             tracing::warn!(
                 service,
                 notice = notice.to_string(),
@@ -133,7 +133,7 @@ impl Shared {
             );
         }
         // During an outage of MetalLB all Services wait, so they share one line.
-        if let Some(services) = news.late() {
+        if let Some(services) = new_notices.late() {
             tracing::warn!(
                 services,
                 "Services still wait for a leased address; check MetalLB and the free addresses of its pools"

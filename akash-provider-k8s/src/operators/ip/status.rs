@@ -145,9 +145,9 @@ impl Shared {
         Usage::from_index(&self.state.inner().index)
     }
 
-    pub(super) fn held(&self) -> BTreeMap<String, Vec<PortState>> {
+    pub(super) fn port_states(&self) -> BTreeMap<String, Vec<PortState>> {
         let inner = self.state.inner();
-        let mut held: BTreeMap<String, Vec<PortState>> = BTreeMap::new();
+        let mut ports: BTreeMap<String, Vec<PortState>> = BTreeMap::new();
         for (place, live) in inner.index.services() {
             let Some(leased) = inner.index.leased(place).filter(|_| live.is_leased) else {
                 continue;
@@ -162,9 +162,9 @@ impl Shared {
                 service_name: ip.service.clone(),
                 sharing_key: ip.sharing_key.clone(),
             };
-            held.entry(lease.to_string()).or_default().push(one);
+            ports.entry(lease.to_string()).or_default().push(one);
         }
-        held
+        ports
     }
 
     pub(super) fn ignored(&self) -> BTreeMap<String, IgnoredLease> {

@@ -160,17 +160,17 @@ impl<'a> NewNotices<'a> {
         logged: &BTreeMap<String, Vec<Notice>>,
         now: &'a BTreeMap<String, Vec<Notice>>,
     ) -> Self {
-        let mut news = Self::default();
+        let mut new_notices = Self::default();
         for (service, notices) in now {
-            let known = logged.get(service);
-            for notice in notices.iter().filter(|n| known.is_none_or(|k| !k.contains(n))) {
+            let earlier = logged.get(service);
+            for notice in notices.iter().filter(|n| earlier.is_none_or(|k| !k.contains(n))) {
                 match notice {
-                    Notice::Late(_) => news.late.push(service),
-                    Notice::Odd(_) => news.odd.push((service, notice)),
+                    Notice::Late(_) => new_notices.late.push(service),
+                    Notice::Odd(_) => new_notices.odd.push((service, notice)),
                 }
             }
         }
-        news
+        new_notices
     }
 
     /// Returns the names of the late Services, or `None` if there are none.
@@ -267,9 +267,9 @@ mod tests {
             "ns/odd".to_owned(),
             vec![Notice::Odd("the address is shared".to_owned())],
         );
-        let news = NewNotices::new(&BTreeMap::new(), &now);
-        assert_eq!(news.odd.len(), 1);
-        let text = news.late().unwrap();
+        let new_notices = NewNotices::new(&BTreeMap::new(), &now);
+        assert_eq!(new_notices.odd.len(), 1);
+        let text = new_notices.late().unwrap();
         assert!(text.starts_with("ns/web-0000, ns/web-0001"), "{text}");
         assert!(text.ends_with("ns/web-0004 and 995 more"), "{text}");
         let again = NewNotices::new(&now, &now);

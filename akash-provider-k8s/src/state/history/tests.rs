@@ -101,11 +101,11 @@ fn history_is_limited_and_removes_the_oldest_events() {
         let ago = i64::try_from(i).unwrap();
         history.take(event(&format!("{i:04}"), "1", &at(ago), json!({})));
     }
-    let kept = reasons(&history);
-    assert_eq!(kept.len(), EVENTS_MAX);
-    assert!(kept.contains(&"0000 1".to_owned()), "the newest stays");
+    let stored = reasons(&history);
+    assert_eq!(stored.len(), EVENTS_MAX);
+    assert!(stored.contains(&"0000 1".to_owned()), "the newest stays");
     assert!(
-        !kept.contains(&format!("{:04} 1", EVENTS_MAX + extra - 1)),
+        !stored.contains(&format!("{:04} 1", EVENTS_MAX + extra - 1)),
         "the oldest goes"
     );
 }

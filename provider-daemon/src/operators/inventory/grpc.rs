@@ -107,7 +107,7 @@ impl tonic::server::ServerStreamingService<()> for Subscribe {
             let words = format!("limit of {STREAMS_MAX} subscribers reached; retry later");
             return ready(Err(tonic::Status::resource_exhausted(words)));
         };
-        let mut reports = process.operator.shown();
+        let mut reports = process.operator.reports();
         reports.mark_changed();
         let changes = stream::unfold((reports, None), |(mut reports, last)| async move {
             loop {

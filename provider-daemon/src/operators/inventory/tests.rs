@@ -94,7 +94,7 @@ pub(super) async fn ask(router: &Router, path: &str) -> (u16, String) {
 }
 
 pub(super) async fn counted(process: &InventoryProcess) -> Arc<ClusterReport> {
-    let mut reports = process.operator.shown();
+    let mut reports = process.operator.reports();
     let report = timeout(Duration::from_secs(60), reports.wait_for(Option::is_some));
     report.await.unwrap().unwrap().clone().unwrap()
 }
@@ -164,7 +164,7 @@ async fn changed_rules_apply_and_invalid_rules_do_not() {
             None => std::fs::remove_file(&path).unwrap(),
         }
         look_at_rules(&process, &source, &mut text);
-        let report = process.operator.shown().borrow().clone().unwrap();
+        let report = process.operator.reports().borrow().clone().unwrap();
         (report.metrics().nodes.len(), process.page().rules.error)
     };
     assert_eq!(look(Some("version: v1\nexclude: {nodes: [node1]}")), (0, None));

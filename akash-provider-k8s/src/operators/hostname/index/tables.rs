@@ -64,16 +64,16 @@ impl Table {
             Change::Listed(all) => self.list(all),
             // Versions of one kind are ordered, so an event from before the writer's own write is dropped.
             Change::Put((namespace, name), live) => {
-                let known = self.get(&name, &namespace).map_or(0, |known| known.version);
-                if live.version < known {
+                let version = self.get(&name, &namespace).map_or(0, |version| version.version);
+                if live.version < version {
                     return BTreeSet::new();
                 }
                 self.put(&name, &namespace, Some(live));
                 BTreeSet::from([name])
             }
             Change::Gone((namespace, name), last) => {
-                let known = self.get(&name, &namespace).map_or(0, |known| known.version);
-                if last.version < known {
+                let version = self.get(&name, &namespace).map_or(0, |version| version.version);
+                if last.version < version {
                     return BTreeSet::new();
                 }
                 self.put(&name, &namespace, None);

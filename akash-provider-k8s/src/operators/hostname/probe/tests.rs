@@ -9,7 +9,7 @@ use std::sync::Mutex;
 /// Prober with a scripted response.
 #[derive(Debug)]
 struct ScriptedProber {
-    said: fn(&ProbeRequest) -> Result<ProbeResponse, String>,
+    respond: fn(&ProbeRequest) -> Result<ProbeResponse, String>,
     asked: Mutex<Vec<ProbeRequest>>,
 }
 
@@ -17,11 +17,11 @@ struct ScriptedProber {
 impl Prober for ScriptedProber {
     async fn ask(&self, question: &ProbeRequest) -> Result<ProbeResponse, String> {
         self.asked.lock().unwrap().push(question.clone());
-        (self.said)(question)
+        (self.respond)(question)
     }
 }
 
-fn said(status: u16, body: &str) -> Result<ProbeResponse, String> {
+fn response(status: u16, body: &str) -> Result<ProbeResponse, String> {
     Ok(ProbeResponse {
         status,
         body: body.as_bytes().to_vec(),
@@ -37,10 +37,10 @@ const AT: ProxyAddress = ProxyAddress {
 async fn asked(
     name: &str,
     with_tls: bool,
-    said: fn(&ProbeRequest) -> Result<ProbeResponse, String>,
+    respond: fn(&ProbeRequest) -> Result<ProbeResponse, String>,
 ) -> (ReachState, String, usize) {
     let prober = ScriptedProber {
-        said,
+        respond,
         asked: Mutex::default(),
     };
     let (reach, why) = question(&prober, name, AT, with_tls).await;
@@ -56,15 +56,15 @@ async fn response_of_the_service_is_reachable_and_of_the_proxy_is_not() {
         (500, ReachState::Yes),
     ] {
         let answer: fn(&ProbeRequest) -> _ = match status {
-            200 => |_| said(200, ""),
-            308 => |_| said(308, ""),
-            401 => |_| said(401, ""),
-            _ => |_| said(500, ""),
+            200 => |_| response(200, ""),
+            308 => |_| response(308, ""),
+            401 => |_| response(401, ""),
+            _ => |_| response(500, ""),
         };
         let (reach, why, count) = asked("a.example.com", false, answer).await;
         assert_eq!((reach, count), (wanted, 1), "{why}: a redirect is not followed");
     }
-    let (reach, why, _) = asked("a.example.com", false, |_| said(503, "")).await;
+    let (reach, why, _) = asked("a.example.com", false, |_| response(503, "")).await;
     assert!(reach == ReachState::No && why.contains("503"), "{why}");
     let (reach, why, _) = asked("a.example.com", false, |_| Err("refused".to_owned())).await;
     assert!(reach == ReachState::No && why.contains("refused"), "{why}");
@@ -72,7 +72,7 @@ async fn response_of_the_service_is_reachable_and_of_the_proxy_is_not() {
 
 #[tokio::test]
 async fn not_found_of_the_service_differs_from_not_found_of_the_proxy() {
-    let (reach, why, _) = asked("a.example.com", false, |_| said(404, "no route")).await;
+    let (reach, why, _) = asked("a.example.com", false, |_| response(404, "no route")).await;
     assert!(
         reach == ReachState::No && why.contains("without a route"),
         "{why}"
@@ -83,7 +83,7 @@ async fn not_found_of_the_service_differs_from_not_found_of_the_proxy() {
         } else {
             "no page"
         };
-        said(404, words)
+        response(404, words)
     };
     assert_eq!(asked("a.example.com", false, own).await.0, ReachState::Yes);
 }
@@ -94,7 +94,7 @@ async fn https_is_probed_with_a_certificate_and_a_wildcard_with_a_label() {
         if question.is_tls {
             Err("the certificate has expired".to_owned())
         } else {
-            said(200, "")
+            response(200, "")
         }
     };
     assert_eq!(asked("a.example.com", false, only_http).await.0, ReachState::Yes);
@@ -105,7 +105,7 @@ async fn https_is_probed_with_a_certificate_and_a_wildcard_with_a_label() {
     );
     assert_eq!(count, 2);
     let by_label = |question: &ProbeRequest| {
-        said(
+        response(
             if question.hostname == "akash-probe.example.com" {
                 200
             } else {
@@ -146,7 +146,7 @@ async fn hostname_without_an_http_port_is_unknown() {
         ..AT
     };
     let prober = ScriptedProber {
-        said: |_| said(200, ""),
+        respond: |_| response(200, ""),
         asked: Mutex::default(),
     };
     let (reach, why) = question(&prober, "a.example.com", nowhere, true).await;
@@ -192,7 +192,7 @@ struct FixedProber(Mutex<u16>, Mutex<Vec<ProbeRequest>>);
 impl Prober for FixedProber {
     async fn ask(&self, question: &ProbeRequest) -> Result<ProbeResponse, String> {
         self.1.lock().unwrap().push(question.clone());
-        said(*self.0.lock().unwrap(), "")
+        response(*self.0.lock().unwrap(), "")
     }
 }
 
@@ -243,8 +243,8 @@ async fn only_a_changed_probe_result_is_noted() {
         ["10.0.0.7:80 false", "10.0.0.7:443 true"],
         "the route has a certificate"
     );
-    let shown = shared.status_of(NAME).unwrap().hostnames.remove(NAME).unwrap();
-    assert_eq!(shown.reachable.unwrap().state, ReachState::Yes);
+    let status = shared.status_of(NAME).unwrap().hostnames.remove(NAME).unwrap();
+    assert_eq!(status.reachable.unwrap().state, ReachState::Yes);
 }
 
 #[tokio::test]
@@ -258,11 +258,11 @@ async fn noted_probe_result_is_reported_until_the_next_probe() {
     });
     let routes = vec![route(NAME, &record, Some("10.0.0.7"), false)];
     let shared = shared(Plan::default(), &[(NAME, record)], routes);
-    let shown = || {
+    let state = || {
         let status = shared.status_of(NAME).unwrap().hostnames.remove(NAME).unwrap();
         status.reachable.unwrap().state
     };
-    assert_eq!(shown(), ReachState::No);
+    assert_eq!(state(), ReachState::No);
     let probe = Probe {
         prober: Arc::new(FixedProber(Mutex::new(200), Mutex::default())),
         budget: Budget {
@@ -273,5 +273,5 @@ async fn noted_probe_result_is_reported_until_the_next_probe() {
     let cluster = Cluster::new();
     cluster.code.store(403, std::sync::atomic::Ordering::Relaxed);
     assert!(look(&probe, &shared, &cluster.notebook(), NAME).await);
-    assert_eq!(shown(), ReachState::Yes, "also without a note");
+    assert_eq!(state(), ReachState::Yes, "also without a note");
 }

@@ -93,12 +93,12 @@ impl DiscoveryQueue {
 
     /// Replaces the nodes to discover. New and changed nodes are queued immediately.
     fn set(&mut self, machines: BTreeMap<String, Machine>) {
-        let news = machines
+        let changed = machines
             .iter()
             .filter(|(name, machine)| self.machines.get(*name) != Some(*machine));
-        let news: Vec<_> = news.map(|(name, _)| name.clone()).collect();
+        let changed: Vec<_> = changed.map(|(name, _)| name.clone()).collect();
         self.queue.prune(|name| machines.contains_key(name));
-        self.queue.changed(news);
+        self.queue.changed(changed);
         self.machines = machines;
     }
 
@@ -221,11 +221,11 @@ impl DiscoveryRunner {
         self.with_queue(|discovery_queue| discovery_queue.status.error = None);
         let mut looks = FuturesUnordered::new();
         let mut touches = self.shared.state.touches();
-        let (mut is_news, mut next_look) = (true, Instant::now());
+        let (mut is_changed, mut next_look) = (true, Instant::now());
         loop {
             let now = Instant::now();
-            if is_news && now >= next_look {
-                (is_news, next_look) = (false, now + EVERY);
+            if is_changed && now >= next_look {
+                (is_changed, next_look) = (false, now + EVERY);
                 let unseen = self.shared.state.inner().index.unseen();
                 self.with_queue(|discovery_queue| discovery_queue.set(unseen));
             }
@@ -242,10 +242,10 @@ impl DiscoveryRunner {
                 .with_queue(|discovery_queue| discovery_queue.queue.due())
                 .flatten();
             let due = due.filter(|_| looks.len() < AT_ONCE);
-            let wake = due.into_iter().chain(is_news.then_some(next_look)).min();
+            let wake = due.into_iter().chain(is_changed.then_some(next_look)).min();
             tokio::select! {
                 Some(()) = looks.next(), if !looks.is_empty() => {}
-                Ok(()) = touches.changed(), if !is_news => is_news = true,
+                Ok(()) = touches.changed(), if !is_changed => is_changed = true,
                 () = until(wake) => {}
             }
         }

@@ -110,12 +110,15 @@ fn response_has_the_processors() {
         model: model.to_owned(),
         threads,
     };
-    let known = vec![
+    let expected = vec![
         processor("0", "AuthenticAMD", "AMD EPYC 9354", 8),
         processor("1", "", "", 2),
     ];
     for answer in [part.clone(), json!({"cpu": part, "gpu": {}})] {
-        assert_eq!(Processor::read(answer.to_string().as_bytes()), Ok(known.clone()));
+        assert_eq!(
+            Processor::read(answer.to_string().as_bytes()),
+            Ok(expected.clone())
+        );
     }
     assert_eq!(Processor::read(b"{}"), Ok(Vec::new()));
 }

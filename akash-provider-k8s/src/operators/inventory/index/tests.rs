@@ -39,7 +39,7 @@ fn classes(offered: bool) -> Event {
     Event::Classes(Change::Listed(BTreeMap::from([("beta2".to_owned(), offered)])))
 }
 
-fn known(views: &[NodeView]) -> Index {
+fn listed_index(views: &[NodeView]) -> Index {
     let mut index = Index::new(rules());
     index.apply(listed(views));
     index.apply(classes(true));
@@ -92,7 +92,7 @@ fn no_label_is_written_before_nodes_and_classes_were_listed() {
 
 #[test]
 fn only_changes_that_affect_labels_reconcile_a_node() {
-    let mut index = known(&[view("one", 1), view("two", 1)]);
+    let mut index = listed_index(&[view("one", 1), view("two", 1)]);
     assert!(
         index.apply(put(view("one", 7))).is_empty(),
         "an update of the kubelet"
@@ -128,7 +128,7 @@ fn only_changes_that_affect_labels_reconcile_a_node() {
 
 #[test]
 fn response_for_a_replaced_node_is_dropped() {
-    let mut index = known(&[view("one", 1)]);
+    let mut index = listed_index(&[view("one", 1)]);
     let write = index.work("one").write.unwrap();
     let mut new = view("one", 9);
     new.uid = "new".to_owned();
@@ -161,7 +161,7 @@ fn node_that_new_rules_exclude_loses_its_labels() {
         (MANAGED.to_owned(), "true".to_owned()),
         (CLASS.to_owned(), "1".to_owned()),
     ]);
-    let mut index = known(&[labelled]);
+    let mut index = listed_index(&[labelled]);
     assert_eq!(
         index.work("one"),
         Work::default(),

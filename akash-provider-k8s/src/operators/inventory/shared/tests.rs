@@ -177,13 +177,13 @@ fn report_follows_the_rules_at_once() {
         storage: classes.into(),
         ignored: Vec::new(),
     })));
-    let mut told = shared.shown.subscribe();
-    let shown = told.borrow_and_update().clone().unwrap().metrics().clone();
-    assert_eq!(shown.storage.keys().collect::<Vec<_>>(), ["a"]);
-    assert_eq!(shown.nodes[0].storage_classes, ["a"]);
+    let mut reports = shared.reports.subscribe();
+    let metrics = reports.borrow_and_update().clone().unwrap().metrics().clone();
+    assert_eq!(metrics.storage.keys().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(metrics.nodes[0].storage_classes, ["a"]);
     shared.counted(Err("away".to_owned()));
     assert!(
-        !told.has_changed().unwrap(),
+        !reports.has_changed().unwrap(),
         "an unchanged report is not published"
     );
     assert_eq!(shared.status().count_error.as_deref(), Some("away"));
@@ -192,9 +192,9 @@ fn report_follows_the_rules_at_once() {
         .exclude(super::super::rules::Pattern::new("one").unwrap())
         .unwrap();
     shared.choose(Event::Rules(rules));
-    let shown = told.borrow_and_update().clone().unwrap().metrics().clone();
-    assert_eq!(shown.nodes.len(), 1);
-    assert!(shown.storage.is_empty() && shown.nodes[0].storage_classes.is_empty());
+    let metrics = reports.borrow_and_update().clone().unwrap().metrics().clone();
+    assert_eq!(metrics.nodes.len(), 1);
+    assert!(metrics.storage.is_empty() && metrics.nodes[0].storage_classes.is_empty());
 }
 
 #[test]
@@ -205,19 +205,29 @@ fn discovered_processors_are_reported_at_once() {
         ..NodeSpec::default()
     };
     shared.counted(Ok(count(ClusterSpec::from_nodes([node]))));
-    let mut told = shared.shown.subscribe();
-    assert!(told.borrow_and_update().as_ref().unwrap().processors.is_empty());
+    let mut reports = shared.reports.subscribe();
+    assert!(
+        reports
+            .borrow_and_update()
+            .as_ref()
+            .unwrap()
+            .processors
+            .is_empty()
+    );
     let machine = Machine::from_node(&view("one", 1));
     let seen = Processor::read(br#"{"processors": [{"id": 0, "model": "AMD EPYC"}]}"#).unwrap();
     shared
         .state
         .apply(Event::Found("one".to_owned(), machine, Cards::default()));
     shared.choose(Event::Processors("one".to_owned(), seen.clone()));
-    assert!(told.has_changed().unwrap());
-    assert_eq!(told.borrow_and_update().as_ref().unwrap().processors["one"], seen);
+    assert!(reports.has_changed().unwrap());
+    assert_eq!(
+        reports.borrow_and_update().as_ref().unwrap().processors["one"],
+        seen
+    );
     // The node was not discovered.
     shared.choose(Event::Processors("two".to_owned(), seen));
-    assert!(!told.has_changed().unwrap());
+    assert!(!reports.has_changed().unwrap());
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::super::database::{Database, Model, vendor_of};
 use super::super::discovery::Cards;
 use super::super::node::NodeView;
-use super::{GPU_PREFIX, kept};
+use super::{GPU_PREFIX, existing};
 use crate::inventory::Vendor;
 use crate::inventory::gpu::vendor_labels;
 use std::collections::BTreeSet;
@@ -21,9 +21,9 @@ pub(super) enum GpuModels {
 /// Returns the GPU models of a vendor on a node, from the labels of the node. Labels with PCI device IDs have priority,
 /// if the GPU list maps all IDs to one model. If the GPU list lacks one of the IDs, the labels of the vendor's tools
 /// are used.
-pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
+pub(super) fn gpu_models(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
-    let by_tools = vendor_labels::known(&node.labels, vendor);
+    let by_tools = vendor_labels::gpu_of_vendor(&node.labels, vendor);
     let product = match vendor {
         Vendor::Nvidia => "nvidia.com/gpu.product",
         Vendor::Amd => "amd.com/gpu.product-name",
@@ -46,7 +46,7 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
                 .map(|device| ("1002", device.as_str())),
         );
     }
-    let is_labelled = !kept(node, &format!("{GPU_PREFIX}{name}.")).is_empty();
+    let is_labelled = !existing(node, &format!("{GPU_PREFIX}{name}.")).is_empty();
     // Existing labels may come from the list, so they stay until the list is read.
     if list.is_empty() && is_labelled && !numbers.is_empty() {
         return GpuModels::Unknown(UNREAD.to_owned());
@@ -113,7 +113,7 @@ pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) 
                 "the list of GPUs lacks the discovered {name} card {device}"
             ));
         };
-        match models.iter_mut().find(|(known, _)| *known == model) {
+        match models.iter_mut().find(|(listed, _)| *listed == model) {
             Some((_, sum)) => *sum += count,
             None => models.push((model, count)),
         }

@@ -223,10 +223,10 @@ fn unknown_properties_change_no_label() {
             "akash.network": "true", format!("{CLASS_LABEL}beta2"): "1", format!("{CLASS_LABEL}gone"): "1",
         });
     });
-    let known = patch(&classed, &of(&classed)).unwrap();
+    let patched = patch(&classed, &of(&classed)).unwrap();
     let gone = json!({format!("{CLASS_LABEL}gone"): null});
     assert_eq!(
-        known["metadata"]["labels"], gone,
+        patched["metadata"]["labels"], gone,
         "only a removed class loses its label"
     );
     for status in ["False", "Unknown"] {

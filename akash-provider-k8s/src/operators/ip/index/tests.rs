@@ -115,7 +115,7 @@ fn no_work_before_records_manifests_and_services_were_listed() {
 #[test]
 fn service_of_an_uncertain_provider_is_not_deleted() {
     let one = leased(&lease(1, 1), "front", "web");
-    let known = |manifests: Option<Address>, place: String, live: LiveService| {
+    let work_of = |manifests: Option<Address>, place: String, live: LiveService| {
         let mut index = Index::new(provider(), Mode::default());
         let manifests = BTreeMap::from([(
             "some".to_owned(),
@@ -130,17 +130,17 @@ fn service_of_an_uncertain_provider_is_not_deleted() {
         index.work(&place)
     };
     assert!(
-        known(Some(provider()), one.place(), service(&one, 1))
+        work_of(Some(provider()), one.place(), service(&one, 1))
             .delete
             .is_some()
     );
     // A wrong namespace of records is empty; so is the namespace of another provider.
-    let foreign = known(None, one.place(), service(&one, 1));
+    let foreign = work_of(None, one.place(), service(&one, 1));
     assert!(foreign.is_done() && foreign.problem.is_some(), "{foreign:?}");
     let other = Address::from_bytes(&[7; 20]).unwrap();
-    assert!(known(Some(other.clone()), one.place(), service(&one, 1)).is_done());
+    assert!(work_of(Some(other.clone()), one.place(), service(&one, 1)).is_done());
     // Own labels outside the namespace of the lease.
-    let stray = known(
+    let stray = work_of(
         Some(provider()),
         "kube-system/web-ip-80-tcp".to_owned(),
         service(&one, 1),
@@ -149,13 +149,13 @@ fn service_of_an_uncertain_provider_is_not_deleted() {
     let mut theirs = one.clone();
     theirs.lease.provider = other;
     assert_eq!(
-        known(Some(provider()), theirs.place(), service(&theirs, 1)),
+        work_of(Some(provider()), theirs.place(), service(&theirs, 1)),
         Work::default()
     );
     let mut unlabelled = Mode::default().render(&one);
     unlabelled["metadata"]["labels"] = json!(labels::lease(&one.lease));
     assert_eq!(
-        known(Some(provider()), one.place(), written(&unlabelled, 1)),
+        work_of(Some(provider()), one.place(), written(&unlabelled, 1)),
         Work::default()
     );
 }

@@ -207,18 +207,18 @@ impl Explored for World {
 
     fn identify(&self, state: &mut DefaultHasher) {
         (&self.hosts, &self.manifests, &self.routes, &self.pending).hash(state);
-        let known = &self.index;
-        (&known.hosts, &known.manifests, &known.objects, &known.providers).hash(state);
+        let index = &self.index;
+        (&index.hosts, &index.manifests, &index.objects, &index.providers).hash(state);
     }
 
     fn versions(&mut self) -> Vec<&mut u64> {
         let pending_versions = self.pending.waiting.iter_mut().filter_map(version_in);
-        let known = self.index.objects.values_mut().flat_map(Table::versions);
+        let objects = self.index.objects.values_mut().flat_map(Table::versions);
         let routes = self.routes.values_mut().map(|live| &mut live.version);
         [&mut self.version]
             .into_iter()
             .chain(pending_versions)
-            .chain(known)
+            .chain(objects)
             .chain(routes)
             .collect()
     }

@@ -133,12 +133,12 @@ impl World {
     fn controllers(&mut self, accepts: bool) {
         for (sort, all) in &mut self.objects {
             for (place, live) in all {
-                let is_news = match (accepts, &live.accepted) {
-                    (true, said) => *said != Acceptance::Yes,
-                    (false, said) => *said == Acceptance::Unknown,
+                let is_change = match (accepts, &live.accepted) {
+                    (true, acceptance) => *acceptance != Acceptance::Yes,
+                    (false, acceptance) => *acceptance == Acceptance::Unknown,
                 };
                 // Ingress controllers report no conditions.
-                if !is_news || *sort == ObjectKind::Ingress {
+                if !is_change || *sort == ObjectKind::Ingress {
                     continue;
                 }
                 self.version += 1;
@@ -319,19 +319,19 @@ impl Explored for World {
     fn identify(&self, state: &mut DefaultHasher) {
         (&self.hosts, &self.manifests, &self.objects, &self.pending).hash(state);
         (self.plan.mode.sort(), self.has_filters).hash(state);
-        let known = &self.index;
-        (&known.hosts, &known.manifests, &known.objects, &known.providers).hash(state);
+        let index = &self.index;
+        (&index.hosts, &index.manifests, &index.objects, &index.providers).hash(state);
     }
 
     fn versions(&mut self) -> Vec<&mut u64> {
         let pending_versions = self.pending.waiting.iter_mut().filter_map(version_in);
-        let known = self.index.objects.values_mut().flat_map(Table::versions);
+        let indexed = self.index.objects.values_mut().flat_map(Table::versions);
         let objects = self.objects.values_mut().flat_map(BTreeMap::values_mut);
         let objects = objects.map(|live| &mut live.version);
         [&mut self.version]
             .into_iter()
             .chain(pending_versions)
-            .chain(known)
+            .chain(indexed)
             .chain(objects)
             .collect()
     }

@@ -47,10 +47,10 @@ fn hostname_without_a_proof_waits_and_its_existing_route_stays() {
     ] {
         let work = proving(NAME, &unproven, None).work(NAME);
         assert!(work.is_done(), "{work:?}");
-        let told = work.problem.unwrap();
+        let problem = work.problem.unwrap();
         assert!(
-            told.contains("_akash-challenge.shop.example.com") && told.contains("akash-owner=akash1"),
-            "{told}"
+            problem.contains("_akash-challenge.shop.example.com") && problem.contains("akash-owner=akash1"),
+            "{problem}"
         );
         let work = proving(NAME, &unproven, Some(&a)).work(NAME);
         assert!(

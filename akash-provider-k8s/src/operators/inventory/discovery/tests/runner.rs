@@ -264,13 +264,13 @@ fn client(server: &Arc<Mutex<Server>>) -> Client {
             let (method, uri) = (request.method().to_string(), request.uri().clone());
             let body = request.into_body().collect().await.unwrap().to_bytes();
             let body = String::from_utf8(body.to_vec()).unwrap();
-            let answered =
+            let response =
                 server
                     .lock()
                     .unwrap()
                     .call(&method, uri.path(), uri.query().unwrap_or_default(), &body);
-            match answered {
-                Some(answered) => answered,
+            match response {
+                Some(response) => response,
                 None => std::future::pending().await,
             }
         }

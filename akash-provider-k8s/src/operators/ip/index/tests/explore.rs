@@ -223,15 +223,15 @@ impl Explored for World {
 
     fn identify(&self, state: &mut DefaultHasher) {
         (&self.records, &self.services, &self.pending).hash(state);
-        let known = &self.index;
-        (&known.records, &known.claims, &known.manifests, &known.services).hash(state);
-        (&known.seats, &known.pools, known.has_records).hash(state);
+        let index = &self.index;
+        (&index.records, &index.claims, &index.manifests, &index.services).hash(state);
+        (&index.seats, &index.pools, index.has_records).hash(state);
     }
 
     fn versions(&mut self) -> Vec<&mut u64> {
         let pending_versions = self.pending.waiting.iter_mut().filter_map(version_in);
-        let known = self.index.services.iter_mut().flat_map(BTreeMap::values_mut);
-        let lives = known.chain(self.services.values_mut());
+        let services = self.index.services.iter_mut().flat_map(BTreeMap::values_mut);
+        let lives = services.chain(self.services.values_mut());
         let lives = lives.map(|live| &mut live.version);
         [&mut self.version]
             .into_iter()
