@@ -60,8 +60,8 @@ fn explain(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
             return explain_tls_error(tls);
         }
         let socket = cause.downcast_ref::<io::Error>();
-        if let Some(known) = socket.and_then(|e| explain_socket_error(e.kind())) {
-            return Some(known);
+        if let Some(explanation) = socket.and_then(|e| explain_socket_error(e.kind())) {
+            return Some(explanation);
         }
     }
     // A server without TLS closes the connection.

@@ -194,12 +194,12 @@ impl Endpoint {
         // A node that ignores the requested height would mix two states.
         match pin {
             Some(asked) if asked != height => {
-                let answered = height;
+                let received = height;
                 Err(self.error(
                     path,
                     Fault::WrongHeight {
                         requested: asked,
-                        received: answered,
+                        received,
                     },
                 ))
             }
@@ -319,11 +319,11 @@ impl Endpoint {
             check_time(header.2, now()).map_err(|fault| self.error(path, fault))?;
             (path, header)
         };
-        let (chain_id, answered, time) = answer;
-        if answered != height {
+        let (chain_id, received, time) = answer;
+        if received != height {
             let fault = Fault::WrongHeight {
                 requested: height,
-                received: answered,
+                received,
             };
             return Err(self.error(method, fault));
         }

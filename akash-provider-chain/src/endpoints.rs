@@ -410,11 +410,11 @@ impl Endpoints {
             Capability::Blocks => "no endpoint with JSON-RPC has responded, and gRPC provides no blocks",
         };
         let unknown = || Fault::Unreachable(text.to_owned());
-        let known = able.find_map(|m| {
+        let last_fault = able.find_map(|m| {
             let fault = lock(&m.health).fault.clone();
             fault.map(|fault| (Arc::clone(&m.endpoint.name), fault))
         });
-        let (endpoint, fault) = known.unwrap_or_else(|| ("all endpoints".into(), unknown()));
+        let (endpoint, fault) = last_fault.unwrap_or_else(|| ("all endpoints".into(), unknown()));
         NodeError {
             endpoint,
             method: "status".into(),

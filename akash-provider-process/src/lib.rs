@@ -58,13 +58,17 @@ impl ProcessCluster {
         };
         // Stored, because a teardown must remove the unreadable file.
         cluster.state().unreadable = unreadable;
-        for mut kept in found {
+        for mut record in found {
             // A lease that cannot start must not prevent the others from starting.
-            if kept.deployed.as_ref().is_some_and(|d| cluster.check(d).is_err()) {
-                kept.deployed = None;
+            if record
+                .deployed
+                .as_ref()
+                .is_some_and(|d| cluster.check(d).is_err())
+            {
+                record.deployed = None;
             }
-            let deployed = kept.deployed.clone();
-            cluster.state().store(kept);
+            let deployed = record.deployed.clone();
+            cluster.state().store(record);
             if let Some(deployment) = deployed {
                 cluster.start(&deployment)?;
             }

@@ -126,7 +126,7 @@ impl ProcessCluster {
         services: &[String],
     ) -> Result<(), Error> {
         let group = self.read(operation, lease, |workload| {
-            Arc::clone(&workload.kept.recorded.group)
+            Arc::clone(&workload.record.recorded.group)
         })?;
         let has = |name: &&String| group.services.iter().any(|s| s.name == **name);
         match services.iter().find(|name| !has(name)) {
@@ -150,13 +150,13 @@ impl Cluster for ProcessCluster {
             // Checked before running processes are stopped.
             self.check(deployment)?;
         }
-        let kept = LeaseRecord {
+        let updated = LeaseRecord {
             recorded: deployment.clone(),
             deployed: Some(deployment.clone()),
         };
         // Durable before processes stop or start: after a crash the new version starts.
-        self.records.store(kept.clone()).await?;
-        self.state().store(kept);
+        self.records.store(updated.clone()).await?;
+        self.state().store(updated);
         // The old replicas end first: both versions would use the same port and folder.
         self.stop(&deployment.lease).await;
         self.start(deployment)
@@ -169,14 +169,14 @@ impl Cluster for ProcessCluster {
             // A deployment that cannot run is not recorded.
             self.check(deployment)?;
             let there = state.get(&deployment.lease);
-            there.and_then(|w| w.kept.deployed.clone())
+            there.and_then(|w| w.record.deployed.clone())
         };
-        let kept = LeaseRecord {
+        let updated = LeaseRecord {
             recorded: deployment.clone(),
             deployed,
         };
-        self.records.store(kept.clone()).await?;
-        self.state().store(kept);
+        self.records.store(updated.clone()).await?;
+        self.state().store(updated);
         Ok(())
     }
 
@@ -204,11 +204,11 @@ impl Cluster for ProcessCluster {
 
     async fn deployments(&self) -> Result<Listing, Error> {
         let state = self.state();
-        let idle = state.all().filter(|w| w.kept.deployed.is_none());
+        let idle = state.all().filter(|w| w.record.deployed.is_none());
         Ok(Listing {
-            deployments: state.all().map(|w| w.kept.recorded.clone()).collect(),
+            deployments: state.all().map(|w| w.record.recorded.clone()).collect(),
             unusable: state.unreadable.clone(),
-            incomplete: idle.map(|w| w.kept.recorded.lease.clone()).collect(),
+            incomplete: idle.map(|w| w.record.recorded.lease.clone()).collect(),
             place: "the folder of the cluster".to_owned(),
             remarks: Vec::new(),
         })
@@ -218,7 +218,7 @@ impl Cluster for ProcessCluster {
         Ok(self
             .state()
             .get(lease)
-            .map(|w| Arc::clone(&w.kept.recorded.group)))
+            .map(|w| Arc::clone(&w.record.recorded.group)))
     }
 
     async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {
@@ -294,9 +294,9 @@ fn tail<'a>(lines: impl DoubleEndedIterator<Item = &'a LogLine>, limit: Option<u
         *seen += 1;
         *seen <= limit
     });
-    let mut kept: Vec<LogLine> = newest_first.cloned().collect();
-    kept.reverse();
-    kept
+    let mut oldest_first: Vec<LogLine> = newest_first.cloned().collect();
+    oldest_first.reverse();
+    oldest_first
 }
 
 type Watcher = (Receiver<ClusterChange>, Weak<Mutex<State>>);

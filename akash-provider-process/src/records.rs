@@ -46,7 +46,7 @@ impl Records {
                     continue;
                 }
                 match serde_json::from_slice(&fs::read(&path)?) {
-                    Ok(kept) => found.push(kept),
+                    Ok(record) => found.push(record),
                     Err(error) => unreadable.push(UnusableRecord {
                         lease: None,
                         // The file has the name of its lease.
@@ -66,13 +66,13 @@ impl Records {
     }
 
     /// Writes a record durably.
-    pub(crate) async fn store(&self, kept: LeaseRecord) -> Result<(), Error> {
-        let path = self.path(&kept.recorded.lease);
+    pub(crate) async fn store(&self, record: LeaseRecord) -> Result<(), Error> {
+        let path = self.path(&record.recorded.lease);
         let folder = self.folder.clone();
         on_disk("record", move || {
             let draft = path.with_extension("draft");
             let mut file = File::create(&draft)?;
-            file.write_all(&serde_json::to_vec(&kept)?)?;
+            file.write_all(&serde_json::to_vec(&record)?)?;
             // Contents first: otherwise the name could refer to an empty file after a crash.
             file.sync_all()?;
             fs::rename(&draft, &path)?;

@@ -37,7 +37,7 @@ pub(crate) struct State {
 /// Workload of a lease.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    pub(crate) kept: LeaseRecord,
+    pub(crate) record: LeaseRecord,
     pub(crate) running: Option<Running>,
     pub(crate) logs: Journal<LogLine>,
     pub(crate) events: Journal<LeaseEvent>,
@@ -120,7 +120,7 @@ impl Workload {
 
     pub(crate) fn status(&self) -> LeaseStatus {
         let running = self.running.as_ref();
-        let services = self.kept.recorded.group.services.iter().map(|service| {
+        let services = self.record.recorded.group.services.iter().map(|service| {
             let available = running.map_or(0, |r| r.available(&service.name));
             let status = ServiceStatus {
                 name: service.name.clone(),
@@ -160,7 +160,7 @@ impl State {
         deployment: &WorkloadSpec,
         operation: &'static str,
     ) -> Result<(), Error> {
-        let there = self.get(&deployment.lease).map(|w| w.kept.recorded.epoch);
+        let there = self.get(&deployment.lease).map(|w| w.record.recorded.epoch);
         if there.is_none_or(|epoch| epoch <= deployment.epoch) {
             return Ok(());
         }
@@ -169,14 +169,14 @@ impl State {
     }
 
     /// Stores the record of a lease. Running processes continue.
-    pub(crate) fn store(&mut self, kept: LeaseRecord) {
-        self.unreadable.retain(|u| !u.belongs_to(&kept.recorded.lease));
-        let lease = kept.recorded.lease.clone();
+    pub(crate) fn store(&mut self, record: LeaseRecord) {
+        self.unreadable.retain(|u| !u.belongs_to(&record.recorded.lease));
+        let lease = record.recorded.lease.clone();
         match self.workloads.get_mut(&lease) {
-            Some(workload) => workload.kept = kept,
+            Some(workload) => workload.record = record,
             None => {
                 let workload = Workload {
-                    kept,
+                    record,
                     running: None,
                     logs: Journal::default(),
                     events: Journal::default(),

@@ -159,9 +159,9 @@ async fn output_is_captured_and_tails_are_returned() {
     let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
     let deployment = deployment("talker");
     cluster.deploy(&deployment).await.unwrap();
-    let mut said = first_lines(&cluster, 3).await;
-    said.sort();
-    assert_eq!(said, ["one", "three", "two"]);
+    let mut lines = first_lines(&cluster, 3).await;
+    lines.sort();
+    assert_eq!(lines, ["one", "three", "two"]);
     let tail = LogOptions {
         tail_lines: Some(1),
         ..LogOptions::default()
@@ -190,13 +190,13 @@ async fn a_process_that_exits_is_reported_unhealthy_and_restarted() {
     let deployment = deployment("mortal");
     let mut changes = cluster.changes();
     cluster.deploy(&deployment).await.unwrap();
-    let mut told = Vec::new();
-    while told.len() < 4 {
+    let mut reports = Vec::new();
+    while reports.len() < 4 {
         if let ClusterChange::Health { health, .. } = changes.next().await.unwrap().unwrap() {
-            told.push(health);
+            reports.push(health);
         }
     }
-    assert_eq!(told, [Health::Bad, Health::Good, Health::Bad, Health::Good]);
+    assert_eq!(reports, [Health::Bad, Health::Good, Health::Bad, Health::Good]);
     assert_eq!(first_lines(&cluster, 2).await, ["born", "born"]);
     cluster.teardown_lease(&deployment.lease).await.unwrap();
 }
@@ -263,7 +263,7 @@ async fn exec(
     words: &[&str],
     input: Option<&'static str>,
 ) -> Result<(i32, String), Error> {
-    let (mut heard, out) = tokio::io::duplex(4096);
+    let (mut output_end, out) = tokio::io::duplex(4096);
     let io = ExecIo {
         stdin: input.map(|text| Box::new(text.as_bytes()) as Box<dyn AsyncRead + Send + Unpin>),
         stdout: Box::new(out),
@@ -276,11 +276,14 @@ async fn exec(
         command: words.iter().map(|w| (*w).to_owned()).collect(),
         tty: false,
     };
-    let (lease, mut said) = (deployment("any").lease, String::new());
+    let (lease, mut output) = (deployment("any").lease, String::new());
     let shell = cluster.shell().unwrap();
-    let (code, read) = tokio::join!(shell.exec(&lease, request, io), heard.read_to_string(&mut said));
+    let (code, read) = tokio::join!(
+        shell.exec(&lease, request, io),
+        output_end.read_to_string(&mut output)
+    );
     read.unwrap();
-    Ok((code?, said))
+    Ok((code?, output))
 }
 
 #[tokio::test]
@@ -296,8 +299,8 @@ async fn a_command_has_the_variables_of_its_replica_and_ends_with_the_lease() {
         "-c",
         "echo $GREETING $PORT_8080 $(basename $PWD); cat; exit 7",
     ];
-    let (code, said) = exec(&cluster, &asked, Some("given")).await.unwrap();
-    assert_eq!((code, said), (7, format!("hello {port} web-0\ngiven")));
+    let (code, output) = exec(&cluster, &asked, Some("given")).await.unwrap();
+    assert_eq!((code, output), (7, format!("hello {port} web-0\ngiven")));
     // Without input, a command does not wait for it. Child processes end with the command.
     let asked = ["sh", "-c", "cat; sleep 1000 & echo $!"];
     let (code, child) = exec(&cluster, &asked, None).await.unwrap();

@@ -199,12 +199,12 @@ impl SharedConnection {
     }
 
     pub(crate) async fn connected(&self, operation: &'static str) -> Result<MultiplexedConnection, Error> {
-        let mut held = self.connection.lock().await;
-        if let Some(connection) = &*held {
+        let mut current = self.connection.lock().await;
+        if let Some(connection) = &*current {
             return Ok(connection.clone());
         }
         let connection = self.link.connect(operation, self.response_timeout).await?;
-        *held = Some(connection.clone());
+        *current = Some(connection.clone());
         Ok(connection)
     }
 

@@ -345,8 +345,8 @@ mod tests {
             ("redis-sentinel://a", "missing name of the master"),
             ("redis://u:%zz@a", "`%` without two hexadecimal digits"),
         ] {
-            let said = text.parse::<Location>().unwrap_err().to_string();
-            assert!(said.contains(expected), "{text}: {said}");
+            let message = text.parse::<Location>().unwrap_err().to_string();
+            assert!(message.contains(expected), "{text}: {message}");
         }
         let many = format!("redis-sentinel://{}/m", vec!["a"; SENTINELS_MAX + 1].join(","));
         assert!(
@@ -360,8 +360,8 @@ mod tests {
     #[test]
     fn passwords_are_hidden() {
         let one: Location = "redis://me:hunter2@10.0.0.1".parse().unwrap();
-        let shown = format!("{one} {one:?}");
-        assert!(!shown.contains("hunter2"), "{shown}");
+        let printed = format!("{one} {one:?}");
+        assert!(!printed.contains("hunter2"), "{printed}");
         let bad = "redis://me:hunter2%z@10.0.0.1:0".parse::<Location>().unwrap_err();
         assert!(!bad.to_string().contains("hunter2"), "{bad}");
     }

@@ -82,16 +82,16 @@ pub(crate) struct Reader {
 impl Reader {
     /// Subscribes at the current end of the streams.
     pub(crate) async fn open(link: Arc<Endpoint>, topics: &[Topic]) -> Result<Self, Error> {
-        let mut known = Vec::new();
+        let mut unique = Vec::new();
         for topic in topics {
-            if !known.contains(topic) {
-                known.push(*topic);
+            if !unique.contains(topic) {
+                unique.push(*topic);
             }
         }
         let mut reader = Self {
             link,
             at: Vec::new(),
-            topics: known,
+            topics: unique,
             epoch: None,
             server: None,
             connection: None,

@@ -100,7 +100,7 @@ pub(crate) struct Publisher {
     /// Highest sequence that the server assigned to an event of this publisher. A lower sequence in a later response
     /// means that events were lost.
     acknowledged: AtomicU64,
-    facts_kept: usize,
+    stored_facts: usize,
 }
 
 impl std::fmt::Debug for Publisher {
@@ -112,14 +112,14 @@ impl std::fmt::Debug for Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn new(link: Arc<Endpoint>, facts_kept: usize) -> Self {
+    pub(crate) fn new(link: Arc<Endpoint>, stored_facts: usize) -> Self {
         Self {
             connection: SharedConnection::new(link, RESPONSE_LIMIT),
             script: Script::new(SOURCE),
             id: random(),
             sent: Mutex::new(0),
             acknowledged: AtomicU64::new(0),
-            facts_kept,
+            stored_facts,
         }
     }
 
@@ -187,17 +187,17 @@ impl Publisher {
             .arg(ID_LIFETIME_S);
         for EncodedEvent { topic, id, text } in events {
             let last = topic.is_retained().then(|| keys.last(*topic));
-            let kept = if topic.is_retained() {
+            let stored_entries = if topic.is_retained() {
                 STATUSES_PER_STREAM
             } else {
-                self.facts_kept
+                self.stored_facts
             };
             script
                 .key(keys.stream(*topic))
                 .key(last.unwrap_or_default())
                 .key(id.as_deref().map(|id| keys.fact(id)).unwrap_or_default())
                 .arg(topic.name())
-                .arg(kept)
+                .arg(stored_entries)
                 .arg(text);
         }
         let mut connection = self.connection.connected("publish").await?;

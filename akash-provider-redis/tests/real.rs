@@ -40,7 +40,7 @@ fn fact(wanted: u32) -> Arc<Event> {
     Arc::new(Event::BreakerTripped { wanted })
 }
 
-fn told(topic: Topic, wanted: u32) -> Delivery {
+fn delivery_of(topic: Topic, wanted: u32) -> Delivery {
     Delivery::Event {
         topic,
         event: fact(wanted),
@@ -172,7 +172,7 @@ async fn providers_with_different_prefixes_do_not_share_events() {
     let mut facts = two.subscribe(&[Topic::Facts]).await.unwrap();
     one.publish(Topic::Facts, fact(1)).await.unwrap();
     two.publish(Topic::Facts, fact(2)).await.unwrap();
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 2));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 2));
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn user_password_and_certificates_are_used() {
     let bus = RedisBus::new(server.secured_location("right"));
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     bus.publish(Topic::Facts, fact(1)).await.unwrap();
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
     let wrong = RedisBus::new(server.secured_location("wrong"));
     let error = wrong
         .publish(Topic::Facts, fact(2))

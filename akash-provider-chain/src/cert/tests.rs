@@ -227,10 +227,10 @@ fn rotation_continues_after_an_interruption_at_any_step() {
 
     assert_eq!(step(None, None, &[], now()), Step::Make);
     assert_eq!(step(Some(&old), None, &[], now() + day), Step::PublishCurrent);
-    let kept = step(Some(&old), None, std::slice::from_ref(&old_valid), now() + day);
+    let next_step = step(Some(&old), None, std::slice::from_ref(&old_valid), now() + day);
     assert!(
-        matches!(kept, Step::Keep { recheck_in } if recheck_in > 350 * day && recheck_in < 358 * day),
-        "{kept:?}"
+        matches!(next_step, Step::Keep { recheck_in } if recheck_in > 350 * day && recheck_in < 358 * day),
+        "{next_step:?}"
     );
     assert_eq!(step(Some(&old), None, &[old_revoked], now() + day), Step::Make);
 

@@ -89,7 +89,7 @@ pub(super) fn offers(
 /// reason.
 pub(crate) fn close_reason(number: i32) -> Option<CloseReason> {
     let code = u32::try_from(number).ok().filter(|code| *code != 0)?;
-    let known = [
+    let reasons = [
         CloseReason::Owner,
         CloseReason::Unstable,
         CloseReason::Decommission,
@@ -97,7 +97,7 @@ pub(crate) fn close_reason(number: i32) -> Option<CloseReason> {
         CloseReason::ManifestTimeout,
         CloseReason::InsufficientFunds,
     ];
-    let named = known.into_iter().find(|reason| reason.code() == code);
+    let named = reasons.into_iter().find(|reason| reason.code() == code);
     // An unknown reason of a newer chain is stored as a number. The lease is closed in any case.
     Some(named.unwrap_or(CloseReason::Other(code)))
 }

@@ -126,12 +126,12 @@ pub fn bid_with_deposit(record: &Bid, deposit: &BidDeposit) -> mkt::v1beta5::Que
     use escrow::types::v1::{Account, AccountState, Balance, State};
     let (owner, denom) = (&record.id.provider, &deposit.coin.denom);
     let scaled = i128::try_from(deposit.coin.amount).unwrap_or(i128::MAX);
-    let held = DecCoin::new(denom, Dec::from_scaled(scaled.saturating_mul(DEC_ONE)));
+    let deposit_coin = DecCoin::new(denom, Dec::from_scaled(scaled.saturating_mul(DEC_ONE)));
     let (state, funds, deposits) = match deposit.returned_at {
         None => (
             State::Open,
-            held.amount,
-            vec![depositor(owner, record.created_at, &held)],
+            deposit_coin.amount,
+            vec![depositor(owner, record.created_at, &deposit_coin)],
         ),
         Some(_) => (State::Closed, Dec::ZERO, Vec::new()),
     };

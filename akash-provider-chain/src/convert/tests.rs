@@ -358,11 +358,11 @@ fn nodes(recording: &Recording) -> bool {
 fn recorded_responses_convert_without_loss() {
     let recordings = recordings();
     for recording in &recordings {
-        let known = market(recording) || accounts(recording) || nodes(recording);
+        let is_converted = market(recording) || accounts(recording) || nodes(recording);
         let foreign = NOT_QUERIED
             .iter()
             .any(|module| recording.path.starts_with(module));
-        assert!(known != foreign, "{}: {}", recording.name, recording.path);
+        assert!(is_converted != foreign, "{}: {}", recording.name, recording.path);
     }
     println!("{} recordings decoded and encoded", recordings.len());
 }

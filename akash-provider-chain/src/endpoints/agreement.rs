@@ -218,8 +218,8 @@ impl Endpoints {
             Fault::NotFound { height, .. } => *height,
             _ => None,
         };
-        let known = || self.shared.members.get(at).map(|m| lock(&m.health).height);
-        reported.or_else(known).unwrap_or_default()
+        let last_height = || self.shared.members.get(at).map(|m| lock(&m.health).height);
+        reported.or_else(last_height).unwrap_or_default()
     }
 
     fn position(&self, name: &str) -> usize {

@@ -190,8 +190,8 @@ impl Endpoints {
         }
         self.check_tip(endpoint, &info, false).await?;
         // Queried once per failure: an upgrade of a node includes a restart.
-        let known = lock(&member.health).versions.clone();
-        let versions = match known {
+        let cached = lock(&member.health).versions.clone();
+        let versions = match cached {
             Some(versions) => versions,
             None => endpoint.versions().await?,
         };

@@ -140,19 +140,19 @@ impl Endpoints {
     /// transactions. Returns an error if no node responds, because the transactions may exist.
     async fn search(&self, height: Height) -> Option<Result<Block, NodeError>> {
         let mut unreachable = None;
-        let mut is_answered = false;
+        let mut has_response = false;
         for at in self.ready(Capability::Blocks) {
             let endpoint = self.endpoint(at).ok()?;
             match block_from_search(&endpoint, height, self.chain_id()).await {
                 Ok(block) => return Some(Ok(block)),
                 Err(error) if is_unreachable(&error.fault) => unreachable = Some(error),
                 Err(error) => {
-                    is_answered = true;
+                    has_response = true;
                     tracing::debug!(%error, height, "transaction search does not return the block");
                 }
             }
         }
-        if is_answered {
+        if has_response {
             return None;
         }
         Some(Err(
@@ -175,11 +175,11 @@ async fn block_from_results(endpoint: &Endpoint, height: Height, chain_id: &str)
     let results = endpoint.call::<BlockResults>("block_results", params);
     // Block results contain no time, hash or transactions.
     let (results, head) = tokio::try_join!(results, Head::read(endpoint, height, chain_id))?;
-    let answered = results.height.0;
-    if answered != height {
+    let received = results.height.0;
+    if received != height {
         let fault = Fault::WrongHeight {
             requested: height,
-            received: answered,
+            received,
         };
         return Err(endpoint.error("block_results", fault));
     }

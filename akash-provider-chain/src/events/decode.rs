@@ -229,9 +229,9 @@ impl<'a> Values<'a> {
         let number = match self.json("reason")? {
             Reason::Number(number) => number,
             Reason::Name(name) => {
-                let known = LeaseClosedReason::from_str_name(&name);
+                let named = LeaseClosedReason::from_str_name(&name);
                 let unknown = || Malformed::new("reason", format!("`{}` is not a reason", excerpt(&name)));
-                known.ok_or_else(unknown)?.into()
+                named.ok_or_else(unknown)?.into()
             }
         };
         // Old leases have no close reason.
@@ -252,17 +252,17 @@ impl<'a> Values<'a> {
 fn plain(attribute: &AbciAttribute) -> Result<Option<(&'static str, Cow<'_, str>)>, Malformed> {
     let key = attribute.key.as_deref().unwrap_or_default();
     let value = attribute.value.as_deref().unwrap_or_default();
-    if let Some(known) = KEYS.iter().find(|k| **k == key) {
-        return Ok(Some((known, Cow::Borrowed(value))));
+    if let Some(key_name) = KEYS.iter().find(|k| **k == key) {
+        return Ok(Some((key_name, Cow::Borrowed(value))));
     }
     let decoded = data_encoding::BASE64.decode(key.as_bytes()).ok();
-    let Some(known) = KEYS.iter().find(|k| decoded.as_deref() == Some(k.as_bytes())) else {
+    let Some(key_name) = KEYS.iter().find(|k| decoded.as_deref() == Some(k.as_bytes())) else {
         return Ok(None);
     };
     let bytes = data_encoding::BASE64.decode(value.as_bytes());
-    let bytes = bytes.map_err(|e| Malformed::new(*known, format!("is not base64, {e}")))?;
-    let text = String::from_utf8(bytes).map_err(|_| Malformed::new(*known, "is not UTF-8"))?;
-    Ok(Some((known, Cow::Owned(text))))
+    let bytes = bytes.map_err(|e| Malformed::new(*key_name, format!("is not base64, {e}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| Malformed::new(*key_name, "is not UTF-8"))?;
+    Ok(Some((key_name, Cow::Owned(text))))
 }
 
 /// Decodes an event. Returns `None` if the event type is unknown.

@@ -212,7 +212,7 @@ impl Follower {
         self.fail(&error.to_string());
         self.cut_off();
         self.check_processed()?;
-        let answered = matches!(
+        let is_refused = matches!(
             error.fault,
             Fault::Malformed(_)
                 | Fault::TooLarge { .. }
@@ -221,7 +221,7 @@ impl Follower {
                 | Fault::Refused { .. }
                 | Fault::HeightUnavailable(_)
         );
-        self.refusals += u32::from(answered);
+        self.refusals += u32::from(is_refused);
         if self.refusals >= REFUSALS_MAX {
             return Err(SessionEnd::Gap(format!(
                 "cannot get block {}: {error}",

@@ -201,8 +201,8 @@ impl Reader {
         live: Vec<Bid>,
         pin: Option<Height>,
     ) -> Result<Vec<Bid>, NodeError> {
-        let known: BTreeSet<&OrderId> = live.iter().map(|b| &b.id.order).collect();
-        let rest = orders.iter().filter(|o| !known.contains(&o.id));
+        let live_orders: BTreeSet<&OrderId> = live.iter().map(|b| &b.id.order).collect();
+        let rest = orders.iter().filter(|o| !live_orders.contains(&o.id));
         let look = |order: &Order| {
             let id = BidId {
                 order: order.id.clone(),

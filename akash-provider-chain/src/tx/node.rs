@@ -54,7 +54,7 @@ fn submission(code: u32, space: String, log: String) -> Submission {
 
 /// Returns [`Submission::Known`] if the error means that the node already has the transaction, or `None` for
 /// other errors.
-fn as_known(error: &NodeError) -> Option<Submission> {
+fn submission_of(error: &NodeError) -> Option<Submission> {
     match &error.fault {
         Fault::Refused { text, .. } if text.contains(IN_CACHE) => Some(Submission::Known),
         _ => None,
@@ -256,13 +256,13 @@ impl TxApi for Reader {
             Ok(response) => return check_conclusive(response, &may_have_arrived),
             Err(error) => error,
         };
-        if let Some(submission) = as_known(&error) {
+        if let Some(submission) = submission_of(&error) {
             return Ok(submission);
         }
         // Fallback for endpoints without JSON-RPC. Sending the same bytes twice has no effect.
         match self.broadcast_by_grpc(tx, &may_have_arrived).await {
             Ok(response) => check_conclusive(response, &may_have_arrived),
-            Err(second) => as_known(&second).ok_or_else(|| error.into_port("broadcast")),
+            Err(second) => submission_of(&second).ok_or_else(|| error.into_port("broadcast")),
         }
     }
 

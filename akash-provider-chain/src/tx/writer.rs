@@ -105,12 +105,12 @@ struct DropGuard<'a> {
     ticket: Ticket,
     /// Names of the messages in the call.
     names: Vec<&'static str>,
-    answered: bool,
+    has_outcome: bool,
 }
 
 impl Drop for DropGuard<'_> {
     fn drop(&mut self) {
-        if !self.answered {
+        if !self.has_outcome {
             self.writer.counters.count(&self.names, MessageOutcome::Abandoned);
             // If the inbox is full, the call ends at its time limit.
             drop(self.writer.inbox.try_send(Command::Cancel(self.ticket)));
@@ -192,17 +192,17 @@ impl TxWriter {
             writer: self,
             ticket,
             names: msgs.iter().map(Msg::name).collect(),
-            answered: false,
+            has_outcome: false,
         };
         let began = Instant::now();
         let sent = self.inbox.send(Command::Submit(ticket, msgs, reply)).await;
         if sent.is_err() {
-            waiting.answered = true;
+            waiting.has_outcome = true;
             self.counters.count(&waiting.names, MessageOutcome::NotSent);
             return Err(stopped());
         }
         let response = response.await;
-        waiting.answered = true;
+        waiting.has_outcome = true;
         match &response {
             Ok(result) => self
                 .counters

@@ -1,7 +1,7 @@
 //! A server with data that no provider wrote.
 
 use crate::server::Server;
-use crate::{fact, next, publish, told};
+use crate::{delivery_of, fact, next, publish};
 use akash_provider_core::bus::{Bus, Delivery};
 use akash_provider_core::types::Topic;
 use akash_provider_redis::RedisBus;
@@ -15,7 +15,7 @@ async fn unreadable_entry_counts_as_lost_and_hides_no_other() {
     let bus = RedisBus::new(server.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
     let epoch: String = server.command(&["GET", "{akash-provider}:epoch"]).await;
     for (id, version, event) in [("2-2", "1", "{"), ("3-3", "9", "{}"), ("4-4", "1", "\"x\"")] {
         let words = ["XADD", FACTS, id, "v", version, "epoch", &epoch, "event", event];
@@ -25,7 +25,7 @@ async fn unreadable_entry_counts_as_lost_and_hides_no_other() {
     // The stream is ahead of the sequence, which counts as another epoch and is reported.
     publish(&bus, Topic::Facts, 5).await;
     assert_eq!(next(&mut facts).await, Delivery::Lagged(None));
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 5));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 5));
 }
 
 /// Covers the limit of an entry's size: `XREAD` and `GET` would load a whole entry into memory.
@@ -56,7 +56,7 @@ async fn oversized_entries_are_not_read_and_count_as_lost() {
         line.unwrap().trim().parse::<u64>().unwrap()
     };
     let before = sent().await;
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
     for at in 2..=4 {
         assert_eq!(next(&mut facts).await, Delivery::Lagged(Some(1)), "{at}");
     }
@@ -73,7 +73,7 @@ async fn forged_sequence_is_replaced_and_events_continue() {
     let bus = RedisBus::new(server.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
     for (number, forged) in (2..).zip(["18446744073709551615", "9007199254740993", "-1", "nan", "x"]) {
         let _: String = server
             .command(&["SET", "{akash-provider}:sequence", forged])
@@ -82,7 +82,7 @@ async fn forged_sequence_is_replaced_and_events_continue() {
         let sequence: u64 = server.command(&["GET", "{akash-provider}:sequence"]).await;
         assert_eq!(sequence, u64::from(number), "{forged}");
     }
-    while next(&mut facts).await != told(Topic::Facts, 6) {}
+    while next(&mut facts).await != delivery_of(Topic::Facts, 6) {}
 }
 
 #[tokio::test]
@@ -91,14 +91,14 @@ async fn foreign_entry_is_delivered_once() {
     let bus = RedisBus::new(server.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
     let _: String = server.command(&["XADD", FACTS, "2-2", "theirs", "yes"]).await;
     assert_eq!(next(&mut facts).await, Delivery::Lagged(Some(1)));
     let more = tokio::time::timeout(Duration::from_secs(1), next(&mut facts)).await;
     assert!(more.is_err(), "{more:?} for one entry");
     publish(&bus, Topic::Facts, 3).await;
     assert_eq!(next(&mut facts).await, Delivery::Lagged(None));
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 3));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 3));
 }
 
 #[tokio::test]
@@ -111,11 +111,11 @@ async fn foreign_stream_is_appended_to_and_not_deleted() {
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
     let mut got = vec![next(&mut facts).await];
-    while got.last() != Some(&told(Topic::Facts, 1)) && got.len() < 3 {
+    while got.last() != Some(&delivery_of(Topic::Facts, 1)) && got.len() < 3 {
         publish(&bus, Topic::Facts, 1).await;
         got.push(next(&mut facts).await);
     }
-    assert_eq!(got.last(), Some(&told(Topic::Facts, 1)), "{got:?}");
+    assert_eq!(got.last(), Some(&delivery_of(Topic::Facts, 1)), "{got:?}");
     let length: i64 = server.command(&["XLEN", FACTS]).await;
     assert!(length >= 2);
 }
@@ -127,8 +127,8 @@ async fn key_of_another_type_is_reported_and_unchanged() {
     let bus = RedisBus::new(server.location());
     let error = bus.publish(Topic::Facts, fact(1)).await.unwrap_err().to_string();
     assert!(error.contains("WRONGTYPE"), "{error}");
-    let kept: String = server.command(&["GET", FACTS]).await;
-    assert_eq!(kept, "theirs");
+    let stored: String = server.command(&["GET", FACTS]).await;
+    assert_eq!(stored, "theirs");
     // The event was not written.
     let sequence: Option<u64> = server.command(&["GET", "{akash-provider}:sequence"]).await;
     assert_eq!(sequence, None);

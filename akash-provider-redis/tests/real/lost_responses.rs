@@ -2,7 +2,7 @@
 //! event is stored once.
 
 use crate::server::Server;
-use crate::{fact, next, told};
+use crate::{delivery_of, fact, next};
 use akash_provider_core::bus::Bus;
 use akash_provider_core::types::Topic;
 use akash_provider_redis::RedisBus;
@@ -67,7 +67,7 @@ async fn event_with_lost_response_is_stored_once() {
         assert!(!keeps_back.load(Ordering::SeqCst), "no response was held back");
     }
     for number in 0..10 {
-        assert_eq!(next(&mut facts).await, told(Topic::Facts, number));
+        assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, number));
     }
     let length: u32 = server
         .command(&["XLEN", "{akash-provider}:stream:akash.provider.facts"])

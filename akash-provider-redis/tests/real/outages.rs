@@ -1,7 +1,7 @@
 //! Broken connections, and servers that lose data, hang or are down.
 
 use crate::server::Server;
-use crate::{fact, next, publish, told};
+use crate::{delivery_of, fact, next, publish};
 use akash_provider_core::bus::{Bus, Delivery};
 use akash_provider_core::types::Topic;
 use akash_provider_redis::RedisBus;
@@ -22,11 +22,11 @@ async fn reader_resumes_at_its_position_after_broken_connection() {
         }
         if number % 7 == 0 {
             // Some events are read before the cut, some after it.
-            assert_eq!(next(&mut facts).await, told(Topic::Facts, number / 7));
+            assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, number / 7));
         }
     }
     for number in 6..40 {
-        assert_eq!(next(&mut facts).await, told(Topic::Facts, number));
+        assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, number));
     }
 }
 
@@ -54,7 +54,7 @@ async fn pipelined_events_are_delivered_individually_and_once() {
             "{outcomes:?}"
         );
         for number in numbers {
-            assert_eq!(next(&mut all).await, told(topic(number), number));
+            assert_eq!(next(&mut all).await, delivery_of(topic(number), number));
         }
     }
     assert_eq!(bus.last(Topic::ClusterStatus).await.unwrap(), Some(fact(899)));
@@ -74,7 +74,7 @@ async fn emptied_server_is_reported_as_loss_and_later_events_are_read() {
         .unwrap();
     for number in 0..5 {
         publish(&bus, Topic::Facts, number).await;
-        assert_eq!(next(&mut all).await, told(Topic::Facts, number));
+        assert_eq!(next(&mut all).await, delivery_of(Topic::Facts, number));
     }
     server.redis.kill();
     assert!(bus.publish(Topic::Facts, fact(5)).await.is_err());
@@ -85,10 +85,10 @@ async fn emptied_server_is_reported_as_loss_and_later_events_are_read() {
     assert_eq!(next(&mut all).await, Delivery::Lagged(None));
     // Once for retained events, and once for new events.
     for _ in 0..2 {
-        assert_eq!(next(&mut all).await, told(Topic::ClusterStatus, 6));
+        assert_eq!(next(&mut all).await, delivery_of(Topic::ClusterStatus, 6));
     }
     publish(&bus, Topic::Facts, 7).await;
-    assert_eq!(next(&mut all).await, told(Topic::Facts, 7));
+    assert_eq!(next(&mut all).await, delivery_of(Topic::Facts, 7));
     drop(server);
 }
 
@@ -98,11 +98,11 @@ async fn keys_deleted_during_a_read_are_reported_as_loss() {
     let bus = RedisBus::new(server.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
     let _: String = server.command(&["FLUSHALL"]).await;
     assert_eq!(next(&mut facts).await, Delivery::Lagged(None));
     publish(&bus, Topic::Facts, 2).await;
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 2));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 2));
 }
 
 /// The reader is never idle, so the reader does not check the server. The publisher detects the loss, because it stores
@@ -114,7 +114,7 @@ async fn publisher_detects_truncated_stream() {
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     for number in 0..3 {
         publish(&bus, Topic::Facts, number).await;
-        assert_eq!(next(&mut facts).await, told(Topic::Facts, number));
+        assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, number));
     }
     for number in 3..6 {
         publish(&bus, Topic::Facts, number).await;
@@ -134,8 +134,8 @@ async fn publisher_detects_truncated_stream() {
     publish(&bus, Topic::Facts, 7).await;
     publish(&bus, Topic::Facts, 8).await;
     assert_eq!(next(&mut facts).await, Delivery::Lagged(None));
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 7));
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 8));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 7));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 8));
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn hanging_server_delays_bus_by_seconds_only() {
     let bus = RedisBus::new(server.location());
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
     server.redis.freeze().unwrap();
     let began = Instant::now();
     assert!(bus.publish(Topic::Facts, fact(2)).await.is_err());
@@ -154,8 +154,8 @@ async fn hanging_server_delays_bus_by_seconds_only() {
     // It is undefined whether the second event was stored when the server continued.
     loop {
         match next(&mut facts).await {
-            delivery if delivery == told(Topic::Facts, 3) => break,
-            delivery => assert_eq!(delivery, told(Topic::Facts, 2)),
+            delivery if delivery == delivery_of(Topic::Facts, 3) => break,
+            delivery => assert_eq!(delivery, delivery_of(Topic::Facts, 2)),
         }
     }
 }
@@ -187,5 +187,5 @@ async fn read_only_server_is_reported_and_publishing_resumes() {
     assert!(error.contains("OOM") || error.contains("maxmemory"), "{error}");
     let _: String = server.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
     publish(&bus, Topic::Facts, 2).await;
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 2));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 2));
 }

@@ -1,6 +1,6 @@
 //! Network partition: server and clients in separate network namespaces, connected by a link that can be cut.
 
-use crate::{fact, next, publish, told};
+use crate::{delivery_of, fact, next, publish};
 use akash_provider_core::bus::Bus;
 use akash_provider_core::types::Topic;
 use akash_provider_redis::{Location, RedisBus};
@@ -138,7 +138,7 @@ fn partitioned_reader_reads_all_events_later_and_publisher_fails_in_seconds() {
             let bus = far();
             let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
             publish(&bus, Topic::Facts, 1).await;
-            assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+            assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 1));
 
             network.cut();
             // Another publisher continues in the namespace of the server.
@@ -159,15 +159,15 @@ fn partitioned_reader_reads_all_events_later_and_publisher_fails_in_seconds() {
             for number in 2..102 {
                 assert_eq!(
                     next(&mut facts).await,
-                    told(Topic::Facts, number),
+                    delivery_of(Topic::Facts, number),
                     "no event is missing"
                 );
             }
             // It is undefined whether the failed event was stored.
             loop {
                 match next(&mut facts).await {
-                    delivery if delivery == told(Topic::Facts, 201) => break,
-                    delivery => assert_eq!(delivery, told(Topic::Facts, 200)),
+                    delivery if delivery == delivery_of(Topic::Facts, 201) => break,
+                    delivery => assert_eq!(delivery, delivery_of(Topic::Facts, 200)),
                 }
             }
         });

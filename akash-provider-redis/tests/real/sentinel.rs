@@ -1,7 +1,7 @@
 //! Sentinels name the server, which changes during a fail-over.
 
 use crate::server::Server;
-use crate::{WAIT_LIMIT, next, publish, told};
+use crate::{WAIT_LIMIT, delivery_of, next, publish};
 use akash_provider_core::bus::{Bus, Delivery, EventStream};
 use akash_provider_core::election::{Claim, ElectionStore, RecordPayload};
 use akash_provider_core::types::{Event, Topic};
@@ -28,12 +28,12 @@ impl Set {
         };
         let began = Instant::now();
         loop {
-            let known: String = set.replica.command(&["INFO", "replication"]).await;
+            let replication: String = set.replica.command(&["INFO", "replication"]).await;
             let watched: String = set.sentinel.command(&["INFO", "sentinel"]).await;
-            if known.contains("master_link_status:up") && watched.contains("slaves=1") {
+            if replication.contains("master_link_status:up") && watched.contains("slaves=1") {
                 return Some(set);
             }
-            assert!(began.elapsed() < WAIT_LIMIT, "{known}\n{watched}");
+            assert!(began.elapsed() < WAIT_LIMIT, "{replication}\n{watched}");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -50,25 +50,25 @@ impl Set {
 /// Reads until the event `to`. Asserts that the events from `from` are in order, and that the reader reported
 /// each loss.
 async fn reads_up_to(facts: &mut EventStream, from: u32, to: u32) -> bool {
-    let (mut expected, mut was_told) = (from, false);
+    let (mut expected, mut was_loss_reported) = (from, false);
     loop {
         match next(facts).await {
-            Delivery::Lagged(lost) => was_told |= lost.is_none(),
+            Delivery::Lagged(lost) => was_loss_reported |= lost.is_none(),
             Delivery::Event { event, .. } => {
                 let Event::BreakerTripped { wanted } = *event else {
                     panic!()
                 };
                 assert!(
-                    wanted >= expected || was_told,
+                    wanted >= expected || was_loss_reported,
                     "{wanted} after {expected} without a reported loss"
                 );
                 assert!(
-                    wanted == expected || was_told,
+                    wanted == expected || was_loss_reported,
                     "{expected} is missing before {wanted} without a reported loss"
                 );
                 expected = wanted + 1;
                 if wanted == to {
-                    return was_told;
+                    return was_loss_reported;
                 }
             }
         }
@@ -121,7 +121,7 @@ async fn lagging_new_master_is_reported_as_loss() {
     assert!(reads_up_to(&mut facts, 10, 29).await);
     set.master.redis.go_on().unwrap();
     publish(&bus, Topic::Facts, 30).await;
-    assert_eq!(next(&mut facts).await, told(Topic::Facts, 30));
+    assert_eq!(next(&mut facts).await, delivery_of(Topic::Facts, 30));
 }
 
 /// Two servers that both accept writes, and sentinels that name different masters, as in a network partition.

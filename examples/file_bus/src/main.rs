@@ -37,10 +37,10 @@ async fn play(folder: &Path) -> Result<(), Failed> {
         "deployed",
         "lease_closed",
     ];
-    let mut told = story.iter();
+    let mut facts = story.iter();
     for milestone in milestones {
         assert!(
-            told.any(|fact| fact == milestone),
+            facts.any(|fact| fact == milestone),
             "{milestone} is missing or out of order: {story:?}"
         );
     }

@@ -53,7 +53,7 @@ impl State {
         let elapsed = block.time.since(self.market.time());
         facts.push(self.market.end_block(elapsed));
         // The error without subscribers is ignored.
-        let _ = self.told.send(facts.into());
+        let _ = self.events.send(facts.into());
         outcomes
     }
 

@@ -30,7 +30,7 @@ impl Inner {
     fn listen(&self, provider: &Address) -> (ChainEvent, broadcast::Receiver<Facts>) {
         let state = lock(&self.state);
         let present = ChainEvent::Resync(Arc::new(state.market.snapshot(provider)));
-        (present, state.told.subscribe())
+        (present, state.events.subscribe())
     }
 }
 

@@ -111,8 +111,8 @@ impl Ledger {
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
             Err(TryLockError::WouldBlock) => {
-                let held = "is in use by another program; stop that one first";
-                return Err(refuse(ErrorKind::Conflict, path, held));
+                let message = "is in use by another program; stop that one first";
+                return Err(refuse(ErrorKind::Conflict, path, message));
             }
         }
         let mut lines = Lines::new(file.try_clone().map_err(failed)?);

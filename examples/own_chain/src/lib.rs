@@ -55,7 +55,7 @@ struct Inner {
 struct State {
     market: Market,
     pool: VecDeque<Pending>,
-    told: broadcast::Sender<Facts>,
+    events: broadcast::Sender<Facts>,
     /// Heights of the blocks that are missing or unreadable in the file.
     lost: BTreeSet<Height>,
     /// Number of unusable lines since the last readable block. Each of them may have been a block.
@@ -105,7 +105,7 @@ impl State {
         Self {
             market,
             pool: VecDeque::new(),
-            told: broadcast::Sender::new(events::WAITING_MAX),
+            events: broadcast::Sender::new(events::WAITING_MAX),
             lost: BTreeSet::new(),
             unread: 0,
             has_gap: false,

@@ -68,10 +68,10 @@ async fn play(path: &Path) -> Result<(), Failed> {
         "create_lease",
         "close_deployment",
     ];
-    let mut told = story.iter();
+    let mut messages = story.iter();
     for milestone in milestones {
         assert!(
-            told.any(|msg| msg == milestone),
+            messages.any(|msg| msg == milestone),
             "{milestone} is missing or out of order: {story:?}"
         );
     }

@@ -116,8 +116,8 @@ impl ChainQuery for OwnChain {
     async fn block_time(&self, height: Height) -> Result<Option<BlockTime>, Error> {
         let state = lock(&self.0.state);
         // The market needs a time for each block; that of a lost one is unknown.
-        let known = (!state.lost.contains(&height)).then_some(height);
-        Ok(known.and_then(|height| state.market.block_time(height)))
+        let readable = (!state.lost.contains(&height)).then_some(height);
+        Ok(readable.and_then(|height| state.market.block_time(height)))
     }
 
     async fn sync_info(&self) -> Result<SyncInfo, Error> {

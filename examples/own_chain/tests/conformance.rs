@@ -62,11 +62,11 @@ async fn truncated_line_is_reported_and_replaced_by_the_next_block() {
     folder.write(&folder.text()[..whole.len() + 40]);
 
     let chain = folder.open();
-    let told = chain.damages()[0].to_string();
+    let damage = chain.damages()[0].to_string();
     let place = format!("{}:5: ", folder.ledger().display());
     assert!(
-        told.starts_with(&place) && told.contains("no action needed"),
-        "{told}"
+        damage.starts_with(&place) && damage.contains("no action needed"),
+        "{damage}"
     );
     assert_eq!(chain.damages().len(), 1);
     let seen = chain.bid(&bid).await.unwrap();
@@ -84,7 +84,7 @@ async fn damaged_line_is_reported_and_only_prevents_lease_ends() {
     let accounts = Accounts::new(folder.open(), 1).await;
     let orders = accounts.create_deployment(2).await;
     let (lost, _) = accounts.bid(&orders[0], accounts.provider()).await;
-    let (kept, _) = accounts.bid(&orders[1], accounts.provider()).await;
+    let (bid_read, _) = accounts.bid(&orders[1], accounts.provider()).await;
     let height = accounts.chain.sync_info().await.unwrap().height;
     drop(accounts);
     // Line n has block n. The lost bid is in the last but one.
@@ -95,11 +95,11 @@ async fn damaged_line_is_reported_and_only_prevents_lease_ends() {
     folder.write(&(lines.join("\n") + "\n"));
 
     let chain = folder.open();
-    let told = chain.damages()[0].to_string();
+    let damage = chain.damages()[0].to_string();
     let place = format!("{}:{}: ", folder.ledger().display(), at + 1);
     assert!(
-        told.starts_with(&place) && told.contains("restore it from a backup"),
-        "{told}"
+        damage.starts_with(&place) && damage.contains("restore it from a backup"),
+        "{damage}"
     );
     assert_eq!(chain.damages().len(), 1);
     assert_eq!(
@@ -110,10 +110,10 @@ async fn damaged_line_is_reported_and_only_prevents_lease_ends() {
     assert_eq!(chain.block_time(height - 1).await.unwrap(), None, "unknown");
     assert!(chain.block_time(height).await.unwrap().is_some());
     assert_eq!(chain.bid(&lost).await.unwrap().value, None);
-    let kept = chain.bid(&kept).await.unwrap();
-    assert_eq!(kept.value.map(|bid| bid.state), Some(BidState::Open));
+    let bid_read = chain.bid(&bid_read).await.unwrap();
+    assert_eq!(bid_read.value.map(|bid| bid.state), Some(BidState::Open));
     assert_eq!(
-        kept.agreement,
+        bid_read.agreement,
         Agreement::Disputed,
         "not sufficient to end a lease"
     );
@@ -199,9 +199,9 @@ fn ledger_with_another_genesis_is_left_unchanged() {
     let folder = Folder::new("others");
     let chain = folder.open();
     let open = |genesis: &Genesis| OwnChain::open(&folder.ledger(), genesis).unwrap_err();
-    let held = open(&genesis());
-    assert_eq!(held.kind(), ErrorKind::Conflict);
-    assert!(held.message().contains("another program"), "{held}");
+    let error = open(&genesis());
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.message().contains("another program"), "{error}");
     drop(chain);
     let other = Genesis {
         chain_id: "other".to_owned(),

@@ -52,11 +52,11 @@ impl Settings {
     /// # Errors
     /// The error names the file, the setting, and the expected value.
     pub fn read(path: &Path) -> Result<Self, Failed> {
-        let shown = path.display();
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
-        let file: File = toml::from_str(&text).map_err(|error| format!("{shown}: {error}"))?;
+        let name = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+        let file: File = toml::from_str(&text).map_err(|error| format!("{name}: {error}"))?;
         let provider =
-            Config::read(file.provider).map_err(|error| format!("{shown}: section provider: {error}"))?;
+            Config::read(file.provider).map_err(|error| format!("{name}: section provider: {error}"))?;
         let folder = path.parent().unwrap_or_else(|| Path::new("."));
         Ok(Self {
             nodes: file.nodes,
@@ -69,17 +69,17 @@ impl Settings {
 
     /// Reads the private key file. The key must belong to `account`.
     pub(crate) fn private_key(&self, account: &Address) -> Result<PrivateKey, Failed> {
-        let shown = self.key.display();
-        let text = std::fs::read_to_string(&self.key).map_err(|error| format!("{shown}: {error}"))?;
+        let name = self.key.display();
+        let text = std::fs::read_to_string(&self.key).map_err(|error| format!("{name}: {error}"))?;
         let bytes = HEXLOWER_PERMISSIVE.decode(text.trim().as_bytes());
         let bytes =
-            bytes.map_err(|error| format!("{shown}: {error}; write the key as 64 hexadecimal digits"))?;
-        let key = PrivateKey::from_bytes(&bytes).map_err(|error| format!("{shown}: {error}"))?;
+            bytes.map_err(|error| format!("{name}: {error}; write the key as 64 hexadecimal digits"))?;
+        let key = PrivateKey::from_bytes(&bytes).map_err(|error| format!("{name}: {error}"))?;
         if key.address() == account {
             return Ok(key);
         }
         let other = key.address();
-        Err(format!("{shown}: key of {other} instead of {account}; change `provider` or `key`").into())
+        Err(format!("{name}: key of {other} instead of {account}; change `provider` or `key`").into())
     }
 }
 

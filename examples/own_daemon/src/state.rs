@@ -29,10 +29,10 @@ pub struct StateFile(pub PathBuf);
 
 #[async_trait]
 impl StateStore for StateFile {
-    async fn save(&self, kept: &RestartState) -> Result<(), Error> {
-        let (file, kept) = (self.0.clone(), kept.clone());
+    async fn save(&self, state: &RestartState) -> Result<(), Error> {
+        let (file, state) = (self.0.clone(), state.clone());
         let failed = |why: String| Error::new(error::ErrorKind::Unavailable, "keep", why);
-        match tokio::task::spawn_blocking(move || write(&file, &kept)).await {
+        match tokio::task::spawn_blocking(move || write(&file, &state)).await {
             Ok(written) => written.map_err(|error| failed(error.to_string())),
             Err(error) => Err(failed(error.to_string())),
         }
@@ -40,10 +40,10 @@ impl StateStore for StateFile {
 }
 
 /// Writes the state atomically: writes a temporary file, syncs it to the disk and renames it.
-fn write(file: &Path, kept: &RestartState) -> io::Result<()> {
+fn write(file: &Path, state: &RestartState) -> io::Result<()> {
     let draft = file.with_extension("draft");
     let mut written = File::create(&draft)?;
-    written.write_all(kept.to_json().as_bytes())?;
+    written.write_all(state.to_json().as_bytes())?;
     written.sync_all()?;
     fs::rename(&draft, file)
 }

@@ -194,9 +194,9 @@ fn error_of_a_setting_names_the_file() {
     let file = folder.path().join("daemon.toml");
     let text = std::fs::read_to_string(&file).unwrap().replace("20s", "soon");
     std::fs::write(&file, text).unwrap();
-    let said = Settings::read(&file).unwrap_err().to_string();
+    let message = Settings::read(&file).unwrap_err().to_string();
     assert!(
-        said.contains("daemon.toml: section provider: setting query_timeout: invalid duration `soon`"),
-        "{said}"
+        message.contains("daemon.toml: section provider: setting query_timeout: invalid duration `soon`"),
+        "{message}"
     );
 }

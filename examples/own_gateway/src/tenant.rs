@@ -150,13 +150,13 @@ struct PublishedCertVerifier {
 impl ServerCertVerifier for PublishedCertVerifier {
     fn verify_server_cert(
         &self,
-        shown: &CertificateDer<'_>,
+        certificate: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        if shown.as_ref() == self.der {
+        if certificate.as_ref() == self.der {
             Ok(ServerCertVerified::assertion())
         } else {
             Err(Error::InvalidCertificate(

@@ -39,10 +39,10 @@ impl InventorySource for FileInventory {
                 // Reading may wait for a disk, so it runs on a blocking thread.
                 let text = tokio::task::spawn_blocking(move || read(&file)).await.ok()?;
                 // The same text, or the same error, is not an update.
-                let news = text.map_err(|e| e.to_string());
-                if last.as_ref() != Some(&news) {
-                    let item = news.clone().map_err(unknown).and_then(|t| update(&t));
-                    return Some((item, (path, Some(news))));
+                let content = text.map_err(|e| e.to_string());
+                if last.as_ref() != Some(&content) {
+                    let item = content.clone().map_err(unknown).and_then(|t| update(&t));
+                    return Some((item, (path, Some(content))));
                 }
                 tokio::time::sleep(POLL).await;
             }

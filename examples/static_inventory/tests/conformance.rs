@@ -52,13 +52,13 @@ async fn unreadable_list_is_unknown_capacity_until_it_is_readable() {
     assert!(watch.next().await.unwrap().is_err());
     std::fs::write(&path, r#"{"nodes": [{"name": "attic"}]}"#).unwrap();
     // Written at once or in two parts: the final contents are the list.
-    let known = async {
+    let next_update = async {
         loop {
             if let Ok(update) = watch.next().await.unwrap() {
                 return update;
             }
         }
     };
-    assert_eq!(known.await.inventory.metrics().nodes[0].name, "attic");
+    assert_eq!(next_update.await.inventory.metrics().nodes[0].name, "attic");
     std::fs::remove_file(&path).unwrap();
 }

@@ -24,15 +24,15 @@ async fn won_lease_is_printed() -> Result<(), Box<dyn Error>> {
         .arg(&url)
         .stdout(Stdio::piped())
         .spawn()?;
-    let said = watcher.stdout.take().ok_or("no output")?;
-    let mut said = BufReader::new(said).lines();
-    assert_eq!(said.next().transpose()?.as_deref(), Some("watching"));
+    let lines = watcher.stdout.take().ok_or("no output")?;
+    let mut lines = BufReader::new(lines).lines();
+    assert_eq!(lines.next().transpose()?.as_deref(), Some("watching"));
     let lease: LeaseId = LEASE.parse()?;
     let price = DecCoin::new(&"uact".into(), Dec::from_int(3));
     let bus = RedisBus::new(url.parse::<Location>()?);
     bus.publish(Topic::Facts, Arc::new(Event::LeaseWon { lease, price }))
         .await?;
-    assert_eq!(said.next().transpose()?, Some(format!("won {LEASE} for 3uact")));
+    assert_eq!(lines.next().transpose()?, Some(format!("won {LEASE} for 3uact")));
     watcher.kill()?;
     watcher.wait()?;
     Ok(())

@@ -181,8 +181,8 @@ impl View<'_> {
             let key = (tx.signer.clone(), coin.denom.clone());
             // Fees of pending transactions have not left the account yet. Without this, one balance would pay for many.
             let spent = self.pending.and_then(|t| t.spent.get(&key)).copied().unwrap_or(0);
-            let held = self.market.balance(&tx.signer, &coin.denom).amount;
-            let left = held.saturating_sub(spent);
+            let balance = self.market.balance(&tx.signer, &coin.denom).amount;
+            let left = balance.saturating_sub(spent);
             if left < coin.amount {
                 let denom = &coin.denom;
                 let log =

@@ -136,8 +136,8 @@ impl Ledger<'_> {
     fn take(&mut self, tx: &Tx, checked: &CheckedTx) -> u64 {
         let account = self.market.account_mut(&tx.signer);
         for coin in &checked.fee {
-            if let Some(held) = account.coins.get_mut(&coin.denom) {
-                *held = held.saturating_sub(coin.amount);
+            if let Some(amount) = account.coins.get_mut(&coin.denom) {
+                *amount = amount.saturating_sub(coin.amount);
             }
         }
         // The key of an account never changes.
@@ -186,18 +186,18 @@ impl Ledger<'_> {
                 let log = "uact transfers are currently disabled: send transactions are disabled";
                 return Err(Refusal::new("bank", 5, log));
             }
-            let held = self.market.balance(from, &coin.denom).amount;
-            if held < coin.amount {
+            let balance = self.market.balance(from, &coin.denom).amount;
+            if balance < coin.amount {
                 let denom = &coin.denom;
                 let log =
-                    format!("spendable balance {held}{denom} is smaller than {coin}: insufficient funds");
+                    format!("spendable balance {balance}{denom} is smaller than {coin}: insufficient funds");
                 return Err(Refusal::sdk(5, log));
             }
         }
         // No coin moves unless the balance covers all of them.
         for coin in coins {
-            if let Some(held) = self.market.account_mut(from).coins.get_mut(&coin.denom) {
-                *held = held.saturating_sub(coin.amount);
+            if let Some(balance) = self.market.account_mut(from).coins.get_mut(&coin.denom) {
+                *balance = balance.saturating_sub(coin.amount);
             }
             self.market.fund(to, coin);
         }

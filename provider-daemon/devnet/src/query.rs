@@ -248,7 +248,7 @@ fn wanted_states<S: Copy>(name: &str, states: &[(&str, S)]) -> Result<Vec<S>, Qu
     if name.is_empty() {
         return Ok(all());
     }
-    let found = states.iter().find(|(known, _)| *known == name);
+    let found = states.iter().find(|(state, _)| *state == name);
     found
         .map(|(_, state)| vec![*state])
         .ok_or_else(|| QueryError::status(Code::InvalidArgument, "invalid state value"))

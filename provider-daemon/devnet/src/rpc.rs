@@ -352,8 +352,8 @@ fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     }
     let skipped = usize::try_from((page - 1) * per_page).unwrap_or(usize::MAX);
     let taken = usize::try_from(per_page).unwrap_or(usize::MAX);
-    let shown = found.iter().skip(skipped).take(taken);
-    let txs: Vec<Value> = shown.filter_map(|(block, index)| block.tx(*index)).collect();
+    let page = found.iter().skip(skipped).take(taken);
+    let txs: Vec<Value> = page.filter_map(|(block, index)| block.tx(*index)).collect();
     Ok(json!({"txs": txs, "total_count": total.to_string()}))
 }
 

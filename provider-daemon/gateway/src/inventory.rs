@@ -90,8 +90,8 @@ fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
 }
 
 /// Converts an amount of a resource without a known total capacity: the allocatable amount is used as the capacity.
-pub(crate) fn pair(amount: &Pair, shown: fn(u64) -> String) -> inventory::ResourcePair {
-    pair_with_capacity(amount, None, shown)
+pub(crate) fn pair(amount: &Pair, notation: fn(u64) -> String) -> inventory::ResourcePair {
+    pair_with_capacity(amount, None, notation)
 }
 
 /// Converts an amount of a node's resource. `capacity` includes the part that the system of the node reserves for
@@ -99,11 +99,11 @@ pub(crate) fn pair(amount: &Pair, shown: fn(u64) -> String) -> inventory::Resour
 fn pair_with_capacity(
     amount: &Pair,
     capacity: Option<u64>,
-    shown: fn(u64) -> String,
+    notation: fn(u64) -> String,
 ) -> inventory::ResourcePair {
     let quantity = |number| {
         Some(Quantity {
-            string: Some(shown(number)),
+            string: Some(notation(number)),
         })
     };
     inventory::ResourcePair {
@@ -139,10 +139,10 @@ mod tests {
             available: 1760,
         };
         let text = |q: Option<Quantity>| q.unwrap().string.unwrap();
-        let shown = pair(&amount, cores);
-        assert_eq!(text(shown.allocatable), "2");
-        assert_eq!(text(shown.allocated), "240m");
-        assert_eq!(text(shown.capacity), "2");
+        let amounts = pair(&amount, cores);
+        assert_eq!(text(amounts.allocatable), "2");
+        assert_eq!(text(amounts.allocated), "240m");
+        assert_eq!(text(amounts.capacity), "2");
         assert_eq!(
             text(pair_with_capacity(&amount, Some(2500), cores).capacity),
             "2500m"

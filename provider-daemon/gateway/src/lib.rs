@@ -375,18 +375,18 @@ async fn follow_files(tls: &Tls, settings: &Settings) {
         stamps
     };
     // Polled and not watched: Kubernetes replaces mounted secrets through symbolic links, which file events miss.
-    let mut shown = stamp();
+    let mut loaded = stamp();
     let mut ticks = tokio::time::interval(settings.limits.certificate_interval);
     loop {
         ticks.tick().await;
         let there = stamp();
-        if there == shown {
+        if there == loaded {
             continue;
         }
         match tls.set_public(&settings.public_hostname, &files.certificate, &files.key) {
             Ok(()) => {
                 tracing::info!("public certificate replaced");
-                shown = there;
+                loaded = there;
             }
             // The files are written one after the other, so they may not match for a moment.
             Err(error) => tracing::warn!(%error, "cannot replace public certificate; check its files"),

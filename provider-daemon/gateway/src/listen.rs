@@ -185,8 +185,10 @@ impl Listener {
             ));
         };
         let tls = tls?;
-        let shown = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let certificate = shown.and_then(|c| ClientCertificate::read(c)).map(Arc::new);
+        let peer_certificate = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let certificate = peer_certificate
+            .and_then(|c| ClientCertificate::read(c))
+            .map(Arc::new);
         if let Some(certificate) = &certificate {
             // After a failed query the connection stays open, and its requests get the error.
             match self.auth.is_certificate_valid(certificate, address.ip()).await {

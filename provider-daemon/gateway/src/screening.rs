@@ -264,8 +264,8 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let shown = app.status.get().await;
-    let held = &shown.status.hostnames;
+    let snapshot = app.status.get().await;
+    let hostnames = &snapshot.status.hostnames;
     // A ledger of its own: requests must not change the one with the real names.
     let mut blocked = HostnameLedger::new(&screening.config.blocked_hostnames)
         .with_automatic(screening.config.static_hosts_domain.as_deref());
@@ -280,18 +280,18 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     let names: Vec<String> = names.iter().map(|n| n.to_ascii_lowercase()).collect();
     // One pass over the names in use for all wildcards of the request.
     let stars: BTreeSet<&str> = names.iter().filter_map(|n| n.strip_prefix("*.")).collect();
-    let rests = held.keys().filter_map(|held| held.split_once('.'));
+    let rests = hostnames.keys().filter_map(|hostnames| hostnames.split_once('.'));
     let overlapped: BTreeSet<&str> = rests
         .map(|(_, rest)| rest)
         .filter(|rest| stars.contains(rest))
         .collect();
     let is_overlapped = |name: &str| match name.strip_prefix("*.") {
         Some(rest) => overlapped.contains(rest),
-        None => covering(name).is_some_and(|cover| held.contains_key(&cover)),
+        None => covering(name).is_some_and(|cover| hostnames.contains_key(&cover)),
     };
     let taken = names
         .iter()
-        .filter(|n| held.contains_key(*n) || is_overlapped(n) || blocked.is_blocked(n));
+        .filter(|n| hostnames.contains_key(*n) || is_overlapped(n) || blocked.is_blocked(n));
     Ok(taken.map(|n| format!("hostname not allowed: {n:?}")).collect())
 }
 

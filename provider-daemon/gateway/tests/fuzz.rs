@@ -148,11 +148,11 @@ fn tried(name: &str) {
         });
         let at = Instant::now();
         if catch_unwind(|| read(&input)).is_err() {
-            let kept = std::env::temp_dir().join(format!("fuzz-{name}-{count}"));
-            std::fs::write(&kept, &input).unwrap();
+            let file = std::env::temp_dir().join(format!("fuzz-{name}-{count}"));
+            std::fs::write(&file, &input).unwrap();
             panic!(
                 "{name}: input {count} breaks an invariant; saved as {}",
-                kept.display()
+                file.display()
             );
         }
         slowest = slowest.max(at.elapsed());

@@ -92,8 +92,8 @@ async fn first(scene: &Scene) -> String {
     assert!(matches!(made, StepResult::Generated(_)), "{made:?}");
     assert_eq!(scene.step(NOW).await, StepResult::Published(serial(&made)));
     assert_eq!(scene.step(NOW).await, StepResult::Swapped(serial(&made)));
-    let kept = scene.step(NOW).await;
-    assert_eq!(kept, StepResult::Idle(VALIDITY - RENEW_BEFORE));
+    let idle = scene.step(NOW).await;
+    assert_eq!(idle, StepResult::Idle(VALIDITY - RENEW_BEFORE));
     serial(&made)
 }
 

@@ -231,7 +231,7 @@ impl Listener {
 
     /// Reads events until one of them concerns the order. Returns false if the time limit passes first.
     async fn hears(&mut self, order: &OrderId) -> bool {
-        let heard = async {
+        let receiving = async {
             loop {
                 match self.events.next().await.unwrap() {
                     Ok(ChainEvent::Resync(all)) if all.orders.iter().any(|o| o.id == *order) => break,
@@ -240,7 +240,9 @@ impl Listener {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(5), heard).await.is_ok()
+        tokio::time::timeout(Duration::from_secs(5), receiving)
+            .await
+            .is_ok()
     }
 
     fn connections(&self) -> u64 {

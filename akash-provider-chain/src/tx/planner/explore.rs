@@ -452,12 +452,12 @@ impl World {
         }
     }
 
-    fn sent(&mut self, id: FlightId, draft: &Draft, arrives: bool, is_answered: bool) {
+    fn sent(&mut self, id: FlightId, draft: &Draft, arrives: bool, has_response: bool) {
         let response = arrives.then(|| self.arrive(draft));
-        if is_answered && let Some(Submission::Refused { code, .. }) = &response {
+        if has_response && let Some(Submission::Refused { code, .. }) = &response {
             return self.refuse(id, draft, code.number);
         }
-        let response = response.filter(|_| is_answered).ok_or_else(unavailable);
+        let response = response.filter(|_| has_response).ok_or_else(unavailable);
         self.step(Input::Sent(id, response));
     }
 

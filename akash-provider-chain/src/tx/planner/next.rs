@@ -175,10 +175,10 @@ impl Planner {
             let Some(flight) = self.flights.get_mut(&id) else {
                 continue;
             };
-            let known = self.estimates.get(&flight.msgs(), tip.height);
+            let estimate = self.estimates.get(&flight.msgs(), tip.height);
             // After an out-of-gas failure, the stored estimate is too low for this transaction.
             if flight.out_of_gas == 0
-                && let Some(gas) = known
+                && let Some(gas) = estimate
             {
                 flight.gas = Some(gas);
                 flight.phase = Phase::Ready { at: now };

@@ -241,10 +241,10 @@ impl Planner {
             return;
         };
         // Blocks before the first attempt cannot contain the transaction.
-        let known = self.chain.height();
-        let searched_at = if flight.perhaps_sent { None } else { known };
+        let height = self.chain.height();
+        let searched_at = if flight.perhaps_sent { None } else { height };
         flight.perhaps_sent = true;
-        flight.accepted_at = known;
+        flight.accepted_at = height;
         self.proven = true;
         flight.failures = 0;
         flight.phase = Phase::Waiting {

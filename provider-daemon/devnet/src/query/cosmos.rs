@@ -103,9 +103,9 @@ fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
                 .account(&address)
                 .map(|a| a.coins.clone())
                 .unwrap_or_default();
-            let held = coins.into_iter().filter(|(_, amount)| *amount > 0);
+            let balances = coins.into_iter().filter(|(_, amount)| *amount > 0);
             let (balances, pagination) = page(
-                held,
+                balances,
                 |(denom, _)| denom.to_string(),
                 |(denom, amount)| Coin {
                     denom: denom.to_string(),

@@ -111,7 +111,7 @@ async fn ask(devnet: &Devnet, path: &str, height: Option<&str>) -> ResponseMetad
     let names = |map: &http::HeaderMap| map.keys().map(ToString::to_string).collect();
     let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap();
-    let said = ResponseMetadata {
+    let metadata = ResponseMetadata {
         height: head
             .headers
             .get(HEIGHT)
@@ -121,7 +121,7 @@ async fn ask(devnet: &Devnet, path: &str, height: Option<&str>) -> ResponseMetad
     };
     drop(sender);
     connection.await.unwrap().unwrap();
-    said
+    metadata
 }
 
 #[tokio::test]
@@ -150,8 +150,12 @@ async fn heads_and_trailers_match_the_network() {
         }
     }
     for height in [None, Some("1"), Some("1000000"), Some("rubbish")] {
-        let said = ask(&devnet, OF_SERVER, height).await;
-        assert_eq!(said, ResponseMetadata::of_server(), "{OF_SERVER} at {height:?}");
+        let metadata = ask(&devnet, OF_SERVER, height).await;
+        assert_eq!(
+            metadata,
+            ResponseMetadata::of_server(),
+            "{OF_SERVER} at {height:?}"
+        );
     }
     for path in NOT_PLAYED {
         assert_eq!(
@@ -166,14 +170,14 @@ async fn heads_and_trailers_match_the_network() {
 #[test]
 fn every_recorded_method_is_in_the_table() {
     let folder = testbed::recordings::folder("chain");
-    let known = OF_STATE.iter().chain(&NOT_PLAYED).chain([&OF_SERVER]);
-    let known: BTreeSet<&str> = known.copied().collect();
+    let methods = OF_STATE.iter().chain(&NOT_PLAYED).chain([&OF_SERVER]);
+    let methods: BTreeSet<&str> = methods.copied().collect();
     for state in std::fs::read_dir(folder.join("grpc")).unwrap() {
         let state = state.unwrap().path();
         for file in std::fs::read_dir(&state).into_iter().flatten() {
             let recorded = read(&file.unwrap().path());
             let path = recorded["path"].as_str().unwrap();
-            assert!(known.contains(path), "{path}");
+            assert!(methods.contains(path), "{path}");
         }
     }
 }

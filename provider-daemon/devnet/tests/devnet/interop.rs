@@ -106,14 +106,14 @@ impl Sides {
 
     /// Waits until the client receives this event.
     async fn hears(&mut self, wanted: impl Fn(&ChainEvent) -> bool) {
-        let heard = async {
+        let receiving = async {
             while let Some(event) = self.events.next().await {
                 if wanted(&event.unwrap()) {
                     return;
                 }
             }
         };
-        tokio::time::timeout(TIMEOUT, heard).await.unwrap();
+        tokio::time::timeout(TIMEOUT, receiving).await.unwrap();
     }
 
     async fn stop(self) {

@@ -67,8 +67,8 @@ pub(crate) fn genesis(folder: &Path) -> MemoryChain {
         }
         for balance in state["bank"]["balances"].as_array().unwrap() {
             let address: Address = balance["address"].as_str().unwrap().parse().unwrap();
-            for held in balance["coins"].as_array().unwrap() {
-                market.fund(&address, &coin(held));
+            for entry in balance["coins"].as_array().unwrap() {
+                market.fund(&address, &coin(entry));
             }
         }
     });

@@ -20,9 +20,9 @@ impl Daemon {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let said = child.stdout.take().context("the daemon process has no stdout")?;
+        let stdout = child.stdout.take().context("the daemon process has no stdout")?;
         let mut line = String::new();
-        BufReader::new(said).read_line(&mut line)?;
+        BufReader::new(stdout).read_line(&mut line)?;
         let address = line.trim().parse();
         let address = address.with_context(|| format!("the daemon did not start; output: {line:?}"))?;
         Ok(Self { child, address })

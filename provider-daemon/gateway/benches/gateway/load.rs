@@ -24,12 +24,12 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 const ANSWER_MAX: usize = 64 * 1024;
 
 /// Returns a TLS 1.3 configuration, with the client certificate `shown` if it is set.
-pub(crate) fn tls(shown: Option<rustls::sign::CertifiedKey>) -> anyhow::Result<Arc<ClientConfig>> {
+pub(crate) fn tls(certificate: Option<rustls::sign::CertifiedKey>) -> anyhow::Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(AnyCertificate));
-    let config = match shown {
+    let config = match certificate {
         None => builder.with_no_client_auth(),
         Some(key) => {
             let resolver = rustls::sign::SingleCertAndKey::from(key);
@@ -78,12 +78,12 @@ pub(crate) fn request(path: &str, more: &str) -> Vec<u8> {
 }
 
 /// Persistent connection, used for many requests.
-pub(crate) struct Kept {
+pub(crate) struct PersistentConnection {
     io: TlsStream<TcpStream>,
     buffer: Vec<u8>,
 }
 
-impl Kept {
+impl PersistentConnection {
     pub(crate) const fn new(io: TlsStream<TcpStream>) -> Self {
         Self {
             io,

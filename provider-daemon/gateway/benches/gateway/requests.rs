@@ -1,7 +1,7 @@
 //! Requests that each connection sends one after the other.
 
 use super::daemon::{Daemon, own_cpu};
-use super::load::{Kept, authorization, connect, lease_path, request, tls};
+use super::load::{PersistentConnection, authorization, connect, lease_path, request, tls};
 use super::{TENANTS, figure};
 use anyhow::ensure;
 use futures::future::try_join_all;
@@ -62,7 +62,7 @@ pub(crate) async fn memory() -> anyhow::Result<()> {
 }
 
 struct Caller {
-    connection: Kept,
+    connection: PersistentConnection,
     request: Vec<u8>,
     /// Durations until the responses, in microseconds.
     took: Vec<u32>,
@@ -83,7 +83,7 @@ async fn callers(
     let mut callers = Vec::new();
     for number in 1..=CONNECTIONS.min(TENANTS) {
         callers.push(Caller {
-            connection: Kept::new(connect(daemon.address, &config).await?),
+            connection: PersistentConnection::new(connect(daemon.address, &config).await?),
             request: ask(number)?,
             took: Vec::new(),
         });

@@ -2,7 +2,7 @@
 
 use super::daemon::Daemon;
 use super::figure;
-use super::load::{Kept, authorization, connect, lease_path, request, tls};
+use super::load::{PersistentConnection, authorization, connect, lease_path, request, tls};
 use super::requests::percentile;
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_chain::private_key::PrivateKey;
@@ -25,12 +25,12 @@ const TOGETHER: usize = 50;
 pub(crate) fn strangers() -> anyhow::Result<()> {
     let daemon = Daemon::start()?;
     let address = daemon.address;
-    let shown = (0..STRANGERS).map(stranger).collect::<Result<Vec<_>, _>>()?;
+    let configs = (0..STRANGERS).map(stranger).collect::<Result<Vec<_>, _>>()?;
     let over = Arc::new(AtomicBool::new(false));
     let begun = Arc::clone(&over);
     let tenant = std::thread::spawn(move || runtime()?.block_on(tenant(address, &begun)));
     let began = Instant::now();
-    let outcome = runtime()?.block_on(storm(address, shown));
+    let outcome = runtime()?.block_on(storm(address, configs));
     let seconds = began.elapsed().as_secs_f64();
     over.store(true, Ordering::Relaxed);
     let tenant = tenant
@@ -66,7 +66,7 @@ fn stranger(number: u16) -> anyhow::Result<Arc<ClientConfig>> {
 
 /// Sends requests of the tenant until `over` is set. Returns the duration of each response in microseconds.
 async fn tenant(address: SocketAddr, over: &AtomicBool) -> anyhow::Result<Vec<u32>> {
-    let mut connection = Kept::new(connect(address, &tls(None)?).await?);
+    let mut connection = PersistentConnection::new(connect(address, &tls(None)?).await?);
     let request = request(&lease_path("status"), &authorization(1)?);
     let mut took = Vec::new();
     while !over.load(Ordering::Relaxed) {
@@ -81,7 +81,7 @@ async fn tenant(address: SocketAddr, over: &AtomicBool) -> anyhow::Result<Vec<u3
 }
 
 /// Connects all clients. The request of each client is refused, or its connection is closed.
-async fn storm(address: SocketAddr, shown: Vec<Arc<ClientConfig>>) -> anyhow::Result<()> {
+async fn storm(address: SocketAddr, configs: Vec<Arc<ClientConfig>>) -> anyhow::Result<()> {
     let mut coming = JoinSet::new();
     let mut refused = 0_u32;
     let mut count = |response: Option<u16>| {
@@ -90,12 +90,12 @@ async fn storm(address: SocketAddr, shown: Vec<Arc<ClientConfig>>) -> anyhow::Re
         refused += 1;
         Ok(())
     };
-    for config in shown {
+    for config in configs {
         if coming.len() >= TOGETHER {
             count(coming.join_next().await.context("a client")??)?;
         }
         coming.spawn(async move {
-            let mut connection = Kept::new(connect(address, &config).await.ok()?);
+            let mut connection = PersistentConnection::new(connect(address, &config).await.ok()?);
             let asked = connection.ask(&request(&lease_path("status"), "")).await;
             asked.ok().map(|(status, _)| status)
         });

@@ -109,8 +109,8 @@ impl Issuers {
             return Some(key);
         }
         // The key is checked against the address again: the file may be damaged or edited.
-        let kept = self.memory.key(account).and_then(|k| key_of(account, &k))?;
-        let key = Arc::new(kept);
+        let stored = self.memory.key(account).and_then(|k| key_of(account, &k))?;
+        let key = Arc::new(stored);
         self.proven.insert(account.clone(), Arc::clone(&key));
         Some(key)
     }

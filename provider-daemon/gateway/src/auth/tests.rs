@@ -59,20 +59,20 @@ async fn failed_certificate_query_is_not_repeated_at_once() {
         &akash_provider_chain::cert::Usage::Client,
         now,
     );
-    let shown = ClientCertificate::read(own.unwrap().der()).unwrap();
+    let certificate = ClientCertificate::read(own.unwrap().der()).unwrap();
     let peer = IpAddr::from([127, 0, 0, 1]);
     chain.fail_queries(Outage::UntilRestored);
     assert_eq!(
-        certificates.is_valid(&shown, peer).await,
+        certificates.is_valid(&certificate, peer).await,
         Err(LookupFault::Outage)
     );
     chain.restore_queries();
     assert_eq!(
-        certificates.is_valid(&shown, peer).await,
+        certificates.is_valid(&certificate, peer).await,
         Err(LookupFault::Outage)
     );
     tokio::time::sleep(Duration::from_millis(1_200)).await;
-    assert_eq!(certificates.is_valid(&shown, peer).await, Ok(false));
+    assert_eq!(certificates.is_valid(&certificate, peer).await, Ok(false));
 }
 
 /// Tests a chain that does not respond. Only callers with an unknown certificate wait for a long time.
@@ -95,9 +95,9 @@ async fn known_certificate_does_not_wait_for_a_silent_chain_and_a_late_revocatio
     let made = |usage| akash_provider_chain::cert::OwnCertificate::make(key.address(), &usage, now).unwrap();
     let own = made(akash_provider_chain::cert::Usage::Client);
     chain.market(|market| market.execute(&own.publish()).unwrap());
-    let shown = ClientCertificate::read(own.der()).unwrap();
+    let certificate = ClientCertificate::read(own.der()).unwrap();
     let peer = IpAddr::from([127, 0, 0, 1]);
-    assert_eq!(started().is_valid(&shown, peer).await, Ok(true));
+    assert_eq!(started().is_valid(&certificate, peer).await, Ok(true));
     // Every permit is taken by a query without a response.
     let hang = || {
         let lookups = Arc::clone(&lookups);
@@ -112,9 +112,9 @@ async fn known_certificate_does_not_wait_for_a_silent_chain_and_a_late_revocatio
     chain.market(|market| market.execute(&own.revoke()).unwrap());
     let certificates = started();
     let begun = Instant::now();
-    assert_eq!(certificates.is_valid(&shown, peer).await, Ok(true));
+    assert_eq!(certificates.is_valid(&certificate, peer).await, Ok(true));
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     hung.iter().for_each(tokio::task::JoinHandle::abort);
     sleep(Duration::from_millis(100)).await;
-    assert_eq!(certificates.is_valid(&shown, peer).await, Ok(false));
+    assert_eq!(certificates.is_valid(&certificate, peer).await, Ok(false));
 }

@@ -21,8 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns the current status of the provider.
 pub(super) async fn now(app: &App) -> wire::Status {
-    let shown = app.status.get().await;
-    let mut status = whole(&shown.status, app);
+    let snapshot = app.status.get().await;
+    let mut status = whole(&snapshot.status, app);
     let now = app.clock.now();
     status.timestamp = Some(prost_types::Timestamp {
         seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
@@ -53,14 +53,14 @@ pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::St
     let watch = Watch {
         app,
         ticks,
-        told: None,
+        last_sent: None,
     };
-    let news = stream::unfold(watch, |mut watch| async move {
-        let news = watch.next().await?;
-        Some((Ok(news), watch))
+    let statuses = stream::unfold(watch, |mut watch| async move {
+        let status = watch.next().await?;
+        Some((Ok(status), watch))
     });
     // The permits are released with the stream.
-    Ok(news
+    Ok(statuses
         .inspect(move |_| {
             let _held = (&permit, &of_network, &open);
         })
@@ -70,7 +70,7 @@ pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::St
 struct Watch {
     app: Arc<App>,
     ticks: Interval,
-    told: Option<wire::Status>,
+    last_sent: Option<wire::Status>,
 }
 
 impl Watch {
@@ -81,15 +81,15 @@ impl Watch {
                 () = self.app.draining.cancelled() => return None,
                 _ = self.ticks.tick() => {}
             }
-            let news = now(&self.app).await;
+            let update = now(&self.app).await;
             // Compared without the timestamp, which always differs.
             let timeless = wire::Status {
                 timestamp: None,
-                ..news.clone()
+                ..update.clone()
             };
-            if self.told.as_ref() != Some(&timeless) {
-                self.told = Some(timeless);
-                return Some(news);
+            if self.last_sent.as_ref() != Some(&timeless) {
+                self.last_sent = Some(timeless);
+                return Some(update);
             }
         }
     }

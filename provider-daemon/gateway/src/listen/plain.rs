@@ -27,7 +27,7 @@ pub(super) async fn refuse(mut tcp: TcpStream) -> io::Error {
          connection: close\r\n\r\n{TEXT}",
         TEXT.len()
     );
-    let said = async {
+    let sending = async {
         tcp.write_all(reply.as_bytes()).await?;
         tcp.shutdown().await?;
         let (mut rest, mut read) = ([0; 1024], 0);
@@ -40,6 +40,9 @@ pub(super) async fn refuse(mut tcp: TcpStream) -> io::Error {
         }
         Ok(())
     };
-    let why = said.await.err().unwrap_or_else(|| io::Error::other("plain http"));
+    let why = sending
+        .await
+        .err()
+        .unwrap_or_else(|| io::Error::other("plain http"));
     io::Error::new(why.kind(), format!("client does not use TLS: {why}"))
 }

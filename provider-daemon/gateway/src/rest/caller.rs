@@ -26,12 +26,12 @@ impl Caller {
         let peer = request.extensions().get::<Peer>().cloned();
         let header = request.headers().get(AUTHORIZATION).cloned();
         async move {
-            let shown = Credentials {
+            let credentials = Credentials {
                 header: header.as_ref().map(HeaderValue::as_bytes),
                 certificate: peer.as_ref().and_then(|p| p.certificate.as_deref()),
                 peer: Peer::ip(peer.as_ref()),
             };
-            let identified = app.auth.identify(shown).await;
+            let identified = app.auth.identify(credentials).await;
             let identity = identified.inspect_err(|denial| app.counters.count_denial(*denial))?;
             if let (Some(identity), Some(peer)) = (&identity, &peer) {
                 // Before the permission check: a connection that authenticates is closed later than an anonymous one.

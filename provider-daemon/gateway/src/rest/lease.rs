@@ -145,10 +145,10 @@ fn status_body<'a>(
     services: &Services,
     manifest: Option<ManifestBody<'a>>,
 ) -> StatusBody<'a> {
-    let shown = |name: &&'a String| services.contains(name);
-    let of_services = status.services.iter().filter(|(name, _)| shown(name));
-    let ips = status.ips.iter().filter(|(name, _)| shown(name));
-    let ports = status.forwarded_ports.iter().filter(|(name, _)| shown(name));
+    let is_visible = |name: &&'a String| services.contains(name);
+    let of_services = status.services.iter().filter(|(name, _)| is_visible(name));
+    let ips = status.ips.iter().filter(|(name, _)| is_visible(name));
+    let ports = status.forwarded_ports.iter().filter(|(name, _)| is_visible(name));
     StatusBody {
         services: some(of_services.map(|(name, s)| (name.as_str(), s.into())).collect()),
         forwarded_ports: some(
@@ -250,7 +250,7 @@ pub(super) async fn manifest(
         .bounded("get manifest", app.cluster.manifest_group(&lease))
         .await
     {
-        Ok(Some(group)) => reply::json(&[shown_group(&group, &services)]),
+        Ok(Some(group)) => reply::json(&[visible_group(&group, &services)]),
         Ok(None) => match app.status.missing_state().await {
             Some(why) => reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}; try again")),
             None => reply::text(StatusCode::NOT_FOUND, "lease not found"),
@@ -263,7 +263,7 @@ pub(super) async fn manifest(
 }
 
 /// Returns the group of a manifest without the services that the permission does not cover.
-fn shown_group(group: &Group, services: &Services) -> Group {
+fn visible_group(group: &Group, services: &Services) -> Group {
     let mut group = group.clone();
     group.services.retain(|s| services.contains(&s.name));
     group
@@ -276,14 +276,14 @@ mod tests {
     #[test]
     fn a_terminated_container_is_shown_with_reason_and_exit_code() {
         let mut status = ServiceStatus::default();
-        let shown = |status: &ServiceStatus| serde_json::to_value(ServiceBody::from(status)).unwrap();
-        assert_eq!(shown(&status).get("last_termination"), None);
+        let body_of = |status: &ServiceStatus| serde_json::to_value(ServiceBody::from(status)).unwrap();
+        assert_eq!(body_of(&status).get("last_termination"), None);
         status.last_termination = Some(Termination {
             reason: "OOMKilled".to_owned(),
             exit_code: 137,
             restarts: 2,
         });
         let wanted = serde_json::json!({"reason": "OOMKilled", "exit_code": 137, "restarts": 2});
-        assert_eq!(shown(&status)["last_termination"], wanted);
+        assert_eq!(body_of(&status)["last_termination"], wanted);
     }
 }

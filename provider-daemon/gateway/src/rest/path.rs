@@ -62,8 +62,8 @@ fn parse_number(text: &str, max: u64) -> Result<u64, &'static str> {
 /// Returns the error text of the Go provider for an invalid number or boolean.
 pub(crate) fn bad_number(what: &str, text: &str, why: &str) -> String {
     // Client data: repeated in the response, but only up to a length.
-    let shown: String = text.chars().take(64).collect();
-    format!("strconv.Parse{what}: parsing {shown:?}: {why}")
+    let short: String = text.chars().take(64).collect();
+    format!("strconv.Parse{what}: parsing {short:?}: {why}")
 }
 
 #[cfg(test)]

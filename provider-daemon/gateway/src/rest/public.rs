@@ -111,11 +111,11 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Reply {
         // Last of the three, because the first two name the missing state.
         None if app.handle.lifecycle() != Lifecycle::Running => "the provider is starting",
         None => {
-            let mut said = no_bids(&app.status.get().await.status);
+            let mut body = no_bids(&app.status.get().await.status);
             app.notes
                 .iter()
-                .for_each(|note| said.push_str(&format!("; {note}")));
-            return reply::text(StatusCode::OK, said);
+                .for_each(|note| body.push_str(&format!("; {note}")));
+            return reply::text(StatusCode::OK, body);
         }
     };
     reply::text(StatusCode::SERVICE_UNAVAILABLE, waits_for)

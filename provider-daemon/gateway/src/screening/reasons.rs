@@ -67,16 +67,16 @@ fn example(node: &str, unit: u32, what: &str) -> String {
 
 /// Truncates a text that may contain data of the client, and replaces its control characters.
 pub(super) fn shorten(words: &str) -> String {
-    let mut shown = String::new();
+    let mut short = String::new();
     for letter in words.chars() {
-        if shown.len() + letter.len_utf8() > REASON_BYTES_MAX {
-            shown.push('…');
+        if short.len() + letter.len_utf8() > REASON_BYTES_MAX {
+            short.push('…');
             break;
         }
         // The text appears in terminals and logs, which must not interpret escape sequences.
-        shown.push(if letter.is_control() { ' ' } else { letter });
+        short.push(if letter.is_control() { ' ' } else { letter });
     }
-    shown
+    short
 }
 
 #[cfg(test)]

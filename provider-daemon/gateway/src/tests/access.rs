@@ -298,9 +298,11 @@ impl Cases<'_> {
     }
 }
 
-fn judge(route: &Route, shown: &Credential, reply: &Reply) -> Result<(), String> {
-    let verdict = route.scope.map_or(shown.public, |scope| (shown.private)(scope));
-    let told = |message: &str| format!("{{\"message\":\"{message}\"}}");
+fn judge(route: &Route, credential: &Credential, reply: &Reply) -> Result<(), String> {
+    let verdict = route
+        .scope
+        .map_or(credential.public, |scope| (credential.private)(scope));
+    let body_of = |message: &str| format!("{{\"message\":\"{message}\"}}");
     let is_right = match verdict {
         Verdict::Allowed => {
             let (status, body) = route.allowed;
@@ -308,14 +310,14 @@ fn judge(route: &Route, shown: &Credential, reply: &Reply) -> Result<(), String>
         }
         Verdict::Denied(status, message) => {
             reply.status == status
-                && reply.body == told(message)
+                && reply.body == body_of(message)
                 && reply.header("content-type") == Some("application/json")
         }
     };
     if is_right {
         return Ok(());
     }
-    let (method, path, name) = (route.method, route.path, &shown.name);
+    let (method, path, name) = (route.method, route.path, &credential.name);
     Err(format!(
         "{method} {path} with {name}: wanted {verdict:?}, got {reply:?}"
     ))
@@ -324,7 +326,7 @@ fn judge(route: &Route, shown: &Credential, reply: &Reply) -> Result<(), String>
 #[tokio::test]
 async fn every_route_allows_what_the_credentials_allow_and_nothing_else() {
     let world = World::with(|s| s.limits.screenings_per_network = u32::MAX).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let mut cases = Cases {
         world: &world,
@@ -336,11 +338,11 @@ async fn every_route_allows_what_the_credentials_allow_and_nothing_else() {
     cases.certificates();
     cases.add_valid_tokens();
     let (routes, mut wrong, mut judged) = (routes(), Vec::new(), 0);
-    for shown in &cases.all {
+    for credential in &cases.all {
         for route in &routes {
-            let reply = route.ask(&shown.client).await.unwrap();
+            let reply = route.ask(&credential.client).await.unwrap();
             judged += 1;
-            wrong.extend(judge(route, shown, &reply).err());
+            wrong.extend(judge(route, credential, &reply).err());
         }
     }
     assert!(
@@ -363,7 +365,7 @@ fn for_services(services: &[&str], scopes: &[&str]) -> Value {
 #[tokio::test]
 async fn token_for_one_service_reads_and_changes_only_that_service() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let lease = world.running(key.address(), 7, SDL).await;
     for service in ["db", "web"] {
         world.cluster.log(&lease, service, 0, &format!("of {service}"));
@@ -420,7 +422,7 @@ async fn token_for_one_service_reads_and_changes_only_that_service() {
 #[tokio::test]
 async fn token_for_one_deployment_takes_no_hostname_from_another() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 8, SDL).await;
     let to = world.lease(key.address(), 7, &sdl::parse(SDL).unwrap()).await;
     let manifest = serde_json::to_string(&sdl::parse(SDL).unwrap().manifest).unwrap();
@@ -448,7 +450,7 @@ async fn token_for_one_deployment_takes_no_hostname_from_another() {
 #[tokio::test]
 async fn w47_a_revoked_certificate_is_turned_away_before_anything_is_read() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let own = world.certificate(&key);
     world.publish(&own.revoke());
@@ -482,11 +484,11 @@ async fn w47_a_revoked_certificate_is_turned_away_before_anything_is_read() {
 #[tokio::test]
 async fn open_connections_close_when_the_certificate_is_revoked() {
     let world = World::with(|s| s.limits.recheck = Duration::from_millis(50)).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let (own, other) = (world.certificate(&key), world.certificate(&key));
     let client = world.client().certificate(&own);
-    let mut kept = client.connect().await.unwrap();
+    let mut connection = client.connect().await.unwrap();
     let mut stream = client.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
     let others = world.client().certificate(&other);
     let mut stays = others.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
@@ -500,7 +502,7 @@ async fn open_connections_close_when_the_certificate_is_revoked() {
     let (_, end) = stream.rest().await;
     assert_eq!(end, Some((1008, "the certificate is revoked".to_owned())));
     let mut rest = Vec::new();
-    let reading = tokio::io::AsyncReadExt::read_to_end(&mut kept, &mut rest);
+    let reading = tokio::io::AsyncReadExt::read_to_end(&mut connection, &mut rest);
     drop(
         tokio::time::timeout(Duration::from_secs(60), reading)
             .await
@@ -525,7 +527,7 @@ async fn open_connections_close_when_the_certificate_is_revoked() {
 #[tokio::test]
 async fn a_stream_ends_with_its_token() {
     let world = World::with(|s| s.limits.recheck = Duration::from_millis(50)).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let client = world
         .client()
@@ -555,7 +557,7 @@ async fn a_stream_ends_with_its_token() {
 #[tokio::test]
 async fn cached_token_is_refused_after_expiry() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let client = world
         .client()
         .bearer(&token_for(&key, &json!({"access": "full"})));
@@ -572,7 +574,7 @@ async fn cached_token_is_refused_after_expiry() {
 #[tokio::test]
 async fn the_lifetime_of_tokens_can_be_limited() {
     let world = World::with(|s| s.token_lifetime_max = Some(Duration::from_secs(900))).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let mut all = claims(key.address(), &json!({"access": "full"}));
     // Issued ten seconds ago, valid for another fifteen minutes.
     let long = world.client().bearer(&signed(&key, &all));

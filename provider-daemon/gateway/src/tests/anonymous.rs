@@ -19,7 +19,7 @@ async fn idle_anonymous_connections_do_not_lock_out_a_tenant() {
     descriptors::raise().unwrap();
     // The number of places with 1,024 file descriptors.
     let world = World::with(|s| s.limits.connections = 288).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let token = token_for(&key, &json!({"access": "full"}));
     let client = world.client().bearer(&token);
@@ -90,7 +90,7 @@ async fn oldest_anonymous_connection_of_a_network_is_closed_for_a_new_one() {
         .await
         .unwrap();
     // An authenticated tenant is not anonymous, although its connection is older.
-    let token = token_for(&world.known(1), &json!({"access": "full"}));
+    let token = token_for(&world.known_tenant(1), &json!({"access": "full"}));
     let mut tenant = world.client().connect().await.unwrap();
     ask_again(&mut tenant, &token).await;
     let mut first = world.client().connect().await.unwrap();
@@ -111,21 +111,21 @@ async fn accounts_without_leases_do_not_lock_out_a_lease_or_a_probe() {
     descriptors::raise().unwrap();
     // The number of places with 1,024 file descriptors.
     let world = World::with(|s| s.limits.connections = 288).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let lease = world.running(key.address(), 7, SDL).await;
     let token = token_for(&key, &json!({"access": "full"}));
     let tenant = Client::new(world.address).from("127.0.0.3").bearer(&token);
     let mut stream = tenant.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
-    let mut kept = tenant.connect().await.unwrap();
-    ask_again(&mut kept, &token).await;
+    let mut tenant_connection = tenant.connect().await.unwrap();
+    ask_again(&mut tenant_connection, &token).await;
     let attacker = Client::new(world.address).from("127.0.0.2");
-    let mut held = Vec::new();
+    let mut connections = Vec::new();
     for seed in 10..34 {
-        let token = token_for(&world.known(seed), &json!({"access": "full"}));
+        let token = token_for(&world.known_tenant(seed), &json!({"access": "full"}));
         for _ in 0..12 {
             let mut connection = attacker.connect().await.unwrap();
             ask_again(&mut connection, &token).await;
-            held.push(connection);
+            connections.push(connection);
         }
     }
     let mut silent = Vec::new();
@@ -144,18 +144,18 @@ async fn accounts_without_leases_do_not_lock_out_a_lease_or_a_probe() {
         assert!(fastest <= Duration::from_millis(100), "{path} in {fastest:?}");
     }
     // Connections of the lease stayed open.
-    ask_again(&mut kept, &token).await;
+    ask_again(&mut tenant_connection, &token).await;
     world.cluster.log(&lease, "web", 0, "still here");
     let line = stream.data().await.unwrap();
     assert!(line.to_text().unwrap().contains("still here"));
-    drop((held, silent));
+    drop((connections, silent));
     world.stop().await;
 }
 
 #[tokio::test]
 async fn anonymous_requests_have_a_budget_and_tenants_have_none() {
     let world = World::with(|s| s.limits.requests_per_network = 5).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let client = world.client();
     let mut statuses = Vec::new();
     let paths = [
@@ -206,7 +206,7 @@ async fn wrong_signatures_for_real_accounts_have_a_query_budget_and_store_nothin
     let forger = super::world::tenant(99);
     let access = json!({"access": "full"});
     let mut responses = BTreeMap::new();
-    let real: Vec<_> = (100..200).map(|seed| world.known(seed)).collect();
+    let real: Vec<_> = (100..200).map(|seed| world.known_tenant(seed)).collect();
     for account in &real {
         let forged = signed(&forger, &claims(account.address(), &access));
         let reply = world.client().bearer(&forged).get("/address").await;

@@ -148,8 +148,9 @@ impl Client {
                     .key_provider
                     .load_private_key(key)
                     .unwrap();
-                let shown = rustls::sign::SingleCertAndKey::from(rustls::sign::CertifiedKey::new(chain, key));
-                builder.with_client_cert_resolver(Arc::new(shown))
+                let resolver =
+                    rustls::sign::SingleCertAndKey::from(rustls::sign::CertifiedKey::new(chain, key));
+                builder.with_client_cert_resolver(Arc::new(resolver))
             }
         };
         config.alpn_protocols.clone_from(&self.alpn);

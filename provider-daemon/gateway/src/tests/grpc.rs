@@ -86,7 +86,7 @@ async fn status(world: &World) -> Status {
 #[tokio::test]
 async fn the_status_has_what_indexers_read() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let status = status(&world).await;
     assert_eq!(status.public_hostnames, ["provider.localhost"]);
@@ -141,7 +141,7 @@ async fn w26_any_metadata_is_borne() {
 #[tokio::test]
 async fn status_stream_starts_at_once_sends_changes_and_ends_with_the_gateway() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let mut sender = connect(&world).await;
     let path = format!("{SERVICE}/StreamStatus");
     let mut response = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
@@ -272,7 +272,7 @@ async fn group_is_screened_like_an_order_and_nothing_is_reserved() {
             screened.reasons
         );
     }
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let taken = screen(&world, SDL, &["WEB.example.com"]).await;
     assert_eq!(taken.reasons, ["hostname not allowed: \"web.example.com\""]);

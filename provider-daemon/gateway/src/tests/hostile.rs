@@ -20,7 +20,7 @@ async fn a_body_that_is_too_large_or_too_slow_is_refused() {
         s.limits.body = Duration::from_millis(100);
     })
     .await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.lease(key.address(), 7, &sdl::parse(SDL).unwrap()).await;
     let large = "x".repeat(10_001);
     let reply = world.ask(&key, "PUT", "/deployment/7/manifest", &large).await;
@@ -82,7 +82,7 @@ async fn connection_without_handshake_times_out_and_frees_its_place() {
 #[tokio::test]
 async fn invalid_paths_and_queries_get_an_error_response() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let bomb: String = (0..5_000).map(|n| format!("a{n}=b&")).collect();
     for (path, status) in [
         ("/lease/x/1/1/status".to_owned(), 400),
@@ -97,9 +97,9 @@ async fn invalid_paths_and_queries_get_an_error_response() {
         (format!("/lease/{}/1/1/status", "1".repeat(60_000)), 400),
     ] {
         let reply = world.ask(&key, "GET", &path, "").await;
-        let shown: String = path.chars().take(60).collect();
-        assert_eq!(reply.status, status, "{shown}: {}", reply.body);
-        assert!(reply.body.len() < 500, "{shown}");
+        let short_path: String = path.chars().take(60).collect();
+        assert_eq!(reply.status, status, "{short_path}: {}", reply.body);
+        assert!(reply.body.len() < 500, "{short_path}");
     }
     // Refused for its path or its head, or disconnected: whichever comes first.
     let long = format!("/lease/{}/1/1/status", "1".repeat(300_000));
@@ -114,7 +114,7 @@ async fn invalid_paths_and_queries_get_an_error_response() {
 #[tokio::test]
 async fn thousands_of_unknown_issuers_do_not_lock_out_known_tenants() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     assert_eq!(world.ask(&key, "GET", "/address", "").await.status, 200);
     let mut responses = std::collections::BTreeMap::new();
     for number in 0..=100_u8 {
@@ -136,7 +136,7 @@ async fn thousands_of_unknown_issuers_do_not_lock_out_known_tenants() {
 #[tokio::test]
 async fn a_frame_without_end_closes_its_stream() {
     let world = World::with(|s| s.limits.frame_bytes = 1000).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let token = token_for(&key, &json!({"access": "full"}));
     let path = "/lease/7/1/1/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0";
@@ -156,7 +156,7 @@ async fn thousands_of_concurrent_unknown_issuers_do_not_delay_tenants() {
     const CONNECTIONS: u16 = 10;
     const EACH: u16 = 200;
     let world = World::start().await;
-    let (key, forger) = (world.known(1), tenant(99));
+    let (key, forger) = (world.known_tenant(1), tenant(99));
     let access = json!({"access": "full"});
     let token = |number: u16| {
         let mut account = [7; 20];
@@ -180,10 +180,10 @@ async fn thousands_of_concurrent_unknown_issuers_do_not_delay_tenants() {
             let (mut reading, mut writing) = tokio::io::split(&mut connection);
             let mut responses = Vec::new();
             let asking = async { writing.write_all(all.as_bytes()).await.unwrap() };
-            let heard = timeout(TIMEOUT, async {
+            let exchange = timeout(TIMEOUT, async {
                 tokio::join!(asking, reading.read_to_end(&mut responses))
             });
-            drop(heard.await.expect("all responses"));
+            drop(exchange.await.expect("all responses"));
             let text = String::from_utf8_lossy(&responses).into_owned();
             [401, 429].map(|status| text.matches(&format!("HTTP/1.1 {status} ")).count())
         }
@@ -206,11 +206,11 @@ async fn thousands_of_concurrent_unknown_issuers_do_not_delay_tenants() {
 #[tokio::test]
 async fn unknown_certificates_have_a_query_budget_and_others_are_served() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let own = world.certificate(&key);
     assert_eq!(world.client().certificate(&own).get("/address").await.status, 200);
     let made = Duration::from_secs(super::world::NOW - 60);
-    let (mut closed, mut told) = (0, 0);
+    let (mut closed, mut refusals) = (0, 0);
     for seed in 100..170 {
         let stranger = OwnCertificate::make(tenant(seed).address(), &Usage::Client, made).unwrap();
         match world
@@ -222,11 +222,11 @@ async fn unknown_certificates_have_a_query_budget_and_others_are_served() {
             Err(_) => closed += 1,
             Ok(reply) => {
                 assert_eq!(reply.status, 429, "{}", reply.body);
-                told += 1;
+                refusals += 1;
             }
         }
     }
-    assert_eq!((closed, told), (60, 10));
+    assert_eq!((closed, refusals), (60, 10));
     assert_eq!(world.client().certificate(&own).get("/address").await.status, 200);
     world.stop().await;
 }
@@ -237,7 +237,7 @@ async fn a_message_whose_pieces_never_end_closes_its_stream() {
     use tokio_tungstenite::tungstenite::protocol::frame::Frame;
     use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
     let world = World::with(|s| s.limits.frame_bytes = 1000).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let token = token_for(&key, &json!({"access": "full"}));
     let path = "/lease/7/1/1/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0";
@@ -262,7 +262,7 @@ async fn a_message_whose_pieces_never_end_closes_its_stream() {
 #[tokio::test]
 async fn open_request_is_served_during_shutdown_and_new_clients_are_refused() {
     let world = World::with(|s| s.limits.grace = TIMEOUT).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let lease = world.running(key.address(), 7, SDL).await;
     world.cluster.hang(Operation::Status);
     let before = world.cluster.calls(&lease);
@@ -285,7 +285,7 @@ async fn open_request_is_served_during_shutdown_and_new_clients_are_refused() {
 #[tokio::test]
 async fn a_stream_keeps_the_place_of_its_connection() {
     let world = World::with(|s| s.limits.connections = 1).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let token = token_for(&key, &json!({"access": "full"}));
     let client = world.client();

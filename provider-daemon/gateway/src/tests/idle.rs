@@ -148,7 +148,7 @@ async fn idle_http2_connection_gets_goaway_and_closes() {
 #[tokio::test]
 async fn stream_that_waits_for_changes_is_not_idle() {
     let world = World::with(|s| s.limits.idle = IDLE).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let mut sender = grpc::connect(&world).await;
     let path = format!("{SERVICE}/StreamStatus");
     let mut stream = grpc::call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[tokio::test]
 async fn credentials_of_another_tenant_have_no_access() {
     let world = World::start().await;
-    let (key, other) = (world.known(1), world.known(2));
+    let (key, other) = (world.known_tenant(1), world.known_tenant(2));
     world.running(key.address(), 7, SDL).await;
     // The other tenant has a lease with another number.
     world.running(other.address(), 8, WITH_IP).await;
@@ -53,7 +53,7 @@ async fn credentials_of_another_tenant_have_no_access() {
 #[tokio::test]
 async fn revoked_certificate_has_no_access_on_any_route() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let own = world.certificate(&key);
     let client = world.client().certificate(&own);
@@ -71,12 +71,12 @@ async fn revoked_certificate_has_no_access_on_any_route() {
 #[tokio::test]
 async fn revocation_ends_the_access_of_an_open_connection_on_every_route() {
     let world = World::with(|s| s.limits.recheck = Duration::from_millis(20)).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     for route in routes() {
         let own = world.certificate(&key);
         let client = world.client().certificate(&own);
-        let mut kept = client.connect().await.unwrap();
+        let mut connection = client.connect().await.unwrap();
         world.publish(&own.revoke());
         until("the loss of access", || async {
             client.try_send("GET", "/address", "").await.is_err()
@@ -89,9 +89,9 @@ async fn revocation_ends_the_access_of_an_open_connection_on_every_route() {
             route.body.len(),
             route.body
         );
-        drop(tokio::io::AsyncWriteExt::write_all(&mut kept, head.as_bytes()).await);
+        drop(tokio::io::AsyncWriteExt::write_all(&mut connection, head.as_bytes()).await);
         let mut response = Vec::new();
-        drop(tokio::io::AsyncReadExt::read_to_end(&mut kept, &mut response).await);
+        drop(tokio::io::AsyncReadExt::read_to_end(&mut connection, &mut response).await);
         let response = String::from_utf8_lossy(&response);
         let refused = response.is_empty() || response.starts_with("HTTP/1.1 401");
         assert!(refused, "{} {}: {response}", route.method, route.path);
@@ -102,7 +102,7 @@ async fn revocation_ends_the_access_of_an_open_connection_on_every_route() {
 #[tokio::test]
 async fn address_migration_needs_the_scope_for_both_leases() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let from = world.running(key.address(), 8, WITH_IP).await;
     world.running(key.address(), 7, WITH_IP).await;
     let body = json!({"endpoints_to_migrate": ["ep"], "destination_dseq": 7, "destination_gseq": 1});
@@ -114,9 +114,9 @@ async fn address_migration_needs_the_scope_for_both_leases() {
             {"provider": PROVIDER, "access": "granular", "deployments": deployments}
         ]})
     };
-    let held = || world.cluster.contents().ips;
-    until("the addresses", || async { held().contains_key(&from) }).await;
-    let before = held();
+    let addresses = || world.cluster.contents().ips;
+    until("the addresses", || async { addresses().contains_key(&from) }).await;
+    let before = addresses();
     for leases in [
         grant(&[7], "ip-migrate", "web"),
         grant(&[8], "ip-migrate", "web"),
@@ -127,7 +127,7 @@ async fn address_migration_needs_the_scope_for_both_leases() {
         let client = world.client().bearer(&token_for(&key, &leases));
         let reply = client.send("POST", "/endpoint/migrate", &body).await;
         assert_eq!(reply.status, 401, "{leases}: {}", reply.body);
-        assert_eq!(held(), before, "{leases}");
+        assert_eq!(addresses(), before, "{leases}");
     }
     let both = token_for(&key, &grant(&[7, 8], "ip-migrate", "web"));
     let reply = world
@@ -136,6 +136,6 @@ async fn address_migration_needs_the_scope_for_both_leases() {
         .send("POST", "/endpoint/migrate", &body)
         .await;
     assert_eq!(reply.status, 200, "{}", reply.body);
-    assert_ne!(held(), before);
+    assert_ne!(addresses(), before);
     world.stop().await;
 }

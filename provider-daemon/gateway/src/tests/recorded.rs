@@ -53,7 +53,7 @@ impl Stage {
         let account = recordings::json(&accounts);
         let key = account["response_json_raw"]["account"]["pub_key"]["key"].as_str();
         let key = data_encoding::BASE64.decode(key.unwrap().as_bytes()).unwrap();
-        world.make_known(&tenant, &key);
+        world.register(&tenant, &key);
         let mut stage = Self {
             world,
             tenant,

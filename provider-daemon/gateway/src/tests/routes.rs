@@ -19,10 +19,10 @@ async fn readiness_lists_notes_for_operators() {
     let world = World::with(|s| s.notes = vec!["create the routes manually".to_owned()]).await;
     let ready = world.client().get("/readyz").await;
     assert_eq!(ready.status, 200, "a note is not a failure");
-    let said = ready.body;
+    let body = ready.body;
     assert!(
-        said.starts_with("ok") && said.contains("create the routes manually"),
-        "{said}"
+        body.starts_with("ok") && body.contains("create the routes manually"),
+        "{body}"
     );
     world.stop().await;
 }
@@ -152,7 +152,7 @@ async fn group_is_validated_like_an_order() {
 #[tokio::test]
 async fn manifest_is_accepted_returned_and_its_services_listed() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let sdl = sdl::parse(SDL).unwrap();
     let lease = world.lease(key.address(), 7, &sdl).await;
     let path = "/lease/7/1/1/status";
@@ -186,7 +186,7 @@ async fn manifest_is_accepted_returned_and_its_services_listed() {
         let reply = world.ask(&key, "GET", &path, "").await;
         assert_eq!((reply.status, reply.body.as_str()), (404, text));
     }
-    let other = world.known(2);
+    let other = world.known_tenant(2);
     assert_eq!(world.ask(&other, "GET", path, "").await.status, 404);
     world.stop().await;
 }
@@ -194,7 +194,7 @@ async fn manifest_is_accepted_returned_and_its_services_listed() {
 #[tokio::test]
 async fn invalid_manifest_is_refused_with_the_reason() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let sdl = sdl::parse(SDL).unwrap();
     world.lease(key.address(), 7, &sdl).await;
     let put = async |dseq: u64, body: &str| {
@@ -235,7 +235,7 @@ async fn invalid_manifest_is_refused_with_the_reason() {
 #[tokio::test]
 async fn cluster_errors_map_to_http_status() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     for (kind, status) in [
         (ErrorKind::Unavailable, 503),
         (ErrorKind::Timeout, 503),
@@ -258,7 +258,7 @@ async fn cluster_errors_map_to_http_status() {
 #[tokio::test]
 async fn hanging_cluster_is_an_outage_and_delays_no_other_request() {
     let world = World::with(|s| s.limits.cluster = Duration::from_millis(50)).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.cluster.hang(Operation::Status);
     let reply = world.ask(&key, "GET", "/lease/7/1/1/status", "").await;
     assert_eq!(reply.status, 503, "{}", reply.body);
@@ -269,7 +269,7 @@ async fn hanging_cluster_is_an_outage_and_delays_no_other_request() {
 #[tokio::test]
 async fn hostnames_migrate_between_leases_of_one_tenant() {
     let world = World::start().await;
-    let (key, other) = (world.known(1), world.known(2));
+    let (key, other) = (world.known_tenant(1), world.known_tenant(2));
     let from = world.running(key.address(), 7, SDL).await;
     // The second gets the same name only by a migration.
     let to = world.lease(key.address(), 8, &sdl::parse(SDL).unwrap()).await;
@@ -327,7 +327,7 @@ async fn hostnames_migrate_between_leases_of_one_tenant() {
 #[tokio::test]
 async fn w30_exactly_the_named_addresses_move() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let from = world.running(key.address(), 7, WITH_IP).await;
     until("the addresses", || async {
         world.cluster.contents().ips.contains_key(&from)
@@ -409,7 +409,7 @@ async fn standby_serves_reads_and_names_the_leader() {
     };
     let source = crate::LeadershipSource::new(move || now.clone());
     let world = World::with(|settings| settings.leadership = Some(source)).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     world.handle.set_leadership(Leadership::Standby).await.unwrap();
     assert_eq!(world.client().get("/readyz").await.status, 200);
@@ -417,11 +417,11 @@ async fn standby_serves_reads_and_names_the_leader() {
         world.ask(&key, "GET", "/lease/7/1/1/status", "").await.status,
         200
     );
-    let shown = world.client().get("/status").await.json();
+    let status = world.client().get("/status").await.json();
     let expected = json!({
         "role": "standby", "holder": "b", "address": "b.example.com:8443", "implausible_term": u64::MAX,
     });
-    assert_eq!(shown["leadership"], expected);
+    assert_eq!(status["leadership"], expected);
     let sent = world
         .ask(&key, "PUT", "/deployment/7/manifest", &manifest(SDL))
         .await;
@@ -438,7 +438,7 @@ async fn standby_serves_reads_and_names_the_leader() {
 #[tokio::test]
 async fn stopped_provider_is_not_ready_and_refuses_manifests() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let lease = world.running(key.address(), 7, SDL).await;
     world.stop_provider().await;
     assert_eq!(world.client().get("/readyz").await.status, 503);
@@ -459,7 +459,7 @@ async fn stopped_provider_is_not_ready_and_refuses_manifests() {
 #[tokio::test]
 async fn known_tenants_keep_access_during_a_chain_outage() {
     let world = World::start().await;
-    let (key, stranger) = (world.known(1), world.known(2));
+    let (key, stranger) = (world.known_tenant(1), world.known_tenant(2));
     world.running(key.address(), 7, SDL).await;
     let certificate = world.certificate(&key);
     let by_certificate = world.client().certificate(&certificate);

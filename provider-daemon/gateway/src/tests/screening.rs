@@ -152,7 +152,7 @@ async fn status_does_not_wait_for_screenings() {
         s.limits.screenings_per_network = 1000;
     })
     .await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let body = serde_json::to_string(&large(20)).unwrap();
     let client = world.client();
     let asking = (0..AT_ONCE).map(|_| {
@@ -218,11 +218,11 @@ async fn screening_response_is_bounded_with_a_thousand_nodes() {
         let (message, code) = screen(&world, &large(units)).await;
         assert_eq!(code, "0");
         assert!(message.len() < ANSWER_BYTES_MAX, "{}", message.len());
-        let told = BidScreeningResponse::decode(&message[..]).unwrap();
+        let screened = BidScreeningResponse::decode(&message[..]).unwrap();
         assert!(
-            !told.passed && told.reasons.iter().any(|r| r.contains(words)),
+            !screened.passed && screened.reasons.iter().any(|r| r.contains(words)),
             "{:?}",
-            told.reasons
+            screened.reasons
         );
     }
     // Each kind has its examples.
@@ -319,8 +319,8 @@ struct ByModel;
 impl PricingStrategy for ByModel {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
         let gpus = request.units().iter().flat_map(|u| &u.resources.gpu.attributes);
-        let known = gpus.into_iter().any(|a| a.key.contains("/model/a100"));
-        let price = if known { "30" } else { "10" };
+        let has_model = gpus.into_iter().any(|a| a.key.contains("/model/a100"));
+        let price = if has_model { "30" } else { "10" };
         Ok(DecCoin::new(&"uact".into(), price.parse().unwrap()))
     }
 }
@@ -342,15 +342,15 @@ async fn a_screening_is_priced_by_what_a_bid_would_reserve() {
     let price = &validated.json()["min_bid_price"]["amount"];
     assert_eq!(amount(price.as_str().unwrap()), 30.0);
     let (message, code) = screen(&world, &group).await;
-    let told = BidScreeningResponse::decode(&message[..]).unwrap();
-    assert!(code == "0" && told.passed, "{:?}", told.reasons);
+    let screened = BidScreeningResponse::decode(&message[..]).unwrap();
+    assert!(code == "0" && screened.passed, "{:?}", screened.reasons);
     // The wire format of a price has eighteen decimals without a point.
-    let amount = told.price.unwrap().amount;
+    let amount = screened.price.unwrap().amount;
     assert!(
         amount.starts_with("30") && amount.trim_end_matches('0') == "3",
         "{amount}"
     );
-    let offered = told.resource_offers[0]
+    let offered = screened.resource_offers[0]
         .resources
         .as_ref()
         .unwrap()

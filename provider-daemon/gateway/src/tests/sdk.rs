@@ -72,7 +72,7 @@ impl SdkTenant {
         let key = derive_key(&words, &"".into(), DEFAULT_PATH).unwrap();
         let made = script(&folder, json!({"act": "credentials", "mnemonic": WORDS})).await;
         assert_eq!(made["address"], key.address().as_str());
-        world.make_known(key.address(), key.public().as_bytes());
+        world.register(key.address(), key.public().as_bytes());
         let pem = |name: &str| made["certificate"][name].as_str().unwrap().as_bytes().to_vec();
         world.publish(&Msg::CreateCertificate {
             owner: key.address().clone(),
@@ -107,10 +107,10 @@ async fn websocket_client_of_the_sdk_reads_logs() {
         return world.stop().await;
     };
     let listen = || json!({"act": "listen"});
-    for shown in [Some("full"), Some("logs"), None] {
-        let seen = stranger.asks(&world, "/lease/7/1/1/logs", shown, listen()).await;
+    for access in [Some("full"), Some("logs"), None] {
+        let seen = stranger.asks(&world, "/lease/7/1/1/logs", access, listen()).await;
         let line = "{\"name\":\"web-0\",\"message\":\"one \\u003cline\\u003e\"}\n";
-        assert_eq!(seen["frames"], json!([line]), "{shown:?}: {seen}");
+        assert_eq!(seen["frames"], json!([line]), "{access:?}: {seen}");
         assert_eq!(seen["code"], 1000);
     }
     world.stop().await;

@@ -23,7 +23,7 @@ async fn requests_streams_and_rejections_are_counted() {
         s.limits.streams_per_tenant = 1;
     })
     .await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let tenant = world
         .client()

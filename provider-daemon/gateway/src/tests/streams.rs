@@ -28,7 +28,7 @@ fn binary(bytes: &[u8]) -> Message {
 #[tokio::test]
 async fn logs_are_sent_as_one_frame_per_line_and_end_with_a_close_frame() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let lease = world.running(key.address(), 7, SDL).await;
     world.cluster.log(&lease, "web", 0, "a <b>");
     world.cluster.log(&lease, "web", 1, "two");
@@ -61,7 +61,7 @@ async fn logs_are_sent_as_one_frame_per_line_and_end_with_a_close_frame() {
 #[tokio::test]
 async fn followed_logs_continue_until_the_gateway_stops() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let lease = world.running(key.address(), 7, SDL).await;
     let mut channel = open(&world, "/lease/7/1/1/logs?follow=true").await;
     world.cluster.log(&lease, "web", 0, "later");
@@ -79,7 +79,7 @@ async fn followed_logs_continue_until_the_gateway_stops() {
 #[tokio::test]
 async fn shell_waiting_for_input_ends_with_the_gateway_without_a_result() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let mut channel = open(&world, &format!("{SHELL}&cmd0=cat&stdin=1")).await;
     channel.send(binary(b"\x68half a line")).await;
@@ -93,7 +93,7 @@ async fn shell_waiting_for_input_ends_with_the_gateway_without_a_result() {
 #[tokio::test]
 async fn failed_stream_ends_with_its_close_code() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let lease = world.running(key.address(), 7, SDL).await;
     assert!(world.cluster.log(&lease, "web", 0, "x"));
     let code = async |path: &str| open(&world, path).await.rest().await.1;
@@ -117,7 +117,7 @@ async fn failed_stream_ends_with_its_close_code() {
 #[tokio::test]
 async fn events_have_the_format_of_the_go_provider() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let lease = world.running(key.address(), 7, SDL).await;
     world.cluster.event(&lease, "web", "Pulled", "the image");
     let mut channel = open(&world, "/lease/7/1/1/kubeevents?service=web&follow=1").await;
@@ -143,7 +143,7 @@ async fn events_have_the_format_of_the_go_provider() {
 #[tokio::test]
 async fn command_sends_its_output_and_then_its_exit_code() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     world.cluster.set_exec(Arc::new(|_, request, stdin| ExecResult {
         stdout: [request.command.join(" ").into_bytes(), stdin].concat(),
@@ -170,7 +170,7 @@ async fn command_sends_its_output_and_then_its_exit_code() {
 #[tokio::test]
 async fn command_that_did_not_run_never_reports_success() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let result = async |path: &str| {
         let (mut frames, _) = open(&world, path).await.rest().await;
@@ -201,8 +201,8 @@ async fn command_that_did_not_run_never_reports_success() {
         (ErrorKind::Internal, 103),
     ] {
         world.cluster.fail_next(Operation::Exec, 1, kind);
-        let told = result(&format!("{SHELL}&stdin=0&cmd0=ls")).await;
-        assert_eq!(told[0], code, "{kind:?}");
+        let exit = result(&format!("{SHELL}&stdin=0&cmd0=ls")).await;
+        assert_eq!(exit[0], code, "{kind:?}");
     }
     world.stop().await;
 }
@@ -215,7 +215,7 @@ async fn client_without_ping_response_is_disconnected() {
         s.limits.streams_per_tenant = 1;
     })
     .await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     world.running(key.address(), 7, SDL).await;
     let follow = "/lease/7/1/1/logs?follow=true";
     let mut channel = open(&world, follow).await;
@@ -236,7 +236,7 @@ async fn client_without_ping_response_is_disconnected() {
 #[tokio::test]
 async fn streams_of_a_tenant_are_limited_and_released() {
     let world = World::with(|s| s.limits.streams_per_tenant = 2).await;
-    let (key, other) = (world.known(1), world.known(2));
+    let (key, other) = (world.known_tenant(1), world.known_tenant(2));
     world.running(key.address(), 7, SDL).await;
     let follow = "/lease/7/1/1/logs?follow=true";
     let first = open(&world, follow).await;
@@ -257,7 +257,7 @@ async fn streams_of_a_tenant_are_limited_and_released() {
 #[tokio::test]
 async fn slow_reader_only_delays_its_own_stream() {
     let world = World::with(|s| s.limits.stalled = Duration::from_millis(300)).await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let lease = world.running(key.address(), 7, SDL).await;
     let slow = open(&world, "/lease/7/1/1/logs?follow=true").await;
     let mut quick = open(&world, "/lease/7/1/1/logs?follow=true").await;

@@ -5,7 +5,7 @@ use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_core::types::Address;
 use std::time::Duration;
 
-fn shown(connection: &super::clients::Connection) -> Vec<u8> {
+fn server_certificate(connection: &super::clients::Connection) -> Vec<u8> {
     let chain = connection.get_ref().1.peer_certificates().unwrap();
     assert_eq!(chain.len(), 1);
     chain[0].to_vec()
@@ -77,7 +77,7 @@ async fn certificate_follows_the_server_name_and_can_be_replaced() {
     let own = world.own.der().to_vec();
     let connect = async |name: &str| world.client().named(name).connect().await.unwrap();
     for name in ["localhost", "mtls.provider.localhost", "provider.localhost"] {
-        assert_eq!(shown(&connect(name).await), own, "{name}");
+        assert_eq!(server_certificate(&connect(name).await), own, "{name}");
     }
     let owner = tenant(50).address().clone();
     let (folder, public) = files(&owner, "provider.localhost", NOW - 10);
@@ -86,10 +86,13 @@ async fn certificate_follows_the_server_name_and_can_be_replaced() {
         .tls
         .set_public("provider.localhost", &certificate, &key)
         .unwrap();
-    assert_eq!(shown(&connect("PROVIDER.localhost").await), public.der());
-    assert_eq!(shown(&connect("mtls.provider.localhost").await), own);
+    assert_eq!(
+        server_certificate(&connect("PROVIDER.localhost").await),
+        public.der()
+    );
+    assert_eq!(server_certificate(&connect("mtls.provider.localhost").await), own);
     // A client of the public hostname sends no certificate.
-    let tenant = world.known(1);
+    let tenant = world.known_tenant(1);
     world.running(tenant.address(), 7, SDL).await;
     let with = world.client().certificate(&world.certificate(&tenant));
     let path = "/lease/7/1/1/status";
@@ -105,7 +108,10 @@ async fn certificate_follows_the_server_name_and_can_be_replaced() {
         .tls
         .set_public("provider.localhost", &certificate, &key)
         .unwrap();
-    assert_eq!(shown(&connect("provider.localhost").await), again.der());
+    assert_eq!(
+        server_certificate(&connect("provider.localhost").await),
+        again.der()
+    );
     std::fs::write(&certificate, "nonsense").unwrap();
     assert!(
         world
@@ -113,19 +119,22 @@ async fn certificate_follows_the_server_name_and_can_be_replaced() {
             .set_public("provider.localhost", &certificate, &key)
             .is_err()
     );
-    assert_eq!(shown(&connect("provider.localhost").await), again.der());
+    assert_eq!(
+        server_certificate(&connect("provider.localhost").await),
+        again.der()
+    );
 
     let provider = world.own.info().owner.clone();
     let renewed = OwnCertificate::make(&provider, &Usage::Client, Duration::from_secs(NOW)).unwrap();
     world.tls.set_own(&renewed).unwrap();
-    assert_eq!(shown(&connect("localhost").await), renewed.der());
+    assert_eq!(server_certificate(&connect("localhost").await), renewed.der());
     world.stop().await;
 }
 
 #[tokio::test]
 async fn invalid_client_certificates_fail_the_handshake() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let old = Duration::from_secs(NOW - 2 * 366 * 24 * 3600);
     let over = OwnCertificate::make(key.address(), &Usage::Client, old).unwrap();
     let early = OwnCertificate::make(key.address(), &Usage::Client, Duration::from_secs(NOW + 60)).unwrap();
@@ -144,7 +153,7 @@ async fn invalid_client_certificates_fail_the_handshake() {
 #[tokio::test]
 async fn sessions_are_not_resumed() {
     let world = World::start().await;
-    let key = world.known(1);
+    let key = world.known_tenant(1);
     let client = world.client().certificate(&world.certificate(&key));
     assert_eq!(client.get("/status").await.status, 200);
     let connection = client.connect().await.unwrap();
@@ -170,20 +179,20 @@ async fn changed_public_certificate_is_reloaded() {
     })
     .await;
     let client = world.client().named("provider.localhost");
-    let kept = client.connect().await.unwrap();
-    assert_eq!(shown(&kept), first.der());
+    let connection = client.connect().await.unwrap();
+    assert_eq!(server_certificate(&connection), first.der());
     // An incomplete or invalid change keeps the previous certificate.
     std::fs::write(&certificate, "nonsense").unwrap();
     for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        assert_eq!(shown(&client.connect().await.unwrap()), first.der());
+        assert_eq!(server_certificate(&client.connect().await.unwrap()), first.der());
     }
     let second = OwnCertificate::make(&owner, &Usage::Client, Duration::from_secs(NOW - 5)).unwrap();
     write(folder.path(), &second);
     until("the new certificate", || async {
-        shown(&client.connect().await.unwrap()) == second.der()
+        server_certificate(&client.connect().await.unwrap()) == second.der()
     })
     .await;
-    assert_eq!(shown(&kept), first.der());
+    assert_eq!(server_certificate(&connection), first.der());
     world.stop().await;
 }

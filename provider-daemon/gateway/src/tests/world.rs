@@ -266,13 +266,13 @@ impl World {
     }
 
     /// Creates a chain account that has money and a public key on the chain.
-    pub(super) fn known(&self, seed: u8) -> PrivateKey {
+    pub(super) fn known_tenant(&self, seed: u8) -> PrivateKey {
         let key = tenant(seed);
-        self.make_known(key.address(), key.public().as_bytes());
+        self.register(key.address(), key.public().as_bytes());
         key
     }
 
-    pub(super) fn make_known(&self, account: &Address, key: &[u8]) {
+    pub(super) fn register(&self, account: &Address, key: &[u8]) {
         self.chain.market(|market| {
             market.fund(account, &coin());
             market.set_pubkey(account, key.to_vec());

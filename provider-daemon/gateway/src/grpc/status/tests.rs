@@ -99,8 +99,8 @@ fn inventory_message_equals_the_recorded_one_except_unknown_fields() {
 fn node_without_hardware_facts_reports_allocatable_as_capacity_and_no_processors() {
     let mut status = recorded_cluster();
     status.inventory.available.nodes[0].hardware = Hardware::default();
-    let shown = capacity(&status).cluster.unwrap().nodes.remove(0);
-    let cpu = shown.resources.unwrap().cpu.unwrap();
+    let node = capacity(&status).cluster.unwrap().nodes.remove(0);
+    let cpu = node.resources.unwrap().cpu.unwrap();
     assert!(cpu.info.is_empty());
     let quantity = cpu.quantity.unwrap();
     assert_eq!(quantity.capacity, quantity.allocatable);

@@ -129,8 +129,10 @@ fn compare(name: &str, recorded: &Value, reply: &Reply) -> Result<(), String> {
     if is_right {
         return Ok(());
     }
-    let shown: String = body.chars().take(600).collect();
-    Err(format!("{name}: recorded {status} {shown:?}\n    got {reply:?}"))
+    let short_body: String = body.chars().take(600).collect();
+    Err(format!(
+        "{name}: recorded {status} {short_body:?}\n    got {reply:?}"
+    ))
 }
 
 /// Returns true for keys that are omitted if their value is empty, or that only a Kubernetes API server sets.

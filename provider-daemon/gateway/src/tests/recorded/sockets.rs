@@ -25,14 +25,14 @@ impl ReceivedMessages {
     fn text(&mut self, text: &str) {
         let value: Value = serde_json::from_str(text.trim_end_matches('\n')).unwrap();
         assert!(text.ends_with('\n'), "{text}");
-        let shown = match value["name"].as_str() {
+        let summary = match value["name"].as_str() {
             Some(name) => {
                 let service = name.split('-').next().unwrap();
                 format!("{service}: {}", value["message"].as_str().unwrap())
             }
             None => "an event".to_owned(),
         };
-        self.texts.push(shown);
+        self.texts.push(summary);
     }
 
     fn binary(&mut self, bytes: &[u8]) {
@@ -67,20 +67,20 @@ fn payload(frame: &Value) -> Vec<u8> {
 }
 
 fn recorded(frames: &[Value]) -> ReceivedMessages {
-    let mut heard = ReceivedMessages::default();
+    let mut messages = ReceivedMessages::default();
     for frame in frames.iter().filter(|f| f["dir"] == "S->C") {
         match frame["op"].as_u64().unwrap() {
-            1 => heard.text(frame["text"].as_str().unwrap()),
-            2 => heard.binary(&payload(frame)),
+            1 => messages.text(frame["text"].as_str().unwrap()),
+            2 => messages.binary(&payload(frame)),
             8 => {
                 let reason = String::from_utf8_lossy(&payload(frame)[2..]).into_owned();
                 let code = frame["close_code"].as_u64().unwrap();
-                heard.close = Some((u16::try_from(code).unwrap(), reason));
+                messages.close = Some((u16::try_from(code).unwrap(), reason));
             }
             _ => {}
         }
     }
-    heard
+    messages
 }
 
 /// Start of the reason of a failure. The rest of the reason is an error text of the cluster.
@@ -181,22 +181,22 @@ async fn play(client: &Client, path: &str, recording: &Value) -> Result<Received
         channel.send(Message::Binary(vec![104].into())).await;
     }
     let (messages, close) = channel.rest().await;
-    let mut heard = ReceivedMessages {
+    let mut received = ReceivedMessages {
         close,
         ..ReceivedMessages::default()
     };
     for message in &messages {
         match message {
-            Message::Text(text) => heard.text(text),
-            Message::Binary(bytes) => heard.binary(bytes),
+            Message::Text(text) => received.text(text),
+            Message::Binary(bytes) => received.binary(bytes),
             other => panic!("{other:?}"),
         }
     }
     if path.contains("kubeevents") {
         // Their number depends on the cluster.
-        heard.texts.dedup();
+        received.texts.dedup();
     }
-    Ok(heard)
+    Ok(received)
 }
 
 fn set_logs(stage: &Stage) {
