@@ -25,11 +25,11 @@ const WITHIN: Duration = Duration::from_mins(1);
 pub fn check(options: &Options) -> Result<Vec<String>> {
     let begun = Instant::now();
     let cluster = Cluster::up(options)?;
-    let mut shown = vec![format!(
+    let mut results = vec![format!(
         "the cluster started in {:.1} s",
         begun.elapsed().as_secs_f64()
     )];
-    let outcome = used(&cluster, options, &mut shown);
+    let outcome = used(&cluster, options, &mut results);
     let remains = Remains::of(&cluster)?;
     let begun = Instant::now();
     // The cluster is opened again, because a crash test may have replaced it in the same folder.
@@ -37,16 +37,16 @@ pub fn check(options: &Options) -> Result<Vec<String>> {
     outcome?;
     down?;
     remains.check()?;
-    shown.push(format!(
+    results.push(format!(
         "the cluster stopped in {:.1} s and left no resources",
         begun.elapsed().as_secs_f64()
     ));
-    Ok(shown)
+    Ok(results)
 }
 
-fn used(cluster: &Cluster, options: &Options, shown: &mut Vec<String>) -> Result<()> {
+fn used(cluster: &Cluster, options: &Options, results: &mut Vec<String>) -> Result<()> {
     stays_up(cluster, options)?;
-    shown.push("a second `up` changes nothing".to_owned());
+    results.push("a second `up` changes nothing".to_owned());
     cluster.kubectl(&["create", "namespace", "check"])?;
     cluster.kubectl_input(&["apply", "-f", "-"], include_str!("../manifests/check.yaml"))?;
     eventually("the ReplicaSet of a Deployment", || {
@@ -54,18 +54,18 @@ fn used(cluster: &Cluster, options: &Options, shown: &mut Vec<String>) -> Result
         holds("the ReplicaSet", &names, "web-")
     })?;
     cluster.kubectl(&["create", "token", "default", "--namespace", "check"])?;
-    shown.push("controllers work, accounts get tokens".to_owned());
+    results.push("controllers work, accounts get tokens".to_owned());
     match options.tier {
         Tier::Api => {}
-        Tier::Node => node::check(cluster, shown)?,
-        Tier::Scale => scale::check(cluster, shown)?,
+        Tier::Node => node::check(cluster, results)?,
+        Tier::Scale => scale::check(cluster, results)?,
     }
     breaks_and_mends(cluster)?;
-    shown.push("a killed API server and a paused store recover".to_owned());
+    results.push("a killed API server and a paused store recover".to_owned());
     cluster.kubectl(&["delete", "namespace", "check", "--timeout", "60s"])?;
-    shown.push("a namespace is deleted".to_owned());
+    results.push("a namespace is deleted".to_owned());
     crashes(cluster, options)?;
-    shown.push("leftovers of a crash do not prevent a start".to_owned());
+    results.push("leftovers of a crash do not prevent a start".to_owned());
     Ok(())
 }
 
@@ -174,7 +174,7 @@ fn there(layout: &Layout) -> Vec<PathBuf> {
         .flatten()
         .flatten();
     let groups = groups.map(|entry| entry.path().join(&layout.netns));
-    let kept = ["testbed.lock", "logs"].map(|name| layout.dir.join(name));
+    let retained = ["testbed.lock", "logs"].map(|name| layout.dir.join(name));
     let files = std::fs::read_dir(&layout.dir)
         .into_iter()
         .flatten()
@@ -190,7 +190,7 @@ fn there(layout: &Layout) -> Vec<PathBuf> {
     groups
         .chain([layout.run_dir(), Path::new("/sys/fs/cgroup").join(&layout.netns)])
         .filter(|path| path.exists())
-        .chain(files.filter(|path| !kept.contains(path)))
+        .chain(files.filter(|path| !retained.contains(path)))
         .chain(network)
         .collect()
 }

@@ -196,8 +196,8 @@ impl Cluster {
     /// Fails if the cluster has no such component, or the component does not end.
     pub fn kill(&self, component: Component) -> Result<()> {
         self.check(component)?;
-        match self.known(component) {
-            Some(known) => known.stop(Duration::ZERO),
+        match self.process(component) {
+            Some(process) => process.stop(Duration::ZERO),
             None => Ok(()),
         }
     }
@@ -319,14 +319,14 @@ impl Cluster {
             _ => layout.program(component.program()),
         };
         let args = component.arguments(layout);
-        let known = processes::start(
+        let process = processes::start(
             &layout.netns,
             &program,
             &args,
             &layout.dir,
             &layout.log(component),
         )?;
-        known.write(&layout.pid(component))
+        process.write(&layout.pid(component))
     }
 
     fn await_health(&self, component: Component) -> Result<()> {
@@ -336,7 +336,7 @@ impl Cluster {
             Health::Paused => Err("the component is paused".to_owned()),
             Health::Unhealthy(reason) => Err(reason),
         };
-        let told = |reason: &str| {
+        let failure = |reason: &str| {
             let log = self.layout.log(component);
             Error::new(format!(
                 "{component}: {reason}; the end of {}:\n{}",
@@ -346,15 +346,15 @@ impl Cluster {
         };
         match crate::command::until("health", HEALTHY_WITHIN, health) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(told("the component ended")),
-            Err(error) => Err(told(&error.to_string())),
+            Ok(false) => Err(failure("the component ended")),
+            Err(error) => Err(failure(&error.to_string())),
         }
     }
 
     fn signal(&self, component: Component, signal: Signal) -> Result<()> {
         self.check(component)?;
-        match self.known(component) {
-            Some(known) if known.state() != State::Gone => known.signal(signal),
+        match self.process(component) {
+            Some(process) if process.state() != State::Gone => process.signal(signal),
             _ => Err(Error::new(format!("{component} does not run"))),
         }
     }
@@ -372,12 +372,12 @@ impl Cluster {
         )))
     }
 
-    fn known(&self, component: Component) -> Option<ProcessId> {
+    fn process(&self, component: Component) -> Option<ProcessId> {
         ProcessId::read(&self.layout.pid(component))
     }
 
     fn state(&self, component: Component) -> State {
-        self.known(component).map_or(State::Gone, ProcessId::state)
+        self.process(component).map_or(State::Gone, ProcessId::state)
     }
 }
 

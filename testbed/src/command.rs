@@ -22,7 +22,7 @@ pub(crate) struct Outcome {
 #[derive(Debug)]
 pub(crate) struct Run {
     command: Command,
-    shown: String,
+    line: String,
     input: Option<String>,
     limit: Duration,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let program = program.as_ref();
-        let shown = Path::new(program)
+        let line = Path::new(program)
             .file_name()
             .unwrap_or(program)
             .to_string_lossy()
@@ -38,7 +38,7 @@ impl Run {
         // One minute, generous for busy machines.
         Self {
             command: Command::new(program),
-            shown,
+            line,
             input: None,
             limit: Duration::from_mins(1),
         }
@@ -46,8 +46,8 @@ impl Run {
 
     pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         for arg in args {
-            self.shown.push(' ');
-            self.shown.push_str(&arg.as_ref().to_string_lossy());
+            self.line.push(' ');
+            self.line.push_str(&arg.as_ref().to_string_lossy());
             self.command.arg(arg);
         }
         self
@@ -79,12 +79,12 @@ impl Run {
     /// # Errors
     /// Fails if the program does not start, fails or exceeds its time limit. The error contains its stderr.
     pub(crate) fn stdout(self) -> Result<String> {
-        let shown = self.shown.clone();
+        let line = self.line.clone();
         let outcome = self.outcome()?;
         if outcome.code == Some(0) {
             return Ok(outcome.stdout);
         }
-        let said = if outcome.stderr.trim().is_empty() {
+        let stderr = if outcome.stderr.trim().is_empty() {
             outcome.stdout
         } else {
             outcome.stderr
@@ -93,7 +93,7 @@ impl Run {
             Some(code) => format!("ended with {code}"),
             None => "was ended".to_owned(),
         };
-        Err(Error::new(format!("`{shown}` {how}: {}", said.trim())))
+        Err(Error::new(format!("`{line}` {how}: {}", stderr.trim())))
     }
 
     /// Runs the program and discards its output. Fails if the program fails.
@@ -103,7 +103,7 @@ impl Run {
 
     /// Runs the program and returns its exit code and output. A failing exit code is not an error.
     pub(crate) fn outcome(mut self) -> Result<Outcome> {
-        let failed = |shown: &str, error| Error::new(format!("`{shown}` cannot run: {error}"));
+        let failed = |line: &str, error| Error::new(format!("`{line}` cannot run: {error}"));
         let stdin = if self.input.is_some() {
             Stdio::piped()
         } else {
@@ -115,13 +115,13 @@ impl Run {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| failed(&self.shown, error))?;
+            .map_err(|error| failed(&self.line, error))?;
         if let (Some(input), Some(mut stdin)) = (self.input.take(), child.stdin.take()) {
             thread::spawn(move || stdin.write_all(input.as_bytes()));
         }
         let stdout = drain(child.stdout.take());
         let stderr = drain(child.stderr.take());
-        let code = wait(&mut child, self.limit).map_err(|error| failed(&self.shown, error))?;
+        let code = wait(&mut child, self.limit).map_err(|error| failed(&self.line, error))?;
         Ok(Outcome {
             stdout: stdout.join().unwrap_or_default(),
             stderr: stderr.join().unwrap_or_default(),

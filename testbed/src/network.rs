@@ -40,9 +40,9 @@ pub(crate) fn create(layout: &mut Layout) -> Result<()> {
         .args(["-brief", "link"])
         .stdout()
         .unwrap_or_default();
-    let held = names.lines().filter(|line| line.starts_with("akash")).count();
+    let used = names.lines().filter(|line| line.starts_with("akash")).count();
     Err(Error::new(format!(
-        "no address range is free among {CLUSTERS_MAX} ({held} are used by clusters): {last}"
+        "no address range is free among {CLUSTERS_MAX} ({used} are used by clusters): {last}"
     )))
 }
 

@@ -58,9 +58,9 @@ pub(crate) fn start(
         .map_err(|error| Error::new(format!("`nsenter … {}` cannot start: {error}", program.display())))?;
     let pid = i32::try_from(child.id()).map_err(|error| Error::at(program, error))?;
     // A child that ends while this program runs is reaped, so that it does not appear as a zombie.
-    let known = ProcessId::of(pid);
+    let process = ProcessId::of(pid);
     thread::spawn(move || child.wait());
-    known.ok_or_else(|| {
+    process.ok_or_else(|| {
         Error::new(format!(
             "{} ended immediately, see {}",
             program.display(),
@@ -201,8 +201,8 @@ mod tests {
 
     fn sleeper() -> (std::process::Child, ProcessId) {
         let child = Command::new("sleep").arg("60").spawn().unwrap();
-        let known = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
-        (child, known)
+        let process = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
+        (child, process)
     }
 
     #[test]
@@ -214,34 +214,34 @@ mod tests {
 
     #[test]
     fn reused_pid_is_another_process() {
-        let (mut child, known) = sleeper();
-        assert_eq!(known.state(), State::Runs);
+        let (mut child, process) = sleeper();
+        assert_eq!(process.state(), State::Runs);
         let stranger = ProcessId {
-            started: known.started + 1,
-            ..known
+            started: process.started + 1,
+            ..process
         };
         assert_eq!(stranger.state(), State::Gone);
         stranger.stop(Duration::ZERO).unwrap();
         assert_eq!(
-            known.state(),
+            process.state(),
             State::Runs,
             "the signal was sent to another process"
         );
-        known.stop(Duration::ZERO).unwrap();
+        process.stop(Duration::ZERO).unwrap();
         child.wait().unwrap();
-        assert_eq!(known.state(), State::Gone);
+        assert_eq!(process.state(), State::Gone);
     }
 
     #[test]
     fn suspended_process_is_detected_and_stopped() {
-        let (mut child, known) = sleeper();
-        known.signal(Signal::SIGSTOP).unwrap();
+        let (mut child, process) = sleeper();
+        process.signal(Signal::SIGSTOP).unwrap();
         let deadline = Instant::now() + Duration::from_secs(5);
-        while known.state() != State::Paused && Instant::now() < deadline {
+        while process.state() != State::Paused && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(known.state(), State::Paused);
-        known.stop(Duration::from_secs(5)).unwrap();
+        assert_eq!(process.state(), State::Paused);
+        process.stop(Duration::from_secs(5)).unwrap();
         child.wait().unwrap();
     }
 

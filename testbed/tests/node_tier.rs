@@ -18,8 +18,8 @@ fn node_has_the_label_of_the_network_and_is_ready() {
         "--timeout",
         "60s",
     ];
-    let said = cluster.kubectl(&wait).unwrap();
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let output = cluster.kubectl(&wait).unwrap();
+    assert_eq!(output.lines().count(), 1, "{output}");
 }
 
 #[test]

@@ -335,8 +335,8 @@ fn row(figure: &Figure) -> String {
     .to_owned()
 }
 
-fn reached(held: bool) -> &'static str {
-    if held { "reached" } else { "NOT reached" }
+fn reached(is_reached: bool) -> &'static str {
+    if is_reached { "reached" } else { "NOT reached" }
 }
 
 #[cfg(test)]

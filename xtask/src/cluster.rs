@@ -193,11 +193,11 @@ impl Selection {
             let folder = workspace.target.join("cluster");
             return exactly_one(&folder, all(&folder)?);
         };
-        let told = |what: String| Error::new(format!("{}: {what}", dir.display()));
-        let cluster = Cluster::at(&dir)?.ok_or_else(|| told("no cluster was started there".to_owned()))?;
+        let error = |what: String| Error::new(format!("{}: {what}", dir.display()));
+        let cluster = Cluster::at(&dir)?.ok_or_else(|| error("no cluster was started there".to_owned()))?;
         match self.tier {
             Some(tier) if cluster.tier() != tier => {
-                Err(told(format!("the tier is {}, not {tier}", cluster.tier())))
+                Err(error(format!("the tier is {}, not {tier}", cluster.tier())))
             }
             _ => Ok(cluster),
         }
@@ -221,17 +221,17 @@ fn all(folder: &Path) -> Result<Vec<(String, Cluster)>> {
 
 /// Returns the only element of `found`. Fails if `found` is empty or has more elements.
 fn exactly_one<T>(folder: &Path, mut found: Vec<(String, T)>) -> Result<T> {
-    let told = |what: &str| Error::new(format!("{}: {what}", folder.display()));
+    let error = |what: &str| Error::new(format!("{}: {what}", folder.display()));
     if found.len() > 1 {
         let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
-        return Err(told(&format!(
+        return Err(error(&format!(
             "several clusters run: {}; select one with --name",
             names.join(", ")
         )));
     }
     match found.pop() {
         Some((_, cluster)) => Ok(cluster),
-        None => Err(told(
+        None => Err(error(
             "no cluster runs; `cargo xtask cluster up --tier api` starts one",
         )),
     }

@@ -78,11 +78,11 @@ fn build(workspace: &Workspace) -> Result<Vec<Program>> {
 }
 
 fn host(workspace: &Workspace) -> Result<String> {
-    let said = Process::new("rustc", &workspace.root)
+    let lines = Process::new("rustc", &workspace.root)
         .args(["-vV"])
         .quiet()
         .lines()?;
-    let host = said.iter().find_map(|line| line.strip_prefix("host: "));
+    let host = lines.iter().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned)
         .ok_or_else(|| Error::new("cannot read the host from `rustc -vV`".to_owned()))
 }

@@ -92,13 +92,13 @@ pub(crate) fn run(workspace: &Workspace, seed: u64, args: &Args) -> Result<()> {
         .iter()
         .map(|subject| Ok((subject, tool.list(subject)?)))
         .collect::<Result<Vec<_>>>()?;
-    let known: Vec<&Mutant> = lists.iter().flat_map(|(_, list)| list).collect();
+    let listed: Vec<&Mutant> = lists.iter().flat_map(|(_, list)| list).collect();
     // Checked first, because this check is cheap and the campaign takes an hour.
-    accepted.expect_known(&known)?;
+    accepted.expect_known(&listed)?;
     let shards = if args.all {
         1
     } else {
-        shards(known.len(), args.count)
+        shards(listed.len(), args.count)
     };
     let mut tried = Vec::new();
     for (subject, list) in &lists {
@@ -166,8 +166,8 @@ impl Tool {
     }
 
     fn list(&self, subject: &Subject) -> Result<Vec<Mutant>> {
-        let said = self.process(subject).args(["--list", "--json"]).lines()?;
-        let list = mutant::list(&said.join("\n"))?;
+        let lines = self.process(subject).args(["--list", "--json"]).lines()?;
+        let list = mutant::list(&lines.join("\n"))?;
         if list.is_empty() {
             let package = subject.package;
             return Err(Error::new(format!(
@@ -183,9 +183,9 @@ impl Tool {
             return Ok(Vec::new());
         }
         let output = self.scratch.join(subject.package);
-        let told = output.join("mutants.out").join("outcomes.json");
+        let outcomes_file = output.join("mutants.out").join("outcomes.json");
         // Delete results of an earlier run.
-        delete_outcomes(&told)?;
+        delete_outcomes(&outcomes_file)?;
         let limit = u64::try_from(wanted.len())
             .unwrap_or(u64::MAX)
             .saturating_mul(SECONDS_FOR_ONE)
@@ -207,7 +207,7 @@ impl Tool {
             .limit(Duration::from_secs(limit))
             .follow();
         // The exit code also signals survivors. The written outcomes decide.
-        let outcomes = match (read(&told), ended) {
+        let outcomes = match (read(&outcomes_file), ended) {
             (Ok(text), _) if !text.is_empty() => mutant::outcomes(&text)?,
             (_, Err(error)) | (Err(error), Ok(_)) => return Err(error),
             (Ok(_), Ok(_)) => Vec::new(),

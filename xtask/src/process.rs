@@ -16,7 +16,7 @@ const LINES_IN_FLIGHT: usize = 1024;
 /// A program to run at the root of the workspace.
 pub(crate) struct Process {
     command: Command,
-    shown: String,
+    line: String,
     quiet: bool,
     limit: Duration,
 }
@@ -27,7 +27,7 @@ impl Process {
         let program = program.as_ref();
         let mut command = Command::new(program);
         command.current_dir(dir).stdin(Stdio::null());
-        let shown = Path::new(program)
+        let line = Path::new(program)
             .file_name()
             .unwrap_or(program)
             .to_string_lossy()
@@ -35,7 +35,7 @@ impl Process {
         // One hour is longer than any stage and still ends the wait of a CI machine.
         Self {
             command,
-            shown,
+            line,
             quiet: false,
             limit: Duration::from_hours(1),
         }
@@ -49,15 +49,15 @@ impl Process {
 
     pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         for arg in args {
-            self.shown.push(' ');
-            self.shown.push_str(&arg.as_ref().to_string_lossy());
+            self.line.push(' ');
+            self.line.push_str(&arg.as_ref().to_string_lossy());
             self.command.arg(arg);
         }
         self
     }
 
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
-        self.shown = format!("{name}={} {}", value.as_ref().to_string_lossy(), self.shown);
+        self.line = format!("{name}={} {}", value.as_ref().to_string_lossy(), self.line);
         self.command.env(name, value);
         self
     }
@@ -129,23 +129,23 @@ impl Process {
     fn spawn(&mut self) -> Result<Child> {
         if !self.quiet {
             // On stderr like cargo's progress, because stdout is for results.
-            eprintln!("$ {}", self.shown);
+            eprintln!("$ {}", self.line);
         }
         self.command
             .spawn()
-            .map_err(|error| Error::new(format!("`{}` cannot start: {error}", self.shown)))
+            .map_err(|error| Error::new(format!("`{}` cannot start: {error}", self.line)))
     }
 
     fn finish(&self, child: &mut Child, deadline: Instant) -> Result<()> {
         match wait(child, deadline) {
             Ok(Some(status)) if status.success() => Ok(()),
-            Ok(Some(status)) => Err(Error::new(format!("`{}` ended with {status}", self.shown))),
+            Ok(Some(status)) => Err(Error::new(format!("`{}` ended with {status}", self.line))),
             Ok(None) => Err(Error::new(format!(
                 "`{}` ran longer than {} s and was ended",
-                self.shown,
+                self.line,
                 self.limit.as_secs()
             ))),
-            Err(error) => Err(Error::new(format!("`{}`: {error}", self.shown))),
+            Err(error) => Err(Error::new(format!("`{}`: {error}", self.line))),
         }
     }
 }

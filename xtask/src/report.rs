@@ -57,14 +57,14 @@ impl Report {
             eprintln!("── {name} failed: {error}");
             eprintln!("── {name} failed with {}", free_resources());
         }
-        let held = outcome.is_ok();
+        let has_passed = outcome.is_ok();
         self.stages.push(Stage {
             name,
             kind,
             took: begun.elapsed(),
             outcome,
         });
-        held
+        has_passed
     }
 
     /// Prints the table. Fails if a stage failed.
@@ -143,7 +143,7 @@ impl Report {
 fn counted(lines: &[String]) -> Vec<(&str, usize)> {
     let mut counted: Vec<(&str, usize)> = Vec::new();
     for line in lines {
-        match counted.iter_mut().find(|(known, _)| known == line) {
+        match counted.iter_mut().find(|(counted_line, _)| counted_line == line) {
             Some((_, times)) => *times += 1,
             None => counted.push((line, 1)),
         }

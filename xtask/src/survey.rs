@@ -45,11 +45,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
     let files = sources(&workspace.root)?;
     let surfaces = types::surfaces(&files);
-    let told = |name| format!("{name} is public, but not reachable from outside of its crate");
+    let finding = |name| format!("{name} is public, but not reachable from outside of its crate");
     let findings: Vec<String> = surfaces
         .iter()
         .flat_map(types::Surface::unreached)
-        .map(told)
+        .map(finding)
         .collect();
     Error::from_findings("public types", &findings)
 }

@@ -29,7 +29,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
 
 /// Runs the checks as stages of a longer command, cheap ones first. Returns `true` if all passed.
 pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
-    let held = [
+    let passed = [
         report.stage(Kind::Run, "formatting", || {
             done(workspace.cargo(&["fmt", "--all", "--check"]).run())
         }),
@@ -58,7 +58,7 @@ pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
         report.stage(Kind::Build, "the pure core on wasm", || done(wasm(workspace))),
         report.stage(Kind::Build, "documentation", || done(docs::build(workspace))),
     ];
-    held.iter().all(|held| *held)
+    passed.iter().all(|passed| *passed)
 }
 
 fn done(outcome: Result<()>) -> Result<Notes> {

@@ -350,7 +350,7 @@ impl Package {
     pub(crate) fn has_docs_metadata(&self) -> bool {
         self.metadata
             .pointer("/docs/rs")
-            .is_some_and(|said| !said.is_null())
+            .is_some_and(|metadata| !metadata.is_null())
     }
 
     /// Names of path dependencies without a version requirement, except dev-dependencies.

@@ -84,9 +84,9 @@ async fn apply_view(
     request: &mut Request<Body>,
 ) -> io::Result<Option<Response<Body>>> {
     let path = request.uri().path();
-    if let Some(said) = node_info::changed(path, shared.faults()) {
+    if let Some(change) = node_info::changed(path, shared.faults()) {
         shared.count(|stats| stats.faults += 1);
-        return Ok(Some(node_info::response(said, newest(shared, http).await?)));
+        return Ok(Some(node_info::response(change, newest(shared, http).await?)));
     }
     let Some(distance) = Distance::of(shared).filter(|_| has_height(path)) else {
         return Ok(None);
@@ -103,14 +103,14 @@ impl View {
     /// Sets the height of a request. Returns a response if the selected node refuses the height.
     fn pin(&self, headers: &mut HeaderMap) -> Option<Response<Body>> {
         let Some(asked) = headers.get(&HEIGHT) else {
-            headers.insert(HEIGHT, self.shown.into());
+            headers.insert(HEIGHT, self.height.into());
             return None;
         };
         // The node itself refuses an invalid height.
         let asked: u64 = asked.to_str().ok()?.parse().ok()?;
         let (_, meaning, text) = self.refusal(asked)?;
         let mut answer = node_info::refused(node_info::UNKNOWN, format!("{text}: {meaning}"));
-        answer.headers_mut().insert(HEIGHT, self.shown.into());
+        answer.headers_mut().insert(HEIGHT, self.height.into());
         Some(answer)
     }
 }

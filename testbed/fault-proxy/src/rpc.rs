@@ -66,14 +66,14 @@ fn with_result(
     change: impl FnOnce(&mut Value),
 ) -> Response<Bytes> {
     let parsed = serde_json::from_slice::<Value>(answer.body()).ok();
-    let Some(mut said) = parsed.filter(|said| said["result"].is_object()) else {
+    let Some(mut body) = parsed.filter(|body| body["result"].is_object()) else {
         return answer;
     };
-    let before = said["result"].clone();
-    change(&mut said["result"]);
-    if said["result"] != before {
+    let before = body["result"].clone();
+    change(&mut body["result"]);
+    if body["result"] != before {
         shared.count(|stats| stats.faults += 1);
-        *answer.body_mut() = said.to_string().into();
+        *answer.body_mut() = body.to_string().into();
     }
     answer
 }
@@ -100,7 +100,7 @@ async fn apply_view(
             answer["id"] = call["id"].clone();
             Ok(Response::new(answer.to_string().into()))
         }
-        None if method == "status" => older_status(shared, http, &call["id"], view.shown).await,
+        None if method == "status" => older_status(shared, http, &call["id"], view.height).await,
         None => forward(shared, http, head, call.to_string().into()).await,
     }
 }
@@ -138,16 +138,16 @@ impl View {
             Some(json!({"error": error}))
         };
         match method {
-            "block" | "block_results" | "header" if asked > self.shown => error(format!(
+            "block" | "block_results" | "header" if asked > self.height => error(format!(
                 "height {asked} must be less than or equal to the current blockchain height {}",
-                self.shown
+                self.height
             )),
             "block" | "block_results" if asked > 0 && asked < self.oldest => error(format!(
                 "height {asked} is not available, lowest height is {}",
                 self.oldest
             )),
             "block" | "block_results" | "header" if asked == 0 => {
-                call["params"]["height"] = self.shown.to_string().into();
+                call["params"]["height"] = self.height.to_string().into();
                 None
             }
             "abci_query" => self.change_query(call, asked),
@@ -167,17 +167,17 @@ impl View {
             return Some(json!({"result": {"response": response}}));
         }
         if asked == 0 {
-            call["params"]["height"] = self.shown.to_string().into();
+            call["params"]["height"] = self.height.to_string().into();
         }
         None
     }
 }
 
 /// Returns the status of the node at an older block.
-async fn older_status(shared: &Shared, http: &Http, id: &Value, shown: u64) -> io::Result<Response<Bytes>> {
+async fn older_status(shared: &Shared, http: &Http, id: &Value, height: u64) -> io::Result<Response<Bytes>> {
     let mut status = ask(shared, http, "status", json!({})).await?;
-    let block = ask(shared, http, "block", json!({"height": shown.to_string()})).await?;
-    status["sync_info"]["latest_block_height"] = shown.to_string().into();
+    let block = ask(shared, http, "block", json!({"height": height.to_string()})).await?;
+    status["sync_info"]["latest_block_height"] = height.to_string().into();
     status["sync_info"]["latest_block_hash"] = block["block_id"]["hash"].clone();
     status["sync_info"]["latest_block_time"] = block["block"]["header"]["time"].clone();
     let answer = json!({"jsonrpc": "2.0", "id": id, "result": status});

@@ -28,7 +28,7 @@ impl Distance {
     /// Returns the blocks of the node if the newest block of the chain is `newest`.
     pub(crate) fn at(self, newest: u64) -> View {
         View {
-            shown: newest.saturating_sub(self.behind).max(1),
+            height: newest.saturating_sub(self.behind).max(1),
             oldest: if self.keep > 0 {
                 newest.saturating_sub(self.keep)
             } else {
@@ -42,7 +42,7 @@ impl Distance {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View {
     /// Newest block.
-    pub(crate) shown: u64,
+    pub(crate) height: u64,
     /// Oldest retained block.
     pub(crate) oldest: u64,
 }
@@ -51,14 +51,14 @@ impl View {
     /// Returns the error for a query at a height that the node does not have: code, meaning of the code, and
     /// text.
     pub(crate) fn refusal(&self, asked: u64) -> Option<(u32, &'static str, String)> {
-        if asked > self.shown {
+        if asked > self.height {
             let text = "cannot query with height in the future; please provide a valid height";
             return Some((26, "invalid height", text.to_owned()));
         }
         (asked > 0 && asked < self.oldest).then(|| {
             let text = format!(
                 "failed to load state at height {asked}; version does not exist (latest height: {})",
-                self.shown
+                self.height
             );
             (38, "not found", text)
         })

@@ -73,11 +73,11 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
         let name = hostname(number);
         let began = Instant::now();
         records.patch(&name, &params, &change).await?;
-        let shown = async {
+        let watching = async {
             while seen.recv().await.ok_or("the watch ended")? != name {}
             Ok::<_, Failed>(())
         };
-        timeout(WAIT_LIMIT, shown).await??;
+        timeout(WAIT_LIMIT, watching).await??;
         Ok(began.elapsed())
     };
     let mut move_to = move_to;

@@ -54,8 +54,8 @@ impl Program {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let said = child.stdout.take().ok_or("cannot read the output")?;
-        let mut lines = BufReader::new(said).lines();
+        let stdout = child.stdout.take().ok_or("cannot read the output")?;
+        let mut lines = BufReader::new(stdout).lines();
         let first = async {
             while let Some(line) = lines.next_line().await? {
                 if let Some((_, at)) = line.split_once("listens at http://") {

@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 /// Node port of the Service in `manifests/check.yaml`.
 const NODE_PORT: u16 = 30080;
 
-/// Tests the node. Adds the results to `shown`.
-pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
+/// Tests the node. Adds the results to `results`.
+pub(super) fn check(cluster: &Cluster, results: &mut Vec<String>) -> Result<()> {
     let ready = [
         "rollout",
         "status",
@@ -27,7 +27,7 @@ pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
         "60s",
     ];
     cluster.kubectl(&ready)?;
-    shown.push("a pod runs".to_owned());
+    results.push("a pod runs".to_owned());
     let pod_ip = field(cluster, "pods", "{.items[0].status.podIP}")?;
     let service_ip = field(cluster, "services", "{.items[0].spec.clusterIP}")?;
     for (what, address, port) in [
@@ -37,15 +37,15 @@ pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
     ] {
         eventually(what, || holds(what, &get(address, port)?, "it answers"))?;
     }
-    shown.push("pod, service and node port respond to the host".to_owned());
+    results.push("pod, service and node port respond to the host".to_owned());
     let logs = cluster.kubectl(&["logs", "deployment/web", "--namespace", "check"])?;
     holds("the log", &logs, "it logs")?;
     enters(cluster)?;
-    shown.push("logs, exec, cluster DNS, users and owners".to_owned());
+    results.push("logs, exec, cluster DNS, users and owners".to_owned());
     keeps(cluster)?;
-    shown.push("a persistent volume is provisioned and retains its data".to_owned());
+    results.push("a persistent volume is provisioned and retains its data".to_owned());
     survives(cluster)?;
-    shown.push("the pod survives restarts of kubelet and containerd".to_owned());
+    results.push("the pod survives restarts of kubelet and containerd".to_owned());
     Ok(())
 }
 

@@ -7,8 +7,8 @@ use crate::error::Result;
 /// Number of simulated nodes.
 const NODES: usize = 100;
 
-/// Tests the nodes. Adds the results to `shown`.
-pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
+/// Tests the nodes. Adds the results to `results`.
+pub(super) fn check(cluster: &Cluster, results: &mut Vec<String>) -> Result<()> {
     let nodes: String = (0..NODES).map(node).collect();
     cluster.kubectl_input(&["create", "-f", "-"], &nodes)?;
     cluster.kubectl(&[
@@ -20,7 +20,7 @@ pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
         "--timeout",
         "60s",
     ])?;
-    shown.push(format!("{NODES} simulated nodes are ready"));
+    results.push(format!("{NODES} simulated nodes are ready"));
     let many = [
         "scale",
         "deployment/web",
@@ -43,7 +43,7 @@ pub(super) fn check(cluster: &Cluster, shown: &mut Vec<String>) -> Result<()> {
         ])?;
         holds("pods", &ready, "ready:200;")
     })?;
-    shown.push("200 pods run on them".to_owned());
+    results.push("200 pods run on them".to_owned());
     Ok(())
 }
 

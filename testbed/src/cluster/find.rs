@@ -85,12 +85,12 @@ fn named(dir: &Path, wanted: Tier) -> Result<Cluster> {
 }
 
 fn of_tier(dir: &Path, wanted: Tier) -> Result<Cluster> {
-    let cluster = Cluster::at(dir)?.ok_or_else(|| told(dir, "no cluster was started in this folder"))?;
+    let cluster = Cluster::at(dir)?.ok_or_else(|| error_at(dir, "no cluster was started in this folder"))?;
     if cluster.tier().holds(wanted) {
         return Ok(cluster);
     }
     let what = format!("the tier is {}, expected {wanted}", cluster.tier());
-    Err(told(dir, &what))
+    Err(error_at(dir, &what))
 }
 
 fn well(dir: &Path, cluster: Cluster) -> Result<Cluster> {
@@ -98,10 +98,10 @@ fn well(dir: &Path, cluster: Cluster) -> Result<Cluster> {
     if status.is_healthy() {
         return Ok(cluster);
     }
-    Err(told(dir, &format!("the cluster is not healthy:\n{status}")))
+    Err(error_at(dir, &format!("the cluster is not healthy:\n{status}")))
 }
 
-fn told(dir: &Path, what: &str) -> Error {
+fn error_at(dir: &Path, what: &str) -> Error {
     Error::new(format!("{VARIABLE}={}: {what}", dir.display()))
 }
 

@@ -69,9 +69,9 @@ impl Cluster {
         let component = |component: &Component| ComponentStatus {
             name: component.to_string(),
             pid: self
-                .known(*component)
-                .filter(|known| known.state() != State::Gone)
-                .map(|known| known.pid),
+                .process(*component)
+                .filter(|process| process.state() != State::Gone)
+                .map(|process| process.pid),
             health: of(layout, *component),
         };
         Status {

@@ -16,8 +16,8 @@ use crate::{cgroups, files, mounts, network};
 /// Processes are killed without a shutdown, because their state is deleted afterwards.
 pub(super) fn run(layout: &Layout) -> Result<()> {
     for component in layout.tier.components().iter().rev() {
-        if let Some(known) = ProcessId::read(&layout.pid(*component)) {
-            known.stop(Duration::ZERO)?;
+        if let Some(process) = ProcessId::read(&layout.pid(*component)) {
+            process.stop(Duration::ZERO)?;
         }
     }
     for process in strays(layout) {

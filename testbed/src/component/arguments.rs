@@ -13,14 +13,14 @@ pub(super) fn arguments_of(component: Component, layout: &Layout) -> Vec<String>
         Component::ApiServer => api_server(layout),
         Component::ControllerManager => controller_manager(layout),
         Component::Scheduler => scheduler(layout),
-        Component::Containerd => vec!["--config".to_owned(), shown(&layout.config("containerd.toml"))],
+        Component::Containerd => vec!["--config".to_owned(), text_of(&layout.config("containerd.toml"))],
         Component::Kubelet => kubelet(layout),
-        Component::KubeProxy => vec![flag("config", &shown(&layout.config("kube-proxy.yaml")))],
+        Component::KubeProxy => vec![flag("config", &text_of(&layout.config("kube-proxy.yaml")))],
         Component::Kwok => kwok(layout),
     }
 }
 
-fn shown(path: &Path) -> String {
+fn text_of(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -32,7 +32,7 @@ fn flag(name: &str, value: &str) -> String {
 /// folder.
 fn etcd(layout: &Layout) -> Vec<String> {
     vec![
-        flag("data-dir", &shown(&layout.data(Component::Etcd))),
+        flag("data-dir", &text_of(&layout.data(Component::Etcd))),
         "--unsafe-no-fsync".to_owned(),
         flag("listen-client-urls", "http://127.0.0.1:2379"),
         flag("advertise-client-urls", "http://127.0.0.1:2379"),
@@ -48,22 +48,22 @@ fn etcd(layout: &Layout) -> Vec<String> {
 fn api_server(layout: &Layout) -> Vec<String> {
     let addresses = layout.addresses();
     let node = addresses.node.to_string();
-    let account_key = shown(&layout.secret("service-account.key"));
+    let account_key = text_of(&layout.secret("service-account.key"));
     vec![
         flag("etcd-servers", "http://127.0.0.1:2379"),
         flag("bind-address", &node),
         flag("advertise-address", &node),
         flag("secure-port", "6443"),
-        flag("cert-dir", &shown(&layout.dir.join("pki"))),
+        flag("cert-dir", &text_of(&layout.dir.join("pki"))),
         flag("service-cluster-ip-range", &addresses.services),
         flag("kubelet-preferred-address-types", "InternalIP"),
         flag(
             "kubelet-client-certificate",
-            &shown(&layout.secret("kubelet-client.crt")),
+            &text_of(&layout.secret("kubelet-client.crt")),
         ),
-        flag("kubelet-client-key", &shown(&layout.secret("kubelet-client.key"))),
+        flag("kubelet-client-key", &text_of(&layout.secret("kubelet-client.key"))),
         flag("authorization-mode", "Node,RBAC"),
-        flag("token-auth-file", &shown(&layout.dir.join("tokens.csv"))),
+        flag("token-auth-file", &text_of(&layout.dir.join("tokens.csv"))),
         flag(
             "service-account-issuer",
             "https://kubernetes.default.svc.cluster.local",
@@ -71,8 +71,8 @@ fn api_server(layout: &Layout) -> Vec<String> {
         flag("service-account-key-file", &account_key),
         flag("service-account-signing-key-file", &account_key),
         flag("allow-privileged", "true"),
-        flag("audit-policy-file", &shown(&layout.config("audit.yaml"))),
-        flag("audit-log-path", &shown(&layout.audit_log())),
+        flag("audit-policy-file", &text_of(&layout.config("audit.yaml"))),
+        flag("audit-log-path", &text_of(&layout.audit_log())),
     ]
 }
 
@@ -87,14 +87,14 @@ fn controller_manager(layout: &Layout) -> Vec<String> {
         flag("use-service-account-credentials", "true"),
         flag(
             "service-account-private-key-file",
-            &shown(&layout.secret("service-account.key")),
+            &text_of(&layout.secret("service-account.key")),
         ),
-        flag("root-ca-file", &shown(&layout.secret("apiserver.crt"))),
+        flag("root-ca-file", &text_of(&layout.secret("apiserver.crt"))),
         flag("service-cluster-ip-range", &layout.addresses().services),
         flag("cluster-cidr", &layout.addresses().pods),
         flag(
             "flex-volume-plugin-dir",
-            &shown(&layout.data(Component::ControllerManager)),
+            &text_of(&layout.data(Component::ControllerManager)),
         ),
     ]);
     args
@@ -106,7 +106,7 @@ fn scheduler(layout: &Layout) -> Vec<String> {
 
 /// Common arguments of scheduler and controller manager: no leader election, so no wait after a restart.
 fn client(layout: &Layout, component: Component) -> Vec<String> {
-    let kubeconfig = shown(&layout.kubeconfig_of(component));
+    let kubeconfig = text_of(&layout.kubeconfig_of(component));
     vec![
         flag("kubeconfig", &kubeconfig),
         flag("authentication-kubeconfig", &kubeconfig),
@@ -120,10 +120,10 @@ fn client(layout: &Layout, component: Component) -> Vec<String> {
 
 fn kubelet(layout: &Layout) -> Vec<String> {
     vec![
-        flag("config", &shown(&layout.config("kubelet.yaml"))),
-        flag("kubeconfig", &shown(&layout.kubeconfig_of(Component::Kubelet))),
-        flag("root-dir", &shown(&layout.data(Component::Kubelet))),
-        flag("cert-dir", &shown(&layout.secret("kubelet"))),
+        flag("config", &text_of(&layout.config("kubelet.yaml"))),
+        flag("kubeconfig", &text_of(&layout.kubeconfig_of(Component::Kubelet))),
+        flag("root-dir", &text_of(&layout.data(Component::Kubelet))),
+        flag("cert-dir", &text_of(&layout.secret("kubelet"))),
         flag("hostname-override", NODE),
         flag("node-ip", &layout.addresses().node.to_string()),
         flag("node-labels", "akash.network=true"),
@@ -133,8 +133,8 @@ fn kubelet(layout: &Layout) -> Vec<String> {
 /// Returns the arguments of kwok, which simulates only nodes with its annotation.
 fn kwok(layout: &Layout) -> Vec<String> {
     vec![
-        flag("kubeconfig", &shown(&layout.kubeconfig_of(Component::Kwok))),
-        flag("config", &shown(&layout.config("kwok.yaml"))),
+        flag("kubeconfig", &text_of(&layout.kubeconfig_of(Component::Kwok))),
+        flag("config", &text_of(&layout.config("kwok.yaml"))),
         flag("manage-all-nodes", "false"),
         flag("manage-nodes-with-annotation-selector", "kwok.x-k8s.io/node=fake"),
         flag("server-address", &format!("{}:10247", layout.addresses().node)),

@@ -9,11 +9,11 @@ use crate::workspace::{Workspace, read};
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut findings = Vec::new();
     for path in workspace.files("md")? {
-        let shown = workspace.relative(&path);
+        let page = workspace.relative(&path);
         findings.extend(
             broken(&path, &read(&path)?)
                 .into_iter()
-                .map(|link| format!("{shown}: {link}")),
+                .map(|link| format!("{page}: {link}")),
         );
     }
     Error::from_findings("links", &findings)
@@ -40,7 +40,7 @@ fn fault(file: &Path, text: &str, link: &str) -> Option<String> {
     } else {
         std::fs::read_to_string(&target).ok()?
     };
-    let found = headings(&other).iter().any(|known| known == heading);
+    let found = headings(&other).iter().any(|anchor| anchor == heading);
     (!found).then(|| format!("`{link}` points to a missing heading"))
 }
 
@@ -91,10 +91,10 @@ fn headings(text: &str) -> Vec<String> {
         }
         if let Some(title) = line.strip_prefix('#').filter(|_| !fenced) {
             let title = title.trim_start_matches('#').trim().to_lowercase();
-            let kept = title
+            let letters = title
                 .chars()
                 .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-            found.push(kept.map(|c| if c == ' ' { '-' } else { c }).collect());
+            found.push(letters.map(|c| if c == ' ' { '-' } else { c }).collect());
         }
     }
     found

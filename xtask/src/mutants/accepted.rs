@@ -57,12 +57,12 @@ impl Accepted {
     }
 
     /// Fails for entries without an existing mutant.
-    pub(super) fn expect_known(&self, known: &[&Mutant]) -> Result<()> {
-        let known: BTreeSet<&str> = known.iter().map(|mutant| mutant.name.as_str()).collect();
+    pub(super) fn expect_known(&self, mutants: &[&Mutant]) -> Result<()> {
+        let mutants: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.name.as_str()).collect();
         let gone: Vec<String> = self
             .0
             .iter()
-            .filter(|name| !known.contains(name.as_str()))
+            .filter(|name| !mutants.contains(name.as_str()))
             .cloned()
             .collect();
         Error::from_findings(

@@ -85,13 +85,13 @@ mod tests {
         copy(&from, &to).unwrap();
         assert!(!to.join("a/target").exists());
         let time = |name: &str| fs::metadata(to.join(name)).unwrap().modified().unwrap();
-        let kept = time("a/kept");
+        let modified = time("a/kept");
         fs::write(to.join("a/changed"), "a mutant").unwrap();
         fs::create_dir_all(to.join("extra/folder")).unwrap();
         fs::remove_file(from.join("gone")).unwrap();
         copy(&from, &to).unwrap();
         assert_eq!(fs::read_to_string(to.join("a/changed")).unwrap(), "1");
         assert!(!to.join("gone").exists() && !to.join("extra").exists());
-        assert_eq!(time("a/kept"), kept);
+        assert_eq!(time("a/kept"), modified);
     }
 }

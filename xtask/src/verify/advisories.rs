@@ -134,8 +134,8 @@ impl Locations {
         let mut copies = vec![self.own];
         if let Some(cargo) = self.cargo {
             copies.push(cargo.join("advisory-db"));
-            let kept = std::fs::read_dir(cargo.join("advisory-dbs"));
-            copies.extend(kept.into_iter().flatten().flatten().map(|entry| entry.path()));
+            let copies_dir = std::fs::read_dir(cargo.join("advisory-dbs"));
+            copies.extend(copies_dir.into_iter().flatten().flatten().map(|entry| entry.path()));
         }
         copies.retain(|copy| copy.join("crates").is_dir());
         Ok(copies

@@ -13,9 +13,9 @@ const WORDS_MAX: usize = 5;
 /// Checks the publishable members.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut findings = Vec::new();
-    let mut told_apart = BTreeMap::new();
+    let mut by_keywords = BTreeMap::new();
     for member in workspace.members().filter(|member| member.is_published()) {
-        if let Some(other) = told_apart.insert(member.keywords.clone(), &member.name) {
+        if let Some(other) = by_keywords.insert(member.keywords.clone(), &member.name) {
             findings.push(format!(
                 "`{}` has the same keywords as `{other}`: use different ones",
                 member.name

@@ -52,9 +52,9 @@ fn weighed(line: &str, weights: &BTreeMap<String, usize>) -> String {
 
 fn stale(page: &str, weights: &BTreeMap<String, usize>) -> Vec<String> {
     let stale = |(name, columns): (&str, Vec<&str>)| {
-        let (told, weight) = (columns.last()?.to_owned(), weights.get(name)?);
-        (told != weight.to_string())
-            .then(|| format!("`{name}` has weight {weight}, not {told}; `cargo xtask fix` updates it"))
+        let (stated, weight) = (columns.last()?.to_owned(), weights.get(name)?);
+        (stated != weight.to_string())
+            .then(|| format!("`{name}` has weight {weight}, not {stated}; `cargo xtask fix` updates it"))
     };
     rows(page).into_iter().filter_map(stale).collect()
 }

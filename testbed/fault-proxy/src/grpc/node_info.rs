@@ -139,7 +139,7 @@ impl View {
     /// error response if the selected node would refuse the request, otherwise `None`.
     pub(super) async fn block(&self, request: &mut Request<Body>) -> io::Result<Option<Response<Body>>> {
         if request.uri().path() == LATEST {
-            let height = i64::try_from(self.shown).unwrap_or(i64::MAX);
+            let height = i64::try_from(self.height).unwrap_or(i64::MAX);
             // Both requests have responses of the same type.
             *request.uri_mut() = moved(request.uri(), BY_HEIGHT)?;
             *request.body_mut() = whole(framed(&GetBlockByHeight { height }));
@@ -155,7 +155,7 @@ impl View {
             .height;
         *request.body_mut() = whole(body);
         let asked = u64::try_from(asked).unwrap_or_default();
-        if asked > self.shown {
+        if asked > self.height {
             let text = "requested block height is bigger then the chain length";
             return Ok(Some(refused(INVALID, text.to_owned())));
         }
