@@ -22,7 +22,7 @@ pub(crate) struct Outcome {
 #[derive(Debug)]
 pub(crate) struct Run {
     command: Command,
-    line: String,
+    command_line: String,
     input: Option<String>,
     limit: Duration,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Run {
 impl Run {
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let program = program.as_ref();
-        let line = Path::new(program)
+        let command_line = Path::new(program)
             .file_name()
             .unwrap_or(program)
             .to_string_lossy()
@@ -38,7 +38,7 @@ impl Run {
         // One minute, generous for busy machines.
         Self {
             command: Command::new(program),
-            line,
+            command_line,
             input: None,
             limit: Duration::from_mins(1),
         }
@@ -46,8 +46,8 @@ impl Run {
 
     pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         for arg in args {
-            self.line.push(' ');
-            self.line.push_str(&arg.as_ref().to_string_lossy());
+            self.command_line.push(' ');
+            self.command_line.push_str(&arg.as_ref().to_string_lossy());
             self.command.arg(arg);
         }
         self
@@ -79,7 +79,7 @@ impl Run {
     /// # Errors
     /// Fails if the program does not start, fails or exceeds its time limit. The error contains its stderr.
     pub(crate) fn stdout(self) -> Result<String> {
-        let line = self.line.clone();
+        let command_line = self.command_line.clone();
         let outcome = self.outcome()?;
         if outcome.code == Some(0) {
             return Ok(outcome.stdout);
@@ -93,7 +93,7 @@ impl Run {
             Some(code) => format!("ended with {code}"),
             None => "was ended".to_owned(),
         };
-        Err(Error::new(format!("`{line}` {how}: {}", stderr.trim())))
+        Err(Error::new(format!("`{command_line}` {how}: {}", stderr.trim())))
     }
 
     /// Runs the program and discards its output. Fails if the program fails.
@@ -115,13 +115,13 @@ impl Run {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| failed(&self.line, error))?;
+            .map_err(|error| failed(&self.command_line, error))?;
         if let (Some(input), Some(mut stdin)) = (self.input.take(), child.stdin.take()) {
             thread::spawn(move || stdin.write_all(input.as_bytes()));
         }
         let stdout = drain(child.stdout.take());
         let stderr = drain(child.stderr.take());
-        let code = wait(&mut child, self.limit).map_err(|error| failed(&self.line, error))?;
+        let code = wait(&mut child, self.limit).map_err(|error| failed(&self.command_line, error))?;
         Ok(Outcome {
             stdout: stdout.join().unwrap_or_default(),
             stderr: stderr.join().unwrap_or_default(),

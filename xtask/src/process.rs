@@ -16,7 +16,7 @@ const LINES_IN_FLIGHT: usize = 1024;
 /// A program to run at the root of the workspace.
 pub(crate) struct Process {
     command: Command,
-    line: String,
+    command_line: String,
     quiet: bool,
     limit: Duration,
 }
@@ -27,7 +27,7 @@ impl Process {
         let program = program.as_ref();
         let mut command = Command::new(program);
         command.current_dir(dir).stdin(Stdio::null());
-        let line = Path::new(program)
+        let command_line = Path::new(program)
             .file_name()
             .unwrap_or(program)
             .to_string_lossy()
@@ -35,7 +35,7 @@ impl Process {
         // One hour is longer than any stage and still ends the wait of a CI machine.
         Self {
             command,
-            line,
+            command_line,
             quiet: false,
             limit: Duration::from_hours(1),
         }
@@ -49,15 +49,19 @@ impl Process {
 
     pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         for arg in args {
-            self.line.push(' ');
-            self.line.push_str(&arg.as_ref().to_string_lossy());
+            self.command_line.push(' ');
+            self.command_line.push_str(&arg.as_ref().to_string_lossy());
             self.command.arg(arg);
         }
         self
     }
 
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
-        self.line = format!("{name}={} {}", value.as_ref().to_string_lossy(), self.line);
+        self.command_line = format!(
+            "{name}={} {}",
+            value.as_ref().to_string_lossy(),
+            self.command_line
+        );
         self.command.env(name, value);
         self
     }
@@ -129,23 +133,23 @@ impl Process {
     fn spawn(&mut self) -> Result<Child> {
         if !self.quiet {
             // On stderr like cargo's progress, because stdout is for results.
-            eprintln!("$ {}", self.line);
+            eprintln!("$ {}", self.command_line);
         }
         self.command
             .spawn()
-            .map_err(|error| Error::new(format!("`{}` cannot start: {error}", self.line)))
+            .map_err(|error| Error::new(format!("`{}` cannot start: {error}", self.command_line)))
     }
 
     fn finish(&self, child: &mut Child, deadline: Instant) -> Result<()> {
         match wait(child, deadline) {
             Ok(Some(status)) if status.success() => Ok(()),
-            Ok(Some(status)) => Err(Error::new(format!("`{}` ended with {status}", self.line))),
+            Ok(Some(status)) => Err(Error::new(format!("`{}` ended with {status}", self.command_line))),
             Ok(None) => Err(Error::new(format!(
                 "`{}` ran longer than {} s and was ended",
-                self.line,
+                self.command_line,
                 self.limit.as_secs()
             ))),
-            Err(error) => Err(Error::new(format!("`{}`: {error}", self.line))),
+            Err(error) => Err(Error::new(format!("`{}`: {error}", self.command_line))),
         }
     }
 }

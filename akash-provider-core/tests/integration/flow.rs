@@ -136,10 +136,10 @@ async fn open_bid_survives_shutdown_and_is_adopted_at_next_start() {
         world.cluster.contents().running.contains_key(&lease),
         "a shutdown deletes no workload"
     );
-    let told = facts.names().await;
+    let names = facts.names().await;
     assert!(
-        told.contains(&"bid_adopted".to_owned()) && !told.contains(&"bid_placed".to_owned()),
-        "{told:?}"
+        names.contains(&"bid_adopted".to_owned()) && !names.contains(&"bid_placed".to_owned()),
+        "{names:?}"
     );
 }
 

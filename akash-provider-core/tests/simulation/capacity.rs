@@ -64,7 +64,7 @@ impl Amounts {
             each[1] = signed(resources.memory.bytes);
             for volume in &resources.storage {
                 let class = volume.class().filter(|_| volume.is_persistent());
-                let at = class.and_then(|c| CLASSES.iter().position(|known| *known == c));
+                let at = class.and_then(|c| CLASSES.iter().position(|name| *name == c));
                 let at = match at {
                     Some(at) => 3 + at,
                     None if volume.is_ram() => 1,
@@ -77,7 +77,7 @@ impl Amounts {
         Self::sum(units.iter().map(of_unit))
     }
 
-    pub(crate) fn held(reservation: &ReservationStatus) -> Self {
+    pub(crate) fn from_reservation(reservation: &ReservationStatus) -> Self {
         let class = |name: &str| signed(reservation.storage.get(name).copied().unwrap_or(0));
         let mut amounts = [0; KINDS];
         amounts[0] = signed(reservation.cpu);
@@ -161,7 +161,7 @@ impl Cause {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reservations {
     pub(crate) capacity: Option<Capacity>,
-    held: BTreeMap<OrderId, Amounts>,
+    reserved: BTreeMap<OrderId, Amounts>,
     /// Amounts by which the sum of held and free resources exceeds the capacity.
     missing: Amounts,
 }
@@ -183,23 +183,25 @@ impl Reservations {
         // A promise that appears may include GPUs of other nodes.
         let moved = all.clone().filter(|r| r.gpu > 0 && cause == Cause::Promises);
         let moved: BTreeSet<&OrderId> = moved.map(|r| &r.order).collect();
-        let held: BTreeMap<OrderId, Amounts> = all.map(|r| (r.order.clone(), Amounts::held(r))).collect();
+        let reserved: BTreeMap<OrderId, Amounts> = all
+            .map(|r| (r.order.clone(), Amounts::from_reservation(r)))
+            .collect();
         let free = Amounts::free(&inventory.available);
-        let total = Amounts::sum(held.values().copied());
+        let total = Amounts::sum(reserved.values().copied());
         let missing = free.plus(total).minus(capacity.total);
         let pricing = status.orders.iter().filter(|o| o.phase == OrderPhase::Pricing);
         let fresh: Vec<&OrderId> = pricing
             .map(|o| &o.order)
-            .filter(|o| !self.held.contains_key(o))
+            .filter(|o| !self.reserved.contains_key(o))
             .collect();
-        let not_fresh = held.iter().filter(|(order, _)| !fresh.contains(order));
+        let not_fresh = reserved.iter().filter(|(order, _)| !fresh.contains(order));
         let limit = match cause {
             Cause::Capacity => Amounts::sum(not_fresh.map(|(_, amounts)| *amounts)),
             Cause::Promises | Cause::Other => {
                 let came = not_fresh.map(|(order, amounts)| {
                     // Another promise is placed again, and a replica may not fit completely.
                     let same = |before: &&Amounts| cause != Cause::Promises || *before == amounts;
-                    let before = self.held.get(order).filter(same);
+                    let before = self.reserved.get(order).filter(same);
                     let before = before.filter(|_| !moved.contains(order));
                     before.map_or(*amounts, |before| amounts.minus(*before).at_least_none())
                 });
@@ -213,7 +215,7 @@ impl Reservations {
                 capacity.total
             )
         })?;
-        (self.held, self.missing) = (held, missing);
+        (self.reserved, self.missing) = (reserved, missing);
         Ok(())
     }
 }

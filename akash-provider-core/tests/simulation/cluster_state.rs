@@ -225,11 +225,11 @@ impl ClusterState {
     pub(crate) fn there(&self) -> (BTreeSet<LeaseId>, BTreeSet<LeaseId>) {
         let away = |r: &Workload| r.elsewhere && self.place != ReadLocation::Right;
         let hidden = self.runs.iter().filter(|(_, r)| away(r));
-        let shown = self.runs.iter().filter(|(_, r)| !away(r));
+        let visible = self.runs.iter().filter(|(_, r)| !away(r));
         // A lost record without a workload leaves nothing.
-        let shown = shown.filter(|(_, r)| r.deployed || r.record != RecordState::Lost);
+        let visible = visible.filter(|(_, r)| r.deployed || r.record != RecordState::Lost);
         (
-            shown.map(|(id, _)| id.clone()).collect(),
+            visible.map(|(id, _)| id.clone()).collect(),
             hidden.map(|(id, _)| id.clone()).collect(),
         )
     }

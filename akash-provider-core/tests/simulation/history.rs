@@ -250,7 +250,7 @@ impl World {
             let unmade = self.index_of_unmade();
             if let Some(index) = unmade.filter(|_| self.random.percent(50)) {
                 self.make(index);
-            } else if let Some(index) = self.index_of_answered() {
+            } else if let Some(index) = self.index_of_completed() {
                 self.deliver(index)?;
             } else if !self.deliver_event()? {
                 self.block(seconds(6));
@@ -307,7 +307,7 @@ impl World {
             while self.deliver_event()? {}
             if let Some(index) = self.index_of_unmade() {
                 self.make(index);
-            } else if let Some(index) = self.index_of_answered() {
+            } else if let Some(index) = self.index_of_completed() {
                 self.deliver(index)?;
             } else if self.chain.is_settled() {
                 break;

@@ -111,9 +111,9 @@ impl CallCheck<'_> {
         };
         let same = |c: &Call| matches!(c, Call::Broadcast(Msg::CreateBid { id: other, .. }) if other == id);
         let flying = self.model.calls.values().any(same);
-        let known = self.model.bids.contains(&id.order);
-        ensure("never_two_bids_for_one_order", !flying && !known, || {
-            format!("{id}: in flight {flying}, recorded {known}")
+        let recorded = self.model.bids.contains(&id.order);
+        ensure("never_two_bids_for_one_order", !flying && !recorded, || {
+            format!("{id}: in flight {flying}, recorded {recorded}")
         })
     }
 
@@ -296,9 +296,10 @@ impl StateCheck<'_> {
             let promised = promised(&self.chain.market, &reservation.order);
             // A bid from before a crash, with a different overcommit, may have landed unnoticed.
             let offer = self.model.offers.get(&reservation.order);
-            let heard = offer.map(|offer| Amounts::of(offer));
-            let held = Some(Amounts::held(reservation));
-            let right = heard.is_none() || heard == held || promised == held || reservation.cpu == 0;
+            let offered = offer.map(|offer| Amounts::of(offer));
+            let reserved = Some(Amounts::from_reservation(reservation));
+            let right =
+                offered.is_none() || offered == reserved || promised == reserved || reservation.cpu == 0;
             ensure("leases_counted_once", once && right, || {
                 format!("{reservation:?} was promised as {promised:?}")
             })?;
@@ -316,8 +317,8 @@ impl StateCheck<'_> {
             let market = &self.chain.market;
             let open = market.order(&id.order).map(|o| o.state) == Some(OrderState::Open);
             let may_land = open && market.bid(id).is_none();
-            let held = reservations(self.status).any(|r| r.order == id.order);
-            ensure("unknown_tx_is_resolved", held || !may_land, || {
+            let is_reserved = reservations(self.status).any(|r| r.order == id.order);
+            ensure("unknown_tx_is_resolved", is_reserved || !may_land, || {
                 format!("{id} may land without a reservation")
             })?;
         }
@@ -372,7 +373,7 @@ impl SettledCheck<'_> {
         self.teardown_follows_close(&live)?;
         self.manifests_run(&live)?;
         self.names_lead_to_their_lease(&live)?;
-        self.accepted_manifests_are_kept(&live)?;
+        self.accepted_manifests_are_stored(&live)?;
         self.addresses_follow_leases(&live)?;
         self.addresses_and_ports_are_counted_once(&live)?;
         self.leases_without_manifest_end(&live)?;
@@ -422,9 +423,9 @@ impl SettledCheck<'_> {
     }
 
     fn every_lease_is_known(&self, live: &BTreeSet<LeaseId>) -> Checked {
-        let known: BTreeSet<LeaseId> = self.status.leases.iter().map(|l| l.lease.clone()).collect();
-        ensure("every_lease_is_known", known == *live, || {
-            format!("on the chain {live:?}, in the engine {known:?}")
+        let engine_leases: BTreeSet<LeaseId> = self.status.leases.iter().map(|l| l.lease.clone()).collect();
+        ensure("every_lease_is_known", engine_leases == *live, || {
+            format!("on the chain {live:?}, in the engine {engine_leases:?}")
         })
     }
 
@@ -436,11 +437,11 @@ impl SettledCheck<'_> {
         let expected: BTreeMap<&OrderId, Amounts> = expected
             .map(|o| (o, promised(self.market, o).unwrap_or_default()))
             .collect();
-        let held: BTreeMap<&OrderId, Amounts> = reservations(self.status)
-            .map(|r| (&r.order, Amounts::held(r)))
+        let reserved: BTreeMap<&OrderId, Amounts> = reservations(self.status)
+            .map(|r| (&r.order, Amounts::from_reservation(r)))
             .collect();
-        ensure("leases_counted_once", expected == held, || {
-            format!("expected {expected:?}, held {held:?}")
+        ensure("leases_counted_once", expected == reserved, || {
+            format!("expected {expected:?}, held {reserved:?}")
         })
     }
 

@@ -152,12 +152,12 @@ impl CallCheck<'_> {
         let in_flight = others.map(|(_, coin)| coin).chain([deposit]);
         let in_flight = in_flight.filter(|coin| coin.denom == deposit.denom);
         let in_flight: u128 = in_flight.map(|coin| coin.amount).sum();
-        let held = balances.iter().find(|coin| coin.denom == deposit.denom);
-        let held = held.map_or(0, |coin| coin.amount);
+        let balance = balances.iter().find(|coin| coin.denom == deposit.denom);
+        let balance = balance.map_or(0, |coin| coin.amount);
         ensure(
             "bids_in_flight_are_payable",
-            is_again || in_flight <= held,
-            || format!("{id}: {in_flight}{} of {held}", deposit.denom),
+            is_again || in_flight <= balance,
+            || format!("{id}: {in_flight}{} of {balance}", deposit.denom),
         )
     }
 }

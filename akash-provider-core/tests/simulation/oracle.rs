@@ -91,7 +91,7 @@ pub(crate) struct EngineModel {
     /// Expiry of the bid transactions with an unknown outcome.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
     /// Bids that the chain reported to the engine.
-    pub(crate) shown: BTreeSet<BidId>,
+    pub(crate) visible: BTreeSet<BidId>,
     /// Leases reported to the engine.
     pub(crate) leases: BTreeSet<LeaseId>,
     /// Bids that were reported to the engine as lost.
@@ -138,7 +138,7 @@ impl EngineModel {
             unread: BTreeMap::new(),
             in_reading: None,
             unsure: BTreeMap::new(),
-            shown: BTreeSet::new(),
+            visible: BTreeSet::new(),
             leases: BTreeSet::new(),
             lost: BTreeSet::new(),
             recorded: BTreeSet::new(),
@@ -209,7 +209,7 @@ impl EngineModel {
             Call::Broadcast(Msg::CreateBid { id, deposit, .. }) => Some((id.clone(), deposit.clone())),
             _ => None,
         });
-        bids.filter(|(id, _)| !self.shown.contains(id) && !self.lost.contains(id))
+        bids.filter(|(id, _)| !self.visible.contains(id) && !self.lost.contains(id))
             .collect()
     }
 
@@ -219,7 +219,7 @@ impl EngineModel {
                 self.height = snapshot.height;
                 self.block_time = self.block_time.max(snapshot.time);
                 self.bids.extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
-                self.shown.extend(snapshot.bids.iter().map(|b| b.id.clone()));
+                self.visible.extend(snapshot.bids.iter().map(|b| b.id.clone()));
                 let bids = snapshot.bids.iter();
                 self.offers
                     .extend(bids.map(|b| (b.id.order.clone(), b.resources_offer.clone())));
@@ -235,7 +235,7 @@ impl EngineModel {
                 if id.provider == *PROVIDER && self.height > 0 =>
             {
                 self.bids.insert(id.order.clone());
-                self.shown.insert(id.clone());
+                self.visible.insert(id.clone());
             }
             ChainEvent::LeaseCreated { id, .. } if id.provider == *PROVIDER => {
                 self.leases.insert(id.clone());
@@ -366,7 +366,7 @@ pub(crate) struct HistoryRecord {
 }
 
 impl HistoryRecord {
-    pub(crate) fn answered(&mut self, request: RequestId, response: &Response) {
+    pub(crate) fn note_response(&mut self, request: RequestId, response: &Response) {
         if let (Some((id, version)), Ok(_)) = (self.submitted.remove(&request), response) {
             let accepted = self.accepted.entry(id).or_default();
             *accepted = version.max(*accepted);

@@ -163,15 +163,15 @@ impl CallCheck<'_> {
                 |c: &Call| matches!(c, Call::Broadcast(Msg::CreateBid { id: other, .. }) if other == bid);
             open && self.market.bid(bid).is_none() && self.model.calls.values().any(is_bid)
         };
-        let known = self.model.offers.iter().filter(|(order, _)| **order != id.order);
-        let known = known.filter(|(order, units)| {
+        let others = self.model.offers.iter().filter(|(order, _)| **order != id.order);
+        let others = others.filter(|(order, units)| {
             let bid = LeaseId {
                 order: (*order).clone(),
                 provider: PROVIDER.clone(),
             };
             stands(&bid, units) || flies(&bid)
         });
-        let mut all: Vec<_> = known.map(|(_, units)| units.clone()).collect();
+        let mut all: Vec<_> = others.map(|(_, units)| units.clone()).collect();
         all.push(offer.to_vec());
         all
     }
@@ -255,17 +255,17 @@ impl StateCheck<'_> {
             bid.map_or(0, |b| distinct_leased_ips(&b.resources_offer))
         };
         // A reservation without CPU waits until its bid is read.
-        let held = reservations(self.status).filter(|r| r.cpu > 0);
-        let held: u32 = held.map(|r| promised(&r.order)).sum();
+        let needed = reservations(self.status).filter(|r| r.cpu > 0);
+        let needed: u32 = needed.map(|r| promised(&r.order)).sum();
         // Two successive leases share one address until the first one is torn down.
         let counted = self.counted.confirmed.iter().map(|lease| promised(&lease.order));
         let shared = counted.sum::<u32>().saturating_sub(self.counted.in_use);
         ensure(
             "no_promised_address_is_free",
-            held <= pool.allocated + shared,
+            needed <= pool.allocated + shared,
             || {
                 format!(
-                    "bids and leases need {held} addresses, but {} are counted as used",
+                    "bids and leases need {needed} addresses, but {} are counted as used",
                     pool.allocated
                 )
             },
@@ -275,7 +275,7 @@ impl StateCheck<'_> {
 
 impl SettledCheck<'_> {
     /// Checks that no instance replaces an accepted manifest by an older one.
-    pub(crate) fn accepted_manifests_are_kept(&self, live: &BTreeSet<LeaseId>) -> Checked {
+    pub(crate) fn accepted_manifests_are_stored(&self, live: &BTreeSet<LeaseId>) -> Checked {
         for lease in live {
             let accepted = self.memory.accepted.get(lease.deployment()).copied();
             let (Some(accepted), Some(run)) = (accepted, self.cluster_state.runs.get(lease)) else {

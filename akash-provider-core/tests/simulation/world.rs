@@ -270,7 +270,7 @@ impl World {
                     self.store_breaker_state(&event);
                 }
                 Effect::Reply(id, response) => {
-                    self.memory.answered(id, &response);
+                    self.memory.note_response(id, &response);
                     let waited = self.model.requests.remove(&id);
                     ensure("every_request_gets_one_reply", waited, || {
                         format!("{id:?} was not in flight")
@@ -292,8 +292,8 @@ impl World {
         };
         let pending = self.pending.swap_remove(index);
         let id = pending.id;
-        if let Some((shown, hidden)) = pending.there {
-            (self.model.there, self.model.hidden) = (shown, hidden);
+        if let Some((visible, hidden)) = pending.there {
+            (self.model.there, self.model.hidden) = (visible, hidden);
         }
         self.feed(Input::Completed(id, answer.clone()))?;
         if self.random.percent(self.faults.twice) {
@@ -474,7 +474,7 @@ impl World {
         self.pending.iter().position(|p| p.answer.is_none() && !p.sent)
     }
 
-    pub(crate) fn index_of_answered(&self) -> Option<usize> {
+    pub(crate) fn index_of_completed(&self) -> Option<usize> {
         self.pending.iter().position(|p| p.answer.is_some())
     }
 }

@@ -27,12 +27,12 @@ const ENDS: usize = 4;
 pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> {
     let operator = InventoryOperator::start(client, Options::default());
     timeout(PATIENCE, operator.ready()).await?;
-    let shown = operator.shown().borrow().clone().ok_or("nothing is shown")?;
-    let nodes = shown.metrics().nodes.len();
+    let report = operator.reports().borrow().clone().ok_or("nothing is shown")?;
+    let nodes = report.metrics().nodes.len();
     if nodes != NODES {
         return Err(format!("unexpected count: {nodes} nodes").into());
     }
-    drop(shown);
+    drop(report);
     // By then the operator has written its labels.
     sleep(SETTLE * 5).await;
     let before = cpu()?;

@@ -238,8 +238,8 @@ fn all(world: &World) -> Vec<Recording> {
     for folder in testbed::recordings::files(&folder, "") {
         let recording = recording(world, &folder);
         // One lease was recorded twice, before and after its update.
-        let known = |r: &Recording| found.iter().any(|f| f.lease == r.lease);
-        found.extend(recording.filter(|r| !known(r)));
+        let is_found = |r: &Recording| found.iter().any(|f| f.lease == r.lease);
+        found.extend(recording.filter(|r| !is_found(r)));
     }
     assert!(found.len() >= 6, "{} recorded leases", found.len());
     found

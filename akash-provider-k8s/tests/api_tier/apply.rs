@@ -326,7 +326,7 @@ fn pods_are_replaced_only_for_relevant_changes() {
 /// A service with mounted persistent volumes.
 fn persistent(volumes: &[&str]) -> Service {
     let mut web = service("web");
-    let kept = ["class=default", "persistent=true"].map(|pair| {
+    let attributes = ["class=default", "persistent=true"].map(|pair| {
         let (key, value) = pair.split_once('=').unwrap();
         Attribute {
             key: key.to_owned(),
@@ -338,7 +338,7 @@ fn persistent(volumes: &[&str]) -> Service {
         web.resources.storage.push(Storage {
             name: (*name).to_owned(),
             bytes: 64 << 20,
-            attributes: kept.to_vec(),
+            attributes: attributes.to_vec(),
         });
         mounts.extend(mounted(name, &format!("/{name}")).storage.unwrap());
     }

@@ -89,9 +89,9 @@ fn idle_operators_make_no_calls_and_notice_new_kinds() {
             assert!(!has_pools(&addresses));
             fixture::define_pools(world).await;
             fixture::pool(world, "default", &["203.0.113.0/28"]).await;
-            let known = || async { addresses.usage().total == Some(16) };
+            let has_total = || async { addresses.usage().total == Some(16) };
             world
-                .until("the operator has read the address pools", known)
+                .until("the operator has read the address pools", has_total)
                 .await;
             fixture::give(world, &leased, 80, &["203.0.113.7"]).await;
             let asked = || async { addresses.status().metallb.at.is_some() };
@@ -122,17 +122,17 @@ fn missing_kinds_are_polled_without_right_to_definitions() {
             let mut options = fixture::options(world);
             options.watch_config = eager();
             let operator = fixture::start(&client, options).await;
-            let told = || async {
+            let is_reported = || async {
                 let watches = operator.status().watches;
                 let watch = watches.get("customresourcedefinitions");
                 let error = watch.and_then(|watch| watch.last_error.clone());
                 error.is_some_and(|error| error.contains("forbidden"))
             };
-            world.until("the missing right is reported", told).await;
+            world.until("the missing right is reported", is_reported).await;
             fixture::define_pools(world).await;
-            let known = || async { has_pools(&operator) };
+            let has_total = || async { has_pools(&operator) };
             world
-                .until("the operator has read the address pools", known)
+                .until("the operator has read the address pools", has_total)
                 .await;
             operator.stop().await;
             fixture::take_rights(world).await;

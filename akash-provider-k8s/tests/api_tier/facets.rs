@@ -106,13 +106,13 @@ fn withdrawn_address_does_not_affect_others() {
         async move {
             let ips = with_ips(world, 9).await;
             let (one, two) = (world.lease(1, 1), world.lease(2, 2));
-            let kept = [
+            let declared = [
                 (&one, address(&one, "front", 80, Proto::Tcp)),
                 (&one, address(&one, "front", 53, Proto::Udp)),
                 (&two, address(&two, "front", 53, Proto::Tcp)),
             ];
             let gone = address(&one, "front", 53, Proto::Tcp);
-            for (lease, ip) in &kept {
+            for (lease, ip) in &declared {
                 ips.declare_ip(lease, ip, false).await.unwrap();
             }
             ips.declare_ip(&one, &gone, false).await.unwrap();
@@ -125,10 +125,10 @@ fn withdrawn_address_does_not_affect_others() {
             ips.purge_declared_ip(&one, &gone).await.unwrap();
             let mut left = ips.declared_ips(&one).await.unwrap();
             left.sort();
-            let mut wanted = [kept[0].1.clone(), kept[1].1.clone()];
+            let mut wanted = [declared[0].1.clone(), declared[1].1.clone()];
             wanted.sort();
             assert_eq!(left, wanted);
-            assert_eq!(ips.declared_ips(&two).await.unwrap(), [kept[2].1.clone()]);
+            assert_eq!(ips.declared_ips(&two).await.unwrap(), [declared[2].1.clone()]);
             let usage = ips.usage().await.unwrap();
             assert_eq!((usage.total, usage.in_use, usage.confirmed.len()), (9, 2, 2));
         }
@@ -142,10 +142,10 @@ fn address_never_moves_to_another_tenant() {
         async move {
             let ips = with_ips(world, 2).await;
             let (one, other) = (world.lease(1, 1), world.lease(2, 2));
-            let held = address(&one, "front", 80, Proto::Tcp);
-            ips.declare_ip(&one, &held, false).await.unwrap();
+            let ip = address(&one, "front", 80, Proto::Tcp);
+            ips.declare_ip(&one, &ip, false).await.unwrap();
             for overwrite in [false, true] {
-                let refused = ips.declare_ip(&other, &held, overwrite).await;
+                let refused = ips.declare_ip(&other, &ip, overwrite).await;
                 assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
             }
             // Endpoints with the same name in different deployments have different addresses.
@@ -166,9 +166,9 @@ fn address_never_moves_to_another_tenant() {
             ips.declare_ip(&one, &address(&one, "front", 81, Proto::Tcp), false)
                 .await
                 .unwrap();
-            ips.declare_ip(&third, &held, true).await.unwrap();
+            ips.declare_ip(&third, &ip, true).await.unwrap();
             assert_eq!(ips.declared_ips(&one).await.unwrap(), []);
-            assert_eq!(ips.declared_ips(&third).await.unwrap(), [held]);
+            assert_eq!(ips.declared_ips(&third).await.unwrap(), [ip]);
         }
         .boxed()
     });

@@ -162,15 +162,15 @@ fn paused_store_refuses_manifest_soon_without_partial_state() {
             );
             assert!(deployed.unwrap_err().is_transient());
             let answers =
-                || async { world.admin.apiserver_version().await.is_ok() && cluster.state().known() };
+                || async { world.admin.apiserver_version().await.is_ok() && cluster.state().is_known() };
             world.until("the API server responds again", answers).await;
             assert!(world.get("Namespace", "", &late.namespace()).await.is_none());
             let own = world.settings.manifest_namespace.clone();
             assert_eq!(world.names("Secret", &own).await, [""; 0]);
-            let kept = cluster.deployments().await.unwrap().deployments;
+            let deployments = cluster.deployments().await.unwrap().deployments;
             assert!(
-                kept.iter().filter(|d| d.lease == late).all(|d| *d == web),
-                "{kept:?}"
+                deployments.iter().filter(|d| d.lease == late).all(|d| *d == web),
+                "{deployments:?}"
             );
             let taken = || async { cluster.record(&web).await.is_ok() };
             world.until("the manifest is accepted", taken).await;

@@ -277,18 +277,20 @@ fn foreign_objects_stay_and_invalid_records_delay_no_others() {
                 ("evil.example.com", "invalid service name"),
                 ("nowhere.example.com", "has no Manifest"),
             ] {
-                let told = || async {
+                let is_reported = || async {
                     let problem = state(&operator, name).and_then(|state| state.problem);
                     problem.is_some_and(|problem| problem.contains(why))
                 };
-                world.until(why, told).await;
+                world.until(why, is_reported).await;
                 assert!(world.get("Ingress", &home, name).await.is_none());
             }
-            let told = || async {
+            let is_reported = || async {
                 let error = state(&operator, "theirs.example.com").and_then(|state| state.error);
                 error.is_some_and(|error| error.contains("another client"))
             };
-            world.until("an object of another client is reported", told).await;
+            world
+                .until("an object of another client is reported", is_reported)
+                .await;
             let after = world.get("Ingress", &home, "theirs.example.com").await.unwrap();
             assert_eq!(after, before);
             assert!(operator.ignore_list().contains_key(&lease.to_string()));
@@ -379,23 +381,25 @@ fn hostnames_become_gateway_routes_with_reported_acceptance() {
                 route["spec"]["parentRefs"],
                 json!([{"name": "gate", "namespace": "gates"}])
             );
-            for (said, wanted) in [
+            for (accepted, wanted) in [
                 ("True", json!("yes")),
                 ("False", json!({"no": "NotAllowed: why"})),
             ] {
                 let status = json!({"status": {"parents": [{
                     "parentRef": {"name": "gate", "namespace": "gates"},
                     "conditions": [
-                        {"type": "Accepted", "status": said, "reason": "NotAllowed", "message": "why"},
+                        {"type": "Accepted", "status": accepted, "reason": "NotAllowed", "message": "why"},
                         {"type": "ResolvedRefs", "status": "True", "reason": "ResolvedRefs", "message": ""},
                     ],
                 }]}});
                 crate::routes::edit(world, &home, "a.example.com", &status).await;
-                let told = || async {
+                let is_reported = || async {
                     let state = state(&operator, "a.example.com").unwrap();
                     serde_json::to_value(state.accepted).unwrap() == wanted
                 };
-                world.until("the status of the gateway is reported", told).await;
+                world
+                    .until("the status of the gateway is reported", is_reported)
+                    .await;
             }
             assert_eq!(writes(world, "httproutes"), [""; 0], "a status changes no route");
             let gateway = || async {
@@ -419,8 +423,8 @@ fn missing_class_is_reported() {
                 controller: Controller::Traefik,
             };
             let operator = start(&world.client, options(world, mode)).await;
-            let told = || async { operator.status().front.is_there == Some(false) };
-            world.until("the missing class is reported", told).await;
+            let is_reported = || async { operator.status().front.is_there == Some(false) };
+            world.until("the missing class is reported", is_reported).await;
             operator.stop().await;
             take_rights(world).await;
         }

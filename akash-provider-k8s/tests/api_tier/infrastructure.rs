@@ -77,8 +77,8 @@ fn new_node_is_closed_to_running_leases() {
             let before = rest(world, &applied).await;
 
             let mut watch = InfrastructureWatch::start(&world.client, Infrastructure::default());
-            let known = next(&mut watch).await;
-            cluster.close_infrastructure(&known).await.unwrap();
+            let addresses = next(&mut watch).await;
+            cluster.close_infrastructure(&addresses).await.unwrap();
             let name = world.settings.manifest_namespace.clone();
             put(&world.admin, &node(&name, "203.0.113.77"), "api-tier").await;
             let address: IpAddr = "203.0.113.77".parse().unwrap();
@@ -135,13 +135,13 @@ fn standby_does_not_update_policies_until_it_leads() {
             let web = deployment(&lease, vec![service("web")]);
             cluster.deploy(&web).await.unwrap();
             let mut watch = InfrastructureWatch::start(&world.client, Infrastructure::default());
-            let known = next(&mut watch).await;
-            cluster.close_infrastructure(&known).await.unwrap();
+            let addresses = next(&mut watch).await;
+            cluster.close_infrastructure(&addresses).await.unwrap();
             world.take_calls();
 
             let leading = LeadershipGate::new(false);
             let (follower, follows) = (cluster.clone(), leading.clone());
-            let own = InfrastructureWatch::start(&world.client, known);
+            let own = InfrastructureWatch::start(&world.client, addresses);
             let following = AbortOnDropHandle::new(tokio::spawn(async move {
                 tokio::join!(
                     follower.follow_infrastructure(own, &follows),

@@ -89,10 +89,10 @@ fn unhealthy_device_is_not_offered_and_is_reported() {
             capacity
                 .until("one GPU is left", |c| c.gpus("n1") == Some((1, 1)))
                 .await;
-            let said = capacity.ignored();
+            let ignored = capacity.ignored();
             let n1 = fixture.named("n1");
             let line = format!("node `{n1}`: 1 of 2 nvidia GPUs are unhealthy");
-            assert!(said.contains(&line), "{said:?}");
+            assert!(ignored.contains(&line), "{ignored:?}");
         })
     });
 }

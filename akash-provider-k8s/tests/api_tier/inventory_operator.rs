@@ -292,17 +292,17 @@ fn operator_reports_same_capacity_as_provider() {
                         .is_some_and(|node| node.cpu.available == 6_500 && !node.storage_classes.is_empty())
             };
             let by_provider = counted(world, is_labelled).await;
-            let mut shown = operator.shown();
-            let same = shown.wait_for(|shown| {
-                let Some(shown) = shown else { return false };
-                shown.metrics().nodes == by_provider.nodes && is_labelled(shown.metrics())
+            let mut report = operator.reports();
+            let same = report.wait_for(|report| {
+                let Some(report) = report else { return false };
+                report.metrics().nodes == by_provider.nodes && is_labelled(report.metrics())
             });
             let same = tokio::time::timeout(Duration::from_secs(40), same).await.is_ok();
-            assert!(same, "{by_provider:?}\n{:?}", operator.shown().borrow());
-            let shown = operator.shown().borrow().clone().unwrap();
-            let beta2 = &shown.metrics().storage["op-inv-beta2"];
+            assert!(same, "{by_provider:?}\n{:?}", operator.reports().borrow());
+            let report = operator.reports().borrow().clone().unwrap();
+            let beta2 = &report.metrics().storage["op-inv-beta2"];
             assert_eq!(beta2, &by_provider.storage["op-inv-beta2"]);
-            assert_eq!(shown.metrics().storage.len(), 1, "only selected classes");
+            assert_eq!(report.metrics().storage.len(), 1, "only selected classes");
             let ignored = operator.status().ignored.join("\n");
             for expected in [
                 "node `op-inv-master-1` is excluded by `exclude.nodes`",
@@ -433,14 +433,14 @@ fn operator_without_write_access_reports_capacity_and_missing_right() {
             let params = PatchParams::default();
             roles.patch("provider-daemon-operator-inventory", &params, &Patch::Merge(reading)).await.unwrap();
             let operator = start(&client);
-            let is_told = || async {
+            let is_reported = || async {
                 let now = operator.status();
                 let two = now.nodes.get("op-inv-two");
                 now.is_ready && two.is_some_and(|two| two.error.as_ref().is_some_and(|e| e.contains("deploy/operators")))
             };
-            world.until("the missing right is reported", is_told).await;
-            let shown = operator.shown().borrow().clone().unwrap();
-            let names: Vec<_> = shown.metrics().nodes.iter().map(|node| node.name.as_str()).collect();
+            world.until("the missing right is reported", is_reported).await;
+            let report = operator.reports().borrow().clone().unwrap();
+            let names: Vec<_> = report.metrics().nodes.iter().map(|node| node.name.as_str()).collect();
             assert_eq!(names, ["op-inv-one"], "a labelled node is still offered");
             // A new right takes effect without a restart.
             let rights = account(world, &testbed).await;

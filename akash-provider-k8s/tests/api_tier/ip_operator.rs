@@ -66,7 +66,7 @@ fn addresses_become_load_balancers_and_follow_their_records() {
             let assigned = operator.assigned(&lease).unwrap();
             assert_eq!((assigned.len(), assigned[0].ip.as_str()), (2, "203.0.113.7"));
             assert_eq!(operator.usage().pools["default"].problems.len(), 1);
-            assert_eq!(operator.held()[&lease.to_string()].len(), 2);
+            assert_eq!(operator.port_states()[&lease.to_string()].len(), 2);
             // The operator may query MetalLB's controller, which is not installed.
             let asked = || async { operator.status().metallb.error.is_some() };
             world.until("MetalLB is queried", asked).await;
@@ -148,8 +148,8 @@ fn services_of_the_go_operator_are_adopted_and_orphans_deleted() {
             world.until("the orphaned Service is deleted", is_gone).await;
             // The Service of another tenant stays.
             assert_eq!(writes(world), ["DELETE web-ip-80-tcp"]);
-            let kept = balancer(world, &two, 80).await.unwrap();
-            assert_eq!(kept["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.34");
+            let service = balancer(world, &two, 80).await.unwrap();
+            assert_eq!(service["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.34");
             // Its own writes take over the complete Service of the Go operator.
             declare(world, &two, "front", 80).await;
             second.stop().await;
@@ -161,8 +161,8 @@ fn services_of_the_go_operator_are_adopted_and_orphans_deleted() {
             let is_so =
                 || async { balancer(world, &two, 80).await.unwrap()["metadata"]["annotations"] == wanted };
             world.until("the old annotations are removed", is_so).await;
-            let kept = balancer(world, &two, 80).await.unwrap();
-            assert_eq!(kept["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.34", "the address stays");
+            let service = balancer(world, &two, 80).await.unwrap();
+            assert_eq!(service["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.34", "the address stays");
             third.stop().await;
             take_rights(world).await;
         }
@@ -226,20 +226,20 @@ fn foreign_objects_stay_and_invalid_records_delay_no_others() {
             world.until("the valid record is written", good).await;
             for (port, why) in spoilt {
                 let record = declared(&lease, "front", port);
-                let told = || async {
+                let is_reported = || async {
                     let status = operator.status();
                     let problem = status.addresses.get(&record).and_then(|a| a.problem.clone());
                     problem.is_some_and(|problem| problem.contains(why))
                 };
-                world.until(why, told).await;
+                world.until(why, is_reported).await;
                 assert!(balancer(world, &lease, port).await.is_none());
             }
             for (lease, port, why) in [(&lease, 81, "another client"), (&homeless, 80, "not found")] {
-                let told = || async {
+                let is_reported = || async {
                     let error = state(&operator, lease, port).and_then(|state| state.error);
                     error.is_some_and(|error| error.contains(why))
                 };
-                world.until(why, told).await;
+                world.until(why, is_reported).await;
             }
             assert_eq!(balancer(world, &lease, 81).await.unwrap(), before);
             assert!(operator.ignored_leases().contains_key(&lease.to_string()));
@@ -377,14 +377,16 @@ fn cluster_without_pools_is_served_with_unknown_pool_size() {
                     is_written(&operator, &lease, 80)
                 })
                 .await;
-            let told = || async { operator.status().watches["ipaddresspools"].last_error.is_some() };
-            world.until("the unknown pool size is reported", told).await;
+            let is_reported = || async { operator.status().watches["ipaddresspools"].last_error.is_some() };
+            world
+                .until("the unknown pool size is reported", is_reported)
+                .await;
             assert_eq!(operator.usage().known(), None);
             assert!(operator.usage().problem.unwrap().contains("are unknown"));
             define_pools(world).await;
             pool(world, "default", &["203.0.113.0/28"]).await;
-            let known = || async { operator.usage().known() == Some((16, 0)) };
-            world.until("the new pools are counted", known).await;
+            let is_counted = || async { operator.usage().known() == Some((16, 0)) };
+            world.until("the new pools are counted", is_counted).await;
             operator.stop().await;
             take_rights(world).await;
         }

@@ -421,8 +421,8 @@ fn isolation_is_restored_without_a_record_and_retained_objects_of_operators_stay
             let ns = lease.namespace();
             let own = &world.settings.manifest_namespace;
             let following = follow(&cluster, &LeadershipGate::new(true));
-            let kept = opening("NetworkPolicy", &control, Some(labels::KEEP));
-            put(&world.admin, &kept, "operator").await;
+            let labelled = opening("NetworkPolicy", &control, Some(labels::KEEP));
+            put(&world.admin, &labelled, "operator").await;
             let open = || async {
                 let selector = json!({"spec": {"podSelector": {"matchLabels": {"x": "y"}}}});
                 world.edit("NetworkPolicy", &ns, POLICY, selector).await;
@@ -551,8 +551,8 @@ fn findings_list_objects_that_open_a_lease_and_harden_restores_or_fails() {
             world.until("`harden` fails for an open lease", is_refused).await;
             crate::admission::admit(world).await;
             // A finalizer keeps a deleted policy, which continues to open the lease.
-            let held = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
-            let hold = held(json!(["example.com/held"]));
+            let finalizers_patch = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+            let hold = finalizers_patch(json!(["example.com/held"]));
             world.edit("NetworkPolicy", &ns, "opening", hold).await;
             let is_named = || async {
                 let error = cluster.harden(&lease).await.unwrap_err().to_string();
@@ -560,7 +560,7 @@ fn findings_list_objects_that_open_a_lease_and_harden_restores_or_fails() {
             };
             world.until("the additional policy is reported", is_named).await;
             world
-                .edit("NetworkPolicy", &ns, "opening", held(Value::Null))
+                .edit("NetworkPolicy", &ns, "opening", finalizers_patch(Value::Null))
                 .await;
             let edit = json!({"metadata": {"annotations": {labels::APPLIED_HASH: "x"}}, "rules": []});
             world.edit("Role", &ns, "web", edit).await;

@@ -30,11 +30,11 @@ fn remains(listing: &Listing, lease: &LeaseId) -> Option<(RecordDefect, String)>
 
 /// Waits until the caches of the provider contain the damaged record.
 async fn seen(world: &World, cluster: &KubeCluster, lease: &LeaseId, wanted: RecordDefect) {
-    let told = || async {
+    let is_observed = || async {
         let listing = cluster.deployments().await.unwrap();
         remains(&listing, lease).is_some_and(|(found, _)| found == wanted)
     };
-    world.until("the damage is observed", told).await;
+    world.until("the damage is observed", is_observed).await;
 }
 
 #[test]
@@ -212,13 +212,13 @@ fn record_without_namespace_is_incomplete() {
             cluster.deploy(&web).await.unwrap();
             assert_eq!(cluster.deployments().await.unwrap().incomplete, []);
             world.delete("Namespace", "", &lease.namespace()).await;
-            let told = || async {
+            let is_observed = || async {
                 let listing = cluster.deployments().await.unwrap();
                 assert!(listing.deployments.contains(&web), "the record exists");
                 listing.incomplete.contains(&lease)
             };
             world
-                .until("the provider has observed the missing record", told)
+                .until("the provider has observed the missing record", is_observed)
                 .await;
             // The namespace may still be terminating when the watch has already removed it.
             let deployed = || async { cluster.deploy(&web).await.is_ok() };

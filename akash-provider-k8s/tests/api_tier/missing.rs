@@ -65,8 +65,8 @@ fn manually_deleted_objects_are_reported_and_recreated() {
                 let before = world.get(kind, &ns, name).await.unwrap();
                 for way in ["an equal manifest", "a restart", "an update"] {
                     delete(world, object, &ns).await;
-                    let told = missing(&cluster, &lease).await;
-                    assert_eq!(told, [format!("{kind}/{name}")], "before {way}");
+                    let findings = missing(&cluster, &lease).await;
+                    assert_eq!(findings, [format!("{kind}/{name}")], "before {way}");
                     match way {
                         "a restart" => {
                             let restarted = world.connect().await;

@@ -78,10 +78,10 @@ fn gateway_route_is_stored_as_rendered() {
             let made = api.create(&PostParams::default(), &route).await.unwrap();
             assert_eq!(made.spec, route.spec);
             let name = made.metadata.name.unwrap();
-            let kept = api.get(&name).await.unwrap();
-            assert_eq!(kept.spec, route.spec);
-            assert_eq!(kept.metadata.labels, route.metadata.labels);
-            assert_eq!(kept.metadata.annotations, route.metadata.annotations);
+            let stored = api.get(&name).await.unwrap();
+            assert_eq!(stored.spec, route.spec);
+            assert_eq!(stored.metadata.labels, route.metadata.labels);
+            assert_eq!(stored.metadata.annotations, route.metadata.annotations);
         }
         .boxed()
     });

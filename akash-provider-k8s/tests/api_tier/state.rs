@@ -176,7 +176,7 @@ fn unreadable_objects_are_reported_as_unknown() {
                         .any(|w| w.last_error.as_deref().is_some_and(|e| e.contains("forbidden")))
                 })
                 .await;
-            assert!(!state.known());
+            assert!(!state.is_known());
             let mut changes = state.changes();
             assert_eq!(changes.next().await.unwrap().unwrap(), ClusterChange::Lost);
         }

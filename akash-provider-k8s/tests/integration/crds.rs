@@ -22,8 +22,8 @@ fn files_match_the_types() {
             std::fs::create_dir_all(folder()).unwrap();
             std::fs::write(&path, &text).unwrap();
         }
-        let kept = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(kept, text, "{} is old; run `cargo xtask crds`", path.display());
+        let stored = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(stored, text, "{} is old; run `cargo xtask crds`", path.display());
     }
 }
 

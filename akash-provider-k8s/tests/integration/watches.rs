@@ -289,7 +289,7 @@ async fn interrupted_watch_resumes_at_its_version() {
     let from: Vec<_> = from.iter().map(|r| r.get("resourceVersion").to_owned()).collect();
     assert_eq!(from, ["10", "11", "11"]);
     assert_eq!(server.calls("deployments", false).len(), 1, "no second list");
-    assert!(state.known());
+    assert!(state.is_known());
 }
 
 #[tokio::test]
@@ -304,7 +304,7 @@ async fn bookmarks_advance_the_version() {
     let state = started(&server, watch_config());
     until("a second watch", || server.calls("deployments", true).len() == 2).await;
     assert_eq!(server.calls("deployments", true)[1].get("resourceVersion"), "50");
-    assert!(state.known());
+    assert!(state.is_known());
 }
 
 #[tokio::test]
@@ -482,7 +482,7 @@ async fn unserved_kind_is_awaited() {
     let watch = &state.watches()[&Kind::Ips];
     let awaited = "the cluster does not serve providerleasedips.akash.network yet";
     assert_eq!(watch.awaited.as_deref(), Some(awaited));
-    assert!(state.known() && !watch.synced);
+    assert!(state.is_known() && !watch.synced);
     sleep(ms(500)).await;
     let asked = server.calls("providerleasedips", false).len();
     assert!((2..10).contains(&asked), "{asked}");
@@ -507,7 +507,7 @@ async fn health_is_unknown_without_manifests() {
     let state = started(&server, watch_config());
     until("stated", || state.watches()[&Kind::Manifests].awaited.is_some()).await;
     assert!(timeout(ms(300), state.ready()).await.is_err());
-    assert!(!state.known());
+    assert!(!state.is_known());
     assert_eq!(next(&mut state.changes()).await, ClusterChange::Lost);
 }
 

@@ -61,7 +61,10 @@ fn api_server(layout: &Layout) -> Vec<String> {
             "kubelet-client-certificate",
             &text_of(&layout.secret("kubelet-client.crt")),
         ),
-        flag("kubelet-client-key", &text_of(&layout.secret("kubelet-client.key"))),
+        flag(
+            "kubelet-client-key",
+            &text_of(&layout.secret("kubelet-client.key")),
+        ),
         flag("authorization-mode", "Node,RBAC"),
         flag("token-auth-file", &text_of(&layout.dir.join("tokens.csv"))),
         flag(

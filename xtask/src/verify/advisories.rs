@@ -135,7 +135,13 @@ impl Locations {
         if let Some(cargo) = self.cargo {
             copies.push(cargo.join("advisory-db"));
             let copies_dir = std::fs::read_dir(cargo.join("advisory-dbs"));
-            copies.extend(copies_dir.into_iter().flatten().flatten().map(|entry| entry.path()));
+            copies.extend(
+                copies_dir
+                    .into_iter()
+                    .flatten()
+                    .flatten()
+                    .map(|entry| entry.path()),
+            );
         }
         copies.retain(|copy| copy.join("crates").is_dir());
         Ok(copies

@@ -49,7 +49,7 @@ fn breaker_trips_above_three_closes_until_released() {
         (breaker.tripped, breaker.allowed, breaker.waiting.len()),
         (true, 3, 3)
     );
-    assert_eq!(world.told(is_trip), 1);
+    assert_eq!(world.count_facts(is_trip), 1);
     world.wait(24 * HOUR);
     assert_eq!(
         world.closes().len(),
@@ -162,8 +162,8 @@ fn tripped_breaker_holds_and_reports_unconfirmed_closes() {
         let lease = end.lease.to_string();
         assert!(findings.iter().any(|f| f.contains(&lease)), "{findings:?}");
     }
-    let held = |e: &Event| matches!(e, Event::EndHeld { message, .. } if message.contains("release"));
-    assert_eq!(world.told(held), 3, "each lease must be reported once");
+    let is_hold = |e: &Event| matches!(e, Event::EndHeld { message, .. } if message.contains("release"));
+    assert_eq!(world.count_facts(is_hold), 3, "each lease must be reported once");
     world.request(Request::ReleaseBreaker);
     world.wait(MINUTE);
     assert_eq!((world.cluster.len(), world.status().breaker.held.len()), (0, 0));
@@ -202,10 +202,10 @@ fn assert_counted(world: &World) {
 
 #[test]
 fn breaker_does_not_count_leases_without_manifest() {
-    for (tripped, held) in [(false, None), (true, None), (false, Some(tenant(1)))] {
+    for (tripped, tripped_owner) in [(false, None), (true, None), (false, Some(tenant(1)))] {
         let mut config = settings();
         config.breaker_tripped = tripped;
-        config.breaker_held_owners = held.into_iter().collect();
+        config.breaker_held_owners = tripped_owner.into_iter().collect();
         let mut world = World::with(config);
         world.running(50, &web());
         bare(&mut world, 10);
@@ -293,7 +293,10 @@ fn one_tenant_trips_breaker_for_its_own_leases_only() {
     let breaker = &status.breaker;
     assert_eq!((breaker.tripped, breaker.waiting.len()), (false, 7));
     assert_eq!(breaker.held_owners, [tenant(1)]);
-    assert_eq!((world.told(is_trip), world.told(is_trip_for_one)), (0, 1));
+    assert_eq!(
+        (world.count_facts(is_trip), world.count_facts(is_trip_for_one)),
+        (0, 1)
+    );
     assert_eq!(breaker.shut_because, None, "other tenants are not held");
     let waits = status.leases.iter().find(|l| l.lease == leases[9]).unwrap();
     let waits = waits.waiting_for.clone().unwrap();
@@ -316,7 +319,7 @@ fn closes_of_two_tenants_trip_breaker_for_all() {
     sick(&mut world, (1..=5).chain(8001..=8005).chain([9001]));
     assert_eq!(closed(&world), [3, 1, 0]);
     assert!(world.status().breaker.tripped);
-    assert_eq!(world.told(is_trip), 1);
+    assert_eq!(world.count_facts(is_trip), 1);
     world.request(Request::ReleaseBreaker);
     assert_eq!(closed(&world), [5, 5, 1]);
 }
@@ -342,7 +345,7 @@ fn breaker_of_one_tenant_stays_tripped_after_restart_until_released() {
     assert_eq!(closed(&world), [1, 1, 0]);
     assert_eq!(world.status().breaker.held_owners, [tenant(3)]);
     let released = |e: &Event| matches!(e, Event::BreakerReleasedFor { .. });
-    assert_eq!(world.told(released), 1);
+    assert_eq!(world.count_facts(released), 1);
     world.lead(Leadership::Standby);
     let asked = world.request(release(3));
     let refused = world.replies[&asked].clone().map_err(|refusal| refusal.kind);
@@ -353,17 +356,20 @@ fn breaker_of_one_tenant_stays_tripped_after_restart_until_released() {
 fn new_leader_takes_over_breaker_state() {
     let mut world = World::new();
     world.lead(Leadership::Standby);
-    let kept = RestartState {
+    let state = RestartState {
         breaker_tripped: true,
         breaker_held_owners: [tenant(2)].into(),
     };
-    world.feed(Input::Kept(kept.clone()));
+    world.feed(Input::Kept(state.clone()));
     world.lead(Leadership::Leader { epoch: 1 });
-    assert_eq!(RestartState::from_status(&world.status()), kept);
+    assert_eq!(RestartState::from_status(&world.status()), state);
     // The engine reports the state of another leader, so that the daemon stores it. The same state again is
     // not reported.
-    world.feed(Input::Kept(kept));
-    assert_eq!((world.told(is_trip), world.told(is_trip_for_one)), (1, 1));
+    world.feed(Input::Kept(state));
+    assert_eq!(
+        (world.count_facts(is_trip), world.count_facts(is_trip_for_one)),
+        (1, 1)
+    );
     sick(&mut world, [1, 8001]);
     assert_eq!(closed(&world), [0, 0, 0]);
     // Another leader released the breaker. Waiting leases request their close again.
@@ -374,9 +380,12 @@ fn new_leader_takes_over_breaker_state() {
     world.feed(Input::Kept(released));
     world.wait(MINUTE);
     assert_eq!(closed(&world), [1, 0, 0]);
-    assert_eq!(world.told(|event| matches!(event, Event::BreakerReleased)), 1);
     assert_eq!(
-        world.told(is_trip_for_one),
+        world.count_facts(|event| matches!(event, Event::BreakerReleased)),
+        1
+    );
+    assert_eq!(
+        world.count_facts(is_trip_for_one),
         2,
         "still tripped for this tenant, reported again"
     );

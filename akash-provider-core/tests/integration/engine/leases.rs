@@ -86,10 +86,10 @@ fn w5_a_lease_being_reclaimed_is_still_served() {
     });
     assert_eq!(world.submit(1, &new).map(|_| ()), Ok(()));
     assert_eq!(world.cluster[&lease].group.services[0].image, "nginx:2");
-    let checked = world.told(|e| matches!(e, Event::BalanceChecked { .. }));
+    let checked = world.count_facts(|e| matches!(e, Event::BalanceChecked { .. }));
     world.blocks(15, MINUTE);
     assert!(
-        world.told(|e| matches!(
+        world.count_facts(|e| matches!(
             e,
             Event::BalanceChecked {
                 blocks_left: Some(1..),
@@ -97,7 +97,7 @@ fn w5_a_lease_being_reclaimed_is_still_served() {
             }
         )) > 0
     );
-    assert!(world.told(|e| matches!(e, Event::BalanceChecked { .. })) > checked);
+    assert!(world.count_facts(|e| matches!(e, Event::BalanceChecked { .. })) > checked);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn w16_failed_deploy_is_retried_until_it_succeeds() {
     );
     world.fail = None;
     world.wait(2 * MINUTE);
-    assert_eq!(world.told(|e| matches!(e, Event::Deployed { .. })), 1);
+    assert_eq!(world.count_facts(|e| matches!(e, Event::Deployed { .. })), 1);
     assert!(world.engine.has_lease(&lease));
 }
 
@@ -225,7 +225,7 @@ fn only_failing_containers_of_the_tenant_count_as_unhealthy() {
             }
         )
     };
-    assert_eq!(world.told(away), 1);
+    assert_eq!(world.count_facts(away), 1);
     world.health(&lease, Health::Bad);
     world.wait(9 * SECOND);
     assert_eq!(world.closes(), []);
@@ -371,8 +371,8 @@ fn hostname_overwritten_by_late_deploy_is_declared_again() {
     world.wait(11 * MINUTE);
     assert!(world.count(is_deploy) > deploys);
     let about_it = |f: &String| f.contains("is not declared as deployed") && f.contains(&lease.to_string());
-    let told = |e: &Event| matches!(e, Event::DriftFound { findings } if findings.iter().any(about_it));
-    assert!(world.facts.iter().any(told));
+    let is_drift = |e: &Event| matches!(e, Event::DriftFound { findings } if findings.iter().any(about_it));
+    assert!(world.facts.iter().any(is_drift));
     world.undeclared = false;
     let deploys = world.count(is_deploy);
     world.wait(HOUR);

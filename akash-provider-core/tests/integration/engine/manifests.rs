@@ -151,7 +151,7 @@ fn repeated_manifest_applies_objects_of_its_version_again() {
     world.wait(MINUTE);
     assert_eq!(world.count(is_deploy), before + 2, "one deploy failed");
     let deployed = |event: &Event| matches!(event, Event::Deployed { .. });
-    assert_eq!(world.told(deployed), 1);
+    assert_eq!(world.count_facts(deployed), 1);
 }
 
 #[test]
@@ -305,7 +305,10 @@ fn w43_accepted_manifest_is_durable_and_complete() {
     let refused = kind(world.submit(1, &hosted("web", &["a.example"])));
     assert_eq!(refused, Some(RefusalKind::Unavailable));
     assert_eq!(world.status().hostnames.len(), 0);
-    assert_eq!(world.told(|e| matches!(e, Event::ManifestReceived { .. })), 0);
+    assert_eq!(
+        world.count_facts(|e| matches!(e, Event::ManifestReceived { .. })),
+        0
+    );
     assert!(world.status().deployments[0].manifest_deadline.is_some());
     world.fail = None;
     assert_eq!(kind(world.submit(1, &hosted("web", &["a.example"]))), None);
@@ -431,11 +434,14 @@ fn rejected_manifest_is_reported_to_operator_unless_sender_has_no_lease() {
     let mut config = settings();
     config.static_hosts_domain = None;
     let mut world = World::with(config);
-    let told =
+    let is_refusal =
         |e: &Event| matches!(e, Event::ManifestRefused { message, .. } if message.contains("`accept:`"));
     assert!(world.submit(1, &web()).is_err(), "no lease exists");
-    assert_eq!(world.told(|e| matches!(e, Event::ManifestRefused { .. })), 0);
+    assert_eq!(
+        world.count_facts(|e| matches!(e, Event::ManifestRefused { .. })),
+        0
+    );
     world.lease(1, &web());
     assert!(world.submit(1, &web()).is_err());
-    assert_eq!(world.told(told), 1);
+    assert_eq!(world.count_facts(is_refusal), 1);
 }

@@ -86,15 +86,15 @@ fn ended_order_is_removed_although_its_event_was_missed() {
     world.deaf = false;
     world.resync();
     for id in [spent, declined, unpriced] {
-        let told = |world: &World| {
+        let events = |world: &World| {
             let seen = |event: &&Event| matches!(event, Event::OrderSeen { order } if *order == id);
             (world.facts.iter().filter(seen).count(), world.count(is_fetch))
         };
-        let (seen, fetched) = told(&world);
+        let (seen, fetched) = events(&world);
         world.tell(vec![ChainEvent::OrderCreated { id: id.clone() }]);
         world.settle();
         assert_eq!(
-            told(&world),
+            events(&world),
             (seen + 1, fetched + 1),
             "the order is processed as a new order"
         );
@@ -109,15 +109,15 @@ fn ended_lease_leaves_no_state() {
     let number = 987_654;
     let lease = world.running(number, &sdl(&["a.example"]));
     assert_eq!(world.status().hostnames["a.example"], lease_id(1));
-    let kept = |world: &World| format!("{:?}", world.engine).contains(&number.to_string());
-    assert!(kept(&world));
+    let has_state = |world: &World| format!("{:?}", world.engine).contains(&number.to_string());
+    assert!(has_state(&world));
     world.tenant(TenantMsg::CloseDeployment {
         id: deployment_id(number),
     });
     world.blocks(3, BLOCK);
     world.wait(MINUTE);
     assert!(!world.cluster.contains_key(&lease));
-    assert!(!kept(&world), "{:?}", world.engine);
+    assert!(!has_state(&world), "{:?}", world.engine);
 }
 
 #[test]

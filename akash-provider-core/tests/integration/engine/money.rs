@@ -69,11 +69,11 @@ fn w45_failed_payout_is_retried_and_reported() {
     let lease = world.running(1, &web());
     world.fail = Some(is_withdrawal);
     world.blocks(52, HOUR / 2);
-    assert!(world.told(|e| matches!(e, Event::WithdrawFailed { .. })) >= 2);
-    assert_eq!(world.told(|e| matches!(e, Event::Withdrawn { .. })), 0);
+    assert!(world.count_facts(|e| matches!(e, Event::WithdrawFailed { .. })) >= 2);
+    assert_eq!(world.count_facts(|e| matches!(e, Event::Withdrawn { .. })), 0);
     world.fail = None;
     world.blocks(2, HOUR / 2);
-    assert_eq!(world.told(|e| matches!(e, Event::Withdrawn { .. })), 1);
+    assert_eq!(world.count_facts(|e| matches!(e, Event::Withdrawn { .. })), 1);
     assert_eq!(world.lease_state(&lease), Some(LeaseState::Active));
 }
 
@@ -141,8 +141,11 @@ fn two_leases_of_a_deployment_are_never_paid_out_in_one_block() {
     world.lease(1, &sdl);
     assert_eq!(world.submit(1, &sdl).map(|_| ()), Ok(()));
     world.blocks(54, HOUR / 2);
-    assert!(world.told(|e| matches!(e, Event::Withdrawn { .. })) >= 2);
-    assert_eq!(world.told(|e| matches!(e, Event::WithdrawFailed { .. })), 0);
+    assert!(world.count_facts(|e| matches!(e, Event::Withdrawn { .. })) >= 2);
+    assert_eq!(
+        world.count_facts(|e| matches!(e, Event::WithdrawFailed { .. })),
+        0
+    );
 }
 
 #[test]

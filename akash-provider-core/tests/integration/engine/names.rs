@@ -190,8 +190,11 @@ fn wildcard_and_covered_names_belong_to_one_tenant() {
     }
     // Another deployment of the first tenant has a more specific name in addition.
     let near = world.running(2, &hosted("nginx:1", &["a.shop.example"]));
-    let held = world.status().hostnames;
-    assert_eq!((&held["*.shop.example"], &held["a.shop.example"]), (&wide, &near));
+    let hostnames = world.status().hostnames;
+    assert_eq!(
+        (&hostnames["*.shop.example"], &hostnames["a.shop.example"]),
+        (&wide, &near)
+    );
     let declared = &world.cluster[&wide].hostnames;
     assert!(
         declared.iter().any(|h| h.hostname == "*.shop.example"),
@@ -218,9 +221,9 @@ fn rejected_wildcard_changes_no_hostname() {
         world.submit(1, &changed).is_err(),
         "b.shop.example belongs to another tenant"
     );
-    let held = world.status().hostnames;
-    assert_eq!(held["a.shop.example"], first);
-    assert!(!held.contains_key("*.shop.example") && !held.contains_key("c.example"));
+    let hostnames = world.status().hostnames;
+    assert_eq!(hostnames["a.shop.example"], first);
+    assert!(!hostnames.contains_key("*.shop.example") && !hostnames.contains_key("c.example"));
 }
 
 #[test]

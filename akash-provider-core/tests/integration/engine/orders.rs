@@ -273,7 +273,7 @@ fn w12_failed_bid_count_does_not_prevent_bid() {
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
     assert_eq!(world.count(is_count), 2, "exactly one retry");
     assert_eq!(
-        world.told(|e| matches!(e, Event::BidsNotCounted { message, .. } if message == "away")),
+        world.count_facts(|e| matches!(e, Event::BidsNotCounted { message, .. } if message == "away")),
         1
     );
 }
@@ -433,7 +433,7 @@ fn w21_only_the_close_of_own_bid_matters() {
     });
     assert_eq!((world.pending(), world.closes()), (vec![], vec![]));
     assert_eq!(
-        world.told(|e| matches!(e, Event::BidEnded { outcome, .. } if *outcome == BidOutcome::Closed)),
+        world.count_facts(|e| matches!(e, Event::BidEnded { outcome, .. } if *outcome == BidOutcome::Closed)),
         1
     );
 }
@@ -501,7 +501,7 @@ fn w31_lost_bid_is_released_without_transaction() {
     world.blocks(100, BLOCK);
     assert_eq!((world.closes(), world.pending()), (vec![], vec![]));
     assert_eq!(
-        world.told(|e| matches!(e, Event::BidEnded { outcome, .. } if *outcome == BidOutcome::Lost)),
+        world.count_facts(|e| matches!(e, Event::BidEnded { outcome, .. } if *outcome == BidOutcome::Lost)),
         1
     );
 }
@@ -539,7 +539,7 @@ fn w33_bid_is_not_placed_if_transaction_never_landed() {
     let mut world = World::new();
     world.lost_txs = u32::MAX;
     let order = world.order(1, &web());
-    assert_eq!(world.told(|e| matches!(e, Event::BidPlaced { .. })), 0);
+    assert_eq!(world.count_facts(|e| matches!(e, Event::BidPlaced { .. })), 0);
     assert_eq!(world.pending(), from_ref(&order), "the bid may still land");
     world.blocks(30, BLOCK);
     assert_eq!((world.bid(&order), world.pending()), (None, vec![]));

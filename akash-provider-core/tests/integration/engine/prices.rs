@@ -95,22 +95,22 @@ fn price_request_has_usage_before_and_after() {
     };
     world.order(1, &asks(1_000));
     world.order(2, &asks(2_000));
-    let told = world.calls.iter().filter_map(|call| match call {
+    let usages = world.calls.iter().filter_map(|call| match call {
         Call::CalculatePrice(request) => request.utilization.as_ref().map(|used| used.cpu),
         _ => None,
     });
-    let told: Vec<ResourceUsage> = told.collect();
+    let usages: Vec<ResourceUsage> = usages.collect();
     let used = |before, after| ResourceUsage {
         total: 4_000,
         before,
         after,
     };
     assert_eq!(
-        told,
+        usages,
         [used(500, 1_500), used(1_500, 3_500)],
         "other leases use 500"
     );
-    assert_eq!(told[1].share_after(), "0.875".parse().ok());
+    assert_eq!(usages[1].share_after(), "0.875".parse().ok());
 }
 
 #[test]

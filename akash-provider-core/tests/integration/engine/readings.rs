@@ -18,7 +18,7 @@ fn is_snapshot(call: &Call) -> bool {
 }
 
 /// Removes the call of this kind that the test holds back, and returns the call.
-fn held(world: &mut World, which: Which) -> (EffectId, Call) {
+fn pending_call(world: &mut World, which: Which) -> (EffectId, Call) {
     let at = world.in_flight.iter().position(|(_, call)| which(call));
     world
         .in_flight
@@ -31,15 +31,15 @@ fn bid_of_a_snapshot_is_not_treated_as_absent() {
     let mut world = World::new();
     let order = world.order(1, &web());
     // The order ended while its bid is open. A node at the same height then does not find the bid.
-    let mut shown = world.market.snapshot(&us());
-    shown.orders.clear();
+    let mut snapshot = world.market.snapshot(&us());
+    snapshot.orders.clear();
     world.crash();
     world.feed_capacity();
     let is_fetch: Which = |call| matches!(call, Call::FetchBid(_));
     world.hold = Some(is_fetch);
-    world.feed(Input::Chain(ChainEvent::Resync(Arc::new(shown))));
+    world.feed(Input::Chain(ChainEvent::Resync(Arc::new(snapshot))));
     world.settle();
-    let (id, _) = held(&mut world, is_fetch);
+    let (id, _) = pending_call(&mut world, is_fetch);
     let absent = Observed {
         value: None,
         height: world.market.height(),
@@ -57,7 +57,7 @@ fn bid_missing_on_lagging_node_is_not_treated_as_lost() {
     let mut world = World::new();
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
-    let (id, call) = held(&mut world, is_bid);
+    let (id, call) = pending_call(&mut world, is_bid);
     world.hold = None;
     let behind = world.market.clone();
     // The bid lands, and the provider receives no outcome and no event.
@@ -105,7 +105,7 @@ fn lease_end_counts_only_if_read_after_the_triggering_event() {
         reason: CloseReason::Unspecified,
     }]);
     let answer = |world: &mut World, height| {
-        let (id, _) = held(world, is_look);
+        let (id, _) = pending_call(world, is_look);
         let seen = Observed {
             value: record.clone(),
             height,
@@ -146,7 +146,7 @@ fn reclamation_announced_elsewhere_is_carried_out() {
 }
 
 fn answer_scan(world: &mut World, node: &Market) {
-    let (id, _) = held(world, is_snapshot);
+    let (id, _) = pending_call(world, is_snapshot);
     let snapshot = Arc::new(node.snapshot(&us()));
     world.feed(Input::Completed(id, Completion::Snapshot(Ok(snapshot))));
     world.settle();

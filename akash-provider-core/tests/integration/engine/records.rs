@@ -48,8 +48,8 @@ fn problem_of(status: &Status, lease: &LeaseId) -> Option<String> {
     info.record_problem.clone()
 }
 
-fn unusable_told(world: &World) -> usize {
-    world.told(|e| matches!(e, Event::RecordUnusable { .. }))
+fn count_unusable(world: &World) -> usize {
+    world.count_facts(|e| matches!(e, Event::RecordUnusable { .. }))
 }
 
 /// Advances blocks and clock by one hour.
@@ -67,7 +67,7 @@ fn lost_or_unreadable_record_never_ends_lease() {
         config.manifest_timeout = Some(Duration::from_secs(1));
         let mut world = World::with(config);
         let leases = running(&mut world, 2);
-        let kept = take(&mut world, &leases[..1]);
+        let removed = take(&mut world, &leases[..1]);
         world.unusable = vec![unusable_record(&leases[0], remains)];
         world.restart();
         advance_one_hour(&mut world);
@@ -75,14 +75,14 @@ fn lost_or_unreadable_record_never_ends_lease() {
         assert_eq!(world.count(is_teardown), 0);
         let problem = problem_of(&world.status(), &leases[0]).unwrap();
         assert!(problem.contains("Manifest lease/"), "{problem}");
-        assert_eq!(unusable_told(&world), 1, "reported once");
-        assert_eq!(world.told(|e| matches!(e, Event::LeaseEnding { .. })), 0);
+        assert_eq!(count_unusable(&world), 1, "reported once");
+        assert_eq!(world.count_facts(|e| matches!(e, Event::LeaseEnding { .. })), 0);
         // An operator restores the records. The leases continue within two minutes, without a second deploy.
-        world.cluster.extend(kept);
+        world.cluster.extend(removed);
         world.unusable.clear();
         world.wait(2 * MINUTE);
         assert_eq!(problem_of(&world.status(), &leases[0]), None);
-        assert_eq!(world.told(|e| matches!(e, Event::RecordUsable { .. })), 1);
+        assert_eq!(world.count_facts(|e| matches!(e, Event::RecordUsable { .. })), 1);
         assert!(all_run(&world));
     }
 }
@@ -120,12 +120,12 @@ fn new_submission_replaces_lost_record() {
 fn start_without_any_record_ends_no_lease() {
     let mut world = World::new();
     let leases = running(&mut world, 5);
-    let kept = take(&mut world, &leases);
+    let removed = take(&mut world, &leases);
     world.restart();
     advance_one_hour(&mut world);
     assert!(all_active(&world, &leases));
     let missed = |e: &Event| matches!(e, Event::RecordsNotFound { leases: 5, .. });
-    assert_eq!(world.told(missed), 1);
+    assert_eq!(world.count_facts(missed), 1);
     let breaker = world.status().breaker;
     assert!(breaker.records_missing.is_some() && !breaker.tripped);
     assert!(breaker.shut_because.unwrap().contains("no record"));
@@ -133,9 +133,9 @@ fn start_without_any_record_ends_no_lease() {
     assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
     advance_one_hour(&mut world);
     assert!(all_active(&world, &leases));
-    world.cluster.extend(kept);
+    world.cluster.extend(removed);
     world.wait(2 * MINUTE);
-    assert_eq!(world.told(|e| matches!(e, Event::RecordsFound)), 1);
+    assert_eq!(world.count_facts(|e| matches!(e, Event::RecordsFound)), 1);
     assert_eq!(world.status().breaker.shut_because, None);
     assert!(all_run(&world));
 }
@@ -207,15 +207,15 @@ fn list_older_than_deadline_ends_no_lease() {
 fn incomplete_list_ends_no_lease() {
     let mut world = World::new();
     let leases = running(&mut world, 3);
-    let kept = take(&mut world, &leases[1..]);
+    let removed = take(&mut world, &leases[1..]);
     world.restart();
     // The first list lacks two of three leases. The list requested at the deadline is complete.
-    world.cluster.extend(kept);
+    world.cluster.extend(removed);
     world.blocks(60, BLOCK);
     assert!(all_active(&world, &leases));
     advance_one_hour(&mut world);
     assert!(all_active(&world, &leases));
-    assert_eq!(world.told(|e| matches!(e, Event::LeaseEnding { .. })), 0);
+    assert_eq!(world.count_facts(|e| matches!(e, Event::LeaseEnding { .. })), 0);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn missing_workload_with_record_is_deployed_again() {
     world.incomplete = vec![lease.clone()];
     world.wait(11 * MINUTE);
     assert!(world.count(is_deploy) > deploys);
-    assert!(world.told(|e| matches!(e, Event::DriftFound { .. })) > 0);
+    assert!(world.count_facts(|e| matches!(e, Event::DriftFound { .. })) > 0);
 }
 
 #[test]
@@ -274,15 +274,15 @@ fn failed_recording_restarts_deadline_of_every_group() {
 fn new_leader_with_records_ends_leases_again() {
     let mut world = World::new();
     let leases = running(&mut world, 2);
-    let kept = take(&mut world, &leases);
+    let removed = take(&mut world, &leases);
     world.restart();
     assert!(world.status().breaker.records_missing.is_some());
-    world.cluster.extend(kept);
+    world.cluster.extend(removed);
     world.lead(Leadership::Standby);
     world.lead(Leadership::Leader { epoch: 7 });
     world.wait(2 * MINUTE);
     assert_eq!(world.status().breaker.records_missing, None);
-    assert_eq!(world.told(|e| matches!(e, Event::RecordsFound)), 1);
+    assert_eq!(world.count_facts(|e| matches!(e, Event::RecordsFound)), 1);
 }
 
 #[test]

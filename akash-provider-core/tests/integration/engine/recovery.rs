@@ -43,7 +43,7 @@ fn w1_full_scan_finds_missed_lease_end() {
     world.wait(MINUTE);
     assert!(!world.cluster.contains_key(&lease));
     assert_eq!(world.active(), []);
-    assert!(world.told(|e| matches!(e, Event::DriftFound { .. })) > 0);
+    assert!(world.count_facts(|e| matches!(e, Event::DriftFound { .. })) > 0);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn w2_lease_without_manifest_retains_reservation_after_restart() {
         "exactly the resources of the bid"
     );
     world.blocks(20, BLOCK);
-    assert!(world.told(|e| matches!(e, Event::BalanceChecked { .. })) > 0);
+    assert!(world.count_facts(|e| matches!(e, Event::BalanceChecked { .. })) > 0);
     assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
     assert!(world.cluster.contains_key(&lease));
     assert_eq!(world.count(is_deploy), 1, "the accepted manifest is deployed");
@@ -150,7 +150,7 @@ fn w4_open_bids_survive_shutdown_and_are_adopted() {
     world.restart();
     assert_eq!(world.status().inventory.pending, before);
     assert_eq!(world.status().orders[0].price.as_ref(), Some(&bid));
-    assert_eq!(world.told(|e| matches!(e, Event::BidAdopted { .. })), 1);
+    assert_eq!(world.count_facts(|e| matches!(e, Event::BidAdopted { .. })), 1);
     world.take_bids(1, &web());
     assert!(world.engine.has_lease(&lease_id(1)));
 }

@@ -175,11 +175,11 @@ impl SingleEngine {
         let created = ChainEvent::OrderCreated { id: order.id.clone() };
         let mut effects = VecDeque::from(self.step(Input::Chain(created)));
         for rival in 0..u8::try_from(bids).unwrap() {
-            let told = ChainEvent::BidCreated {
+            let event = ChainEvent::BidCreated {
                 id: bid_of(&order.id, Address::from_bytes(&[200 + rival; 20]).unwrap()),
                 price: DecCoin::new(&"uact".into(), Dec::from_int(1)),
             };
-            effects.extend(self.step(Input::Chain(told)));
+            effects.extend(self.step(Input::Chain(event)));
         }
         let mut fate = None;
         while let Some(effect) = effects.pop_front() {
@@ -413,9 +413,9 @@ fn played(setup: Setup, hardware: &[InventoryUpdate], orders: Vec<(Order, u32)>)
         }
         order.id = order_id(dseq);
         assert_eq!(order.id.owner(), &tenant(1));
-        let said = alone.screened(&runtime, &order, bids);
+        let screened = alone.screened(&runtime, &order, bids);
         let done = alone.done(&order, bids);
-        assert_eq!(said, done, "{order:?}\n{:?}", alone.engine.capacity());
+        assert_eq!(screened, done, "{order:?}\n{:?}", alone.engine.capacity());
         fates.push(done);
     }
     fates

@@ -29,7 +29,7 @@ struct Cost {
     allocations: u64,
     bytes: u64,
     calls: usize,
-    told: usize,
+    reported: usize,
 }
 
 /// Measures the cost of an order of this group, from the event that creates the order until its bid or its
@@ -57,12 +57,12 @@ fn cost_of(world: &mut World, spec: GroupSpec) -> Cost {
                     };
                     in_flight.push_back(Input::Completed(id, completion));
                 }
-                Effect::Publish(event) => cost.told += serde_json::to_vec(&*event).unwrap().len(),
+                Effect::Publish(event) => cost.reported += serde_json::to_vec(&*event).unwrap().len(),
                 Effect::Reply(..) => {}
             }
         }
     }
-    cost.told += serde_json::to_vec(&world.status().recent_declines).unwrap().len();
+    cost.reported += serde_json::to_vec(&world.status().recent_declines).unwrap().len();
     cost
 }
 
@@ -95,7 +95,7 @@ fn assert_within_budget(what: &str, spec: GroupSpec) -> String {
     assert!(cost.allocations <= ORDER_ALLOCATIONS, "{what}: {cost:?}");
     assert!(cost.bytes <= ORDER_BYTES, "{what}: {cost:?}");
     assert!(cost.calls <= ORDER_CALLS, "{what}: {cost:?}");
-    assert!(cost.told <= ORDER_REPORTED, "{what}: {cost:?}");
+    assert!(cost.reported <= ORDER_REPORTED, "{what}: {cost:?}");
     let declines = world.status().recent_declines;
     declines
         .last()
@@ -127,7 +127,7 @@ fn cost_of_order_with_maximum_number_of_auditors_is_bounded() {
     spec.requirements.signed_by.all_of = vec!["x".repeat(TX)];
     let cost = cost_of(&mut world, spec);
     assert_eq!(cost.calls, 2, "only the order and the account are read: {cost:?}");
-    assert!(cost.told <= ORDER_REPORTED, "{cost:?}");
+    assert!(cost.reported <= ORDER_REPORTED, "{cost:?}");
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn lease_event_before_bid_event_does_not_block_other_bids() {
     world.settle();
     assert_eq!((world.active(), world.status().declines.len()), (vec![first], 0));
     assert_eq!(
-        world.told(|e| matches!(e, Event::BidPlaced { .. })),
+        world.count_facts(|e| matches!(e, Event::BidPlaced { .. })),
         2,
         "one bid per order"
     );
@@ -262,7 +262,7 @@ fn manifest_waits_for_result_of_own_bid() {
     let mut world = World::new();
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
-    let (id, call) = world.take_held(is_bid);
+    let (id, call) = world.take_pending(is_bid);
     let answer = world.answer(&call);
     world.hold = Some(IS_READ);
     let bid = bid_of(&order, us());

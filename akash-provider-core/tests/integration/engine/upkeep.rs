@@ -69,7 +69,7 @@ fn workload_missing_in_cluster_is_deployed_again() {
     world.wait(11 * MINUTE);
     assert!(world.cluster.contains_key(&lease));
     let lost = |e: &Event| matches!(e, Event::DriftFound { findings } if findings[0].contains("missing or incomplete in the cluster"));
-    assert_eq!(world.told(lost), 1);
+    assert_eq!(world.count_facts(lost), 1);
 }
 
 #[test]
@@ -170,13 +170,16 @@ fn failed_payout_is_retried_after_any_failure() {
         world.running(1, &web());
         world.hold = Some(is_withdrawal);
         world.blocks(2 * 25, HOUR / 2);
-        let (id, _) = world.take_held(is_withdrawal);
+        let (id, _) = world.take_pending(is_withdrawal);
         world.hold = None;
         let failed = outcome(&world);
         world.feed(Input::Completed(id, failed));
         world.blocks(10, MINUTE);
-        assert_eq!(world.told(|e| matches!(e, Event::WithdrawFailed { .. })), 1);
-        assert_eq!(world.told(|e| matches!(e, Event::Withdrawn { .. })), 1);
+        assert_eq!(
+            world.count_facts(|e| matches!(e, Event::WithdrawFailed { .. })),
+            1
+        );
+        assert_eq!(world.count_facts(|e| matches!(e, Event::Withdrawn { .. })), 1);
     }
 }
 

@@ -54,11 +54,11 @@ fn is_look(call: &Call) -> bool {
 }
 
 pub(super) fn unfunded(world: &World) -> Vec<(OrderId, String)> {
-    let told = world.facts.iter().filter_map(|fact| match fact {
+    let reports = world.facts.iter().filter_map(|fact| match fact {
         Event::BidUnfunded { order, message } => Some((order.clone(), message.clone())),
         _ => None,
     });
-    told.collect()
+    reports.collect()
 }
 
 pub(super) fn phase(world: &World, order: &OrderId) -> OrderPhase {
@@ -174,13 +174,13 @@ fn deposits_in_flight_are_not_available_for_other_bids() {
 fn balance_read_before_a_bid_landed_is_reduced_by_its_deposit() {
     // The account is read while a bid is in flight, or before the bid is sent.
     let cases: [Which; 2] = [is_bid, is_price];
-    for held in cases {
+    for is_pending in cases {
         let mut world = with(&[uact(600_000)]);
-        world.hold = Some(held);
+        world.hold = Some(is_pending);
         world.order(1, &web());
         world.hold = Some(|call| is_bid(call) || is_price(call) || is_look(call));
         world.wait(MINUTE + Duration::from_secs(1));
-        let (look, call) = world.take_held(is_look);
+        let (look, call) = world.take_pending(is_look);
         let outdated = world.answer(&call);
         world.hold = None;
         world.settle();
@@ -428,17 +428,17 @@ fn count_in(world: &World, phase: OrderPhase) -> usize {
 #[test]
 fn orders_of_a_block_get_affordable_bids_and_the_rest_after_refill() {
     // Three deposits of each coin, in AKT with and without the fees of all six bids.
-    for (held, sent) in [(1_529_999, 5), (1_530_000, 6), (1_500_000, 5)] {
-        let mut world = with_config(with_fee(5_000), &[uact(1_500_000), uakt(held)]);
+    for (balance, sent) in [(1_529_999, 5), (1_530_000, 6), (1_500_000, 5)] {
+        let mut world = with_config(with_fee(5_000), &[uact(1_500_000), uakt(balance)]);
         world.hold = Some(is_bid);
         let orders = twenty(&mut world);
-        assert_eq!(world.count(is_bid), sent, "{held}");
+        assert_eq!(world.count(is_bid), sent, "{balance}");
         let (_, why) = unfunded(&world).pop().unwrap();
         assert!(why.contains("and about 5000uakt for its fee"), "{why}");
         // The simulated market charges no fees.
         let fees = 5_000 * u128::try_from(sent).unwrap();
         let coins = &mut world.market.account_mut(&us()).coins;
-        coins.insert("uakt".into(), held - fees);
+        coins.insert("uakt".into(), balance - fees);
         world.hold = None;
         world.settle();
         world.wait(MINUTE);

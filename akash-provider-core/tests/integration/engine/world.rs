@@ -355,8 +355,8 @@ impl World {
     /// Responds to the calls of the engine until only held calls are in flight.
     pub(crate) fn settle(&mut self) {
         for _ in 0..100_000 {
-            let held = self.hold;
-            let free = |(_, call): &(EffectId, Call)| !held.is_some_and(|which| which(call));
+            let is_pending = self.hold;
+            let free = |(_, call): &(EffectId, Call)| !is_pending.is_some_and(|which| which(call));
             let Some(at) = self.in_flight.iter().position(free) else {
                 return;
             };
@@ -368,14 +368,14 @@ impl World {
     }
 
     /// Removes and returns the first held call of a kind.
-    pub(crate) fn take_held(&mut self, which: Which) -> (EffectId, Call) {
+    pub(crate) fn take_pending(&mut self, which: Which) -> (EffectId, Call) {
         let at = self.in_flight.iter().position(|(_, call)| which(call)).unwrap();
         self.in_flight.remove(at).unwrap()
     }
 
     /// Completes the first held transaction of this kind with an error of the chain.
     pub(crate) fn refuse(&mut self, which: Which, error: TxError, code: &str) {
-        let (id, _) = self.take_held(which);
+        let (id, _) = self.take_pending(which);
         let (code, log) = (code.to_owned(), "refused".to_owned());
         let refused = TxOutcome::Rejected { error, code, log };
         self.feed(Input::Completed(id, Completion::Tx(Ok(refused))));
@@ -687,7 +687,7 @@ impl World {
         self.calls.iter().filter_map(close).collect()
     }
 
-    pub(crate) fn told(&self, which: fn(&Event) -> bool) -> usize {
+    pub(crate) fn count_facts(&self, which: fn(&Event) -> bool) -> usize {
         self.facts.iter().filter(|event| which(event)).count()
     }
 }

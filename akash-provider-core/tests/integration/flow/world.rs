@@ -199,21 +199,21 @@ impl Subscription {
     /// Returns all events published since the subscription.
     pub(crate) async fn all(mut self) -> Vec<Arc<Event>> {
         use futures::{FutureExt, StreamExt};
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         while let Some(Some(delivery)) = self.0.next().now_or_never() {
             match delivery {
-                Delivery::Event { event, .. } => told.push(event),
+                Delivery::Event { event, .. } => events.push(event),
                 Delivery::Lagged(lost) => panic!("{lost:?} events are lost"),
             }
         }
-        told
+        events
     }
 
     /// Returns the names of the published events about orders, bids, leases, manifests and deploys.
     pub(crate) async fn milestones(self) -> Vec<String> {
-        let told = self.names().await.into_iter();
+        let names = self.names().await.into_iter();
         let aside = ["balance_checked", "health_changed"];
-        told.filter(|name| !aside.contains(&name.as_str())).collect()
+        names.filter(|name| !aside.contains(&name.as_str())).collect()
     }
 
     /// Returns the names of all published events.

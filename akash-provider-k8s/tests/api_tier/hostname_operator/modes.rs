@@ -95,10 +95,10 @@ fn filter_status(is: &str) -> impl Fn(&Value) -> Value {
 
 fn route_status(resolved: &str) -> impl Fn(&Value) -> Value {
     move |generation| {
-        let said = |kind: &str, is: &str| json!({"type": kind, "status": is, "reason": "Told", "message": "why", "observedGeneration": generation});
+        let condition = |kind: &str, is: &str| json!({"type": kind, "status": is, "reason": "Told", "message": "why", "observedGeneration": generation});
         json!({"parents": [{
             "parentRef": {"name": "gate", "namespace": "gates"},
-            "conditions": [said("Accepted", "True"), said("ResolvedRefs", resolved)],
+            "conditions": [condition("Accepted", "True"), condition("ResolvedRefs", resolved)],
         }]})
     }
 }
@@ -138,8 +138,8 @@ fn gateway_options_use_a_filter_once_it_is_accepted() {
             let route = get(world, ObjectKind::HttpRoute, &home, OBJECT).await.unwrap();
             assert_eq!(route["spec"]["hostnames"], json!([WIDE]));
             assert_eq!(route["spec"]["rules"][0].get("filters"), None, "not accepted yet");
-            let told = state(&operator, WIDE).and_then(|state| state.options_problem);
-            assert!(told.is_some_and(|told| told.contains("--snippets-filters")));
+            let problem = state(&operator, WIDE).and_then(|state| state.options_problem);
+            assert!(problem.is_some_and(|problem| problem.contains("--snippets-filters")));
             set_status(world, ObjectKind::Filter, &home, OBJECT, filter_status("True")).await;
             let refers = |wanted: bool| async move {
                 let route = get(world, ObjectKind::HttpRoute, &home_of(world), OBJECT)
@@ -217,8 +217,8 @@ fn change_of_mode_moves_hostname_without_a_gap() {
             // The Ingress stays until a Gateway accepts the route, without a time limit.
             tokio::time::sleep(Duration::from_millis(800)).await;
             assert!(there(ObjectKind::Ingress).await);
-            let told = || async { state(&after, WIDE).unwrap().other_routes == [home.clone()] };
-            world.until("the retained Ingress is reported", told).await;
+            let is_reported = || async { state(&after, WIDE).unwrap().other_routes == [home.clone()] };
+            world.until("the retained Ingress is reported", is_reported).await;
             set_status(world, ObjectKind::HttpRoute, &home, OBJECT, route_status("True")).await;
             let is_gone = || async { !there(ObjectKind::Ingress).await };
             world.until("the Ingress is deleted", is_gone).await;
@@ -292,9 +292,9 @@ fn certificate_is_requested_and_used_once_issued() {
                 ingress["spec"]["tls"] == json!([{"hosts": [WIDE], "secretName": format!("tls.{OBJECT}")}])
             };
             world.until("the certificate is used", is_used).await;
-            let told = state(&operator, WIDE).unwrap().certificate.unwrap();
+            let certificate = state(&operator, WIDE).unwrap().certificate.unwrap();
             assert_eq!(
-                (told.ready, told.not_after.as_deref()),
+                (certificate.ready, certificate.not_after.as_deref()),
                 (Some(true), Some("2030-01-01T00:00:00Z"))
             );
             operator.stop().await;
@@ -375,8 +375,8 @@ fn failed_filter_does_not_delay_route() {
                     .is_some()
             };
             world.until("the route exists", there).await;
-            let told = || async { state(&operator, WIDE).is_some_and(|state| state.error.is_some()) };
-            world.until("the error is reported", told).await;
+            let is_reported = || async { state(&operator, WIDE).is_some_and(|state| state.error.is_some()) };
+            world.until("the error is reported", is_reported).await;
             operator.stop().await;
             take_rights(world).await;
         }

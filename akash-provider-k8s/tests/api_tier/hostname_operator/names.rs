@@ -142,8 +142,8 @@ fn hostname_is_routed_after_proof_and_survives_dns_outage() {
             world
                 .until("the pending proof is noted", says(ProofState::Waiting))
                 .await;
-            let told = state(&operator, NAME).unwrap().problem.unwrap();
-            assert!(told.contains(&txt) && told.contains(&value), "{told}");
+            let problem = state(&operator, NAME).unwrap().problem.unwrap();
+            assert!(problem.contains(&txt) && problem.contains(&value), "{problem}");
             // A record with another tenant's value proves nothing.
             zone.set(&txt, Ok(vec![theirs]));
             let reads_it = || async {

@@ -364,27 +364,30 @@ impl Capacity {
 
     /// Waits for the first report of the capacity. Returns its error if the capacity is unknown.
     pub(crate) async fn first(&mut self) -> Result<(), String> {
-        let told = tokio::time::timeout(WAIT_LIMIT, self.updates.next()).await;
-        told.unwrap().unwrap().map(drop).map_err(|e| e.to_string())
+        let update = tokio::time::timeout(WAIT_LIMIT, self.updates.next()).await;
+        update.unwrap().unwrap().map(drop).map_err(|e| e.to_string())
     }
 
     pub(crate) async fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
-        let told = async {
+        let waiting = async {
             while !is_so(self) {
                 if let Ok(update) = self.updates.next().await.unwrap() {
                     self.last = Some(update);
                 }
             }
         };
-        let in_time = tokio::time::timeout(WAIT_LIMIT, told).await;
-        let told = self.last.as_ref();
-        let told = told.map(|u| {
+        let in_time = tokio::time::timeout(WAIT_LIMIT, waiting).await;
+        let waiting = self.last.as_ref();
+        let waiting = waiting.map(|u| {
             (
                 u.inventory.metrics().nodes,
                 u.inventory.explain(&[]).ignored,
                 &u.placements,
             )
         });
-        assert!(in_time.is_ok(), "condition not reached in time: {what}; {told:?}");
+        assert!(
+            in_time.is_ok(),
+            "condition not reached in time: {what}; {waiting:?}"
+        );
     }
 }

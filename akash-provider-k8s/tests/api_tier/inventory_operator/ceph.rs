@@ -73,14 +73,14 @@ async fn shows(operator: &InventoryOperator, allocatable: u64, available: u64) {
         allocatable,
         available,
     };
-    let mut shown = operator.shown();
-    let is_it = |shown: &Option<Arc<ClusterReport>>| {
-        let of = |shown: &Arc<ClusterReport>| shown.metrics().storage.get(CEPH) == Some(&wanted);
-        shown.as_ref().is_some_and(of)
+    let mut report = operator.reports();
+    let is_it = |report: &Option<Arc<ClusterReport>>| {
+        let of = |report: &Arc<ClusterReport>| report.metrics().storage.get(CEPH) == Some(&wanted);
+        report.as_ref().is_some_and(of)
     };
-    let found = tokio::time::timeout(Duration::from_secs(40), shown.wait_for(is_it)).await;
-    let is_shown = found.is_ok();
-    assert!(is_shown, "{wanted:?} is not in {:?}", operator.shown().borrow());
+    let found = tokio::time::timeout(Duration::from_secs(40), report.wait_for(is_it)).await;
+    let is_found = found.is_ok();
+    assert!(is_found, "{wanted:?} is not in {:?}", operator.reports().borrow());
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn ceph_storage_is_reported_with_the_size_from_rook() {
             let operator = InventoryOperator::start(&account(world, &testbed).await, options);
             settled(world, &operator, 1).await;
             assert_eq!(labels(world, "op-inv-one").await[&format!("{CLASS}{CEPH}")], "1");
-            let said = || async { operator.status().ignored.join("\n").contains("CephCluster `disks` reports no size") };
-            world.until("Rook reports no size yet", said).await;
+            let has_no_size = || async { operator.status().ignored.join("\n").contains("CephCluster `disks` reports no size") };
+            world.until("Rook reports no size yet", has_no_size).await;
             // Two copies of each object, and Ceph stops at 95 % usage.
             says(world, json!(200 * GIB), 20 * GIB).await;
             shows(&operator, 95 * GIB, 85 * GIB).await;
@@ -127,9 +127,9 @@ fn ceph_storage_is_reported_with_the_size_from_rook() {
             shows(&operator, 95 * GIB, 0).await;
             // Storage of unknown size is not offered, regardless of its previous size.
             says(world, Value::Null, 0).await;
-            world.until("Rook reports no size", said).await;
-            let shown = operator.shown().borrow().clone().unwrap();
-            assert!(!shown.metrics().storage.contains_key(CEPH));
+            world.until("Rook reports no size", has_no_size).await;
+            let report = operator.reports().borrow().clone().unwrap();
+            assert!(!report.metrics().storage.contains_key(CEPH));
             let volumes: Api<k8s_openapi::api::core::v1::PersistentVolume> = Api::all(world.admin.clone());
             let gone = Patch::Merge(json!({"metadata": {"finalizers": null}}));
             let _ = volumes.delete("op-inv-volume", &DeleteParams::default()).await;

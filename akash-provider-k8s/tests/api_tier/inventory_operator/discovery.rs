@@ -15,7 +15,7 @@ const SPACE: &str = "op-inv-look";
 const NODE: &str = "op-inv-unsaid";
 
 /// Current response of the discovery pods.
-type Said = Arc<Mutex<String>>;
+type SharedBody = Arc<Mutex<String>>;
 
 async fn rights(world: &World) {
     let own = &world.settings.manifest_namespace;
@@ -33,15 +33,15 @@ async fn rights(world: &World) {
 }
 
 /// Serves the current response for all discovery pods.
-async fn answering(address: IpAddr, said: &Said) -> AbortOnDropHandle<()> {
+async fn answering(address: IpAddr, body_text: &SharedBody) -> AbortOnDropHandle<()> {
     let listener = TcpListener::bind((address, PORT)).await.unwrap();
-    let said = Arc::clone(said);
+    let body_text = Arc::clone(body_text);
     AbortOnDropHandle::new(tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = vec![0; 4096];
             let read = stream.read(&mut head).await.unwrap_or(0);
             let is_asked = String::from_utf8_lossy(&head[..read]).starts_with("GET /gpu ");
-            let body = said.lock().unwrap().clone();
+            let body = body_text.lock().unwrap().clone();
             let code = if is_asked { "200 OK" } else { "404 Not Found" };
             let length = body.len();
             let answer =
@@ -150,8 +150,8 @@ fn unlabelled_machine_is_discovered_with_documented_rights() {
             node(world, NODE, json!({}), capacity).await;
             let _kubelets = kubelets(world);
             let address = IpAddr::from(testbed.addresses().host);
-            let (said, made) = (Said::default(), Arc::default());
-            let _answering = answering(address, &said).await;
+            let (body_text, made) = (SharedBody::default(), Arc::default());
+            let _answering = answering(address, &body_text).await;
             let _running = running(world, address, &made);
             let client = account(world, &testbed).await;
             let looking = discovery::Options {
@@ -167,13 +167,13 @@ fn unlabelled_machine_is_discovered_with_documented_rights() {
                 now.nodes.get(NODE).and_then(|node| node.discovery.clone()?.error).unwrap_or_default()
             };
             // An invalid response is reported, and every node keeps the labels known without it.
-            let is_told = || async { error().contains("invalid response") };
-            world.until("the invalid response is reported", is_told).await;
+            let is_reported = || async { error().contains("invalid response") };
+            world.until("the invalid response is reported", is_reported).await;
             assert_eq!(labels(world, NODE).await["akash.network"], "true");
             let card = |address: &str| {
                 json!({"address": address, "index": 0, "pci": {"vendor": {"id": "10de"}, "product": {"id": "20b5"}}})
             };
-            *said.lock().unwrap() = json!({"cards": [card("0000:3b:00.0"), card("0000:5e:00.0")]}).to_string();
+            *body_text.lock().unwrap() = json!({"cards": [card("0000:3b:00.0"), card("0000:5e:00.0")]}).to_string();
             let model = format!("{GPU}nvidia.model.a100");
             let is_known = || async { labels(world, NODE).await.get(&model).is_some_and(|count| count == "2") };
             world.until("the node has the label of its model", is_known).await;
@@ -192,8 +192,8 @@ fn unlabelled_machine_is_discovered_with_documented_rights() {
                 "architecture": "amd64",
             }}});
             patch(world, NODE, true, status).await;
-            let is_told = || async { error().contains("deploy/operators") };
-            world.until("the missing right is reported", is_told).await;
+            let is_reported = || async { error().contains("deploy/operators") };
+            world.until("the missing right is reported", is_reported).await;
             assert_eq!(labels(world, NODE).await[&model], "2");
             operator.stop().await;
             unlook(world).await;

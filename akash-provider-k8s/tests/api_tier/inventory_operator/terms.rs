@@ -72,12 +72,12 @@ fn node_records_term_of_its_labels_and_new_leader_writes_nothing() {
 /// Returns a client that delays each PATCH until `arrive`, a receiver of the status codes of these writes, and a signal
 /// for each delayed write. A write is sent even if its caller is dropped.
 fn slow(client: &Client, arrive: &Arc<Notify>) -> (Client, mpsc::UnboundedReceiver<u16>, Arc<Notify>) {
-    let (told, answers) = mpsc::unbounded_channel();
+    let (status_sender, answers) = mpsc::unbounded_channel();
     let (begun, arrive) = (Arc::new(Notify::new()), Arc::clone(arrive));
     let (client, announced) = (client.clone(), Arc::clone(&begun));
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let (client, arrive) = (client.clone(), Arc::clone(&arrive));
-        let (told, begun) = (told.clone(), Arc::clone(&announced));
+        let (status_sender, begun) = (status_sender.clone(), Arc::clone(&announced));
         async move {
             if request.method() != http::Method::PATCH {
                 return client.send(request).await;
@@ -86,7 +86,7 @@ fn slow(client: &Client, arrive: &Arc<Notify>) -> (Client, mpsc::UnboundedReceiv
             let sending = tokio::spawn(async move {
                 arrive.notified().await;
                 let answer = client.send(request).await.unwrap();
-                told.send(answer.status().as_u16()).unwrap();
+                status_sender.send(answer.status().as_u16()).unwrap();
                 answer
             });
             Ok(sending.await.unwrap())

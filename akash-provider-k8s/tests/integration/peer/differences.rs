@@ -115,10 +115,10 @@ fn container_ports(theirs: &mut Objects) -> bool {
         let Some(list) = object.pointer_mut("/spec/template/spec/containers/0/ports") else {
             continue;
         };
-        let known = &protocols[key.split_once('/').unwrap().1];
+        let ports = &protocols[key.split_once('/').unwrap().1];
         let mut mended: Vec<Value> = Vec::new();
         for port in list.as_array().unwrap() {
-            let protocol = known
+            let protocol = ports
                 .iter()
                 .find(|(target, _)| *target == port["containerPort"])
                 .unwrap();

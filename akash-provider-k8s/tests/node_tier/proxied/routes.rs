@@ -308,13 +308,13 @@ mod tests {
         seen.routes
             .insert(place("one", "a"), route("2030", "gate", "none"));
         assert_eq!(to(&seen), Backend::Broken);
-        let told = |seen: &ObservedObjects, gateway: &str| {
+        let status = |seen: &ObservedObjects, gateway: &str| {
             let route = route("2030", gateway, "none");
             gateway_status(seen, &place("one", "a"), &route, &both())
         };
-        assert_eq!(told(&seen, "other"), None);
-        let told = told(&seen, "gate").unwrap();
-        let resolved = &told["parents"][0]["conditions"][1];
+        assert_eq!(status_of(&seen, "other"), None);
+        let status = status_of(&seen, "gate").unwrap();
+        let resolved = &status["parents"][0]["conditions"][1];
         assert_eq!(
             (&resolved["status"], &resolved["observedGeneration"]),
             (&json!("False"), &json!(4))
