@@ -102,8 +102,8 @@ fn everything(cluster: &Cluster) -> Vec<String> {
     let kinds = cluster
         .kubectl(&["api-resources", "--verbs=list", "--output=name"])
         .unwrap();
-    let told = |kind: &&str| !kind.starts_with("events") && !kind.starts_with("leases.coordination");
-    let kinds: Vec<&str> = kinds.lines().filter(told).collect();
+    let is_listed = |kind: &&str| !kind.starts_with("events") && !kind.starts_with("leases.coordination");
+    let kinds: Vec<&str> = kinds.lines().filter(is_listed).collect();
     let path = "jsonpath={range .items[*]}{.kind} {.metadata.namespace} {.metadata.name} \
                 {.metadata.resourceVersion}{\"\\n\"}{end}";
     let args = ["get", &kinds.join(","), "--all-namespaces", "--output", path];
@@ -202,18 +202,27 @@ fn live_leases_of_another_provider_are_refused_without_a_write() {
     let _theirs = make(&cluster, &theirs, THEIR_MANAGER);
     let before = settled(&cluster);
 
-    let (served, said) = dev(&cluster, &[]);
-    assert!(!served, "{said}");
-    assert!(said.contains("the cluster has leases of other chains"), "{said}");
-    assert!(said.contains("Use a cluster without leases."), "{said}");
-    assert!(namespaces(&theirs).iter().any(|ns| said.contains(ns)), "{said}");
-    let (removed, said) = dev(&cluster, &["--remove-leftovers-of", "akashnet-2"]);
+    let (served, output) = dev(&cluster, &[]);
+    assert!(!served, "{output}");
     assert!(
-        !removed && said.contains("not the ID of an embedded chain"),
-        "{said}"
+        output.contains("the cluster has leases of other chains"),
+        "{output}"
     );
-    let (removed, said) = dev(&cluster, &["--remove-leftovers-of", "dev-1"]);
-    assert!(removed && said.contains("removed 0 objects of dev-1"), "{said}");
+    assert!(output.contains("use a cluster without leases"), "{output}");
+    assert!(
+        namespaces(&theirs).iter().any(|ns| output.contains(ns)),
+        "{output}"
+    );
+    let (removed, output) = dev(&cluster, &["--remove-leftovers-of", "akashnet-2"]);
+    assert!(
+        !removed && output.contains("not the ID of an embedded chain"),
+        "{output}"
+    );
+    let (removed, output) = dev(&cluster, &["--remove-leftovers-of", "dev-1"]);
+    assert!(
+        removed && output.contains("removed 0 objects of dev-1"),
+        "{output}"
+    );
     let after = everything(&cluster);
     assert_eq!(before, after, "the command wrote to the cluster");
     println!("{} objects, none written", after.len());
@@ -252,11 +261,14 @@ fn only_leftovers_of_an_embedded_chain_are_removed() {
     let before: Vec<String> = settled(&cluster).into_iter().filter(is_theirs).collect();
     assert!(before.len() > 5, "{before:?}");
 
-    let (served, said) = dev(&cluster, &[]);
-    assert!(!served && said.contains("--remove-leftovers-of dev-7"), "{said}");
-    let (removed, said) = dev(&cluster, &["--remove-leftovers-of", "dev-7"]);
-    assert!(removed, "{said}");
-    assert!(said.contains("removed Secret leftover-registry"), "{said}");
+    let (served, output) = dev(&cluster, &[]);
+    assert!(
+        !served && output.contains("--remove-leftovers-of dev-7"),
+        "{output}"
+    );
+    let (removed, output) = dev(&cluster, &["--remove-leftovers-of", "dev-7"]);
+    assert!(removed, "{output}");
+    assert!(output.contains("removed Secret leftover-registry"), "{output}");
     let left = [
         "get",
         "secrets",
@@ -266,8 +278,8 @@ fn only_leftovers_of_an_embedded_chain_are_removed() {
     ];
     assert_eq!(cluster.kubectl(&left).unwrap().trim(), "secret/unnamed-registry");
     for ns in namespaces(&ours) {
-        assert!(said.contains(&format!("removed Namespace {ns}")), "{said}");
-        assert!(said.contains(&format!("removed Manifest {ns}")), "{said}");
+        assert!(output.contains(&format!("removed Namespace {ns}")), "{output}");
+        assert!(output.contains(&format!("removed Manifest {ns}")), "{output}");
         let gone = [
             "wait",
             "--for=delete",

@@ -109,11 +109,11 @@ impl Process {
             .spawn()?;
         let out = child.stdout.take().context("the client process has no stdout")?;
         let live = Arc::<AtomicU64>::default();
-        let heard = Arc::clone(&live);
+        let received_bytes = Arc::clone(&live);
         std::thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
                 if let Ok(bytes) = line.parse() {
-                    heard.store(bytes, Ordering::Relaxed);
+                    received_bytes.store(bytes, Ordering::Relaxed);
                 }
             }
         });

@@ -113,7 +113,11 @@ struct Pair<'a> {
 impl<'a> Pair<'a> {
     fn new(mut world: World<'a>, mut lots: Lots) -> Self {
         let first = world.start(0, CLOCKS[lots.below(CLOCKS.len())]);
-        until("one instance is the leader", || first.told(), || leads(&first));
+        until(
+            "one instance is the leader",
+            || first.transcript(),
+            || leads(&first),
+        );
         let second = world.start(1, CLOCKS[lots.below(CLOCKS.len())]);
         let pair = Self {
             world,
@@ -128,8 +132,8 @@ impl<'a> Pair<'a> {
         pair
     }
 
-    fn told(&self) -> String {
-        format!("{}\n---\n{}", self.all[0].told(), self.all[1].told())
+    fn transcript(&self) -> String {
+        format!("{}\n---\n{}", self.all[0].transcript(), self.all[1].transcript())
     }
 
     /// Prints the number and the longest duration of the fail-overs by each fault.
@@ -152,7 +156,7 @@ impl<'a> Pair<'a> {
             assert!(
                 *took <= most,
                 "fail-over after {way:?} took {took:?}\n{}",
-                self.told()
+                self.transcript()
             );
         }
     }
@@ -170,7 +174,7 @@ impl<'a> Pair<'a> {
         let one = &self.all[who];
         until(
             "the instance is a standby that is ready to take over",
-            || self.told(),
+            || self.transcript(),
             || one.output().contains("this instance is a standby"),
         );
     }
@@ -189,7 +193,7 @@ impl<'a> Pair<'a> {
         }
         until(
             "the other instance is the leader",
-            || format!("{way:?}\n{}", self.told()),
+            || format!("{way:?}\n{}", self.transcript()),
             || leads(&self.all[new]),
         );
         let counted = self.by_way.entry(way).or_default();
@@ -197,7 +201,7 @@ impl<'a> Pair<'a> {
         self.leader = new;
         if matches!(way, Way::Kill | Way::Term) {
             if way == Way::Term {
-                assert_eq!(self.all[old].ended(), Some(0), "{}", self.told());
+                assert_eq!(self.all[old].ended(), Some(0), "{}", self.transcript());
             }
             let clock = CLOCKS[self.lots.below(CLOCKS.len())];
             let again = self.world.start(old, clock);
@@ -220,7 +224,7 @@ impl<'a> Pair<'a> {
         });
         until(
             "the old leader reports that it lost the leadership",
-            || self.told(),
+            || self.transcript(),
             || !leads(&self.all[old]),
         );
     }
@@ -253,11 +257,11 @@ fn bids_again(stage: &Stage) -> (usize, usize) {
 
 /// Prints the number of orders, bids and repeated bids, and the longest wait for a bid.
 fn tell_of_orders(all: &[Deployment], double: usize, refused: usize) {
-    let answers = all.iter().filter_map(|one| one.answered);
+    let answers = all.iter().filter_map(|one| one.time_to_bid);
     println!(
         "{} orders, {} without a bid, longest wait for a bid {:?}; {} orders with two bids, {refused} repeated bids that the chain refused",
         all.len(),
-        all.iter().filter(|one| one.answered.is_none()).count(),
+        all.iter().filter(|one| one.time_to_bid.is_none()).count(),
         answers.max().unwrap_or_default(),
         double,
     );
@@ -288,9 +292,9 @@ fn is(who: usize, holder: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('_'))
 }
 
-fn told_by_all(crowd: &Crowd, pair: &Pair<'_>) -> String {
+fn transcript_of_all(crowd: &Crowd, pair: &Pair<'_>) -> String {
     let refusal = crowd.refusal.lock().unwrap().clone();
-    format!("{:?}\n{refusal}\n{}", crowd.known(), pair.told())
+    format!("{:?}\n{refusal}\n{}", crowd.deployments(), pair.transcript())
 }
 
 fn close_all(stage: &Stage, all: &[Deployment]) {
@@ -321,28 +325,28 @@ fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered
         pair.hand_over(way);
     }
     crowd.orders_no_more();
-    let told = || told_by_all(&crowd, &pair);
+    let transcript = || transcript_of_all(&crowd, &pair);
     until(
         "every order has a bid, and every manifest is accepted",
-        told,
+        transcript,
         || crowd.is_served(),
     );
     crowd.stop();
-    let all = crowd.known();
+    let all = crowd.deployments();
     let accepted = accepted(&all);
-    until("every accepted manifest is deployed", told, || {
+    until("every accepted manifest is deployed", transcript, || {
         accepted.is_subset(&pair.world.deployed())
     });
     let closed = wrongly_closed(&pair.world.stage, &all);
     let (double, refused) = bids_again(&pair.world.stage);
     let mut sent = pair.world.room.sent.lock().unwrap().clone();
     sent.extend(audit.sent());
-    let held = watch.held();
-    let judged = judged(&held, &sent, &pair.away, is);
+    let observed = watch.observed();
+    let judged = judged(&observed, &sent, &pair.away, is);
     pair.tell();
     println!(
         "the election record had {} holders",
-        held.iter().filter(|one| !one.holder.is_empty()).count()
+        observed.iter().filter(|one| !one.holder.is_empty()).count()
     );
     tell_of_orders(&all, double, refused);
     println!(
@@ -356,18 +360,18 @@ fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered
     pair.is_in_time(lease);
     assert!(
         judged.two_writers.is_empty(),
-        "{:?}\n{held:?}\n{}",
+        "{:?}\n{observed:?}\n{}",
         judged.two_writers,
-        told()
+        transcript()
     );
-    assert_eq!((double, closed), (0, 0), "{}", told());
-    assert!(!accepted.is_empty(), "{}", told());
+    assert_eq!((double, closed), (0, 0), "{}", transcript());
+    assert!(!accepted.is_empty(), "{}", transcript());
     pair.writes_were_seen(&sent, all.len());
     assert_eq!(watch.last().map(|last| is(pair.leader, &last.holder)), Some(true));
     close_all(&pair.world.stage, &all);
     // Deleting the namespaces requires the controllers, which were paused.
     cluster.resume(Component::ControllerManager).unwrap();
-    until("all workloads are deleted", told, || {
+    until("all workloads are deleted", transcript, || {
         pair.world.deployed().is_empty()
     });
 }

@@ -153,13 +153,13 @@ fn provider_waits_for_cluster_and_bids_with_its_capacity() {
     // No object of the lease exists in the cluster yet, and the cluster reports that.
     let hardened = |words: &[&str]| stage.ran(&[&["harden"], words].concat());
     for words in [&[lease.as_str()][..], &["--all"]] {
-        let (code, said, problem) = hardened(words);
-        assert!(code == 1 && said.contains("is unknown"), "{said}{problem}");
+        let (code, stdout, problem) = hardened(words);
+        assert!(code == 1 && stdout.contains("is unknown"), "{stdout}{problem}");
     }
-    let (code, said, problem) = hardened(&[&lease.replacen("/1/1/1/", "/2/1/1/", 1)]);
+    let (code, stdout, problem) = hardened(&[&lease.replacen("/1/1/1/", "/2/1/1/", 1)]);
     assert!(
-        code == 1 && said.contains("is not an active lease of this provider"),
-        "{said}{problem}"
+        code == 1 && stdout.contains("is not an active lease of this provider"),
+        "{stdout}{problem}"
     );
     drop(node);
     let without = || explained(&stage, &kubeconfig);
@@ -170,27 +170,31 @@ fn provider_waits_for_cluster_and_bids_with_its_capacity() {
     );
     // The leases stay on the cluster after the provider stopped, and after it started again.
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
     assert_eq!(stage.live_leases(), 1);
-    assert!(StoredEvent::is_stored(&stage), "{}", provider.told());
+    assert!(StoredEvent::is_stored(&stage), "{}", provider.transcript());
     // The event is deleted in the API server and retained by the provider.
     drop(event);
     let mut again = stage.provider("again", &["--cluster-k8s", "--kubeconfig", &kubeconfig]);
     again.says("ready: bidding");
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     again.says("lease closed");
-    until("no lease is live", || again.told(), || stage.live_leases() == 0);
+    until(
+        "no lease is live",
+        || again.transcript(),
+        || stage.live_leases() == 0,
+    );
     again.signal(Signal::SIGTERM);
-    assert_eq!(again.ended(), Some(0), "{}", again.told());
-    assert!(StoredEvent::is_stored(&stage), "{}", again.told());
+    assert_eq!(again.ended(), Some(0), "{}", again.transcript());
+    assert!(StoredEvent::is_stored(&stage), "{}", again.transcript());
 }
 
 /// Returns the status of an operator that runs in the process of the provider.
 fn operator(stage: &Stage, name: &str) -> Value {
     let (code, out, err) = stage.ran(&["operator", "status", "--output=json"]);
     assert_eq!(code, 0, "{out}{err}");
-    let said: Value = serde_json::from_str(&out).unwrap();
-    said["operators"][name].clone()
+    let status: Value = serde_json::from_str(&out).unwrap();
+    status["operators"][name].clone()
 }
 
 fn hostname_operator(stage: &Stage) -> Value {
@@ -228,20 +232,20 @@ fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
     let mut provider = stage.provider("provider", &words);
     provider.says("ready: bidding");
     let works = || {
-        let said = hostname_operator(&stage);
-        said["is_ready"] == true && said["election"]["is_leader"] == true
+        let status = hostname_operator(&stage);
+        status["is_ready"] == true && status["election"]["is_leader"] == true
     };
     until(
         "the operator leads",
         || hostname_operator(&stage).to_string(),
         works,
     );
-    let (_, told, _) = stage.ran(&["operator", "status"]);
-    assert_eq!(told, "hostname: active\n");
-    let said = hostname_operator(&stage);
-    assert_eq!(said["election"]["identity"], holder(&cluster).as_str());
+    let (_, printed_status, _) = stage.ran(&["operator", "status"]);
+    assert_eq!(printed_status, "hostname: active\n");
+    let status = hostname_operator(&stage);
+    assert_eq!(status["election"]["identity"], holder(&cluster).as_str());
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
     assert_eq!(holder(&cluster), "", "the Lease has no holder after the stop");
     let (code, _, err) = stage.ran(&["operator", "status"]);
     assert!(code != 0 && err.contains("no provider runs"), "{err}");
@@ -263,8 +267,8 @@ fn provider_labels_nodes_by_configured_rules() {
     std::fs::write(&rules, "version: v1\nexclude:\n  nodes: [\"-master$\"]\n").unwrap();
     let is_labelled = |node: &Node<'_>| {
         let path = r"jsonpath={.metadata.labels.akash\.network}";
-        let said = cluster.kubectl(&["get", "node", node.1, "--output", path]);
-        said.unwrap() == "true"
+        let status = cluster.kubectl(&["get", "node", node.1, "--output", path]);
+        status.unwrap() == "true"
     };
     cluster
         .kubectl(&["label", "node", offered.1, "akash.network-"])
@@ -279,28 +283,28 @@ fn provider_labels_nodes_by_configured_rules() {
     ];
     let mut provider = stage.provider("provider", &words);
     provider.says("ready: bidding");
-    let said = || operator(&stage, "inventory");
+    let status = || operator(&stage, "inventory");
     let beat = || [&offered, &left_out].map(Node::ready);
     let are_labelled = || {
         beat();
         is_labelled(&offered) && !is_labelled(&left_out)
     };
-    until("nodes have their labels", || said().to_string(), are_labelled);
+    until("nodes have their labels", || status().to_string(), are_labelled);
     until(
         "the operator leads",
-        || said().to_string(),
-        || said()["is_ready"] == true && said()["election"]["is_leader"] == true,
+        || status().to_string(),
+        || status()["is_ready"] == true && status()["election"]["is_leader"] == true,
     );
-    let (_, told, _) = stage.ran(&["operator", "status"]);
-    assert_eq!(told, "inventory: active\n");
-    assert_eq!(said()["nodes"]["run-master"]["standing"], "excluded");
+    let (_, printed_status, _) = stage.ran(&["operator", "status"]);
+    assert_eq!(printed_status, "inventory: active\n");
+    assert_eq!(status()["nodes"]["run-master"]["standing"], "excluded");
     // Changed rules are read at runtime, as in an operator's pod.
     std::fs::write(&rules, "version: v1\n").unwrap();
     let is_offered = || {
         beat();
         is_labelled(&left_out)
     };
-    until("the node is offered", || said().to_string(), is_offered);
+    until("the node is offered", || status().to_string(), is_offered);
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
 }

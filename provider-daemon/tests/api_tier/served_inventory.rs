@@ -222,13 +222,13 @@ async fn until(
         }
         // Renew the heartbeat as a kubelet would. Otherwise the cluster treats the node as lost.
         ready(cluster);
-        let shown = operator.cluster();
-        if is_it(&shown, &metrics) {
+        let served = operator.cluster();
+        if is_it(&served, &metrics) {
             return;
         }
         assert!(
             started.elapsed() < PATIENCE,
-            "{what}: the operator serves {shown}, the provider counts {metrics:?}"
+            "{what}: the operator serves {served}, the provider counts {metrics:?}"
         );
     }
 }

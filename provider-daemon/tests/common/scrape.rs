@@ -49,8 +49,8 @@ pub(crate) fn scraped(
     mut done: impl FnMut(&Values) -> bool,
 ) -> Values {
     let last = std::cell::RefCell::new(Values::new());
-    let told = || format!("{:#?}\n{}", last.borrow(), provider.told());
-    until(what, told, || {
+    let transcript = || format!("{:#?}\n{}", last.borrow(), provider.transcript());
+    until(what, transcript, || {
         let Some((head, body)) = get(port, "text/plain") else {
             return false;
         };

@@ -112,20 +112,20 @@ fn every_sample_runs_to_its_end_without_leftovers() {
     // Every lease is deployed for its manifest and for its update.
     assert!(of("deployed") >= 2 * groups, "{stdout}");
     assert!(lines.iter().all(|l| l["event"].is_string()));
-    let told = lines.iter().find(|l| l["event"] == "workloads").unwrap();
-    assert_eq!(told["are"], "simulated");
+    let workloads = lines.iter().find(|l| l["event"] == "workloads").unwrap();
+    assert_eq!(workloads["are"], "simulated");
 }
 
 #[test]
 fn steps_are_printed_in_order_of_the_lease_life_cycle() {
     let output = run(&["dev", "--once", "--block-time", "50ms", &sample("web.yaml")]);
     let stdout = text(&output.stdout);
-    let told = stdout
+    let printed_steps = stdout
         .lines()
         .filter_map(|line| line.split_once("s  web")?.1.trim_start().split_once("  "));
     // Another task prints the actions of the tenant, which may appear slightly earlier or later.
     let tenants = ["ordered", "updated", "closed"];
-    let told: Vec<&str> = told
+    let printed_steps: Vec<&str> = printed_steps
         .map(|(step, _)| step)
         .filter(|s| !tenants.contains(s))
         .collect();
@@ -137,7 +137,7 @@ fn steps_are_printed_in_order_of_the_lease_life_cycle() {
         &["lease closed"],
     ]
     .concat();
-    assert_eq!(told, steps, "{stdout}");
+    assert_eq!(printed_steps, steps, "{stdout}");
 }
 
 #[test]
@@ -215,9 +215,9 @@ fn orders_beyond_capacity_are_served_in_turns_and_counted() {
     let output = run(&[&crowd[..], &["--block-time=50ms"]].concat());
     let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1));
-    let told = "5 generated orders: 0 served";
+    let summary = "5 generated orders: 0 served";
     assert!(
-        stdout.contains(told) && stdout.contains("5 declined (insufficient_capacity)"),
+        stdout.contains(summary) && stdout.contains("5 declined (insufficient_capacity)"),
         "{stdout}"
     );
 }
@@ -315,8 +315,8 @@ fn price_script_ends_with_all_its_processes() {
     ];
     let web = sample("web.yaml");
     let output = run(&[&["explain", "--accept-any", &web][..], &flags].concat());
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(said.contains("did not exit within 2s"), "{said}");
+    let output_text = text(&output.stdout) + &text(&output.stderr);
+    assert!(output_text.contains("did not exit within 2s"), "{output_text}");
     for name in ["child", "orphan"] {
         let pid = std::fs::read_to_string(at(name)).unwrap();
         let stat = format!("/proc/{}/stat", pid.trim().parse::<u32>().unwrap());
@@ -454,7 +454,7 @@ fn sdl_validate_reports_all_errors_with_file_and_line() {
     let output = run(&["sdl", "validate", &path]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    for (what, told) in [
+    for (what, message) in [
         (
             "imagee:",
             "warning: services.web.imagee: the field `imagee` is unknown and ignored",
@@ -464,21 +464,24 @@ fn sdl_validate_reports_all_errors_with_file_and_line() {
             "services.web.expose[0].port: 99999 is out of range; use 1",
         ),
     ] {
-        let told = format!("{path}:{}: {told}", line(what));
-        assert!(stderr.lines().any(|l| l.starts_with(&told)), "`{told}`: {stderr}");
+        let message = format!("{path}:{}: {message}", line(what));
+        assert!(
+            stderr.lines().any(|l| l.starts_with(&message)),
+            "`{message}`: {stderr}"
+        );
     }
     assert!(
         stderr.ends_with(&format!("invalid SDL {path}: 2 errors\n")),
         "{stderr}"
     );
     let output = run(&["sdl", "validate", &path, "-o", "json"]);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let message: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
-        (output.status.code(), &told["is_valid"]),
+        (output.status.code(), &message["is_valid"]),
         (Some(1), &false.into())
     );
-    assert_eq!(told["errors"].as_array().unwrap().len(), 2, "{told}");
-    let last = &told["errors"][1];
+    assert_eq!(message["errors"].as_array().unwrap().len(), 2, "{message}");
+    let last = &message["errors"][1];
     assert_eq!(
         (&last["line"], &last["path"], &last["message"], &last["mend"]),
         (
@@ -527,10 +530,10 @@ fn sdl_warnings_are_refused_only_with_strict() {
             "{stderr}"
         );
     }
-    let told = run(&["sdl", "validate", "--strict", &path, "-o", "json"]);
-    let verdict: Value = serde_json::from_slice(&told.stdout).unwrap();
+    let validated = run(&["sdl", "validate", "--strict", &path, "-o", "json"]);
+    let verdict: Value = serde_json::from_slice(&validated.stdout).unwrap();
     assert_eq!(
-        (told.status.code(), &verdict["is_valid"]),
+        (validated.status.code(), &verdict["is_valid"]),
         (Some(1), &false.into())
     );
 }
@@ -681,9 +684,9 @@ fn price_policy_is_checked_and_applied() {
     std::fs::write(&path, policy).unwrap();
     let checked = run(&["price", "check", file]);
     assert!(checked.status.success());
-    let said = text(&checked.stdout);
-    assert!(said.contains("note: prices: memory is free\n"), "{said}");
-    assert!(said.ends_with("prices.yaml is valid: 0 rules\n"), "{said}");
+    let stdout = text(&checked.stdout);
+    assert!(stdout.contains("note: prices: memory is free\n"), "{stdout}");
+    assert!(stdout.ends_with("prices.yaml is valid: 0 rules\n"), "{stdout}");
 
     let flags = ["--bid-price-strategy", "policy", "--bid-price-policy", file];
     let explained = run(&[&["explain", &sample("web.yaml"), "--output", "json"], &flags[..]].concat());
@@ -751,9 +754,9 @@ fn dev_continues_after_every_kill() {
         child.wait().unwrap();
     }
     let last = run(&args);
-    let told = text(&last.stdout);
-    assert!(last.status.success(), "{told}");
-    assert!(told.contains("goes on"), "{told}");
-    assert!(told.contains("1 of 1 served, 0 left over"), "{told}");
+    let stdout = text(&last.stdout);
+    assert!(last.status.success(), "{stdout}");
+    assert!(stdout.contains("goes on"), "{stdout}");
+    assert!(stdout.contains("1 of 1 served, 0 left over"), "{stdout}");
     std::fs::remove_dir_all(&folder).unwrap();
 }

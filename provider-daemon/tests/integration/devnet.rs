@@ -72,10 +72,10 @@ fn suggested_next_commands_work() {
         .env("PATH", path)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        output.status.success() && told.contains("next, accept a bid"),
-        "{line}\n{told}"
+        output.status.success() && stderr.contains("next, accept a bid"),
+        "{line}\n{stderr}"
     );
     // The printed settings also work for its tenant.
     let sdl = format!("{export}\nprovider-daemon devnet tenant deploy {SDL} --dseq 9000 --output json");

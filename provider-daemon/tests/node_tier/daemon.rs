@@ -93,7 +93,7 @@ impl Daemon {
     }
 
     /// Returns the first printed event of this kind.
-    pub(crate) fn said(&self, event: &str) -> Option<Value> {
+    pub(crate) fn event_object(&self, event: &str) -> Option<Value> {
         let output = self.output();
         let mut objects = output.lines().filter_map(|line| serde_json::from_str(line).ok());
         objects.find(|object: &Value| object["event"] == event)
@@ -106,10 +106,14 @@ impl Daemon {
 
     /// Waits until the log contains this text.
     pub(crate) fn logs(&self, text: &str) {
-        let told = || format!("{}\n{}", self.output(), self.log());
+        let transcript = || format!("{}\n{}", self.output(), self.log());
         let began = Instant::now();
         while !self.log().contains(text) {
-            assert!(began.elapsed() < wait_limit(), "not logged: {text}:\n{}", told());
+            assert!(
+                began.elapsed() < wait_limit(),
+                "not logged: {text}:\n{}",
+                transcript()
+            );
             sleep(Duration::from_millis(20));
         }
     }
@@ -118,8 +122,12 @@ impl Daemon {
     pub(crate) fn says_after(&self, before: usize, text: &str) {
         let began = Instant::now();
         while !self.output()[before..].contains(text) {
-            let told = || format!("{}\n{}", self.output(), self.log());
-            assert!(began.elapsed() < wait_limit(), "not printed: {text}:\n{}", told());
+            let transcript = || format!("{}\n{}", self.output(), self.log());
+            assert!(
+                began.elapsed() < wait_limit(),
+                "not printed: {text}:\n{}",
+                transcript()
+            );
             sleep(Duration::from_millis(20));
         }
     }
@@ -153,11 +161,11 @@ impl Daemon {
             ended = self.has_ended();
             ended.is_some()
         });
-        let told = || format!("{}\n{}", self.output(), self.log());
+        let transcript = || format!("{}\n{}", self.output(), self.log());
         assert!(
             ended.is_some_and(|status| status.success()),
             "{ended:?}\n{}",
-            told()
+            transcript()
         );
     }
 
@@ -204,15 +212,15 @@ fn program_is_idle_during_an_outage() {
     let lines = daemon.log().lines().count();
     stage.testbed.kill(Component::ApiServer).unwrap();
     let broken = daemon.cores(outage());
-    let told = daemon.log().lines().count() - lines;
+    let log_lines = daemon.log().lines().count() - lines;
     stage.testbed.start(Component::ApiServer).unwrap();
     stage.testbed.restart_controllers().unwrap();
     println!(
-        "cores: {quiet:.3} before, {broken:.3} in an outage of {}s; {told} lines of log",
+        "cores: {quiet:.3} before, {broken:.3} in an outage of {}s; {log_lines} lines of log",
         outage().as_secs()
     );
     assert!(broken < quiet + OUTAGE_CORES, "{broken} cores");
-    assert!(told <= OUTAGE_LINES, "{}", daemon.log());
+    assert!(log_lines <= OUTAGE_LINES, "{}", daemon.log());
     daemon.signal(Signal::SIGTERM);
     daemon.end();
     assert_ne!(stage.labelled(), "", "the lease ended with the program");

@@ -36,10 +36,10 @@ fn machine_is_discovered_by_program_in_a_pod() {
         .unwrap();
     devices(testbed, &node, &json!("2"));
     let mut operator = Operator::start(testbed, folder.path());
-    let mut shown = Value::Null;
+    let mut processor = Value::Null;
     until("the CPUs of the machine are reported", || {
-        shown = operator.get("/v1/inventory")["nodes"][0]["resources"]["cpu"]["info"][0].clone();
-        shown["model"].as_str().is_some_and(|model| !model.is_empty())
+        processor = operator.get("/v1/inventory")["nodes"][0]["resources"]["cpu"]["info"][0].clone();
+        processor["model"].as_str().is_some_and(|model| !model.is_empty())
     });
     let machine = Command::new(PROGRAM)
         .args(["tools", "psutil", "list", "cpu"])
@@ -47,7 +47,7 @@ fn machine_is_discovered_by_program_in_a_pod() {
     let machine: Value = serde_json::from_slice(&machine.unwrap().stdout).unwrap();
     let machine = machine.get("cpu").unwrap_or(&machine)["processors"][0].clone();
     assert_eq!(
-        [&shown["vendor"], &shown["model"], &shown["vcores"]],
+        [&processor["vendor"], &processor["model"], &processor["vcores"]],
         [
             &machine["vendor"],
             &machine["model"],
@@ -145,8 +145,8 @@ fn load(testbed: &Cluster, folder: &Path) {
 
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stderr}");
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -159,8 +159,8 @@ struct Operator {
 impl Operator {
     fn start(testbed: &Cluster, folder: &Path) -> Self {
         let list = folder.join("gpus.json");
-        let known = json!({"10de": {"devices": {"20b5": {"name": "a100", "memory_size": "80Gi"}}}});
-        std::fs::write(&list, known.to_string()).unwrap();
+        let models = json!({"10de": {"devices": {"20b5": {"name": "a100", "memory_size": "80Gi"}}}});
+        std::fs::write(&list, models.to_string()).unwrap();
         let mut child = Command::new(PROGRAM)
             .args(["operator", "inventory", "--election", "off", "--kubeconfig"])
             .arg(testbed.kubeconfig())

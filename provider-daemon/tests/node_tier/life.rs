@@ -109,8 +109,8 @@ async fn web_tenant(fixture: &MarketFixture) {
     let mut web = Tenant::new(fixture, 1, &pair()).run().await;
     assert_response(&web, "first").await;
     assert_eq!(web.logs("web").await, ["said first"]);
-    let (code, said) = web.sh("web", "cat /www/index.html; echo bad >&2; exit 7").await;
-    assert_eq!((code, said.as_str()), (7, "first\nbad\n"));
+    let (code, response) = web.sh("web", "cat /www/index.html; echo bad >&2; exit 7").await;
+    assert_eq!((code, response.as_str()), (7, "first\nbad\n"));
 
     web.update(|manifest| {
         let web = service(manifest, "web");
@@ -173,8 +173,9 @@ async fn assert_response(web: &TenantLease<'_>, greeting: &str) {
     let port = web.node_port("web", 8080, Proto::Tcp).await;
     for (address, port) in [(&address, 80), (&node, port)] {
         // A terminating pod may respond for a moment.
-        let said = || async { block_in_place(|| get(address, port)).is_ok_and(|said| said == greeting) };
-        eventually(&format!("`{greeting}` from {address}:{port}"), said).await;
+        let response =
+            || async { block_in_place(|| get(address, port)).is_ok_and(|response| response == greeting) };
+        eventually(&format!("`{greeting}` from {address}:{port}"), response).await;
     }
 }
 
@@ -213,8 +214,8 @@ async fn roots_rights(tenant: &TenantLease<'_>) {
         ),
     ];
     for (what, script) in allowed {
-        let (code, said) = tenant.sh("root", script).await;
-        assert_eq!(code, 0, "{what}: {said}");
+        let (code, response) = tenant.sh("root", script).await;
+        assert_eq!(code, 0, "{what}: {response}");
     }
     for (what, script) in [
         ("makes a device", "mknod /tmp/device c 1 3"),
@@ -224,8 +225,8 @@ async fn roots_rights(tenant: &TenantLease<'_>) {
             "test -e /var/run/secrets/kubernetes.io/serviceaccount/token",
         ),
     ] {
-        let (code, said) = tenant.sh("root", script).await;
-        assert_ne!(code, 0, "{what}: {said}");
+        let (code, response) = tenant.sh("root", script).await;
+        assert_ne!(code, 0, "{what}: {response}");
     }
 }
 
@@ -234,8 +235,8 @@ async fn both_protocols(tenant: &TenantLease<'_>) {
     let node = tenant.fixture.testbed.addresses().node.to_string();
     let tcp = tenant.node_port("root", 7000, Proto::Tcp).await;
     let udp = tenant.node_port("root", 7000, Proto::Udp).await;
-    let said = || async { block_in_place(|| get(&node, tcp)).is_ok_and(|said| said == "both") };
-    eventually("a response over TCP", said).await;
+    let response = || async { block_in_place(|| get(&node, tcp)).is_ok_and(|response| response == "both") };
+    eventually("a response over TCP", response).await;
     // No process listens on the UDP port, so the pod counts the datagrams as undeliverable.
     let count = "awk '/^Udp:/ { n = $3 } END { print n }' /proc/net/snmp";
     let arrived = async || tenant.sh("root", count).await.1.trim().parse::<u64>().unwrap();
@@ -250,8 +251,8 @@ async fn both_protocols(tenant: &TenantLease<'_>) {
 
 /// Asserts that data in the volume is available in the next pod.
 async fn volume_stays(tenant: &TenantLease<'_>) {
-    let (code, said) = tenant.sh("data", "echo it stays > /kept/file && sync").await;
-    assert_eq!(code, 0, "{said}");
+    let (code, response) = tenant.sh("data", "echo it stays > /kept/file && sync").await;
+    assert_eq!(code, 0, "{response}");
     let ns = tenant.lease.namespace();
     let pod = "jsonpath={.metadata.uid}";
     let uid = || {
@@ -275,6 +276,6 @@ async fn volume_stays(tenant: &TenantLease<'_>) {
     })
     .await;
     tenant.runs().await;
-    let (code, said) = tenant.sh("data", "cat /kept/file").await;
-    assert_eq!((code, said.as_str()), (0, "it stays\n"));
+    let (code, response) = tenant.sh("data", "cat /kept/file").await;
+    assert_eq!((code, response.as_str()), (0, "it stays\n"));
 }

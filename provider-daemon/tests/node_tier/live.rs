@@ -127,7 +127,7 @@ impl<'a> Fixture<'a> {
             tenant.good(&["send-manifest", &sdl, "--dseq", "7"]);
             tenant.does(&["deploy", &sdl, "--dseq", "8"]);
         });
-        let shown = [
+        let command = [
             "show-cluster-ns",
             "--dseq",
             "7",
@@ -136,7 +136,7 @@ impl<'a> Fixture<'a> {
             "--owner",
         ];
         let owner = tenant.good(&["keys", "show", "tenant", "-a"]);
-        let namespace = tenant.good(&[&shown[..], &[owner.trim()]].concat());
+        let namespace = tenant.good(&[&command[..], &[owner.trim()]].concat());
         let scene = Self {
             stage,
             network,
@@ -163,7 +163,7 @@ impl<'a> Fixture<'a> {
     }
 
     #[track_caller]
-    fn shown(&self, what: &str, auth: &str, more: &[&str]) -> String {
+    fn output_of(&self, what: &str, auth: &str, more: &[&str]) -> String {
         let (code, out, err) = self.asks(what, auth, more);
         assert_eq!(code, 0, "{what} {auth} {more:?}: {out}{err}");
         out
@@ -234,19 +234,19 @@ impl<'a> Fixture<'a> {
         // A pod is available before all its lines are logged: the first tick follows a third of a second
         // later.
         until("the logs have the first lines of both services", || {
-            let all = self.shown("lease-logs", auth, &[]);
+            let all = self.output_of("lease-logs", auth, &[]);
             let has = |(pod, line): &(&str, &str)| all.lines().any(|l| l.contains(pod) && l.ends_with(line));
             [("[web-", "said first"), ("[web-", "tick 1"), ("[side-", "aside")]
                 .iter()
                 .all(has)
         });
-        let last = self.shown("lease-logs", auth, &["--tail", "1", "--service", "web"]);
+        let last = self.output_of("lease-logs", auth, &["--tail", "1", "--service", "web"]);
         assert!(
             last.lines().count() == 1 && last.contains("[web-") && last.contains("tick"),
             "{auth}: {last}"
         );
-        let events = self.shown("lease-events", auth, &[]);
-        let of_side = self.shown("lease-events", auth, &["--service", "side"]);
+        let events = self.output_of("lease-events", auth, &[]);
+        let of_side = self.output_of("lease-events", auth, &["--service", "side"]);
         assert!(
             events.contains("\"Started\"") && events.contains("\"web-"),
             "{auth}: {events}"
@@ -255,7 +255,7 @@ impl<'a> Fixture<'a> {
             of_side.contains("\"side-") && !of_side.contains("\"web-"),
             "{auth}: {of_side}"
         );
-        let manifest = self.shown("get-manifest", auth, &["-o", "json"]);
+        let manifest = self.output_of("get-manifest", auth, &["-o", "json"]);
         assert!(manifest.contains("WORD=first"), "{auth}: {manifest}");
         let run = [
             "lease-shell",
@@ -290,8 +290,8 @@ impl<'a> Fixture<'a> {
     fn terminal(&self) {
         let words = ["lease-shell", "--dseq", "7", "--tty", "web", "sh"];
         let dialogue = [("# ", "stty size; tty\r"), ("/dev/pts/", "exit 7\r")];
-        let (code, shown) = typed(self.tenant.command(&words), &dialogue);
-        assert!(code == Some(7) && shown.contains("40 100"), "{code:?} {shown}");
+        let (code, screen) = typed(self.tenant.command(&words), &dialogue);
+        assert!(code == Some(7) && screen.contains("40 100"), "{code:?} {screen}");
     }
 
     /// Updates the lease. Asserts that a follower of the logs receives the lines of the new pod and the end
@@ -315,7 +315,7 @@ impl<'a> Fixture<'a> {
         let pods = || self.kubectl(&["pods", "--namespace", &self.namespace], PODS);
         until("the first pod is deleted", || pods().lines().count() == 2);
         until("all pods run", || self.runs("mtls"));
-        let word = self.shown("lease-shell", "jwt", &["web", "--", "sh", "-c", "echo $WORD"]);
+        let word = self.output_of("lease-shell", "jwt", &["web", "--", "sh", "-c", "echo $WORD"]);
         assert_eq!(word, "second\n");
     }
 

@@ -45,7 +45,7 @@ impl Network {
         command.arg(scratch.path("keys"));
         let devnet = Daemon::spawn(command, &scratch, "devnet");
         devnet.says("\"event\":\"devnet\"");
-        let about = devnet.said("devnet").unwrap();
+        let about = devnet.event_object("devnet").unwrap();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let node = text(&about["rpc"]);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -155,7 +155,7 @@ impl Account<'_> {
 
     /// Runs a command. Returns exit code, stdout and stderr.
     pub(crate) fn ran(&self, args: &[&str]) -> (i32, String, String) {
-        told(&self.command(args).output().unwrap())
+        outcome_of(&self.command(args).output().unwrap())
     }
 
     /// Runs a command that must succeed.
@@ -178,7 +178,7 @@ impl Account<'_> {
             .args(["--from", self.name, "--node", &self.network.node, "--keyring-dir"])
             .arg(self.network.scratch.path("keys"))
             .args(args);
-        told(&command.output().unwrap())
+        outcome_of(&command.output().unwrap())
     }
 
     /// Runs a command as [`Self::acts`] does, repeatedly until the chain accepts it.
@@ -230,7 +230,7 @@ impl Account<'_> {
     }
 }
 
-fn told(output: &Output) -> (i32, String, String) {
+fn outcome_of(output: &Output) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let code = output.status.code().unwrap();
     (code, text(&output.stdout), text(&output.stderr))

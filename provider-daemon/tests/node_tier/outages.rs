@@ -184,8 +184,8 @@ async fn control_plane<'a>(
     away.end();
     let down = began.elapsed();
     if part == Component::ApiServer {
-        let kept = [late.records(), late.namespaces()];
-        assert_eq!(kept, ["", ""], "objects of a refused manifest");
+        let objects = [late.records(), late.namespaces()];
+        assert_eq!(objects, ["", ""], "objects of a refused manifest");
     }
     tokio::join!(watched.runs(), updated.runs(), deployed.runs(), closed.gone());
     println!(

@@ -74,7 +74,7 @@ fn missing_and_unreadable_records_end_no_lease() {
         stop(&mut provider);
     }
 
-    let kept: Vec<Value> = LEASES.iter().enumerate().map(|(n, _)| scene.record(n)).collect();
+    let records: Vec<Value> = LEASES.iter().enumerate().map(|(n, _)| scene.record(n)).collect();
     scene.kubectl(&[
         "delete",
         "manifests.akash.network",
@@ -85,9 +85,9 @@ fn missing_and_unreadable_records_end_no_lease() {
     scene.damage(2, |service| service["resources"]["memory"]["size"] = json!("abc"));
     let mut provider = network.provider_with(&stage, "damaged", &TIMEOUTS[1..]);
     for namespace in &scene.namespaces {
-        let told = |line: &str| line.contains("\"record_unusable\"") && line.contains(namespace);
+        let is_report = |line: &str| line.contains("\"record_unusable\"") && line.contains(namespace);
         until("the missing records are reported", || {
-            provider.output().lines().any(told)
+            provider.output().lines().any(is_report)
         });
     }
     scene.nothing_ends(&provider);
@@ -100,14 +100,14 @@ fn missing_and_unreadable_records_end_no_lease() {
 
     let asked = network.who("provider").good(&["leases"]);
     for namespace in &scene.namespaces {
-        let told = |line: &str| line.contains("invalid record") && line.contains(namespace);
-        assert!(asked.lines().any(told), "{asked}");
+        let is_report = |line: &str| line.contains("invalid record") && line.contains(namespace);
+        assert!(asked.lines().any(is_report), "{asked}");
     }
 
     // The tenant submits one manifest again, and an operator restores the other records.
     let dseq = LEASES[0].to_string();
     scene.tenant.good(&["send-manifest", &scene.sdl, "--dseq", &dseq]);
-    for record in &kept[1..] {
+    for record in &records[1..] {
         scene.replace(record);
     }
     until("the records are read", || {
@@ -196,8 +196,8 @@ impl<'a> Fixture<'a> {
     /// Waits for `WATCHED`, then asserts that every lease runs and that none has ended.
     fn nothing_ends(&self, provider: &Daemon) {
         sleep(WATCHED);
-        let told = provider.output();
-        assert!(!told.contains("\"event\":\"ending\""), "{told}");
+        let output = provider.output();
+        assert!(!output.contains("\"event\":\"ending\""), "{output}");
         let words = [
             "query",
             "leases",

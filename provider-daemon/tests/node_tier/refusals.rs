@@ -32,17 +32,17 @@ pub(crate) async fn stuck(fixture: &MarketFixture) {
     let ending = || async { fixture.kubectl(&["get", "namespace", &ns, "--output", phase]) == "Terminating" };
     eventually("the namespace is ending", ending).await;
     sleep(Duration::from_secs(10)).await;
-    assert!(is_held(&tenant), "the capacity is free too early");
+    assert!(is_reserved(&tenant), "the capacity is free too early");
     assert_ne!(tenant.records(), "", "the record is deleted too early");
     finalizers("null");
     tenant.gone().await;
-    assert!(!is_held(&tenant), "the capacity is still reserved");
+    assert!(!is_reserved(&tenant), "the capacity is still reserved");
 }
 
-fn is_held(tenant: &TenantLease<'_>) -> bool {
+fn is_reserved(tenant: &TenantLease<'_>) -> bool {
     let status = tenant.fixture.world.status();
-    let held = status.inventory.active.iter().chain(&status.inventory.pending);
-    held.into_iter().any(|r| r.order == tenant.lease.order)
+    let reservations = status.inventory.active.iter().chain(&status.inventory.pending);
+    reservations.into_iter().any(|r| r.order == tenant.lease.order)
 }
 
 /// Asserts that the provider retries the deploy of an accepted manifest that admission refuses, until

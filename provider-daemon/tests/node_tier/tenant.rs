@@ -110,7 +110,7 @@ impl<'a> Tenant<'a> {
         chain
             .tenant(TenantMsg::CreateLease { bid: lease.clone() })
             .unwrap();
-        let known = || async {
+        let is_received = || async {
             self.fixture
                 .world
                 .status()
@@ -118,7 +118,7 @@ impl<'a> Tenant<'a> {
                 .iter()
                 .any(|l| l.lease == lease)
         };
-        eventually("the provider has received the lease", known).await;
+        eventually("the provider has received the lease", is_received).await;
         TenantLease {
             fixture: self.fixture,
             id: self.id,
@@ -185,9 +185,9 @@ impl TenantLease<'_> {
         let hash = HEXLOWER.encode(&manifest::hash(&self.manifest));
         let deployment = status.deployments.iter().find(|d| d.deployment == self.id);
         let lease = status.leases.iter().find(|l| l.lease == self.lease);
-        let known = deployment.is_some_and(|d| d.manifest.as_ref() == Some(&hash))
+        let is_accepted = deployment.is_some_and(|d| d.manifest.as_ref() == Some(&hash))
             && lease.is_some_and(|l| l.phase == LeasePhase::Running && l.health == Health::Good);
-        if !known {
+        if !is_accepted {
             return false;
         }
         let cluster = &self.fixture.world.cluster;

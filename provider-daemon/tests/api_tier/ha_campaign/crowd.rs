@@ -26,7 +26,7 @@ pub(crate) struct Deployment {
     pub(crate) id: DeploymentId,
     made: Instant,
     /// Time from the order to the first bid, or `None` without a bid.
-    pub(crate) answered: Option<Duration>,
+    pub(crate) time_to_bid: Option<Duration>,
     pub(crate) has_lease: bool,
     /// The provider accepted the manifest of the deployment.
     pub(crate) accepted: bool,
@@ -93,15 +93,15 @@ impl Crowd {
         self.orders.store(false, Ordering::SeqCst);
     }
 
-    pub(crate) fn known(&self) -> Vec<Deployment> {
+    pub(crate) fn deployments(&self) -> Vec<Deployment> {
         self.all.lock().unwrap().clone()
     }
 
     /// Returns whether every order has a bid and every lease has an accepted manifest.
     pub(crate) fn is_served(&self) -> bool {
-        let all = self.known();
+        let all = self.deployments();
         all.iter()
-            .all(|one| one.answered.is_some() && (!one.has_lease || one.accepted))
+            .all(|one| one.time_to_bid.is_some() && (!one.has_lease || one.accepted))
     }
 }
 
@@ -151,7 +151,7 @@ impl Life {
         all.push(Deployment {
             id,
             made: Instant::now(),
-            answered: None,
+            time_to_bid: None,
             has_lease: false,
             accepted: false,
             closed: false,
@@ -168,11 +168,11 @@ impl Life {
     }
 
     fn advance(&mut self, one: &mut Deployment) {
-        if one.answered.is_none() {
+        if one.time_to_bid.is_none() {
             if bids(&self.tenant.chain, &one.id).is_empty() {
                 return;
             }
-            one.answered = Some(one.made.elapsed());
+            one.time_to_bid = Some(one.made.elapsed());
         }
         match one.id.dseq % KINDS {
             0 if one.made.elapsed() < OPEN => {}

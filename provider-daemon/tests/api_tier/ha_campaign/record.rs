@@ -15,7 +15,7 @@ use testbed::Cluster;
 
 /// Content of the election record from a point in time on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct ObservedHolder {
     pub(crate) at: Instant,
     /// Identity of the holder; empty if the record has no holder.
     pub(crate) holder: String,
@@ -32,7 +32,7 @@ pub(crate) struct Watch {
     /// The `kubectl` process that watches the Lease.
     child: Option<Child>,
     ends: Arc<AtomicBool>,
-    held: Arc<Mutex<Vec<Held>>>,
+    holders: Arc<Mutex<Vec<ObservedHolder>>>,
 }
 
 impl Watch {
@@ -55,8 +55,8 @@ impl Watch {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let held = Arc::<Mutex<Vec<Held>>>::default();
-        let (seen, name) = (Arc::clone(&held), format!("{name} "));
+        let holders = Arc::<Mutex<Vec<ObservedHolder>>>::default();
+        let (seen, name) = (Arc::clone(&holders), format!("{name} "));
         thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let Some((term, holder)) = line
@@ -71,15 +71,18 @@ impl Watch {
         Self {
             child: Some(child),
             ends: Arc::default(),
-            held,
+            holders,
         }
     }
 
     /// Same as [`Self::start`], for an election record on the Redis at this port. The record is polled.
     pub(crate) fn of_redis(port: u16, name: &str) -> Self {
         const BOTH: &str = "return (redis.call('HGET', KEYS[1], 'term') or '0')..' '..(redis.call('HGET', KEYS[1], 'holder') or '')";
-        let (held, ends) = (Arc::<Mutex<Vec<Held>>>::default(), Arc::<AtomicBool>::default());
-        let (seen, until) = (Arc::clone(&held), Arc::clone(&ends));
+        let (holders, ends) = (
+            Arc::<Mutex<Vec<ObservedHolder>>>::default(),
+            Arc::<AtomicBool>::default(),
+        );
+        let (seen, until) = (Arc::clone(&holders), Arc::clone(&ends));
         let key = format!("{{akash-provider}}:election:{name}");
         thread::spawn(move || {
             while !until.load(Ordering::SeqCst) {
@@ -93,30 +96,30 @@ impl Watch {
         Self {
             child: None,
             ends,
-            held,
+            holders,
         }
     }
 
-    pub(crate) fn held(&self) -> Vec<Held> {
-        self.held.lock().unwrap().clone()
+    pub(crate) fn observed(&self) -> Vec<ObservedHolder> {
+        self.holders.lock().unwrap().clone()
     }
 
-    pub(crate) fn last(&self) -> Option<Held> {
-        self.held.lock().unwrap().last().cloned()
+    pub(crate) fn last(&self) -> Option<ObservedHolder> {
+        self.holders.lock().unwrap().last().cloned()
     }
 }
 
 /// Adds a version of the election record if it differs from the last version.
-fn saw(seen: &Mutex<Vec<Held>>, holder: &str, term: &str) {
-    let held = Held {
+fn saw(seen: &Mutex<Vec<ObservedHolder>>, holder: &str, term: &str) {
+    let current = ObservedHolder {
         at: Instant::now(),
         holder: holder.to_owned(),
         term: term.parse().unwrap_or_default(),
     };
     let mut seen = seen.lock().unwrap();
-    let is_another = |last: &Held| (&last.holder, last.term) != (&held.holder, held.term);
+    let is_another = |last: &ObservedHolder| (&last.holder, last.term) != (&current.holder, current.term);
     if seen.last().is_none_or(is_another) {
-        seen.push(held);
+        seen.push(current);
     }
 }
 
@@ -163,10 +166,10 @@ pub(crate) struct Judged {
 }
 
 /// Describes a write of a daemon that was not the holder of the election record.
-fn described(held: &[Held], write: &Sent) -> String {
-    let before = held.iter().rfind(|one| one.at <= write.at);
-    let after = held.iter().find(|one| one.at > write.at);
-    let named = |one: Option<&Held>, time: &dyn Fn(Instant) -> Duration| {
+fn described(observed: &[ObservedHolder], write: &Sent) -> String {
+    let before = observed.iter().rfind(|one| one.at <= write.at);
+    let after = observed.iter().find(|one| one.at > write.at);
+    let named = |one: Option<&ObservedHolder>, time: &dyn Fn(Instant) -> Duration| {
         one.map_or_else(
             || "none".to_owned(),
             |one| format!("{:?} ({:?})", one.holder, time(one.at)),
@@ -184,14 +187,14 @@ fn described(held: &[Held], write: &Sent) -> String {
 /// Compares the writes with the election record. Each writer must be the holder, election terms must only
 /// grow, and each term must have one holder.
 pub(crate) fn judged(
-    held: &[Held],
+    observed: &[ObservedHolder],
     sent: &[Sent],
     away: &[Away],
     is: impl Fn(usize, &str) -> bool,
 ) -> Judged {
     let mut judged = Judged::default();
     let mut holders: BTreeMap<u64, &str> = BTreeMap::new();
-    for (before, after) in held.iter().zip(held.iter().skip(1)) {
+    for (before, after) in observed.iter().zip(observed.iter().skip(1)) {
         if after.term < before.term {
             judged.two_writers.push(format!(
                 "the election term fell to {} after {}",
@@ -199,7 +202,7 @@ pub(crate) fn judged(
             ));
         }
     }
-    for one in held.iter().filter(|one| !one.holder.is_empty()) {
+    for one in observed.iter().filter(|one| !one.holder.is_empty()) {
         let first = holders.entry(one.term).or_insert(&one.holder);
         if *first != one.holder {
             judged.two_writers.push(format!(
@@ -209,9 +212,9 @@ pub(crate) fn judged(
         }
     }
     for write in sent {
-        let before = held.iter().rfind(|one| one.at <= write.at);
+        let before = observed.iter().rfind(|one| one.at <= write.at);
         let is_leader = before.is_some_and(|one| is(write.by, &one.holder));
-        let soon = held
+        let soon = observed
             .iter()
             .filter(|one| one.at > write.at && one.at <= write.at + LATE_NEWS);
         if is_leader || soon.into_iter().any(|one| is(write.by, &one.holder)) {
@@ -225,7 +228,7 @@ pub(crate) fn judged(
         if was_on_its_way {
             judged.late += 1;
         } else {
-            judged.two_writers.push(described(held, write));
+            judged.two_writers.push(described(observed, write));
         }
     }
     judged
@@ -235,7 +238,7 @@ pub(crate) fn judged(
 fn a_write_of_whom_the_record_does_not_name_is_found_and_one_that_was_on_its_way_is_told_apart() {
     let begun = Instant::now();
     let at = |ms: u64| begun + Duration::from_millis(ms);
-    let held = |ms, holder: &str, term| Held {
+    let holder_at = |ms, holder: &str, term| ObservedHolder {
         at: at(ms),
         holder: holder.to_owned(),
         term,
@@ -247,7 +250,7 @@ fn a_write_of_whom_the_record_does_not_name_is_found_and_one_that_was_on_its_way
         connected: at(connected),
     };
     let is = |who: usize, holder: &str| holder.starts_with(["a", "b"][who]);
-    let all = [held(0, "a-1", 1), held(10_000, "b-1", 2)];
+    let all = [holder_at(0, "a-1", 1), holder_at(10_000, "b-1", 2)];
     let fine = [sent(0, 5_000, 0), sent(1, 9_900, 0), sent(1, 11_000, 0)];
     assert!(judged(&all, &fine, &[], is).two_writers.is_empty());
     let wrong = [sent(0, 10_001, 0)];
@@ -258,8 +261,8 @@ fn a_write_of_whom_the_record_does_not_name_is_found_and_one_that_was_on_its_way
         from: at(6_000),
         until: at(10_000),
     }];
-    let told = judged(&all, &wrong, &away, is);
-    assert_eq!((told.two_writers.len(), told.late), (0, 1));
+    let judgement = judged(&all, &wrong, &away, is);
+    assert_eq!((judgement.two_writers.len(), judgement.late), (0, 1));
     for wrong in [sent(0, 10_001, 9_000), sent(0, 12_000, 0)] {
         assert_eq!(
             judged(&all, &[wrong], &away, is).two_writers.len(),
@@ -273,9 +276,17 @@ fn a_write_of_whom_the_record_does_not_name_is_found_and_one_that_was_on_its_way
     });
     for (to, two_writers, late) in [(To::Chain, 1, 0), (To::Cluster, 0, 1), (To::Bus, 0, 1)] {
         let wrong = wrong.map(|sent| Sent { to, ..sent });
-        let told = judged(&all, &wrong, &paused, is);
-        assert_eq!((told.two_writers.len(), told.late), (two_writers, late), "{to:?}");
+        let judgement = judged(&all, &wrong, &paused, is);
+        assert_eq!(
+            (judgement.two_writers.len(), judgement.late),
+            (two_writers, late),
+            "{to:?}"
+        );
     }
-    let again = [held(0, "a-1", 3), held(1, "b-1", 3), held(2, "a-1", 2)];
+    let again = [
+        holder_at(0, "a-1", 3),
+        holder_at(1, "b-1", 3),
+        holder_at(2, "a-1", 2),
+    ];
     assert_eq!(judged(&again, &[], &[], is).two_writers.len(), 2);
 }

@@ -23,7 +23,7 @@ pub(crate) struct Record {
     pub(crate) runs: Vec<Run>,
     pub(crate) calls: Vec<Call>,
     /// Orders on which the provider has bid or is about to bid.
-    pub(crate) known: BTreeSet<OrderId>,
+    pub(crate) seen: BTreeSet<OrderId>,
     pub(crate) under_way: usize,
     pub(crate) errors: u32,
 }
@@ -103,7 +103,7 @@ impl Bidder {
                     record.runs.last_mut().unwrap().open.push(fact);
                 }
             }
-            orders.retain(|order| record.known.insert(order.clone()));
+            orders.retain(|order| record.seen.insert(order.clone()));
         }
         for order in orders {
             let this = self.clone();

@@ -134,8 +134,8 @@ async fn grpc_fault_changes_what_node_reports_about_itself() {
         other_versions: true,
         ..none
     });
-    let said = client.query(&GetSyncingRequest {}, None).await.unwrap();
-    assert_eq!((said.0.syncing, said.1), (true, newest));
+    let syncing = client.query(&GetSyncingRequest {}, None).await.unwrap();
+    assert_eq!((syncing.0.syncing, syncing.1), (true, newest));
     let info = client
         .query(&GetInfoRequest {}, None)
         .await
@@ -176,11 +176,11 @@ async fn grpc_responses_are_truncated_delayed_or_dropped() {
     });
     let cut = params().await.unwrap_err();
     proxy.set(Faults { swallow: 100, ..none });
-    let heard = proxy.stats().broadcasts;
+    let broadcasts = proxy.stats().broadcasts;
     let swallowed = ask::<BroadcastTxRequest>(&at, None).await.unwrap_err();
     assert_eq!(
         proxy.stats().broadcasts,
-        heard + 1,
+        broadcasts + 1,
         "the node received the broadcast"
     );
     // Like the end of a connection: an error of the client, not a status of the node.

@@ -191,11 +191,11 @@ async fn pushed_blocks_are_lost_duplicated_and_truncated() {
     let client =
         crate::chain_faults::world::start(crate::chain_faults::world::impatient(vec![proxy.url()]), &stop);
     tokio::spawn(crate::chain_faults::bidder::Bidder::new(client.clone()).run());
-    let told = || client.status().reader.follower;
+    let follower = || client.status().reader.follower;
     until("a subscription", || proxy.stats().subscriptions == 1).await;
     let at = net.make_block();
     until("a pushed block", || {
-        told().height == at && proxy.stats().pushed > 0
+        follower().height == at && proxy.stats().pushed > 0
     })
     .await;
 
@@ -205,7 +205,7 @@ async fn pushed_blocks_are_lost_duplicated_and_truncated() {
         ..Faults::default()
     });
     let lost = net.make_block();
-    until("a lost block is fetched", || told().height == lost).await;
+    until("a lost block is fetched", || follower().height == lost).await;
     assert_eq!(proxy.stats().pushed, pushed);
     proxy.set(Faults {
         repeat_events: 100,
@@ -215,12 +215,12 @@ async fn pushed_blocks_are_lost_duplicated_and_truncated() {
     for _ in 0..4 {
         last = net.make_block();
     }
-    until("duplicate blocks are reported once", || told().height == last).await;
-    assert_eq!(told().resyncs, 1);
-    let connections = told().connections;
+    until("duplicate blocks are reported once", || follower().height == last).await;
+    assert_eq!(follower().resyncs, 1);
+    let connections = follower().connections;
     proxy.set(Faults::default());
     proxy.cut();
-    until("a new connection", || told().connections > connections).await;
+    until("a new connection", || follower().connections > connections).await;
     stop.cancel();
     net.stop().await;
 }

@@ -265,12 +265,12 @@ async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
 /// of bids.
 async fn same_market(name: &str, bidder: &Bidder, chain: &MemoryChain) -> usize {
     // No further transactions, so any block is suitable.
-    let mut told = bidder.client.snapshot(&us()).await.unwrap();
+    let mut snapshot = bidder.client.snapshot(&us()).await.unwrap();
     let mut there = chain.market(|market| market.snapshot(&us()));
-    told.bids.sort_by(|a, b| a.id.cmp(&b.id));
+    snapshot.bids.sort_by(|a, b| a.id.cmp(&b.id));
     there.bids.sort_by(|a, b| a.id.cmp(&b.id));
     assert_eq!(
-        told.bids, there.bids,
+        snapshot.bids, there.bids,
         "{name}: the bids equal those of the market"
     );
     let leases = |snapshot: &akash_provider_core::types::Snapshot| {
@@ -283,7 +283,7 @@ async fn same_market(name: &str, bidder: &Bidder, chain: &MemoryChain) -> usize 
         leases
     };
     assert_eq!(
-        leases(&told),
+        leases(&snapshot),
         leases(&there),
         "{name}: the leases equal those of the market"
     );

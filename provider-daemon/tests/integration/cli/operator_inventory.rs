@@ -36,8 +36,8 @@ fn invalid_rules_fail_the_start_with_their_line() {
         &format!("--config={}", rules.path()),
     ]);
     assert!(!output.status.success());
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     for expected in ["bad.yaml: line 3: `exclude.nodes`", "unclosed group"] {
-        assert!(said.contains(expected), "{expected} is not in: {said}");
+        assert!(stderr.contains(expected), "{expected} is not in: {stderr}");
     }
 }

@@ -11,11 +11,11 @@ const TWO: &str = "89abcdef0123456789abcdef0123456789abcdef";
 
 #[test]
 fn version_prints_the_commit_or_unknown() {
-    let said = text(&run(&["version"]).stdout);
-    let lines: Vec<&str> = said.lines().collect();
+    let stdout = text(&run(&["version"]).stdout);
+    let lines: Vec<&str> = stdout.lines().collect();
     assert_eq!(lines[0], concat!("provider-daemon ", env!("CARGO_PKG_VERSION")));
     let commit = lines[1].strip_prefix("commit ").unwrap();
-    assert!(commit == "unknown" || commit.len() >= 7, "{said}");
+    assert!(commit == "unknown" || commit.len() >= 7, "{stdout}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ const ALWAYS: [Row<'_>; 5] = [
 ];
 
 /// Sends all requests. Returns `false` and prints a line if curl is missing.
-fn answered(served: &Served, rows: &[Row<'_>]) -> bool {
+fn is_each_row_served(served: &Served, rows: &[Row<'_>]) -> bool {
     let bearer = format!("Authorization: Bearer {}", served.token());
     for (method, path, body, status, words) in ALWAYS.iter().chain(rows) {
         let url = format!("{}{path}", served.url);
@@ -50,11 +50,11 @@ fn answered(served: &Served, rows: &[Row<'_>]) -> bool {
         let Some((got, text)) = curl(&asked) else {
             return false;
         };
-        let told = || served.provider.told();
+        let transcript = || served.provider.transcript();
         assert!(
             got == *status && text.contains(words),
             "{method} {path}: {got} {text}\n{}",
-            told()
+            transcript()
         );
     }
     true
@@ -79,15 +79,25 @@ fn every_request_gets_a_response_during_drain_and_streams_get_a_close_reason() {
     let manifest = manifest(&served);
     let open = |path| Websocket::open(&served.url, path, &served.token());
     let streams = [LOGS, EVENTS].map(|path| open(path).ok().unwrap());
-    let sent = || served.provider.told().matches("sending transaction").count();
+    let sent = || {
+        served
+            .provider
+            .transcript()
+            .matches("sending transaction")
+            .count()
+    };
     let before = sent();
     served.stage.order(77);
     served.stage.make_block();
-    until("the bid is sent", || served.provider.told(), || sent() > before);
+    until(
+        "the bid is sent",
+        || served.provider.transcript(),
+        || sent() > before,
+    );
     served.provider.signal(Signal::SIGTERM);
     for stream in streams {
-        let heard = stream.heard();
-        assert_eq!(heard.close, Some((1001, "the provider is stopping".to_owned())));
+        let frames = stream.received();
+        assert_eq!(frames.close, Some((1001, "the provider is stopping".to_owned())));
     }
     let rows: [Row<'_>; 7] = [
         ("GET", "/readyz", "", 503, "the provider is stopping"),
@@ -117,14 +127,14 @@ fn every_request_gets_a_response_during_drain_and_streams_get_a_close_reason() {
             "the provider is stopping",
         ),
     ];
-    answered(&served, &rows);
+    is_each_row_served(&served, &rows);
     for path in [LOGS, EVENTS, SHELL] {
         assert_eq!(open(path).err(), Some(503), "{path}");
     }
     assert!(
         served.provider.has_ended().is_none(),
         "{}",
-        served.provider.told()
+        served.provider.transcript()
     );
     let (stage, provider) = (&served.stage, &mut served.provider);
     let mut code = None;
@@ -133,8 +143,12 @@ fn every_request_gets_a_response_during_drain_and_streams_get_a_close_reason() {
         code = provider.has_ended().map(|status| status.code());
         code.is_some()
     });
-    assert_eq!(code, Some(Some(0)), "{}", provider.told());
-    assert!(!provider.told().contains("panicked"), "{}", provider.told());
+    assert_eq!(code, Some(Some(0)), "{}", provider.transcript());
+    assert!(
+        !provider.transcript().contains("panicked"),
+        "{}",
+        provider.transcript()
+    );
 }
 
 #[test]
@@ -150,7 +164,12 @@ fn requests_before_first_snapshot_report_the_awaited_part() {
         "the gateway accepted a token valid for three hours"
     );
     served.provider.signal(Signal::SIGTERM);
-    assert_eq!(served.provider.ended(), Some(0), "{}", served.provider.told());
+    assert_eq!(
+        served.provider.ended(),
+        Some(0),
+        "{}",
+        served.provider.transcript()
+    );
     served.stage.stop_node();
     // The tenant's key is stored from before the restart, so the token is accepted.
     served.replace(&limited);
@@ -164,19 +183,19 @@ fn requests_before_first_snapshot_report_the_awaited_part() {
         ("POST", "/hostname/migrate", MOVE_HOSTNAMES, 503, why),
         ("POST", "/endpoint/migrate", MOVE_ENDPOINTS, 503, why),
     ];
-    if !answered(&served, &rows) {
+    if !is_each_row_served(&served, &rows) {
         return;
     }
-    let heard = |path| {
+    let transcript_of = |path| {
         let stream = Websocket::open(&served.url, path, &served.token());
-        stream.ok().unwrap().heard()
+        stream.ok().unwrap().received()
     };
     for path in [LOGS, EVENTS] {
-        let end = heard(path);
+        let end = transcript_of(path);
         assert_eq!(end.close.map(|(code, _)| code), Some(4002), "{path}");
         assert!(end.data.is_empty());
     }
-    let shell = heard(SHELL);
+    let shell = transcript_of(SHELL);
     let [result] = shell.data.as_slice() else {
         panic!("{shell:?}");
     };
@@ -198,17 +217,17 @@ fn requests_before_first_snapshot_report_the_awaited_part() {
     assert!(code == 1 && !err.contains("401"), "{err}");
     served.stage.start_node(FAST);
     let is_ready = || curl(&[&format!("{}/readyz", served.url)]).is_some_and(|(status, _)| status == 200);
-    until("the provider is ready", || served.provider.told(), is_ready);
+    until("the provider is ready", || served.provider.transcript(), is_ready);
     // From now on "no such workload" is a valid response, because the memory cluster lost it.
     let rows: [Row<'_>; 2] = [
         ("GET", "/lease/9/1/1/manifest", "", 404, "lease not found"),
         ("PUT", "/deployment/9/manifest", &manifest, 200, ""),
     ];
-    answered(&served, &rows);
+    is_each_row_served(&served, &rows);
     assert!(
-        !served.provider.told().contains("panicked"),
+        !served.provider.transcript().contains("panicked"),
         "{}",
-        served.provider.told()
+        served.provider.transcript()
     );
 }
 
@@ -229,8 +248,8 @@ fn probe(address: SocketAddr, path: &str) -> (String, Duration) {
 fn probe_port_responds_while_clients_hold_all_other_connections() {
     descriptors::raise().unwrap();
     let served = Served::start("probes", None, &["--gateway-health-listen-address=127.0.0.1:0"]);
-    let told = served.provider.output();
-    let mut events = told
+    let printed_lines = served.provider.output();
+    let mut events = printed_lines
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let started = events.find(|event| event["event"] == "health");
@@ -244,8 +263,8 @@ fn probe_port_responds_while_clients_hold_all_other_connections() {
     let gateway: SocketAddr = served.url.trim_start_matches("https://").parse().unwrap();
     // More connections than either port accepts. The connections to the probe port are slow, too.
     let open = |address, count: usize| (0..count).map(move |_| TcpStream::connect(address).unwrap());
-    let mut held: Vec<_> = open(gateway, 1_000).chain(open(health, 200)).collect();
-    for slow in &mut held[1_000..] {
+    let mut connections: Vec<_> = open(gateway, 1_000).chain(open(health, 200)).collect();
+    for slow in &mut connections[1_000..] {
         slow.write_all(b"GET /readyz HTTP/1.1\r\n").unwrap_or(());
     }
     for path in ["/readyz", "/healthz"] {
@@ -259,5 +278,5 @@ fn probe_port_responds_while_clients_hold_all_other_connections() {
         assert!(fastest <= Duration::from_millis(100), "{fastest:?}");
     }
     assert!(probe(health, "/status").0.starts_with("404"));
-    drop(held);
+    drop(connections);
 }

@@ -17,9 +17,9 @@ const MANIFEST: &str = "--manifest-timeout=3s";
 const LONG_DUE: u64 = 40;
 
 fn object(stage: &Stage, words: &[&str]) -> Value {
-    let (code, said, problem) = stage.ran(words);
-    assert_eq!(code, 0, "{said}{problem}");
-    serde_json::from_str(&said).unwrap()
+    let (code, stdout, problem) = stage.ran(words);
+    assert_eq!(code, 0, "{stdout}{problem}");
+    serde_json::from_str(&stdout).unwrap()
 }
 
 #[test]
@@ -45,38 +45,42 @@ fn breaker_is_released_by_command_and_not_by_file() {
     std::fs::remove_file(&file).unwrap();
     let height = || stage.chain.market(|market| market.height());
     let won = height();
-    until("blocks", || provider.told(), || height() > won + LONG_DUE);
+    until("blocks", || provider.transcript(), || height() > won + LONG_DUE);
     assert_eq!(
         stage.live_leases(),
         1,
         "the breaker did not hold the close: {}",
-        provider.told()
+        provider.transcript()
     );
     assert!(
         file.exists(),
         "the file is not written again: {}",
-        provider.told()
+        provider.transcript()
     );
-    let shown = object(&stage, &["breaker", "show", "--output=json"]);
-    assert_eq!(shown["tripped"], json!(true), "{shown}");
-    assert_eq!(shown["waiting"].as_array().unwrap().len(), 1, "{shown}");
-    let (_, said, _) = stage.ran(&["breaker", "show"]);
+    let printed_object = object(&stage, &["breaker", "show", "--output=json"]);
+    assert_eq!(printed_object["tripped"], json!(true), "{printed_object}");
+    assert_eq!(
+        printed_object["waiting"].as_array().unwrap().len(),
+        1,
+        "{printed_object}"
+    );
+    let (_, stdout, _) = stage.ran(&["breaker", "show"]);
     assert!(
-        said.contains("circuit breaker tripped") && said.contains("/1/1/1/"),
-        "{said}"
+        stdout.contains("circuit breaker tripped") && stdout.contains("/1/1/1/"),
+        "{stdout}"
     );
-    let (code, said, problem) = stage.ran(&["breaker", "release"]);
+    let (code, stdout, problem) = stage.ran(&["breaker", "release"]);
     assert!(
-        code == 0 && said.contains("circuit breaker released") && said.contains("/1/1/1/"),
-        "{said}{problem}"
+        code == 0 && stdout.contains("circuit breaker released") && stdout.contains("/1/1/1/"),
+        "{stdout}{problem}"
     );
-    until("the close", || provider.told(), || stage.live_leases() == 0);
+    until("the close", || provider.transcript(), || stage.live_leases() == 0);
     provider.says("ready: bidding");
-    until("the file is deleted", || provider.told(), || !file.exists());
+    until("the file is deleted", || provider.transcript(), || !file.exists());
     let again = object(&stage, &["breaker", "release", "-o", "json"]);
     assert_eq!(again, json!({ "was_tripped": false, "waited": [] }));
-    let shown = object(&stage, &["breaker", "show", "-o", "json"]);
-    assert_eq!(shown["tripped"], json!(false), "{shown}");
+    let printed_object = object(&stage, &["breaker", "show", "-o", "json"]);
+    assert_eq!(printed_object["tripped"], json!(false), "{printed_object}");
 }
 
 #[test]
@@ -88,35 +92,39 @@ fn breaker_of_one_owner_stays_tripped_across_restarts_until_released() {
     for name in ["first", "second"] {
         let mut provider = stage.provider(name, &[]);
         provider.says("ready: bidding");
-        let shown = object(&stage, &["breaker", "show", "-o", "json"]);
+        let printed_object = object(&stage, &["breaker", "show", "-o", "json"]);
         assert_eq!(
-            (&shown["tripped"], &shown["held_owners"]),
+            (&printed_object["tripped"], &printed_object["held_owners"]),
             (&json!(false), &json!([ADDRESS]))
         );
         std::fs::remove_file(&file).unwrap();
-        until("the file is written again", || provider.told(), || file.exists());
+        until(
+            "the file is written again",
+            || provider.transcript(),
+            || file.exists(),
+        );
         provider.signal(nix::sys::signal::Signal::SIGTERM);
-        assert_eq!(provider.ended(), Some(0), "{}", provider.told());
-        let kept = std::fs::read_to_string(&file).unwrap();
-        assert!(kept.ends_with(&format!("\nowner {ADDRESS}\n")), "{kept}");
+        assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+        let stored = std::fs::read_to_string(&file).unwrap();
+        assert!(stored.ends_with(&format!("\nowner {ADDRESS}\n")), "{stored}");
     }
     let provider = stage.provider("third", &[]);
     provider.says("ready: bidding");
-    let (_, said, problem) = stage.ran(&["breaker", "show"]);
+    let (_, stdout, problem) = stage.ran(&["breaker", "show"]);
     assert!(
-        said.contains("owners for which it tripped") && said.contains(ADDRESS),
-        "{said}{problem}"
+        stdout.contains("owners for which it tripped") && stdout.contains(ADDRESS),
+        "{stdout}{problem}"
     );
     let other = Address::from_bytes(&[9; 20]).unwrap();
-    let (code, said, problem) = stage.ran(&["breaker", "release", "--owner", other.as_str()]);
+    let (code, stdout, problem) = stage.ran(&["breaker", "release", "--owner", other.as_str()]);
     assert!(
         code == 1 && problem.contains("has not tripped for"),
-        "{said}{problem}"
+        "{stdout}{problem}"
     );
-    let (code, said, problem) = stage.ran(&["breaker", "release", "--owner", ADDRESS]);
+    let (code, stdout, problem) = stage.ran(&["breaker", "release", "--owner", ADDRESS]);
     let released = format!("circuit breaker released for {ADDRESS}");
-    assert!(code == 0 && said.contains(&released), "{said}{problem}");
-    until("the file is deleted", || provider.told(), || !file.exists());
+    assert!(code == 0 && stdout.contains(&released), "{stdout}{problem}");
+    until("the file is deleted", || provider.transcript(), || !file.exists());
 }
 
 #[test]
@@ -132,16 +140,16 @@ fn control_socket_serves_operator_commands_only() {
     assert_eq!(mode & 0o777, 0o600);
     let scanned = object(&stage, &["reconcile", "--dry-run", "-o", "json"]);
     assert_eq!(scanned, json!({ "dry_run": true, "findings": [] }));
-    let (code, said, problem) = stage.ran(&["scan"]);
-    assert_eq!((code, said.as_str()), (0, "no differences\n"), "{problem}");
+    let (code, stdout, problem) = stage.ran(&["scan"]);
+    assert_eq!((code, stdout.as_str()), (0, "no differences\n"), "{problem}");
     let lease = format!("{ADDRESS}/1/1/1/{ADDRESS}");
-    let (code, said, problem) = stage.ran(&["harden", &lease]);
+    let (code, stdout, problem) = stage.ran(&["harden", &lease]);
     assert!(
-        code == 1 && said.contains("leases run in memory"),
-        "{said}{problem}"
+        code == 1 && stdout.contains("leases run in memory"),
+        "{stdout}{problem}"
     );
-    let (code, said, problem) = stage.ran(&["harden", "--all"]);
-    assert_eq!((code, said.as_str()), (0, ""), "{problem}");
+    let (code, stdout, problem) = stage.ran(&["harden", "--all"]);
+    assert_eq!((code, stdout.as_str()), (0, ""), "{problem}");
     // An empty request, a request that is too long, and a request of another version.
     let long = vec![b'x'; 8 * 1024];
     for question in [&b"\n"[..], &long, b"{\"ask\":\"tea\"}\n"] {
@@ -157,11 +165,11 @@ fn control_socket_serves_operator_commands_only() {
     }
     // Silent connections do not block other requests for long.
     let silent: Vec<_> = (0..20).map(|_| UnixStream::connect(&socket).unwrap()).collect();
-    let shown = object(&stage, &["breaker", "show", "-o", "json"]);
-    assert_eq!(shown["tripped"], json!(false), "{shown}");
+    let printed_object = object(&stage, &["breaker", "show", "-o", "json"]);
+    assert_eq!(printed_object["tripped"], json!(false), "{printed_object}");
     drop(silent);
     provider.signal(nix::sys::signal::Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
     assert!(!socket.exists(), "the socket is deleted with its provider");
 }
 
@@ -188,27 +196,27 @@ fn operator_closes_exactly_one_lease_by_command() {
     };
     until(
         "the provider has observed both leases",
-        || provider.told(),
+        || provider.transcript(),
         || listed() == 2,
     );
-    let [ended, kept] = &leases;
+    let [ended, other] = &leases;
     let ended = ended.to_string();
-    let said = object(
+    let closed = object(
         &stage,
         &["end-lease", &ended, "--reason=decommission", "--output=json"],
     );
     assert_eq!(
-        (&said["lease"], &said["reason"]),
+        (&closed["lease"], &closed["reason"]),
         (&json!(ended), &json!("decommission"))
     );
     until(
         "the lease is closed",
-        || provider.told(),
+        || provider.transcript(),
         || stage.live_leases() == 1,
     );
-    until("the lease is removed", || provider.told(), || listed() == 1);
+    until("the lease is removed", || provider.transcript(), || listed() == 1);
     let left = object(&stage, &["leases", "--output=json"]);
-    assert_eq!(left["leases"][0]["lease"], json!(kept.to_string()), "{left}");
+    assert_eq!(left["leases"][0]["lease"], json!(other.to_string()), "{left}");
     let (code, _, problem) = stage.ran(&["end-lease", &ended]);
     assert!(code == 1 && problem.contains("refused"), "{problem}");
     let (code, _, problem) = stage.ran(&["end-lease", &ended, "--reason=owner"]);
@@ -221,16 +229,20 @@ fn log_level_of_a_running_provider_is_changed_by_command() {
     stage.start_node(FAST);
     let provider = stage.provider("provider", &["--log-level=warn"]);
     provider.says("ready: bidding");
-    assert!(!provider.told().contains("TRACE"), "{}", provider.told());
+    assert!(
+        !provider.transcript().contains("TRACE"),
+        "{}",
+        provider.transcript()
+    );
     let changed = object(&stage, &["log-level", "trace", "--output=json"]);
     assert_eq!(changed, json!({"level": "trace", "before": "warn"}));
     until(
         "a trace",
-        || provider.told(),
-        || provider.told().contains("TRACE"),
+        || provider.transcript(),
+        || provider.transcript().contains("TRACE"),
     );
-    let shown = object(&stage, &["log-level", "--output=json"]);
-    assert_eq!(shown["level"], json!("trace"));
+    let printed_object = object(&stage, &["log-level", "--output=json"]);
+    assert_eq!(printed_object["level"], json!("trace"));
     let (code, _, problem) = stage.ran(&["log-level", "verbose"]);
     assert!(
         code == 2 && problem.contains("invalid log level `verbose`"),

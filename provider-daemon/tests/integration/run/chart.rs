@@ -249,10 +249,10 @@ fn variables_and_arguments_of_the_chart_start_the_provider_and_unused_ones_are_r
     };
     let mut show = stage.command(&["config", "show", "--output=json", ISSUER]);
     set(&mut show);
-    let shown = show.output().unwrap();
-    let errors = String::from_utf8_lossy(&shown.stderr);
-    assert!(shown.status.success(), "{errors}");
-    let text = String::from_utf8(shown.stdout).unwrap();
+    let output = show.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.contains("a secret"), "{text}");
     let all: Value = serde_json::from_str(&text).unwrap();
     let of = |name: &str| {
@@ -261,8 +261,11 @@ fn variables_and_arguments_of_the_chart_start_the_provider_and_unused_ones_are_r
         found.cloned().unwrap_or_default()
     };
     let timeout = of("bid-timeout");
-    let told = (&timeout["value"][0], &timeout["source"], &timeout["from"]);
-    assert_eq!(told, (&"7m".into(), &"env".into(), &"AKASH_BID_TIMEOUT".into()));
+    let setting = (&timeout["value"][0], &timeout["source"], &timeout["from"]);
+    assert_eq!(
+        setting,
+        (&"7m".into(), &"env".into(), &"AKASH_BID_TIMEOUT".into())
+    );
     assert_eq!(of("cert-issuer-enabled")["source"], "flag");
     assert_eq!(of("gateway-namespace")["value"][0], "akash-services");
     assert_eq!(
@@ -294,7 +297,7 @@ fn variables_and_arguments_of_the_chart_start_the_provider_and_unused_ones_are_r
     ] {
         run.says(notice);
     }
-    assert!(!run.output().contains("unknown variable"), "{}", run.told());
+    assert!(!run.output().contains("unknown variable"), "{}", run.transcript());
     run.signal(nix::sys::signal::Signal::SIGTERM);
-    assert_eq!(run.ended(), Some(0), "{}", run.told());
+    assert_eq!(run.ended(), Some(0), "{}", run.transcript());
 }

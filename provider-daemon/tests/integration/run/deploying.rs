@@ -92,9 +92,9 @@ fn served_by(stage: &Stage) -> Vec<Address> {
 fn tenant_deploys_pays_updates_and_closes_by_transactions() {
     let mut stage = Stage::new("deploying", false);
     stage.start_node(FAST);
-    let (_, said) = good(&stage, &["tx", "deployment", "create", SDL, "--dseq", "7"]);
+    let (_, stderr) = good(&stage, &["tx", "deployment", "create", SDL, "--dseq", "7"]);
     assert!(
-        said.contains("with a deposit of 500000uact") && said.contains("tx market lease create --dseq 7")
+        stderr.contains("with a deposit of 500000uact") && stderr.contains("tx market lease create --dseq 7")
     );
     let order = order(7, 1);
     let record = || stage.chain.market(|m| m.deployment(order.deployment()).unwrap());
@@ -131,27 +131,27 @@ fn tenant_deploys_pays_updates_and_closes_by_transactions() {
     let before = record().deployment.hash;
     let update = changed(&stage, "nginx:1.27", "nginx:1.28");
     let update = ["tx", "deployment", "update", &update, "--dseq", "7"];
-    let (_, said) = good(&stage, &update);
-    assert!(said.contains("send-manifest"), "{said}");
+    let (_, stderr) = good(&stage, &update);
+    assert!(stderr.contains("send-manifest"), "{stderr}");
     assert_ne!(record().deployment.hash, before);
-    let (_, said) = good(&stage, &update);
-    assert!(said.contains("has the manifest of"), "{said}");
+    let (_, stderr) = good(&stage, &update);
+    assert!(stderr.contains("has the manifest of"), "{stderr}");
     good(&stage, &["tx", "deployment", "close", "--dseq", "7"]);
     assert!(!record().deployment.active && served_by(&stage).is_empty());
-    let (_, said) = good(&stage, &["tx", "deployment", "close", "--dseq", "7"]);
-    assert!(said.contains("already closed"), "{said}");
+    let (_, stderr) = good(&stage, &["tx", "deployment", "close", "--dseq", "7"]);
+    assert!(stderr.contains("already closed"), "{stderr}");
 }
 
 #[test]
 fn deployment_gets_a_number_and_cheapest_bid_is_taken() {
     let mut stage = Stage::new("cheaper", false);
     stage.start_node(FAST);
-    let (answer, said) = good(
+    let (answer, stderr) = good(
         &stage,
         &["tx", "deployment", "create", SDL, "--deposit=2000000uact"],
     );
     assert_eq!(answer["code"], 0);
-    let dseq: u64 = said
+    let dseq: u64 = stderr
         .split("--dseq ")
         .nth(1)
         .unwrap()
@@ -179,8 +179,8 @@ fn every_sample_can_be_deployed_and_updated() {
         let sdl = SDL.replace("web.yaml", &format!("{name}.yaml"));
         let dseq = dseq.to_string();
         good(&stage, &["tx", "deployment", "create", &sdl, "--dseq", &dseq]);
-        let (_, said) = good(&stage, &["tx", "deployment", "update", &sdl, "--dseq", &dseq]);
-        assert!(said.contains("has the manifest of"), "{name}: {said}");
+        let (_, stderr) = good(&stage, &["tx", "deployment", "update", &sdl, "--dseq", &dseq]);
+        assert!(stderr.contains("has the manifest of"), "{name}: {stderr}");
     }
 }
 
@@ -218,10 +218,10 @@ fn invalid_deployment_is_reported_with_location_and_remedy_and_not_sent() {
         &["tx", "deployment", "create", "/nowhere.yaml"],
         &["/nowhere.yaml"],
     );
-    let (_, _, said) = stage.ran(&with(&["--deposit=5"]));
+    let (_, _, stderr) = stage.ran(&with(&["--deposit=5"]));
     assert!(
-        said.contains("--deposit") && said.contains("such as 5000000uact"),
-        "{said}"
+        stderr.contains("--deposit") && stderr.contains("such as 5000000uact"),
+        "{stderr}"
     );
     good(&stage, &create);
     refused(&stage, &create, &["/3 exists", "--dseq"]);

@@ -125,8 +125,8 @@ fn serve_under_load(served: &mut Served) {
     );
     let is_served = |served: &Served| {
         let (code, out, err) = served.tenants(&["lease-status", "--dseq", "9"]);
-        let told = || served.provider.told();
-        assert!(code == 0 && out.contains("web"), "{out}{err}\n{}", told());
+        let transcript = || served.provider.transcript();
+        assert!(code == 0 && out.contains("web"), "{out}{err}\n{}", transcript());
     };
     is_served(served);
     // Over new connections.
@@ -135,7 +135,7 @@ fn serve_under_load(served: &mut Served) {
     served.stage.stop_node();
     until(
         "the provider waits for the chain",
-        || served.provider.told(),
+        || served.provider.transcript(),
         || waits(served) > before,
     );
     served.stage.start_node(FAST);
@@ -159,20 +159,28 @@ fn tenants_and_chain_are_served_with_more_foreign_connections_than_files() {
     assert_eq!(files, ["1024", "1024"]);
     let stream = Websocket::open(&served.url, "/lease/9/1/1/logs?follow=true", &served.token());
     let stream = stream.ok().unwrap();
-    let listening = std::thread::spawn(move || stream.heard());
+    let listening = std::thread::spawn(move || stream.received());
     let (until, counting) = count_files(&served);
     serve_under_load(&mut served);
     until.store(true, Ordering::SeqCst);
     let most = counting.join().unwrap();
     println!("{most} files were open at once");
-    let told = served.provider.told();
-    assert!(most > 2 * OF_ONE && most < FILES_MAX, "{most} files\n{told}");
+    let transcript = served.provider.transcript();
+    assert!(
+        most > 2 * OF_ONE && most < FILES_MAX,
+        "{most} files\n{transcript}"
+    );
     for problem in ["could not be accepted", "Too many open files", "panicked"] {
-        assert!(!told.contains(problem), "{problem}: {told}");
+        assert!(!transcript.contains(problem), "{problem}: {transcript}");
     }
     // The tenant's stream stayed open all the time.
     served.provider.signal(Signal::SIGTERM);
-    let heard = listening.join().unwrap();
-    assert_eq!(heard.close, Some((1001, "the provider is stopping".to_owned())));
-    assert_eq!(served.provider.ended(), Some(0), "{}", served.provider.told());
+    let frames = listening.join().unwrap();
+    assert_eq!(frames.close, Some((1001, "the provider is stopping".to_owned())));
+    assert_eq!(
+        served.provider.ended(),
+        Some(0),
+        "{}",
+        served.provider.transcript()
+    );
 }

@@ -286,10 +286,10 @@ fn record_and_settings_are_compared_with_the_files() {
         &stage,
         &["--minimum-balance=1", "--deployment-ingress-static-hosts=true"],
     );
-    let told = go
+    let is_reported = go
         .checks()
         .any(|check| check["detail"].as_str().unwrap().contains("--minimum-balance"));
-    assert!(told, "{}", go.report);
+    assert!(is_reported, "{}", go.report);
     let absent = Results::new(&stage, &["--kubeconfig=/nowhere/kubeconfig"]);
     absent.expect("cluster", "failure");
     absent.expect("capacity", "skipped");
@@ -340,5 +340,5 @@ fn running_provider_is_queried_and_keeps_its_lock() {
     let beside = Results::new(&stage, &[]);
     beside.expect("provider", "ok");
     beside.expect("balance for fees", "ok");
-    assert!(provider.has_ended().is_none(), "{}", provider.told());
+    assert!(provider.has_ended().is_none(), "{}", provider.transcript());
 }

@@ -76,8 +76,8 @@ fn ignored_capacity_is_logged_and_explained() {
     let line = format!("cluster resource not offered resource={ignored:?}");
     until(
         "the ignored object is logged",
-        || provider.told(),
-        || provider.told().contains(&line),
+        || provider.transcript(),
+        || provider.transcript().contains(&line),
     );
 }
 
@@ -109,11 +109,11 @@ fn running_provider_explains_its_decision() {
         "{none}"
     );
     let (code, out, err) = asked(&[GPU]);
-    let said = format!(
+    let explanation = format!(
         "response of provider {ADDRESS} at {}:\ngroup anywhere: would not bid: ",
         served.url
     );
-    assert!(code == 1 && out.starts_with(&said), "{out}{err}");
+    assert!(code == 1 && out.starts_with(&explanation), "{out}{err}");
 
     // Missing resources are reported by kind and node.
     let large = std::fs::read_to_string(WEB).unwrap().replace("512Mi", "100Gi");

@@ -25,7 +25,7 @@ fn provider_starts_before_its_node_and_recovers_automatically() {
     let waits = || provider.output().matches("waiting for the chain").count();
     until(
         "the status reports the outage of the chain",
-        || provider.told(),
+        || provider.transcript(),
         || waits() >= 2,
     );
     let second = stage.order(2);
@@ -40,9 +40,9 @@ fn node_of_another_chain_is_reported_and_not_used() {
     stage.start_node(FAST);
     let mut provider = stage.provider("provider", &["--chain-id=akashnet-2"]);
     provider.says("belongs to chain `devnet`, not `akashnet-2`");
-    assert!(!provider.output().contains("ready"), "{}", provider.told());
+    assert!(!provider.output().contains("ready"), "{}", provider.transcript());
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
 }
 
 /// Covers a bid that waits in the mempool for a block. No block is created.
@@ -61,21 +61,25 @@ fn second_signal_aborts() {
     stage.order(1);
     stage.make_block();
     provider.says("order seen");
-    let is_sent = || provider.told().contains("sending transaction");
-    until("the bid is sent", || provider.told(), is_sent);
+    let is_sent = || provider.transcript().contains("sending transaction");
+    until("the bid is sent", || provider.transcript(), is_sent);
     provider.signal(Signal::SIGTERM);
     provider.says("shutting down");
     std::thread::sleep(Duration::from_secs(1));
     assert!(
         provider.has_ended().is_none(),
         "the provider does not wait for the outcome of the bid\n{}",
-        provider.told()
+        provider.transcript()
     );
     let begun = Instant::now();
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(1), "{}", provider.told());
+    assert_eq!(provider.ended(), Some(1), "{}", provider.transcript());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    assert!(provider.told().contains("aborting"), "{}", provider.told());
+    assert!(
+        provider.transcript().contains("aborting"),
+        "{}",
+        provider.transcript()
+    );
 }
 
 /// Invalid settings and their error messages.
@@ -224,7 +228,7 @@ fn broken_price_script_is_reported_and_awaited() {
     assert!(
         !provider.output().contains("ready: bidding"),
         "{}",
-        provider.told()
+        provider.transcript()
     );
     std::fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
     provider.says("ready: bidding");
@@ -241,7 +245,7 @@ fn missing_deposit_money_is_reported_and_awaited() {
     assert!(
         !provider.output().contains("ready: bidding"),
         "{}",
-        provider.told()
+        provider.transcript()
     );
 }
 
@@ -259,7 +263,7 @@ fn no_bid_is_sent_before_gateway_listens() {
     let id = stage.order(1);
     provider.says("order seen");
     std::thread::sleep(Duration::from_secs(2));
-    assert!(stage.bids(&id).is_empty(), "{}", provider.told());
+    assert!(stage.bids(&id).is_empty(), "{}", provider.transcript());
     drop(taken);
     provider.says("ready: bidding");
     stage.bid(&id, &provider);

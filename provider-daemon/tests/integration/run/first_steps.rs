@@ -58,20 +58,20 @@ fn commands_of_first_steps_work() {
         String::from_utf8_lossy(&output.stderr),
     );
     assert!(output.status.success(), "{out}\n{err}");
-    for said in [
+    for text in [
         "PASS",
         ".ingress.localhost",
         "\"available\": 2",
         "lease won",
         "docs/first-steps.md",
     ] {
-        assert!(out.contains(said), "no `{said}` in {out}\n{err}");
+        assert!(out.contains(text), "no `{text}` in {out}\n{err}");
     }
-    for said in [
+    for text in [
         "next, accept a bid",
         "next, send the manifest",
         "every service is available",
     ] {
-        assert!(err.contains(said), "no `{said}` in {err}");
+        assert!(err.contains(text), "no `{text}` in {err}");
     }
 }

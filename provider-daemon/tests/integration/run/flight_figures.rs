@@ -129,7 +129,7 @@ fn measures_size_of_recording_with_live_leases() {
     }
     until(
         "every order has a lease",
-        || served.provider.told(),
+        || served.provider.transcript(),
         || {
             crowd.lease();
             crowd.is_leased()
@@ -315,10 +315,13 @@ fn measures_speed_of_replay() {
         let (code, out, err) = stage.ran(&["replay", dir.path().to_str().unwrap(), "--output", "json"]);
         best = best.min(began.elapsed().as_secs_f64());
         assert_eq!(code, 0, "{out}{err}");
-        let told: Value = serde_json::from_str(out.trim()).unwrap();
-        assert_eq!(told["replay"]["inputs"], turns, "{out}");
+        let report: Value = serde_json::from_str(out.trim()).unwrap();
+        assert_eq!(report["replay"]["inputs"], turns, "{out}");
         // At least the record, the price and the bid of each order were requested again.
-        assert!(told["replay"]["effects"].as_u64().unwrap() >= orders * 3, "{out}");
+        assert!(
+            report["replay"]["effects"].as_u64().unwrap() >= orders * 3,
+            "{out}"
+        );
     }
     print("replay_inputs_per_s", turns as f64 / best, "1/s");
 }

@@ -75,15 +75,17 @@ impl Pair {
     }
 
     /// Waits until every order has a bid. Asserts that each order has exactly one bid, which is open.
-    fn all_are_answered(&self, told: impl Fn() -> String) {
+    fn every_order_is_served(&self, transcript: impl Fn() -> String) {
         for id in &self.orders {
-            until("the order has a bid", &told, || !self.stage.bids(id).is_empty());
+            until("the order has a bid", &transcript, || {
+                !self.stage.bids(id).is_empty()
+            });
             let bids = self.stage.bids(id);
             assert_eq!(
                 (bids.len(), bids[0].state),
                 (1, BidState::Open),
                 "{id:?}\n{}",
-                told()
+                transcript()
             );
         }
     }
@@ -96,7 +98,7 @@ impl Pair {
     }
 
     /// Asserts that the events of every order are on the bus, each with a distinct id.
-    fn each_order_is_on_the_bus_once(&self, facts: &Running, told: impl Fn() -> String) {
+    fn each_order_is_on_the_bus_once(&self, facts: &Running, transcript: impl Fn() -> String) {
         let published = |event: &str| -> Vec<String> {
             let output = facts.output();
             let objects = output
@@ -107,16 +109,16 @@ impl Pair {
             of_kind.map(id).collect()
         };
         for event in ["order_seen", "bid_placed"] {
-            let told = || format!("{event}\n{}\n{}", facts.output(), told());
+            let transcript = || format!("{event}\n{}\n{}", facts.output(), transcript());
             let all = || published(event).len() >= self.orders.len();
-            until("the events of each order are on the bus", told, all);
+            until("the events of each order are on the bus", transcript, all);
             let ids = published(event);
             let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
             assert_eq!(
                 (ids.len(), distinct.len()),
                 (self.orders.len(), ids.len()),
                 "{}",
-                told()
+                transcript()
             );
         }
     }
@@ -130,9 +132,9 @@ impl Pair {
     fn say(&self, words: &str) -> String {
         let mut line = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         line.write_all(format!("{words}\r\n").as_bytes()).unwrap();
-        let mut said = String::new();
-        BufReader::new(line).read_line(&mut said).unwrap();
-        said.trim_end().to_owned()
+        let mut response = String::new();
+        BufReader::new(line).read_line(&mut response).unwrap();
+        response.trim_end().to_owned()
     }
 }
 
@@ -154,7 +156,7 @@ fn role(one: &Running) -> (String, Option<u64>) {
 fn leads(one: &Running) -> u64 {
     until(
         "the instance is the leader",
-        || one.told(),
+        || one.transcript(),
         || role(one).0 == "leader",
     );
     role(one).1.unwrap()
@@ -180,8 +182,8 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
         for _ in 0..3 {
             pair.order();
         }
-        let told = || format!("{}\n---\n{}", first.told(), second.told());
-        assert_eq!(role(&second).0, "standby", "{}", told());
+        let transcript = || format!("{}\n---\n{}", first.transcript(), second.transcript());
+        assert_eq!(role(&second).0, "standby", "{}", transcript());
         let begun = Instant::now();
         let way = hand_over % 3;
         match way {
@@ -203,30 +205,32 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
         if way == 2 {
             // The suspended leader continues with its pending work and must not execute any of it.
             first.signal(Signal::SIGCONT);
-            let told = || first.told();
-            until("the old leader reports that it lost the leadership", told, || {
-                role(&first).0 == "standby"
-            });
+            let transcript = || first.transcript();
+            until(
+                "the old leader reports that it lost the leadership",
+                transcript,
+                || role(&first).0 == "standby",
+            );
         }
-        pair.all_are_answered(|| second.told());
+        pair.every_order_is_served(|| second.transcript());
         if way == 1 {
-            assert_eq!(first.ended(), Some(0), "{}", first.told());
+            assert_eq!(first.ended(), Some(0), "{}", first.transcript());
         }
         let again = NAMES[usize::from(hand_over % 2 == 1)];
         if way != 2 {
             drop(std::mem::replace(&mut first, pair.start(again, &[])));
         }
         std::mem::swap(&mut first, &mut second);
-        let told = || second.told();
+        let transcript = || second.transcript();
         until(
             "the instance is a standby that is ready to take over",
-            told,
+            transcript,
             || second.output().contains("this instance is a standby"),
         );
     }
     pair.order();
-    pair.all_are_answered(|| first.told());
-    pair.each_order_is_on_the_bus_once(&facts, || first.told());
+    pair.every_order_is_served(|| first.transcript());
+    pair.each_order_is_on_the_bus_once(&facts, || first.transcript());
 }
 
 /// A standby publishes no certificate. Each instance has its own key, so the chain would have two valid
@@ -250,35 +254,39 @@ fn a_standby_publishes_no_certificate_and_no_event_and_does_both_once_it_leads()
     };
     until(
         "the chain has one certificate",
-        || first.told(),
+        || first.transcript(),
         || certificates(&pair) == 1,
     );
     let facts = pair.facts();
     let second = pair.start("b", &serve);
     second.says("a certificate, so that tenants reach it");
     pair.order();
-    pair.all_are_answered(|| first.told());
+    pair.every_order_is_served(|| first.transcript());
     facts.says("\"event\":\"bid_placed\"");
     // The standby has observed the bid too, but must not publish the event.
     second.says("\"event\":\"bid_placed\"");
     // Longer than the first retry interval for publishing a certificate.
     std::thread::sleep(Duration::from_secs(6));
-    assert_eq!(certificates(&pair), 1, "{}", second.told());
+    assert_eq!(certificates(&pair), 1, "{}", second.transcript());
     let placed = || facts.output().matches("\"event\":\"bid_placed\"").count();
     assert_eq!(placed(), 1, "{}", facts.output());
     first.kill();
     leads(&second);
     until(
         "the new leader has published its certificate",
-        || second.told(),
+        || second.transcript(),
         || certificates(&pair) == 2,
     );
-    until("the new leader is ready", || second.told(), || is_ready(&second));
+    until(
+        "the new leader is ready",
+        || second.transcript(),
+        || is_ready(&second),
+    );
     pair.order();
-    pair.all_are_answered(|| second.told());
+    pair.every_order_is_served(|| second.transcript());
     until(
         "the new leader has published its event",
-        || second.told(),
+        || second.transcript(),
         || placed() == 2,
     );
 }
@@ -290,31 +298,33 @@ fn a_store_that_is_away_pauses_writes_and_nothing_else_and_one_that_forgets_begi
     };
     let (first, second) = (pair.start("a", &[]), pair.start("b", &[]));
     let both = [&first, &second];
-    let told = || format!("{}\n---\n{}", first.told(), second.told());
+    let transcript = || format!("{}\n---\n{}", first.transcript(), second.transcript());
     let leader = || both.iter().filter(|one| role(one).0 == "leader").count();
-    until("one instance is the leader", told, || leader() == 1);
-    until("the leader is ready", told, || {
+    until("one instance is the leader", transcript, || leader() == 1);
+    until("the leader is ready", transcript, || {
         both.iter().any(|one| is_ready(one))
     });
     let term = both.iter().find_map(|one| role(one).1).unwrap();
     pair.order();
-    pair.all_are_answered(told);
+    pair.every_order_is_served(transcript);
     pair.server.freeze().unwrap();
-    until("no instance is the leader", told, || leader() == 0);
+    until("no instance is the leader", transcript, || leader() == 0);
     let id = pair.order();
     std::thread::sleep(LEASE);
-    assert!(pair.stage.bids(&id).is_empty(), "{}", told());
-    assert_eq!(leader(), 0, "{}", told());
+    assert!(pair.stage.bids(&id).is_empty(), "{}", transcript());
+    assert_eq!(leader(), 0, "{}", transcript());
     pair.server.go_on().unwrap();
-    until("one instance is the leader again", told, || leader() == 1);
-    pair.all_are_answered(told);
+    until("one instance is the leader again", transcript, || leader() == 1);
+    pair.every_order_is_served(transcript);
     pair.forgets();
     let later = || both.iter().filter_map(|one| role(one).1).max().unwrap_or(0) > term;
-    until("an instance leads with a higher election term", told, || {
-        later() && leader() == 1
-    });
+    until(
+        "an instance leads with a higher election term",
+        transcript,
+        || later() && leader() == 1,
+    );
     pair.order();
-    pair.all_are_answered(told);
+    pair.every_order_is_served(transcript);
 }
 
 #[test]
@@ -325,11 +335,13 @@ fn what_somebody_else_writes_over_the_record_is_told_and_costs_no_lease() {
     let name = "--ha-name=spoiled";
     let (first, second) = (pair.start("a", &[name]), pair.start("b", &[name]));
     let both = [&first, &second];
-    let told = || format!("{}\n---\n{}", first.told(), second.told());
+    let transcript = || format!("{}\n---\n{}", first.transcript(), second.transcript());
     let leader = || both.iter().filter(|one| role(one).0 == "leader").count();
-    until("one instance is the leader", told, || leader() == 1);
+    until("one instance is the leader", transcript, || leader() == 1);
     let id = pair.order();
-    until("the order has a bid", told, || !pair.stage.bids(&id).is_empty());
+    until("the order has a bid", transcript, || {
+        !pair.stage.bids(&id).is_empty()
+    });
     let bid = pair.stage.bids(&id).remove(0).id;
     pair.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
     let key = "{akash-provider}:election:spoiled";
@@ -340,15 +352,19 @@ fn what_somebody_else_writes_over_the_record_is_told_and_costs_no_lease() {
         pair.say(spoils);
         until(
             "no instance is the leader while the record is invalid",
-            told,
+            transcript,
             || leader() == 0,
         );
         let late = pair.order();
         if spoils.starts_with("SET") {
-            let says_so = || told().contains("election store failed, retrying");
-            until("the log reports the failed election store", told, says_so);
+            let says_so = || transcript().contains("election store failed, retrying");
+            until("the log reports the failed election store", transcript, says_so);
             std::thread::sleep(LEASE);
-            assert!(pair.stage.bids(&late).is_empty() && leader() == 0, "{}", told());
+            assert!(
+                pair.stage.bids(&late).is_empty() && leader() == 0,
+                "{}",
+                transcript()
+            );
             assert_eq!(
                 pair.say(&format!("GET {key}")),
                 "$8",
@@ -356,8 +372,8 @@ fn what_somebody_else_writes_over_the_record_is_told_and_costs_no_lease() {
             );
             pair.say(&format!("DEL {key}"));
         }
-        until("one instance is the leader again", told, || leader() == 1);
-        until("the late order has a bid", told, || {
+        until("one instance is the leader again", transcript, || leader() == 1);
+        until("the late order has a bid", transcript, || {
             !pair.stage.bids(&late).is_empty()
         });
     }
@@ -366,7 +382,7 @@ fn what_somebody_else_writes_over_the_record_is_told_and_costs_no_lease() {
         terms > Some(9_999),
         "the election term must be above the forged one: {terms:?}"
     );
-    assert_eq!(pair.stage.live_leases(), 1, "{}", told());
+    assert_eq!(pair.stage.live_leases(), 1, "{}", transcript());
 }
 
 #[test]
@@ -386,19 +402,19 @@ fn what_the_breaker_was_and_the_term_follow_the_leader_and_other_settings_wait_a
     let other = pair.start("b", &["--bid-timeout=7m"]);
     until(
         "the log names the setting",
-        || other.told(),
-        || other.told().contains("bid-timeout"),
+        || other.transcript(),
+        || other.transcript().contains("bid-timeout"),
     );
     first.signal(Signal::SIGTERM);
     let begun = Instant::now();
     // The lease time is left to a standby with equal settings before this instance takes over.
     assert_eq!(leads(&other), term + 1);
     assert!(begun.elapsed() >= LEASE, "{:?}", begun.elapsed());
-    assert_eq!(first.ended(), Some(0), "{}", first.told());
+    assert_eq!(first.ended(), Some(0), "{}", first.transcript());
     until(
         "the standby has the breaker state of the leader",
-        || other.told(),
-        || kept(&at_second).contains(crate::stage::ADDRESS),
+        || other.transcript(),
+        || file_text(&at_second).contains(crate::stage::ADDRESS),
     );
     drop(other);
     // Without an election record, the next leader uses a higher term than the one in its home.
@@ -432,10 +448,14 @@ fn an_edited_price_policy_is_compared_and_equal_edits_delay_no_takeover() {
     leads(&first);
     let second = pair.start("b", &["--bid-price-strategy=policy", &flags[1]]);
     second.says("leadership: this instance is a standby");
-    let names_it = || second.told().contains("settings=\"bid-price-policy\"");
-    assert!(!names_it(), "{}", second.told());
+    let names_it = || second.transcript().contains("settings=\"bid-price-policy\"");
+    assert!(!names_it(), "{}", second.transcript());
     write_policy(&files[0], 2);
-    until("the log names the edited setting", || second.told(), names_it);
+    until(
+        "the log names the edited setting",
+        || second.transcript(),
+        names_it,
+    );
     write_policy(&files[1], 2);
     // The standby reads its file twice a second.
     std::thread::sleep(Duration::from_millis(1_200));
@@ -446,13 +466,15 @@ fn an_edited_price_policy_is_compared_and_equal_edits_delay_no_takeover() {
     assert!(
         took < LEASE + Duration::from_secs(3),
         "{took:?}\n{}",
-        second.told()
+        second.transcript()
     );
-    let is_warned = second.told().contains("differ from those of the previous leader");
-    assert!(!is_warned, "{}", second.told());
+    let is_warned = second
+        .transcript()
+        .contains("differ from those of the previous leader");
+    assert!(!is_warned, "{}", second.transcript());
 }
 
-fn kept(path: &Path) -> String {
+fn file_text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 

@@ -123,8 +123,8 @@ impl Case {
         // The status is read with each new subscription.
         proxy.cut();
         let receives = |provider: &Running, before: u64| {
-            let told = || format!("{self:?}\n{}", provider.told());
-            until("a false response", told, || faults() > before);
+            let transcript = || format!("{self:?}\n{}", provider.transcript());
+            until("a false response", transcript, || faults() > before);
         };
         self.provoke(&stage, &provider);
         stage.order(2);
@@ -143,10 +143,10 @@ impl Case {
         let (order, ended) = (stage.order(4), Instant::now());
         until(
             "a bid after the lie",
-            || provider.told(),
+            || provider.transcript(),
             || {
-                let told = || format!("{self:?}: no bid within {LIMIT:?}\n{}", provider.told());
-                assert!(ended.elapsed() < LIMIT, "{}", told());
+                let transcript = || format!("{self:?}: no bid within {LIMIT:?}\n{}", provider.transcript());
+                assert!(ended.elapsed() < LIMIT, "{}", transcript());
                 !stage.bids(&order).is_empty()
             },
         );

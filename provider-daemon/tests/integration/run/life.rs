@@ -14,7 +14,7 @@ fn order_gets_bid_and_lease_and_is_closed() {
     stage.start_node(FAST);
     let mut provider = stage.provider("provider", &["--output=json"]);
     provider.says("\"is_ready\":true");
-    assert!(provider.output().contains(ADDRESS), "{}", provider.told());
+    assert!(provider.output().contains(ADDRESS), "{}", provider.transcript());
     let id = stage.order(1);
     let bid = stage.bid(&id, &provider);
     provider.says("\"event\":\"bid_placed\"");
@@ -36,8 +36,12 @@ fn order_gets_bid_and_lease_and_is_closed() {
     let (since, at) = (placed["since_order_ms"].as_u64(), placed["at_ms"].as_u64());
     assert!(since.unwrap() < at.unwrap(), "{placed}");
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
-    assert!(provider.output().contains("shutting down"), "{}", provider.told());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert!(
+        provider.output().contains("shutting down"),
+        "{}",
+        provider.transcript()
+    );
 }
 
 #[test]
@@ -55,7 +59,7 @@ fn queries_use_grpc_and_blocks_use_rpc() {
     let bids: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(bids["bids"][0]["bid"]["id"]["provider"], ADDRESS);
     provider.signal(Signal::SIGINT);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
 }
 
 /// Bids remain open on the chain after `kill -9` and after an orderly stop. The next start adopts them.
@@ -75,13 +79,13 @@ fn bids_survive_every_kind_of_stop() {
     let mut beside = stage.provider("beside", &[]);
     assert_eq!(beside.ended(), Some(1));
     assert!(
-        beside.told().contains("in use by another provider"),
+        beside.transcript().contains("in use by another provider"),
         "{}",
-        beside.told()
+        beside.transcript()
     );
     let begun = Instant::now();
     second.signal(Signal::SIGTERM);
-    assert_eq!(second.ended(), Some(0), "{}", second.told());
+    assert_eq!(second.ended(), Some(0), "{}", second.transcript());
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     let mut third = stage.provider("third", &[]);
     third.says("bid adopted");
@@ -100,8 +104,8 @@ fn bids_survive_every_kind_of_stop() {
     third.kill();
     let fourth = stage.provider("fourth", &[]);
     fourth.says("lease adopted");
-    let told = fourth.output();
-    let line = told.lines().find(|l| l.contains("lease adopted")).unwrap();
+    let output = fourth.output();
+    let line = output.lines().find(|l| l.contains("lease adopted")).unwrap();
     let words: Vec<&str> = line.split_whitespace().collect();
     assert!(humantime::parse_rfc3339(words[0]).is_ok(), "{line}");
     assert_eq!(words[1], id.to_string(), "the lease id is complete");
@@ -125,10 +129,10 @@ fn hourly_gas_limit_survives_kill() {
     let id = stage.order(2);
     until(
         "the limit is reported",
-        || second.told(),
-        || second.told().contains("225000 for an hour (bid)"),
+        || second.transcript(),
+        || second.transcript().contains("225000 for an hour (bid)"),
     );
-    assert!(stage.bids(&id).is_empty(), "{}", second.told());
+    assert!(stage.bids(&id).is_empty(), "{}", second.transcript());
 }
 
 #[test]
@@ -147,7 +151,7 @@ fn provider_bids_after_late_registration() {
     assert_eq!(code, 0, "{err}");
     until(
         "a bid on one of two orders",
-        || provider.told(),
+        || provider.transcript(),
         || !stage.bids(&id).is_empty(),
     );
 }

@@ -51,7 +51,7 @@ impl Manager {
     fn waits_for(&mut self, word: &str, provider: &Running) {
         until(
             &format!("`{word}`"),
-            || provider.told(),
+            || provider.transcript(),
             || self.notifications().iter().any(|line| line.contains(word)),
         );
     }
@@ -76,13 +76,13 @@ fn systemd_is_notified_of_ready_watchdog_and_stopping() {
     let lives = |manager: &mut Manager| manager.watchdog_count() >= before + 4;
     until(
         "watchdog notifications",
-        || provider.told(),
+        || provider.transcript(),
         || lives(&mut manager),
     );
     assert!(!manager.notifications().iter().any(|line| line == "STOPPING=1"));
     provider.signal(Signal::SIGTERM);
     manager.waits_for("STOPPING=1", &provider);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
     let notifications = manager.notifications();
     assert_eq!(
         notifications.iter().filter(|line| *line == "READY=1").count(),
@@ -118,19 +118,19 @@ fn provider_is_ready_without_chain_or_cluster_and_reports_it() {
         for (is_up, word) in [(chain_is_up, "the chain: "), (cluster_is_up, "the cluster: ")] {
             until(
                 &format!("{name}: `{word}` {is_up}"),
-                || provider.told(),
+                || provider.transcript(),
                 || status(&mut manager, "waiting for") && status(&mut manager, word) != is_up,
             );
         }
         // Operator commands work meanwhile.
-        let (code, said, problem) = stage.ran(&["breaker", "show"]);
-        assert_eq!(code, 0, "{name}: {said}{problem}");
+        let (code, stdout, problem) = stage.ran(&["breaker", "show"]);
+        assert_eq!(code, 0, "{name}: {stdout}{problem}");
         if !chain_is_up && cluster_is_up {
             stage.start_node(FAST);
             manager.waits_for("STATUS=ready: bidding", &provider);
         }
         provider.signal(Signal::SIGTERM);
-        assert_eq!(provider.ended(), Some(0), "{name}: {}", provider.told());
+        assert_eq!(provider.ended(), Some(0), "{name}: {}", provider.transcript());
     }
 }
 
@@ -171,11 +171,11 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     }
     until(
         "the stalled part is logged",
-        || provider.told(),
+        || provider.transcript(),
         || {
             // Empty the socket of the service manager.
             manager.notifications();
-            provider.told().contains("part of the provider stalled")
+            provider.transcript().contains("part of the provider stalled")
         },
     );
     // Notifications already in flight.
@@ -192,12 +192,12 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     let reading = std::thread::spawn(move || std::io::copy(&mut { reading }, &mut std::io::sink()));
     until(
         "the part recovers",
-        || provider.told(),
-        || provider.told().contains("part of the provider recovered"),
+        || provider.transcript(),
+        || provider.transcript().contains("part of the provider recovered"),
     );
     until(
         "watchdog notifications",
-        || provider.told(),
+        || provider.transcript(),
         || manager.watchdog_count() > silent_since.1,
     );
     drop(provider);
@@ -210,10 +210,10 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
 fn draining_provider_is_not_ready_and_closes_streams_with_code() {
     let mut served = Served::start("drains", None, &["--shutdown-grace=1h"]);
     let ready = format!("{}/readyz", served.url);
-    let Some((status, said)) = curl(&[&ready]) else {
+    let Some((status, body)) = curl(&[&ready]) else {
         return;
     };
-    assert_eq!(status, 200, "{said}");
+    assert_eq!(status, 200, "{body}");
     let token = served.token();
     let open = |path: &str| Websocket::open(&served.url, path, &token).ok().unwrap();
     let streams = [
@@ -222,28 +222,32 @@ fn draining_provider_is_not_ready_and_closes_streams_with_code() {
         // The command waits for input.
         open("/lease/9/1/1/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0"),
     ];
-    let listening = streams.map(|stream| std::thread::spawn(move || stream.heard()));
+    let listening = streams.map(|stream| std::thread::spawn(move || stream.received()));
     let id = served.stage.order(500);
     served.stage.make_block();
     let waiting = format!("{}/num_unconfirmed_txs", served.stage.url());
-    let is_sent = || curl(&[&waiting]).is_some_and(|(_, said)| said.contains(r#""n_txs":"1""#));
-    until("a bid that no block takes", || served.provider.told(), is_sent);
+    let is_sent = || curl(&[&waiting]).is_some_and(|(_, body)| body.contains(r#""n_txs":"1""#));
+    until(
+        "a bid that no block takes",
+        || served.provider.transcript(),
+        is_sent,
+    );
     assert!(served.stage.bids(&id).is_empty(), "the bid is in a block");
     served.provider.signal(Signal::SIGTERM);
     until(
         "draining",
-        || served.provider.told(),
+        || served.provider.transcript(),
         || served.provider.output().contains("shutting down"),
     );
-    let (status, said) = curl(&[&ready]).unwrap();
+    let (status, body) = curl(&[&ready]).unwrap();
     assert_eq!(
-        (status, said.trim()),
+        (status, body.trim()),
         (503, "the provider is stopping"),
         "{}",
-        served.provider.told()
+        served.provider.transcript()
     );
-    let (status, said) = curl(&[&format!("{}/status", served.url)]).unwrap();
-    assert_eq!(status, 200, "the status is unavailable during the drain: {said}");
+    let (status, body) = curl(&[&format!("{}/status", served.url)]).unwrap();
+    assert_eq!(status, 200, "the status is unavailable during the drain: {body}");
     for listening in listening {
         let notifications = listening.join().unwrap();
         assert_eq!(
@@ -253,7 +257,7 @@ fn draining_provider_is_not_ready_and_closes_streams_with_code() {
     }
     served.stage.make_block();
     let code = served.provider.ended();
-    assert_eq!(code, Some(0), "{}", served.provider.told());
+    assert_eq!(code, Some(0), "{}", served.provider.transcript());
 }
 
 #[test]
@@ -264,11 +268,11 @@ fn breaker_release_is_durable_before_its_response() {
     std::fs::write(&file, "all\n").unwrap();
     let mut provider = stage.provider("provider", &[]);
     provider.says("the circuit breaker to be released");
-    let (code, said, problem) = stage.ran(&["breaker", "release"]);
+    let (code, stdout, problem) = stage.ran(&["breaker", "release"]);
     // Checked at the time of the response.
     let is_gone = !file.exists();
     provider.kill();
-    assert_eq!(code, 0, "{said}{problem}");
+    assert_eq!(code, 0, "{stdout}{problem}");
     assert!(is_gone, "the response arrived before the release was stored");
 }
 
@@ -290,13 +294,13 @@ fn exit_code_names_the_failed_part() {
             .env(FAULTY, part.code().to_string())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&child.stderr);
+        let stderr = String::from_utf8_lossy(&child.stderr);
         assert_eq!(
             child.status.code(),
             Some(i32::from(part.code())),
-            "{part:?}: {said}"
+            "{part:?}: {stderr}"
         );
-        assert!(said.contains(part.name()), "{part:?}: {said}");
+        assert!(stderr.contains(part.name()), "{part:?}: {stderr}");
     }
     let (code, help, _) = Stage::new("codes", false).ran(&["run", "--help"]);
     let page = include_str!("../../../../docs/lifecycle.md");
@@ -344,6 +348,6 @@ fn sighup_drains_like_sigterm() {
         .unwrap();
     provider.says("lease won");
     provider.signal(Signal::SIGHUP);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
     assert_eq!(stage.live_leases(), 1, "the lease ended with the process");
 }

@@ -416,7 +416,7 @@ fn metrics_agree_with_the_chain_and_the_events() {
         .unwrap();
     // The next withdrawal is due after one minute of block time.
     served.stage.chain.advance(Duration::from_secs(120));
-    served.until("a withdrawal", || served.told("\"event\":\"withdrawn\""));
+    served.until("a withdrawal", || served.has_printed("\"event\":\"withdrawn\""));
     scraped(port, &served.provider, "a counted withdrawal", |values| {
         values.get("akash_provider_withdrawals_total{result=\"success\"}") >= Some(&1.0)
     });
@@ -440,7 +440,7 @@ fn metrics_agree_with_the_chain_and_the_events() {
         .tenant(TenantMsg::CloseDeployment { id: lease })
         .unwrap();
     served.until("the end of the lease", || {
-        served.told("\"event\":\"lease_closed\"")
+        served.has_printed("\"event\":\"lease_closed\"")
     });
     check_end(&served, port);
     stop.store(true, Ordering::Relaxed);

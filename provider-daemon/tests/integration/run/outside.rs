@@ -98,9 +98,9 @@ impl<'a> SdkTenant<'a> {
     fn reads_its_lease(&self) {
         let get = json!({"act": "get"});
         let status = "/lease/9/1/1/status";
-        for shown in [Some("full"), None] {
-            let seen = self.asks(status, shown, &get);
-            assert_eq!(seen["status"], 200, "{shown:?}: {seen}");
+        for access in [Some("full"), None] {
+            let seen = self.asks(status, access, &get);
+            assert_eq!(seen["status"], 200, "{access:?}: {seen}");
             assert!(seen["body"].as_str().unwrap().contains("\"web\""), "{seen}");
         }
         let narrow = self.asks(status, Some("logs"), &get);
@@ -138,8 +138,8 @@ impl<'a> SdkTenant<'a> {
         // The order of stdout and stderr is undefined.
         let simulated = json!(base64(b"ethis workload is simulated: nothing of it runs\n"));
         let frames = seen["frames"].as_array().unwrap();
-        let (said, others): (Vec<_>, Vec<_>) = frames.iter().partition(|frame| **frame == simulated);
-        assert_eq!((said.len(), json!(others)), (1, json!(wanted)), "{seen}");
+        let (results, others): (Vec<_>, Vec<_>) = frames.iter().partition(|frame| **frame == simulated);
+        assert_eq!((results.len(), json!(others)), (1, json!(wanted)), "{seen}");
         let logs = self.asks("/lease/9/1/1/logs", Some("logs"), &json!({"act": "listen"}));
         assert_eq!(logs["code"], 1000, "{logs}");
     }
@@ -217,22 +217,22 @@ fn openssl(served: &Served, public: &OwnCertificate) {
         .chain
         .market(|market| market.certificates(&account)[0].cert.clone());
     let own = lines(&text(&own));
-    let (is_well, said) = run(&["-tls1_3", "-servername", "localhost"]);
-    assert!(is_well && said.contains("TLSv1.3"), "{said}");
-    assert!(lines(&said).contains(&own), "{said}");
-    assert!(said.contains("No ALPN negotiated"), "{said}");
-    let (_, said) = run(&["-tls1_3", "-servername", PUBLIC]);
-    assert!(lines(&said).contains(&lines(&public.cert_pem())), "{said}");
-    let (_, said) = run(&["-tls1_3", "-noservername", "-alpn", "h2,http/1.1"]);
+    let (is_well, stdout) = run(&["-tls1_3", "-servername", "localhost"]);
+    assert!(is_well && stdout.contains("TLSv1.3"), "{stdout}");
+    assert!(lines(&stdout).contains(&own), "{stdout}");
+    assert!(stdout.contains("No ALPN negotiated"), "{stdout}");
+    let (_, stdout) = run(&["-tls1_3", "-servername", PUBLIC]);
+    assert!(lines(&stdout).contains(&lines(&public.cert_pem())), "{stdout}");
+    let (_, stdout) = run(&["-tls1_3", "-noservername", "-alpn", "h2,http/1.1"]);
     assert!(
-        lines(&said).contains(&own) && said.contains("No ALPN negotiated"),
-        "{said}"
+        lines(&stdout).contains(&own) && stdout.contains("No ALPN negotiated"),
+        "{stdout}"
     );
-    let (is_well, said) = run(&["-tls1_2"]);
-    assert!(!is_well, "{said}");
+    let (is_well, stdout) = run(&["-tls1_2"]);
+    assert!(!is_well, "{stdout}");
     let output = ran(openssl, &["s_client", "-connect", &served.grpc, "-alpn", "h2"]);
-    let said = text(&output.stdout);
-    assert!(said.contains("ALPN protocol: h2"), "{said}");
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("ALPN protocol: h2"), "{stdout}");
 }
 
 /// Checks that valid and invalid requests of the OpenAPI document get a documented response.
@@ -261,10 +261,10 @@ fn schemathesis(served: &Served) {
     let mut command = Command::new(&schemathesis);
     command.args(args).current_dir(folder.path()).env("NO_COLOR", "1");
     let output = command.stdin(Stdio::null()).output().unwrap();
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{stdout}\n{}", text(&output.stderr));
     // The fuzzer sent requests to every path except the document itself, and the provider still works.
-    assert!(said.contains("Tested: 15"), "{said}");
+    assert!(stdout.contains("Tested: 15"), "{stdout}");
     if let Some((status, body)) = curl(&[&format!("{}/readyz", served.url)]) {
         assert_eq!(status, 200, "{body}");
     }

@@ -45,12 +45,12 @@ impl Served {
             makes_blocks: block_time.is_none(),
         };
         // First the certificate must be on the chain.
-        served.until("the gateway", || served.told("\"event\":\"gateway\""));
+        served.until("the gateway", || served.has_printed("\"event\":\"gateway\""));
         (served.url, served.grpc) = addresses(&served.provider);
         let account: Address = ADDRESS.parse().unwrap();
         let published = || served.stage.chain.market(|m| m.certificates(&account).len() == 1);
         served.until("the certificate on the chain", published);
-        served.until("a provider that bids", || served.told("\"is_ready\":true"));
+        served.until("a provider that bids", || served.has_printed("\"is_ready\":true"));
         served.lease();
         served
     }
@@ -60,7 +60,7 @@ impl Served {
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
         until(
             what,
-            || self.provider.told(),
+            || self.provider.transcript(),
             || {
                 if self.makes_blocks {
                     self.stage.make_block();
@@ -70,7 +70,7 @@ impl Served {
         );
     }
 
-    pub(crate) fn told(&self, words: &str) -> bool {
+    pub(crate) fn has_printed(&self, words: &str) -> bool {
         self.provider.output().contains(words)
     }
 
@@ -80,12 +80,12 @@ impl Served {
         self.until("a bid", || bid().is_some());
         let bid = bid().unwrap();
         self.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
-        self.until("the lease", || self.told("\"event\":\"lease_won\""));
+        self.until("the lease", || self.has_printed("\"event\":\"lease_won\""));
         let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
         let dseq = DSEQ.to_string();
         let (code, out, err) = self.tenants(&["send-manifest", sample, "--dseq", &dseq]);
-        assert_eq!(code, 0, "{out}{err}\n{}", self.provider.told());
-        self.until("a workload that runs", || self.told("\"health\":\"good\""));
+        assert_eq!(code, 0, "{out}{err}\n{}", self.provider.transcript());
+        self.until("a workload that runs", || self.has_printed("\"health\":\"good\""));
     }
 
     /// Runs a command of the tenant.

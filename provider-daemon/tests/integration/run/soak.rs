@@ -81,15 +81,15 @@ fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> 
             .map(|part| part[0].1)
             .collect();
         let grows = slope(&points(settled));
-        let shown = grows.map_or_else(
+        let growth_text = grows.map_or_else(
             || "no slope".to_owned(),
             |grows| format!("{grows:+.2} per minute"),
         );
         println!(
-            "soak: {what}: {fifths:?}, maximum {highest}, growth {shown} (limits {most}, {growth} per minute)"
+            "soak: {what}: {fifths:?}, maximum {highest}, growth {growth_text} (limits {most}, {growth} per minute)"
         );
         if highest > most || (has_slope && grows.is_some_and(|grows| grows > growth)) {
-            findings.push(format!("{what}: maximum {highest}, growth {shown}"));
+            findings.push(format!("{what}: maximum {highest}, growth {growth_text}"));
         }
     }
     findings
@@ -177,12 +177,12 @@ fn resource_usage_does_not_grow_with_load() {
         "{sent} of {ordered} manifests, {failed} failed\n{}",
         served
             .provider
-            .told()
+            .transcript()
             .lines()
             .rev()
             .take(40)
             .collect::<Vec<_>>()
             .join("\n")
     );
-    assert!(!served.provider.told().contains("panicked"));
+    assert!(!served.provider.transcript().contains("panicked"));
 }

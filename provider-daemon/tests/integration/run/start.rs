@@ -34,12 +34,16 @@ fn is_served_and_not_bidding(stage: &Stage, provider: &Running, dseq: u64) {
     let id = stage.order(dseq);
     let height = || stage.chain.market(|market| market.height());
     let before = height();
-    until("some blocks", || provider.told(), || height() > before + BLOCKS);
-    assert!(stage.bids(&id).is_empty(), "{}", provider.told());
+    until(
+        "some blocks",
+        || provider.transcript(),
+        || height() > before + BLOCKS,
+    );
+    assert!(stage.bids(&id).is_empty(), "{}", provider.transcript());
     assert!(
         !provider.output().contains("\"is_ready\":true"),
         "{}",
-        provider.told()
+        provider.transcript()
     );
 }
 
@@ -70,25 +74,25 @@ fn unusable_node_at_start_is_reported_and_awaited() {
         ),
         (Faults { frozen: true, ..none }, "no response within"),
     ];
-    for (dseq, (faults, said)) in (1..).zip(troubles) {
+    for (dseq, (faults, message)) in (1..).zip(troubles) {
         let mut stage = Stage::new(&format!("start-{dseq}"), true);
         stage.start_node(FAST);
         certified(&stage);
         let proxy = stage.proxy();
         proxy.set(faults);
         let mut provider = start(&stage, &["--node", &proxy.url()]);
-        provider.says(said);
+        provider.says(message);
         is_served_and_not_bidding(&stage, &provider, dseq);
         proxy.set(none);
         provider.says("\"is_ready\":true");
         let bids = || stage.chain.market(|market| market.bids().count());
         until(
             "the pending order gets its bid",
-            || provider.told(),
+            || provider.transcript(),
             || bids() == 1,
         );
         provider.signal(Signal::SIGTERM);
-        assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+        assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
     }
 }
 
@@ -113,7 +117,7 @@ fn provider_without_cluster_serves_and_waits() {
         provider.output()
     );
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
 }
 
 #[test]
@@ -133,11 +137,11 @@ fn silent_node_is_reported_soon_with_its_duration() {
         began.elapsed() < NOTICED,
         "{:?}: {}",
         began.elapsed(),
-        provider.told()
+        provider.transcript()
     );
     proxy.set(Faults::default());
     let is_ready = || provider.output().matches("ready: bidding").count() >= 2;
-    until("the provider recovers", || provider.told(), is_ready);
+    until("the provider recovers", || provider.transcript(), is_ready);
     let id = stage.order(1);
     stage.bid(&id, &provider);
 }

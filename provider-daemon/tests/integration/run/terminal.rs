@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A command at a pseudo-terminal created by `script`.
 struct Terminal {
     child: Child,
-    shown: Arc<Mutex<String>>,
+    screen: Arc<Mutex<String>>,
 }
 
 impl Terminal {
@@ -36,8 +36,8 @@ impl Terminal {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let shown: Arc<Mutex<String>> = Arc::default();
-        let (mut output, all) = (child.stdout.take().unwrap(), Arc::clone(&shown));
+        let screen: Arc<Mutex<String>> = Arc::default();
+        let (mut output, all) = (child.stdout.take().unwrap(), Arc::clone(&screen));
         std::thread::spawn(move || {
             let mut bytes = [0; 1024];
             while let Ok(read @ 1..) = output.read(&mut bytes) {
@@ -46,11 +46,11 @@ impl Terminal {
                     .push_str(&String::from_utf8_lossy(&bytes[..read]));
             }
         });
-        Self { child, shown }
+        Self { child, screen }
     }
 
-    fn shown(&self) -> String {
-        self.shown.lock().unwrap().clone()
+    fn screen(&self) -> String {
+        self.screen.lock().unwrap().clone()
     }
 
     /// The terminal device of the command, from `/proc`.
@@ -63,19 +63,19 @@ impl Terminal {
 
     fn echoes(&self) -> bool {
         let Some(device) = self.device() else { return true };
-        let said = Command::new("stty")
+        let settings = Command::new("stty")
             .arg("--file")
             .arg(device)
             .arg("--all")
             .output();
-        !said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("-echo "))
+        !settings.is_ok_and(|settings| String::from_utf8_lossy(&settings.stdout).contains("-echo "))
     }
 
     #[track_caller]
     fn until(&self, what: &str, done: impl Fn() -> bool) {
         let began = Instant::now();
         while !done() {
-            assert!(began.elapsed() < PATIENCE, "{what}: {}", self.shown());
+            assert!(began.elapsed() < PATIENCE, "{what}: {}", self.screen());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -83,7 +83,7 @@ impl Terminal {
     /// Waits for a prompt. Types the text when the terminal no longer echoes its input.
     #[track_caller]
     fn type_at_prompt(&mut self, question: &str, answer: &str) {
-        self.until(question, || self.shown().contains(question));
+        self.until(question, || self.screen().contains(question));
         self.until("the terminal does not echo", || !self.echoes());
         writeln!(self.child.stdin.as_ref().unwrap(), "{answer}").unwrap();
     }
@@ -94,7 +94,7 @@ impl Terminal {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.code().unwrap();
             }
-            assert!(began.elapsed() < PATIENCE, "{}", self.shown());
+            assert!(began.elapsed() < PATIENCE, "{}", self.screen());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -120,17 +120,17 @@ fn passphrases_are_prompted_without_echo() {
     let mut add = Terminal::start(&stage, &["keys", "add", "main", "--keyring-backend=file"]);
     add.type_at_prompt("new passphrase of the keyring: ", right);
     add.type_at_prompt("new passphrase of the keyring again: ", right);
-    assert_eq!(add.ended(), 0, "{}", add.shown());
+    assert_eq!(add.ended(), 0, "{}", add.screen());
     let show = ["keys", "show", "main", "-a", "--keyring-backend=file"];
     let mut show = Terminal::start(&stage, &show);
     show.type_at_prompt("passphrase of the keyring: ", wrong);
-    show.until("another try", || show.shown().contains("try again"));
-    let asked = |show: &Terminal| show.shown().matches("passphrase of the keyring: ").count();
+    show.until("another try", || show.screen().contains("try again"));
+    let asked = |show: &Terminal| show.screen().matches("passphrase of the keyring: ").count();
     show.until("the second prompt", || asked(&show) == 2);
     show.type_at_prompt("passphrase of the keyring: ", right);
-    assert_eq!(show.ended(), 0, "{}", show.shown());
-    show.until("the address", || show.shown().contains("akash1"));
+    assert_eq!(show.ended(), 0, "{}", show.screen());
+    show.until("the address", || show.screen().contains("akash1"));
     for terminal in [&add, &show] {
-        assert!(!terminal.shown().contains("and secret"), "{}", terminal.shown());
+        assert!(!terminal.screen().contains("and secret"), "{}", terminal.screen());
     }
 }

@@ -222,8 +222,8 @@ fn printed_transaction_shows_whether_it_is_ordered() {
         // Standard input gives no confirmation.
         let (code, _, err) = stage.ran(&[&update[..], more].concat());
         assert!(code == 1 && err.contains("transaction not sent"), "{err}");
-        let shown = err.contains(&format!("\"unordered\": {is_unordered}"));
-        assert!(shown, "{more:?}: {err}");
+        let is_printed = err.contains(&format!("\"unordered\": {is_unordered}"));
+        assert!(is_printed, "{more:?}: {err}");
     }
 }
 

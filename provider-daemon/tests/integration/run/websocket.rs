@@ -65,20 +65,20 @@ impl Websocket {
     }
 
     /// Reads all messages until the connection ends.
-    pub(crate) fn heard(self) -> Transcript {
+    pub(crate) fn received(self) -> Transcript {
         let Self { runtime, mut io } = self;
         let listening = async {
-            let mut heard = Transcript::default();
+            let mut transcript = Transcript::default();
             while let Some(Ok(message)) = io.next().await {
                 match message {
                     Message::Close(frame) => {
-                        heard.close = frame.map(|f| (f.code.into(), f.reason.to_string()));
+                        transcript.close = frame.map(|f| (f.code.into(), f.reason.to_string()));
                     }
                     Message::Ping(_) | Message::Pong(_) => {}
-                    data => heard.data.push(data.into_data().to_vec()),
+                    data => transcript.data.push(data.into_data().to_vec()),
                 }
             }
-            heard
+            transcript
         };
         runtime.block_on(async { tokio::time::timeout(PATIENCE, listening).await.unwrap() })
     }

@@ -184,8 +184,8 @@ fn missing_objects_are_reported_with_remedy() {
     stage
         .ran(&["status", &nobody, "--provider-url", &plain])
         .failed(&["does not serve TLS", "plain HTTP"]);
-    let known: akash_provider_core::types::Address = nobody.parse().unwrap();
-    stage.register(&known, "https://127.0.0.1:1");
+    let address: akash_provider_core::types::Address = nobody.parse().unwrap();
+    stage.register(&address, "https://127.0.0.1:1");
     stage.settle();
     stage
         .ran(&["status", &nobody])

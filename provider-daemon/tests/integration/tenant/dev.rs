@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Dev {
     child: Mutex<Child>,
-    said: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
 }
 
 impl Dev {
@@ -40,15 +40,15 @@ impl Dev {
     pub(crate) fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let said = Arc::new(Mutex::new(String::new()));
-        let heard = Arc::clone(&said);
+        let output = Arc::new(Mutex::new(String::new()));
+        let collected = Arc::clone(&output);
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                heard.lock().unwrap().push_str(&(line + "\n"));
+                collected.lock().unwrap().push_str(&(line + "\n"));
             }
         });
         let child = Mutex::new(child);
-        Self { child, said }
+        Self { child, output }
     }
 
     fn is_running(&self) -> bool {
@@ -56,8 +56,8 @@ impl Dev {
     }
 
     pub(crate) fn line(&self, begin: &str) -> Option<String> {
-        let said = self.said.lock().unwrap();
-        let mut lines = said.lines().map(str::trim);
+        let output = self.output.lock().unwrap();
+        let mut lines = output.lines().map(str::trim);
         lines.find(|line| line.starts_with(begin)).map(str::to_owned)
     }
 
@@ -185,17 +185,17 @@ fn node_of(more: &str) -> Option<(String, String)> {
     until("the node", || dev.line("curl").is_some() || ended());
     let export = dev.line("export ")?;
     let node = export.split("AKASH_NODE=").nth(1)?.split(' ').next()?.to_owned();
-    let all = dev.said.lock().unwrap().clone();
+    let all = dev.output.lock().unwrap().clone();
     Some((node, all))
 }
 
 #[test]
 fn node_of_dev_keeps_its_port() {
-    let Some((first, said)) = node_of("") else {
+    let Some((first, output)) = node_of("") else {
         println!("skipped: `unshare` and `ip` cannot create a network namespace here");
         return;
     };
-    assert!(!said.contains("is in use"), "{said}");
+    assert!(!output.contains("is in use"), "{output}");
     for more in ["", "true;"] {
         assert_eq!(node_of(more).unwrap().0, first);
     }
@@ -204,12 +204,12 @@ fn node_of_dev_keeps_its_port() {
         "{} dev --block-time 200ms > /dev/null & sleep 2;",
         env!("CARGO_BIN_EXE_provider-daemon")
     );
-    let (next, said) = node_of(&other).unwrap();
+    let (next, output) = node_of(&other).unwrap();
     assert_ne!(next, first);
     let taken = first.trim_start_matches("http://");
     assert!(
-        said.contains(&format!("{taken} is in use; the node is at")),
-        "{said}"
+        output.contains(&format!("{taken} is in use; the node is at")),
+        "{output}"
     );
 }
 

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 struct Follower {
     child: Child,
     lines: Receiver<String>,
-    told: Arc<Mutex<String>>,
+    stderr_text: Arc<Mutex<String>>,
 }
 
 impl Follower {
@@ -38,8 +38,11 @@ impl Follower {
                 }
             }
         });
-        let told: Arc<Mutex<String>> = Arc::default();
-        let (stderr, all) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&told));
+        let stderr_text: Arc<Mutex<String>> = Arc::default();
+        let (stderr, all) = (
+            BufReader::new(child.stderr.take().unwrap()),
+            Arc::clone(&stderr_text),
+        );
         std::thread::spawn(move || {
             for line in stderr.lines() {
                 let mut all = all.lock().unwrap();
@@ -47,22 +50,27 @@ impl Follower {
                 all.push('\n');
             }
         });
-        Self { child, lines, told }
+        Self {
+            child,
+            lines,
+            stderr_text,
+        }
     }
 
-    fn told(&self) -> String {
-        self.told.lock().unwrap().clone()
+    fn stderr_text(&self) -> String {
+        self.stderr_text.lock().unwrap().clone()
     }
 
     /// Asserts that the next output line ends with `end`.
     #[track_caller]
     fn shows(&self, end: &str) {
         let line = self.lines.recv_timeout(PATIENCE);
-        let line = line.unwrap_or_else(|e| panic!("no line with the end `{end}`: {e}\n{}", self.told()));
+        let line =
+            line.unwrap_or_else(|e| panic!("no line with the end `{end}`: {e}\n{}", self.stderr_text()));
         assert!(
             line.ends_with(end),
             "expected `{end}`, got `{line}`\n{}",
-            self.told()
+            self.stderr_text()
         );
     }
 
@@ -121,16 +129,23 @@ fn followed_stream_continues_after_provider_restart_and_ends_with_lease() {
     says(&provider, "meanwhile");
     happens(&provider, "meanwhile");
     for follower in [&logs, &events] {
-        until("the outage is reported", || follower.told().contains("retrying"));
+        until("the outage is reported", || {
+            follower.stderr_text().contains("retrying")
+        });
     }
     provider.start_gateway(&stage);
     logs.shows("] meanwhile");
     says(&provider, "later");
     logs.shows("] later");
     until("the reconnect is reported", || {
-        logs.told().contains("stream resumed")
+        logs.stderr_text().contains("stream resumed")
     });
-    assert_eq!(logs.told().matches("retrying").count(), 1, "{}", logs.told());
+    assert_eq!(
+        logs.stderr_text().matches("retrying").count(),
+        1,
+        "{}",
+        logs.stderr_text()
+    );
     // Lines after the reconnect are not repetitions.
     happens(&provider, "later");
     let mut seen = Vec::new();
@@ -145,7 +160,7 @@ fn followed_stream_continues_after_provider_restart_and_ends_with_lease() {
     let id = lease.order.deployment().clone();
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     for follower in [&mut logs, &mut events] {
-        assert_eq!(follower.ended(), Some(0), "{}", follower.told());
+        assert_eq!(follower.ended(), Some(0), "{}", follower.stderr_text());
     }
 }
 
@@ -172,7 +187,7 @@ fn expired_token_is_replaced_without_interruption() {
         }
         std::thread::sleep(Duration::from_millis(500));
     }
-    assert_eq!(logs.told(), "");
+    assert_eq!(logs.stderr_text(), "");
 }
 
 #[test]
@@ -181,8 +196,8 @@ fn unfollowed_stream_is_read_once() {
     let mut provider = stage.provider(63);
     let lease = running(&stage, &provider, 6);
     assert!(provider.cluster.log(&lease, "web", 0, "one"));
-    let shown = stage.ran(&["lease-logs", "--dseq", "6"]).good();
-    assert_eq!(shown.lines().count(), 1);
+    let lines = stage.ran(&["lease-logs", "--dseq", "6"]).good();
+    assert_eq!(lines.lines().count(), 1);
     provider.stop_gateway(&stage);
     for words in [
         &["lease-logs", "--dseq", "6"][..],

@@ -50,16 +50,16 @@ fn refusal_of_a_service_shows_its_line_in_the_sdl() {
     stage.lease_of(7, mixed, &[&provider]);
     let line = 1 + text.lines().position(|line| line == "  web:").unwrap();
     let ran = |words: &[&str]| stage.ran(&[&["send-manifest", "--dseq", "7"], words].concat());
-    let told = ran(&[&sdl]).failed(&[]);
+    let refusal = ran(&[&sdl]).failed(&[]);
     let place = format!("\tsdl:          {sdl}:{line}, service `web`\n");
     assert!(
-        told.contains("cross-validation error") && told.contains(&place),
-        "{told}"
+        refusal.contains("cross-validation error") && refusal.contains(&place),
+        "{refusal}"
     );
     // The JSON output for scripts is unchanged.
-    let told = ran(&[&sdl, "-o", "json"]).failed(&[]);
-    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-    let fields: Vec<&String> = told[0].as_object().unwrap().keys().collect();
+    let refusal = ran(&[&sdl, "-o", "json"]).failed(&[]);
+    let refusal: serde_json::Value = serde_json::from_str(&refusal).unwrap();
+    let fields: Vec<&String> = refusal[0].as_object().unwrap().keys().collect();
     assert_eq!(fields.len(), 4, "{fields:?}");
 }
 

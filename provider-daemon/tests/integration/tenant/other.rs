@@ -103,8 +103,8 @@ fn responses_of_the_go_provider_are_decoded() {
 fn errors_of_the_go_provider_are_printed_unchanged() {
     let other = Other::start("other-refusals");
     let refused = |name: &str, words: &[&str]| {
-        let told = other.ran(&format!("rest/{name}"), &["lease-status"]);
-        told.failed(words);
+        let ran = other.ran(&format!("rest/{name}"), &["lease-status"]);
+        ran.failed(words);
     };
     refused(
         "err-noauth-lease-status",
@@ -224,15 +224,15 @@ fn manifest_is_sent_again_while_lease_is_unknown() {
     let mut command = sending();
     let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let tries = || {
-        let heard = replay.received();
+        let received = replay.received();
         let line = b"PUT /deployment/2194/manifest ";
-        heard.windows(line.len()).filter(|part| part == line).count()
+        received.windows(line.len()).filter(|part| part == line).count()
     };
     crate::tenant::stage::until("a second try", || tries() >= 2);
     replay.play(&answer("200 OK", ""));
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && said.contains("PASS"), "{said}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && stdout.contains("PASS"), "{stdout}");
     // A lease that stays unknown is reported in the end. All other errors are reported at once.
     replay.play(&answer("404 Not Found", "no lease for deployment\n"));
     let never = crate::tenant::stage::ran(&mut sending());

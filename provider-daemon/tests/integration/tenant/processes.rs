@@ -43,14 +43,14 @@ fn service_of_dev_runs_as_reachable_process() {
         status["services"]["clock"]["available"] == 1
     });
     let greeting = format!("hello from port {port}");
-    let mut said = String::new();
+    let mut logs = String::new();
     until("the output of the process", || {
-        said = dev.ran(&["lease-logs"]).1;
-        said.contains(&greeting) && said.contains("I am ")
+        logs = dev.ran(&["lease-logs"]).1;
+        logs.contains(&greeting) && logs.contains("I am ")
     });
-    let process = said.split("I am ").nth(1).unwrap();
+    let process = logs.split("I am ").nth(1).unwrap();
     let process = Path::new("/proc").join(process.lines().next().unwrap().trim());
-    assert!(process.exists(), "{said}");
+    assert!(process.exists(), "{logs}");
     let asked = [
         "lease-shell",
         "clock",
@@ -63,29 +63,32 @@ fn service_of_dev_runs_as_reachable_process() {
     assert!(is_good && out.contains(&greeting), "{out}{err}");
     dev.stops();
     assert!(!process.exists());
-    let kept = read_dir(place.path().join("akash-provider/dev")).unwrap();
-    let kept: Vec<_> = kept
+    let entries = read_dir(place.path().join("akash-provider/dev")).unwrap();
+    let entries: Vec<_> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert!(!kept.iter().any(|name| name.starts_with("processes")), "{kept:?}");
+    assert!(
+        !entries.iter().any(|name| name.starts_with("processes")),
+        "{entries:?}"
+    );
 }
 
 #[test]
 fn sdl_unsuitable_for_processes_is_refused_with_remedy() {
     let web = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
-    let said = refused(&[web]);
+    let stderr = refused(&[web]);
     assert!(
-        said.contains("web: service `web` has no command") && said.contains("help: add a command"),
-        "{said}"
+        stderr.contains("web: service `web` has no command") && stderr.contains("help: add a command"),
+        "{stderr}"
     );
-    let said = refused(&["--gateway-listen-address", "0.0.0.0:0"]);
+    let stderr = refused(&["--gateway-listen-address", "0.0.0.0:0"]);
     assert!(
-        said.contains("third parties could run programs here\nhelp: use 127.0.0.1"),
-        "{said}"
+        stderr.contains("third parties could run programs here\nhelp: use 127.0.0.1"),
+        "{stderr}"
     );
     for (flag, value) in [("--orders", "3"), ("--kubeconfig", "cluster.yaml")] {
-        let said = refused(&[flag, value]);
-        assert!(said.contains("cannot be used with"), "{said}");
+        let stderr = refused(&[flag, value]);
+        assert!(stderr.contains("cannot be used with"), "{stderr}");
     }
 }
 
@@ -103,15 +106,21 @@ fn order_with_unsupported_features_is_declined_with_remedy() {
             .unwrap();
         (output.status.success(), String::from_utf8(output.stdout).unwrap())
     };
-    let (is_served, said) = played(SDL.to_owned());
-    assert!(is_served && said.contains("1 of 1 served, 0 left over"), "{said}");
-    let (is_served, said) = played(SDL.replace("port: 8080", "port: 80"));
-    assert!(!is_served && said.contains("declined (no_hostnames)"), "{said}");
-    assert!(said.contains("fix: processes have no hostnames"), "{said}");
-    let leased = SDL.replace("global: true", "global: true, ip: own");
-    let (is_served, said) = played(format!("{leased}endpoints: {{ own: {{ kind: ip }} }}\n"));
+    let (is_served, output) = played(SDL.to_owned());
     assert!(
-        !is_served && said.contains("processes have no IP addresses"),
-        "{said}"
+        is_served && output.contains("1 of 1 served, 0 left over"),
+        "{output}"
+    );
+    let (is_served, output) = played(SDL.replace("port: 8080", "port: 80"));
+    assert!(
+        !is_served && output.contains("declined (no_hostnames)"),
+        "{output}"
+    );
+    assert!(output.contains("fix: processes have no hostnames"), "{output}");
+    let leased = SDL.replace("global: true", "global: true, ip: own");
+    let (is_served, output) = played(format!("{leased}endpoints: {{ own: {{ kind: ip }} }}\n"));
+    assert!(
+        !is_served && output.contains("processes have no IP addresses"),
+        "{output}"
     );
 }

@@ -34,17 +34,17 @@ impl Replay {
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key));
         let key = crypto.key_provider.load_private_key(key).unwrap();
         let chain = vec![CertificateDer::from(own.der().to_vec())];
-        let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+        let resolver = SingleCertAndKey::from(CertifiedKey::new(chain, key));
         let config = ServerConfig::builder_with_provider(crypto)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(shown));
+            .with_cert_resolver(Arc::new(resolver));
         let config = Arc::new(config);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (recording, received) = (Arc::new(Mutex::new(Value::Null)), Arc::default());
-        let (played, said) = (Arc::clone(&recording), Arc::clone(&received));
+        let (played, request_bytes) = (Arc::clone(&recording), Arc::clone(&received));
         let serving = std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let recording = played.lock().unwrap().clone();
@@ -54,7 +54,7 @@ impl Replay {
                 let stream = stream.unwrap();
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 let tls = StreamOwned::new(ServerConnection::new(Arc::clone(&config)).unwrap(), stream);
-                if let Err(error) = serve(tls, &recording, &said) {
+                if let Err(error) = serve(tls, &recording, &request_bytes) {
                     println!("replay client failed: {error}");
                 }
             }
@@ -95,13 +95,13 @@ impl Drop for Replay {
 }
 
 fn serve(mut tls: Tls, recording: &Value, received: &Mutex<Vec<u8>>) -> std::io::Result<()> {
-    let mut said = Vec::new();
-    while !said.ends_with(b"\r\n\r\n") {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
         tls.read_exact(&mut byte)?;
-        said.push(byte[0]);
+        request.push(byte[0]);
     }
-    let head = String::from_utf8_lossy(&said).to_lowercase();
+    let head = String::from_utf8_lossy(&request).to_lowercase();
     let after = |name: &str| {
         head.lines()
             .find_map(|line| line.strip_prefix(name))
@@ -110,12 +110,12 @@ fn serve(mut tls: Tls, recording: &Value, received: &Mutex<Vec<u8>>) -> std::io:
     let length = after("content-length:").map_or(0, |l| l.parse().unwrap());
     let mut body = vec![0; length];
     tls.read_exact(&mut body)?;
-    let mut all = said.clone();
+    let mut all = request.clone();
     all.extend_from_slice(&body);
     received.lock().unwrap().extend_from_slice(&all);
     match recording.get("response").and_then(|r| r["raw_b64"].as_str()) {
         Some(raw) => tls.write_all(&BASE64.decode(raw.as_bytes()).unwrap())?,
-        None => websocket(&mut tls, recording, &String::from_utf8_lossy(&said), received)?,
+        None => websocket(&mut tls, recording, &String::from_utf8_lossy(&request), received)?,
     }
     tls.conn.send_close_notify();
     tls.flush()
@@ -123,8 +123,13 @@ fn serve(mut tls: Tls, recording: &Value, received: &Mutex<Vec<u8>>) -> std::io:
 
 /// Sends the recorded head with the accept key of this client, then the recorded server frames in order.
 /// Where the recording has a client frame, first waits for a frame of the client.
-fn websocket(tls: &mut Tls, recording: &Value, said: &str, received: &Mutex<Vec<u8>>) -> std::io::Result<()> {
-    let key = said
+fn websocket(
+    tls: &mut Tls,
+    recording: &Value,
+    request: &str,
+    received: &Mutex<Vec<u8>>,
+) -> std::io::Result<()> {
+    let key = request
         .lines()
         .find_map(|line| {
             let (name, value) = line.split_once(": ")?;

@@ -142,8 +142,8 @@ fn change_of_terminal_size_is_sent_to_running_command() {
     let of = ["--tty", "--dseq", "1", "--provider", name, "--provider-url", &url];
     let pty = Pty::open();
     let mut child = pty.spawn(&stage, &[&["lease-shell", "web", "/bin/sh"], &of[..]].concat());
-    let has_heard = |part: &[u8]| replay.received().windows(part.len()).any(|w| w == part);
-    until("the first size", || has_heard(&[105, 0, 100, 0, 40]));
+    let has_received = |part: &[u8]| replay.received().windows(part.len()).any(|w| w == part);
+    until("the first size", || has_received(&[105, 0, 100, 0, 40]));
     let size = Winsize {
         ws_row: 50,
         ws_col: 120,
@@ -157,7 +157,7 @@ fn change_of_terminal_size_is_sent_to_running_command() {
         Signal::SIGWINCH,
     )
     .unwrap();
-    until("the second size", || has_heard(&[105, 0, 120, 0, 50]));
+    until("the second size", || has_received(&[105, 0, 120, 0, 50]));
     assert_eq!(ended(&mut child), Some(3));
     assert!(pty.is_canonical());
 }
@@ -214,13 +214,13 @@ fn escape_sequence_leaves_any_session() {
     let pty = Pty::open();
     let mut child = pty.spawn(&stage, &[&["lease-shell", "web", "/bin/sh"], &of[..]].concat());
     until("the terminal is in raw mode", || !pty.is_canonical());
-    let has_heard = |part: &[u8]| replay.received().windows(part.len()).any(|w| w == part);
+    let has_received = |part: &[u8]| replay.received().windows(part.len()).any(|w| w == part);
     pty.types("\x03cd ~.\r");
-    until("what is typed", || has_heard(b"h\x03cd ~.\r"));
+    until("what is typed", || has_received(b"h\x03cd ~.\r"));
     pty.types("~.");
     assert_eq!(ended(&mut child), Some(255));
     assert!(pty.is_canonical());
-    assert!(!has_heard(b"\r~"));
+    assert!(!has_received(b"\r~"));
 }
 
 #[test]
@@ -251,18 +251,18 @@ fn terminal_session_sends_its_size_and_ends_with_the_command() {
     let mut child = pty.spawn(&stage, &words);
     until("the terminal is in raw mode", || !pty.is_canonical());
     // The recorded session waits for the size, then for two lines.
-    let has_heard = |part: &[u8]| replay.received().windows(part.len()).any(|w| w == part);
-    until("the size", || has_heard(&[105, 0, 100, 0, 40]));
+    let has_received = |part: &[u8]| replay.received().windows(part.len()).any(|w| w == part);
+    until("the size", || has_received(&[105, 0, 100, 0, 40]));
     pty.types("busybox stty size\r");
-    until("the first line", || has_heard(b"hbusybox stty size\r"));
+    until("the first line", || has_received(b"hbusybox stty size\r"));
     pty.types("exit\r");
     assert_eq!(ended(&mut child), Some(0));
     assert!(pty.is_canonical());
     // The terminal shows the recorded output.
-    let mut shown = vec![0; 64 * 1024];
-    let read = rustix::io::read(&pty.ours, &mut shown).unwrap();
-    let shown = String::from_utf8_lossy(&shown[..read]).into_owned();
-    assert!(shown.contains("BusyBox v1.35.0"), "{shown}");
+    let mut screen = vec![0; 64 * 1024];
+    let read = rustix::io::read(&pty.ours, &mut screen).unwrap();
+    let screen = String::from_utf8_lossy(&screen[..read]).into_owned();
+    assert!(screen.contains("BusyBox v1.35.0"), "{screen}");
     let without = ran(stage.command(&words).stdin(Stdio::null()));
     without.failed(&["--tty requires a terminal"]);
 }

@@ -141,12 +141,12 @@ impl Stage {
             devnet,
             folder,
         };
-        stage.make_key_known();
+        stage.register_key();
         stage
     }
 
     /// Stores the tenant's public key on the chain, as its first transaction would.
-    fn make_key_known(&self) {
+    fn register_key(&self) {
         let made = self.ran(&["tx", "cert", "generate", "client"]);
         made.good();
         let published = self.ran(&["tx", "cert", "publish", "client", "--yes"]);

@@ -13,22 +13,22 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 /// A waiting command and its output.
 struct Waiting {
     child: Child,
-    said: BufReader<ChildStderr>,
+    stderr: BufReader<ChildStderr>,
 }
 
 impl Waiting {
     fn start(mut command: Command) -> Self {
         let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let said = BufReader::new(child.stderr.take().unwrap());
-        Self { child, said }
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self { child, stderr }
     }
 
     /// Waits until the output contains this text.
     #[track_caller]
     fn says(&mut self, words: &str) {
         let mut all = String::new();
-        while self.said.read_line(&mut all).unwrap() > 0 {
+        while self.stderr.read_line(&mut all).unwrap() > 0 {
             if all.lines().next_back().is_some_and(|line| line.contains(words)) {
                 return;
             }
@@ -38,7 +38,7 @@ impl Waiting {
 
     fn ended(mut self) -> RunOutput {
         let mut err = String::new();
-        self.said.read_to_string(&mut err).unwrap();
+        self.stderr.read_to_string(&mut err).unwrap();
         let output = self.child.wait_with_output().unwrap();
         RunOutput {
             code: output.status.code(),
@@ -88,9 +88,9 @@ fn waiting_ends_when_services_are_available_and_prints_url_first() {
     let one = ["lease-status", "--dseq", "7", "--provider", address];
     assert_eq!(stage.ran(&[&one[..], &["-o", "text"]].concat()).good(), table);
     assert_eq!(on_a_terminal(stage.command(&one)), table);
-    let mut said = stage.command(&one);
-    said.env("AKASH_OUTPUT", "json");
-    assert!(on_a_terminal(said).starts_with("{\n  \"services\""));
+    let mut command = stage.command(&one);
+    command.env("AKASH_OUTPUT", "json");
+    assert!(on_a_terminal(command).starts_with("{\n  \"services\""));
 }
 
 #[test]
@@ -126,11 +126,11 @@ fn on_a_terminal(mut command: Command) -> String {
     let mut child = command.stdout(theirs).spawn().unwrap();
     // The command's end of the terminal must be closed, so that the read ends.
     drop(command);
-    let mut shown = Vec::new();
+    let mut screen = Vec::new();
     // A terminal without a writer ends with an error.
-    drop(std::fs::File::from(ours).read_to_end(&mut shown));
+    drop(std::fs::File::from(ours).read_to_end(&mut screen));
     assert!(child.wait().unwrap().success());
-    String::from_utf8(shown).unwrap().replace("\r\n", "\n")
+    String::from_utf8(screen).unwrap().replace("\r\n", "\n")
 }
 
 #[test]
