@@ -139,7 +139,7 @@ impl KeyringError {
             Self::Exists { .. } => "delete the key first, or use another name",
             Self::NoPrivateHalf { .. } => "import the key with its mnemonic, or select another key",
             Self::Damaged { .. } => "restore the file from a backup, or import the key again",
-            Self::Mnemonic(_) => "expected 12, 15, 18, 21 or 24 English words",
+            Self::Mnemonic(_) => "expected 12, 15, 18, 21 or 24 entries of the English list",
             Self::Path { .. } => "expected a path such as m/44'/118'/0'/0/0",
             Self::Armor(_) => "expected the output of `keys export`",
             Self::Secret { .. } => "check the variable or the path, and the permissions of the file",

@@ -95,9 +95,9 @@ mod tests {
     #[test]
     fn hides_secrets_in_values() {
         assert_eq!(redacted("cert-issuer-hmac", "abc"), HIDDEN);
-        let nodes = redacted("node", "https://user:word@a:1,tcp://b:2?token=word");
+        let nodes = redacted("node", "https://user:pass@a:1,tcp://b:2?token=pass");
         assert!(nodes.contains("a:1") && nodes.contains("b:2"), "{nodes}");
-        assert!(!nodes.contains("word"), "{nodes}");
+        assert!(!nodes.contains("pass"), "{nodes}");
         assert_eq!(redacted("bid-price-storage-scale", "1,beta2=2"), "1,beta2=2");
     }
 }

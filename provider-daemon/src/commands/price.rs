@@ -34,7 +34,7 @@ fn check(args: &PriceCheckArgs) -> anyhow::Result<ExitCode> {
         let gaps: String = gaps.iter().map(|gap| format!("note: {gap}\n")).collect();
         say(&match &made {
             Ok(rules) => format!("{gaps}{} is valid: {rules} rules\n", args.file.display()),
-            Err(error) => format!("error: {error}\n"),
+            Err(error) => format!("error: {error}\nhelp: correct the file; `price check` checks it again\n"),
         });
     }
     Ok(if made.is_ok() {

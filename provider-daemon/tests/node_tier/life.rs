@@ -53,7 +53,7 @@ services:
         to: [{ service: root }]
     params:
       storage:
-        kept: { mount: /kept, readOnly: false }
+        kept: { mount: /data, readOnly: false }
 profiles:
   compute:
     plain:
@@ -251,7 +251,7 @@ async fn both_protocols(tenant: &TenantLease<'_>) {
 
 /// Asserts that data in the volume is available in the next pod.
 async fn volume_stays(tenant: &TenantLease<'_>) {
-    let (code, response) = tenant.sh("data", "echo it stays > /kept/file && sync").await;
+    let (code, response) = tenant.sh("data", "echo it stays > /data/file && sync").await;
     assert_eq!(code, 0, "{response}");
     let ns = tenant.lease.namespace();
     let pod = "jsonpath={.metadata.uid}";
@@ -276,6 +276,6 @@ async fn volume_stays(tenant: &TenantLease<'_>) {
     })
     .await;
     tenant.runs().await;
-    let (code, response) = tenant.sh("data", "cat /kept/file").await;
+    let (code, response) = tenant.sh("data", "cat /data/file").await;
     assert_eq!((code, response.as_str()), (0, "it stays\n"));
 }

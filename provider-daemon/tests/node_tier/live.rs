@@ -20,7 +20,7 @@ version: "2.0"
 services:
   web:
     image: localhost/busybox:1
-    env: [WORD=GREETING]
+    env: [TEXT=GREETING]
     command: [sh, -c]
     args:
       - >-
@@ -256,7 +256,7 @@ impl<'a> Fixture<'a> {
             "{auth}: {of_side}"
         );
         let manifest = self.output_of("get-manifest", auth, &["-o", "json"]);
-        assert!(manifest.contains("WORD=first"), "{auth}: {manifest}");
+        assert!(manifest.contains("TEXT=first"), "{auth}: {manifest}");
         let run = [
             "lease-shell",
             "--dseq",
@@ -267,7 +267,7 @@ impl<'a> Fixture<'a> {
             "web",
             "--",
         ];
-        let script = ["sh", "-c", "cat; echo $WORD >&2; exit 3"];
+        let script = ["sh", "-c", "cat; echo $TEXT >&2; exit 3"];
         let mut child = self
             .tenant
             .command(&[&run[..], &script].concat())
@@ -315,8 +315,8 @@ impl<'a> Fixture<'a> {
         let pods = || self.kubectl(&["pods", "--namespace", &self.namespace], PODS);
         until("the first pod is deleted", || pods().lines().count() == 2);
         until("all pods run", || self.runs("mtls"));
-        let word = self.output_of("lease-shell", "jwt", &["web", "--", "sh", "-c", "echo $WORD"]);
-        assert_eq!(word, "second\n");
+        let text = self.output_of("lease-shell", "jwt", &["web", "--", "sh", "-c", "echo $TEXT"]);
+        assert_eq!(text, "second\n");
     }
 
     /// Stops the provider with SIGTERM while streams are open. Asserts the close reason of each stream, and
@@ -401,7 +401,7 @@ impl<'a> Fixture<'a> {
             }
             drop(Streams::open(self.network, &self.tenant));
             for (name, client) in self.tenant.clients() {
-                for (path, part) in [("/status", "\"services\""), ("/manifest", "WORD=second")] {
+                for (path, part) in [("/status", "\"services\""), ("/manifest", "TEXT=second")] {
                     let reply = self.tenant.get(&client, &format!("{LEASE}{path}"));
                     assert_eq!(reply.status, 200, "{name} {path}: {}", reply.body);
                     assert!(reply.body.contains(part), "{name} {path}: {}", reply.body);

@@ -1,4 +1,4 @@
-//! Check of `docs/migrating.md`: each new name in its tables is declared in the sources of the crate of its row.
+//! Check of `docs/migrating.md`: each new name in its tables is declared in the sources of the crate in the heading.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,8 @@ const KEYWORDS: [&str; 11] = [
     "pub", "async", "const", "unsafe", "static", "fn", "struct", "enum", "trait", "type", "mod",
 ];
 
-/// Returns a finding for each row with an unknown crate or a new name that the crate does not declare.
+/// Returns a finding for each row below a heading with an unknown crate, and for each new name that the crate does not
+/// declare.
 pub(super) fn findings(files: &[Source]) -> Vec<String> {
     let page = files.iter().find(|(path, _)| path == PAGE);
     let Some((_, page)) = page else {
@@ -21,24 +22,28 @@ pub(super) fn findings(files: &[Source]) -> Vec<String> {
         .iter()
         .map(|(name, folder)| (*name, declared_in(folder, files)))
         .collect();
-    page.lines()
-        .filter_map(row)
-        .flat_map(|row| row.findings(&crates))
-        .collect()
+    rows(page).flat_map(|row| row.findings(&crates)).collect()
 }
 
-/// Row of a table: `| crate | old | new | how to port |`.
+/// Row `| old | new |` of the table below the heading `### crate`.
 struct Row<'a> {
     package: &'a str,
     new: &'a str,
 }
 
-fn row(line: &str) -> Option<Row<'_>> {
-    let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
-    let package = cells.next()?;
-    let new = cells.nth(1)?;
-    let is_heading = package == "crate" || package.starts_with('-');
-    (!is_heading).then_some(Row { package, new })
+fn rows(page: &str) -> impl Iterator<Item = Row<'_>> {
+    let mut package = "";
+    page.lines().filter_map(move |line| {
+        if let Some(heading) = line.strip_prefix("### ") {
+            package = heading;
+        }
+        let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
+        let (old, new) = (cells.next()?, cells.next()?);
+        let is_heading = old == "old" || old.starts_with('-');
+        // A further change, such as a renamed variant, follows a semicolon.
+        let new = new.split_once(';').map_or(new, |(new, _)| new);
+        (!is_heading).then_some(Row { package, new })
+    })
 }
 
 impl Row<'_> {
@@ -100,11 +105,12 @@ mod tests {
 
     #[test]
     fn a_new_name_must_be_declared_in_its_crate() {
-        let page = "| crate | old | new | how to port |\n|---|---|---|---|\n\
-                    | akash-provider-k8s | `task::kept` | `task::spawn`, `State.field` | rename |\n\
-                    | akash-provider-k8s | `x` | removed | none |\n\
-                    | akash-provider-k8s | `y` | `Outcome::Missing` | rename |\n\
-                    | akash-provider-none | `z` | `Z` | rename |\n";
+        let page = "### akash-provider-k8s\n\n| old | new |\n|---|---|\n\
+                    | `task::kept` | `task::spawn`, `State.field` |\n\
+                    | `x` | removed |\n\
+                    | `y` | `Outcome::Missing`; `a` is now `b` |\n\n\
+                    ### akash-provider-none\n\n| old | new |\n|---|---|\n\
+                    | `z` | `Z` |\n";
         let source = "pub fn spawn(name: &str) {}\npub struct State {\n    pub field: u8,\n}\n";
         let files = [
             (PAGE.to_owned(), page.to_owned()),

@@ -212,7 +212,7 @@ enum Tells {
 #[derive(Debug)]
 struct Source {
     truth: MemoryInventorySource,
-    tells: Tells,
+    reports: Tells,
     watchers: std::sync::atomic::AtomicU32,
 }
 
@@ -220,7 +220,7 @@ impl InventorySource for Source {
     fn watch(&self) -> BoxStream<'static, Result<InventoryUpdate, Error>> {
         let number = self.watchers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let away = || Error::new(crate::error::ErrorKind::Unavailable, "watch", "away");
-        match self.tells {
+        match self.reports {
             Tells::Nothing => stream::pending().boxed(),
             Tells::EarlyOnly if number > 0 => stream::pending().boxed(),
             Tells::EarlyOnly => self.truth.watch(),
@@ -238,7 +238,7 @@ impl InventorySource for Source {
 
 #[tokio::test(start_paused = true)]
 async fn a_source_may_repeat_updates_and_errors_and_must_report_changes() {
-    for (tells, expected) in [
+    for (reports, expected) in [
         (Tells::ErrorsAndRepeats, None),
         (
             Tells::Nothing,
@@ -255,16 +255,16 @@ async fn a_source_may_repeat_updates_and_errors_and_must_report_changes() {
     ] {
         let source = Source {
             truth: MemoryInventorySource::new(),
-            tells,
+            reports,
             watchers: Default::default(),
         };
         let run = source_suite(source, |source, update| source.truth.push(update));
         let failure = crate::conformance::verdict(run).await;
         match expected {
-            None => assert_eq!(failure, None, "{tells:?}"),
+            None => assert_eq!(failure, None, "{reports:?}"),
             Some(expected) => assert!(
                 failure.as_ref().is_some_and(|s| s.contains(expected)),
-                "{tells:?}: {failure:?}"
+                "{reports:?}: {failure:?}"
             ),
         }
     }

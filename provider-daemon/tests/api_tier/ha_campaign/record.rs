@@ -235,7 +235,7 @@ pub(crate) fn judged(
 }
 
 #[test]
-fn a_write_of_whom_the_record_does_not_name_is_found_and_one_that_was_on_its_way_is_told_apart() {
+fn write_of_an_instance_without_the_record_is_found_and_a_write_on_its_way_counts_as_late() {
     let begun = Instant::now();
     let at = |ms: u64| begun + Duration::from_millis(ms);
     let holder_at = |ms, holder: &str, term| ObservedHolder {

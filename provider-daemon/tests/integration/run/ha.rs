@@ -328,7 +328,7 @@ fn a_store_that_is_away_pauses_writes_and_nothing_else_and_one_that_forgets_begi
 }
 
 #[test]
-fn what_somebody_else_writes_over_the_record_is_told_and_costs_no_lease() {
+fn overwritten_record_is_reported_and_ends_no_lease() {
     let Some(mut pair) = Pair::new("ha-garbage") else {
         return;
     };
