@@ -53,7 +53,7 @@ fn unordered_fields(timeout_nanos: u64) -> Vec<u8> {
 
 /// Input for a transaction that this crate and `cosmrs` both build.
 #[derive(Debug, Clone)]
-struct Asked {
+struct TxRequest {
     key: [u8; 32],
     number: u64,
     chain_id: String,
@@ -89,7 +89,7 @@ fn ordering() -> impl Strategy<Value = Ordering> {
     ]
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn tx_requests() -> impl Strategy<Value = TxRequest> {
     let message = (
         "/[a-z]{1,12}\\.v1\\.Msg[A-Za-z]{1,12}",
         prop::collection::vec(any::<u8>(), 0..80),
@@ -103,7 +103,7 @@ fn asked() -> impl Strategy<Value = Asked> {
         "\\PC{0,60}",
     )
         .prop_map(
-            |((key, number, chain_id), messages, ordering, (fee, gas_limit, granter), note)| Asked {
+            |((key, number, chain_id), messages, ordering, (fee, gas_limit, granter), note)| TxRequest {
                 key,
                 number,
                 chain_id,
@@ -120,7 +120,7 @@ fn asked() -> impl Strategy<Value = Asked> {
         )
 }
 
-impl Asked {
+impl TxRequest {
     fn ours(&self) -> Vec<u8> {
         let key = PrivateKey::from_bytes(&self.key).unwrap();
         let account = Account {
@@ -183,8 +183,8 @@ impl Asked {
 
 proptest! {
     #[test]
-    fn signed_transactions_have_the_same_bytes(asked in asked()) {
-        let (ours, theirs) = (asked.ours(), asked.theirs());
+    fn signed_transactions_have_the_same_bytes(request in tx_requests()) {
+        let (ours, theirs) = (request.ours(), request.theirs());
         // Compared by part first, which locates a difference.
         let (our_parts, their_parts) = (
             WireRaw::decode(ours.as_slice()).unwrap(),
