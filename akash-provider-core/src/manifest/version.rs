@@ -130,7 +130,7 @@ fn hashes(received: Value, manifest: &Manifest) -> Hashes {
     let received = if add_unknown(received, &mut tree) {
         digest(&tree)
     } else {
-        known
+        typed
     };
     Hashes { received, typed }
 }

@@ -155,8 +155,8 @@ impl HostnameLedger {
             }
         }
         let mut reserved = HostnameChanges::default();
-        let reserved = self.by_group.get(group).into_iter().flatten();
-        let given_up: Vec<_> = reserved.filter(|n| !names.contains(&***n)).cloned().collect();
+        let earlier = self.by_group.get(group).into_iter().flatten();
+        let given_up: Vec<_> = earlier.filter(|n| !names.contains(&***n)).cloned().collect();
         for name in given_up {
             self.remove(&name);
             reserved.released.push(name.to_string());
