@@ -10,7 +10,7 @@ use crate::say;
 use akash_provider_core::engine::{Effect, Engine, Input, Status};
 use akash_provider_core::record;
 use akash_provider_core::types::{LeaseId, Mono, Now, OrderId};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};

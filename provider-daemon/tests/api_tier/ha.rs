@@ -69,12 +69,12 @@ fn spoiled_and_led_again(cluster: &Cluster, leader: &Running) {
         .unwrap();
     until(
         "instance b is the standby",
-        || leader.transcript(),
+        || leader.dump(),
         || stood_by(leader) == 1,
     );
     until(
         "instance b is the leader again",
-        || leader.transcript(),
+        || leader.dump(),
         || leads(leader, 2),
     );
     assert!(lease(cluster)["spec"]["leaseTransitions"].as_u64().unwrap() > term);
@@ -85,7 +85,7 @@ fn spoiled_and_led_again(cluster: &Cluster, leader: &Running) {
     let beside = || lease(cluster)["metadata"]["annotations"]["provider.akash.network/leadership"].clone();
     until(
         "the deleted Lease exists again",
-        || leader.transcript(),
+        || leader.dump(),
         || beside().as_str().is_some_and(|text| text.contains("breaker")),
     );
 }
@@ -108,11 +108,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     cluster.kubectl(&left).unwrap();
     let _node = Node::new(&cluster, "run-ha");
     let mut first = start(&stage, &kubeconfig, "a", 1);
-    until(
-        "instance a is the leader",
-        || first.transcript(),
-        || leads(&first, 1),
-    );
+    until("instance a is the leader", || first.dump(), || leads(&first, 1));
     let mut second = start(&stage, &kubeconfig, "b", 1);
     second.says("leadership: this instance is a standby");
     let id = stage.order(1);
@@ -126,11 +122,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     let begun = Instant::now();
     first.kill();
     let late = stage.order(2);
-    until(
-        "instance b is the leader",
-        || second.transcript(),
-        || leads(&second, 1),
-    );
+    until("instance b is the leader", || second.dump(), || leads(&second, 1));
     println!("instance b took over {:?} after the kill", begun.elapsed());
     assert!(begun.elapsed() < LEASE * 2, "{:?}", begun.elapsed());
     drop(stage.bid(&late, &second));
@@ -140,13 +132,9 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     third.says("leadership: this instance is a standby");
     second.signal(Signal::SIGTERM);
     let begun = Instant::now();
-    until(
-        "instance a is the leader",
-        || third.transcript(),
-        || leads(&third, 1),
-    );
+    until("instance a is the leader", || third.dump(), || leads(&third, 1));
     println!("instance a took over {:?} after the stop", begun.elapsed());
-    assert_eq!(second.ended(), Some(0), "{}", second.transcript());
+    assert_eq!(second.ended(), Some(0), "{}", second.dump());
     for id in [&id, &late] {
         let bids = stage.bids(id);
         assert!(
@@ -158,7 +146,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
         stage.live_leases(),
         1,
         "the lease is still active: {}",
-        third.transcript()
+        third.dump()
     );
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     third.says("lease closed");
@@ -215,13 +203,9 @@ fn an_instance_of_another_cluster_under_the_same_name_stands_by_and_says_why() {
         stage.provider(name, &words)
     };
     let mut first = start("a");
-    until(
-        "instance a is the leader",
-        || first.transcript(),
-        || leads(&first, 1),
-    );
+    until("instance a is the leader", || first.dump(), || leads(&first, 1));
     first.signal(Signal::SIGTERM);
-    assert_eq!(first.ended(), Some(0), "{}", first.transcript());
+    assert_eq!(first.ended(), Some(0), "{}", first.dump());
     let beside = redis_says(port, &["HGET", KEY, "beside"]).1;
     let mut theirs: Value = serde_json::from_str(&beside).unwrap();
     let ours = theirs["settings"]["cluster"].take();
@@ -233,23 +217,19 @@ fn an_instance_of_another_cluster_under_the_same_name_stands_by_and_says_why() {
     );
     assert_eq!(wrote.0, ":0");
     let second = start("b");
-    let names_it = || second.transcript().contains("settings=\"cluster\"");
+    let names_it = || second.dump().contains("settings=\"cluster\"");
     until(
         "the log names the setting that differs",
-        || second.transcript(),
+        || second.dump(),
         names_it,
     );
     // Three times as long as an instance with different settings waits.
     std::thread::sleep(Duration::from_secs(18));
-    assert!(!leads(&second, 1), "{}", second.transcript());
+    assert!(!leads(&second, 1), "{}", second.dump());
     theirs["settings"]["cluster"] = ours;
     redis_says(
         port,
         &["HSET", KEY, "beside", &theirs.to_string(), "version", "ours"],
     );
-    until(
-        "instance b is the leader",
-        || second.transcript(),
-        || leads(&second, 1),
-    );
+    until("instance b is the leader", || second.dump(), || leads(&second, 1));
 }

@@ -113,11 +113,7 @@ struct Pair<'a> {
 impl<'a> Pair<'a> {
     fn new(mut world: World<'a>, mut lots: Lots) -> Self {
         let first = world.start(0, CLOCKS[lots.below(CLOCKS.len())]);
-        until(
-            "one instance is the leader",
-            || first.transcript(),
-            || leads(&first),
-        );
+        until("one instance is the leader", || first.dump(), || leads(&first));
         let second = world.start(1, CLOCKS[lots.below(CLOCKS.len())]);
         let pair = Self {
             world,
@@ -132,8 +128,8 @@ impl<'a> Pair<'a> {
         pair
     }
 
-    fn transcript(&self) -> String {
-        format!("{}\n---\n{}", self.all[0].transcript(), self.all[1].transcript())
+    fn dump(&self) -> String {
+        format!("{}\n---\n{}", self.all[0].dump(), self.all[1].dump())
     }
 
     /// Prints the number and the longest duration of the fail-overs by each fault.
@@ -156,7 +152,7 @@ impl<'a> Pair<'a> {
             assert!(
                 *took <= most,
                 "fail-over after {way:?} took {took:?}\n{}",
-                self.transcript()
+                self.dump()
             );
         }
     }
@@ -174,7 +170,7 @@ impl<'a> Pair<'a> {
         let one = &self.all[who];
         until(
             "the instance is a standby that is ready to take over",
-            || self.transcript(),
+            || self.dump(),
             || one.output().contains("this instance is a standby"),
         );
     }
@@ -193,7 +189,7 @@ impl<'a> Pair<'a> {
         }
         until(
             "the other instance is the leader",
-            || format!("{way:?}\n{}", self.transcript()),
+            || format!("{way:?}\n{}", self.dump()),
             || leads(&self.all[new]),
         );
         let counted = self.by_way.entry(way).or_default();
@@ -201,7 +197,7 @@ impl<'a> Pair<'a> {
         self.leader = new;
         if matches!(way, Way::Kill | Way::Term) {
             if way == Way::Term {
-                assert_eq!(self.all[old].ended(), Some(0), "{}", self.transcript());
+                assert_eq!(self.all[old].ended(), Some(0), "{}", self.dump());
             }
             let clock = CLOCKS[self.lots.below(CLOCKS.len())];
             let again = self.world.start(old, clock);
@@ -224,7 +220,7 @@ impl<'a> Pair<'a> {
         });
         until(
             "the old leader reports that it lost the leadership",
-            || self.transcript(),
+            || self.dump(),
             || !leads(&self.all[old]),
         );
     }
@@ -292,9 +288,9 @@ fn is(who: usize, holder: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('_'))
 }
 
-fn transcript_of_all(crowd: &Crowd, pair: &Pair<'_>) -> String {
+fn dump_all(crowd: &Crowd, pair: &Pair<'_>) -> String {
     let refusal = crowd.refusal.lock().unwrap().clone();
-    format!("{:?}\n{refusal}\n{}", crowd.deployments(), pair.transcript())
+    format!("{:?}\n{refusal}\n{}", crowd.deployments(), pair.dump())
 }
 
 fn close_all(stage: &Stage, all: &[Deployment]) {
@@ -325,16 +321,16 @@ fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered
         pair.hand_over(way);
     }
     crowd.orders_no_more();
-    let transcript = || transcript_of_all(&crowd, &pair);
+    let dump = || dump_all(&crowd, &pair);
     until(
         "every order has a bid, and every manifest is accepted",
-        transcript,
+        dump,
         || crowd.is_served(),
     );
     crowd.stop();
     let all = crowd.deployments();
     let accepted = accepted(&all);
-    until("every accepted manifest is deployed", transcript, || {
+    until("every accepted manifest is deployed", dump, || {
         accepted.is_subset(&pair.world.deployed())
     });
     let closed = wrongly_closed(&pair.world.stage, &all);
@@ -362,16 +358,16 @@ fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered
         judged.two_writers.is_empty(),
         "{:?}\n{observed:?}\n{}",
         judged.two_writers,
-        transcript()
+        dump()
     );
-    assert_eq!((double, closed), (0, 0), "{}", transcript());
-    assert!(!accepted.is_empty(), "{}", transcript());
+    assert_eq!((double, closed), (0, 0), "{}", dump());
+    assert!(!accepted.is_empty(), "{}", dump());
     pair.writes_were_seen(&sent, all.len());
     assert_eq!(watch.last().map(|last| is(pair.leader, &last.holder)), Some(true));
     close_all(&pair.world.stage, &all);
     // Deleting the namespaces requires the controllers, which were paused.
     cluster.resume(Component::ControllerManager).unwrap();
-    until("all workloads are deleted", transcript, || {
+    until("all workloads are deleted", dump, || {
         pair.world.deployed().is_empty()
     });
 }

@@ -137,11 +137,7 @@ fn figures_of_takeovers_and_of_leases() {
     let _node = LargeNode::new(&cluster);
     let mut world = World::new(&cluster, numbers.lease, false);
     let mut first = world.start(0, 0);
-    until(
-        "one instance is the leader",
-        || first.transcript(),
-        || leads(&first),
-    );
+    until("one instance is the leader", || first.dump(), || leads(&first));
     let (mut stops, mut kills): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     let mut standby_mib = 0.0f64;
     for turn in 0..numbers.takeovers * 2 {
@@ -162,7 +158,7 @@ fn figures_of_takeovers_and_of_leases() {
         }
         until(
             "the other instance is the leader",
-            || second.transcript(),
+            || second.dump(),
             || leads(&second),
         );
         took.push(begun.elapsed().as_secs_f64());
@@ -174,7 +170,7 @@ fn figures_of_takeovers_and_of_leases() {
     print("standby_idle_mib", standby_mib, "MiB");
     leased(&world, &world.tenant(), numbers.leases);
     first.signal(Signal::SIGTERM);
-    assert_eq!(first.ended(), Some(0), "{}", first.transcript());
+    assert_eq!(first.ended(), Some(0), "{}", first.dump());
     let begun = Instant::now();
     let again = world.start(0, 0);
     settled("the restarted instance is ready", || is_ready(&again));
@@ -190,5 +186,5 @@ fn figures_of_takeovers_and_of_leases() {
     let percent = (cpu_seconds(&again) - before) / numbers.rest.as_secs_f64() * 100.0;
     print("cpu_idle_1000_leases_percent", percent, "% of a core");
     print("rss_1000_leases_mib", mib(&again), "MiB");
-    assert!(leads(&again), "{}", again.transcript());
+    assert!(leads(&again), "{}", again.dump());
 }

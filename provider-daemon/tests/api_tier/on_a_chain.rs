@@ -170,23 +170,19 @@ fn provider_waits_for_cluster_and_bids_with_its_capacity() {
     );
     // The leases stay on the cluster after the provider stopped, and after it started again.
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
     assert_eq!(stage.live_leases(), 1);
-    assert!(StoredEvent::is_stored(&stage), "{}", provider.transcript());
+    assert!(StoredEvent::is_stored(&stage), "{}", provider.dump());
     // The event is deleted in the API server and retained by the provider.
     drop(event);
     let mut again = stage.provider("again", &["--cluster-k8s", "--kubeconfig", &kubeconfig]);
     again.says("ready: bidding");
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     again.says("lease closed");
-    until(
-        "no lease is live",
-        || again.transcript(),
-        || stage.live_leases() == 0,
-    );
+    until("no lease is live", || again.dump(), || stage.live_leases() == 0);
     again.signal(Signal::SIGTERM);
-    assert_eq!(again.ended(), Some(0), "{}", again.transcript());
-    assert!(StoredEvent::is_stored(&stage), "{}", again.transcript());
+    assert_eq!(again.ended(), Some(0), "{}", again.dump());
+    assert!(StoredEvent::is_stored(&stage), "{}", again.dump());
 }
 
 /// Returns the status of an operator that runs in the process of the provider.
@@ -245,7 +241,7 @@ fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
     let status = hostname_operator(&stage);
     assert_eq!(status["election"]["identity"], holder(&cluster).as_str());
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
     assert_eq!(holder(&cluster), "", "the Lease has no holder after the stop");
     let (code, _, err) = stage.ran(&["operator", "status"]);
     assert!(code != 0 && err.contains("no provider runs"), "{err}");
@@ -306,5 +302,5 @@ fn provider_labels_nodes_by_configured_rules() {
     };
     until("the node is offered", || status().to_string(), is_offered);
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }

@@ -49,8 +49,8 @@ pub(crate) fn scraped(
     mut done: impl FnMut(&Values) -> bool,
 ) -> Values {
     let last = std::cell::RefCell::new(Values::new());
-    let transcript = || format!("{:#?}\n{}", last.borrow(), provider.transcript());
-    until(what, transcript, || {
+    let dump = || format!("{:#?}\n{}", last.borrow(), provider.dump());
+    until(what, dump, || {
         let Some((head, body)) = get(port, "text/plain") else {
             return false;
         };

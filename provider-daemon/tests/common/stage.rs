@@ -40,13 +40,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits for a condition. After the time limit, panics with `what` and the result of `told`.
 #[track_caller]
-pub(crate) fn until(what: &str, transcript: impl Fn() -> String, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, dump: impl Fn() -> String, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
         assert!(
             Instant::now() < deadline,
             "{what}: condition not reached in time\n{}",
-            transcript()
+            dump()
         );
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -332,7 +332,7 @@ impl Stage {
     /// Waits for the provider's bid.
     #[track_caller]
     pub(crate) fn bid(&self, id: &DeploymentId, provider: &Running) -> Bid {
-        until("a bid", || provider.transcript(), || !self.bids(id).is_empty());
+        until("a bid", || provider.dump(), || !self.bids(id).is_empty());
         let bids = self.bids(id);
         assert_eq!((bids.len(), bids[0].state), (1, BidState::Open));
         bids[0].clone()
@@ -367,7 +367,7 @@ impl Running {
     }
 
     /// Returns the complete output, for use in a message.
-    pub(crate) fn transcript(&self) -> String {
+    pub(crate) fn dump(&self) -> String {
         format!(
             "{}\n{}",
             self.output(),
@@ -380,7 +380,7 @@ impl Running {
     pub(crate) fn says(&self, word: &str) {
         until(
             &format!("`{word}`"),
-            || self.transcript(),
+            || self.dump(),
             || self.output().contains(word),
         );
     }
@@ -403,11 +403,11 @@ impl Running {
     pub(crate) fn ended(&mut self) -> Option<i32> {
         let mut status = None;
         let (output, log) = (self.output.clone(), self.log.clone());
-        let transcript = || {
+        let dump = || {
             let read = |path| std::fs::read_to_string(path).unwrap();
             format!("{}\n{}", read(&output), read(&log))
         };
-        until("the end", transcript, || {
+        until("the end", dump, || {
             status = self.has_ended();
             status.is_some()
         });

@@ -106,14 +106,10 @@ impl Daemon {
 
     /// Waits until the log contains this text.
     pub(crate) fn logs(&self, text: &str) {
-        let transcript = || format!("{}\n{}", self.output(), self.log());
+        let dump = || format!("{}\n{}", self.output(), self.log());
         let began = Instant::now();
         while !self.log().contains(text) {
-            assert!(
-                began.elapsed() < wait_limit(),
-                "not logged: {text}:\n{}",
-                transcript()
-            );
+            assert!(began.elapsed() < wait_limit(), "not logged: {text}:\n{}", dump());
             sleep(Duration::from_millis(20));
         }
     }
@@ -122,12 +118,8 @@ impl Daemon {
     pub(crate) fn says_after(&self, before: usize, text: &str) {
         let began = Instant::now();
         while !self.output()[before..].contains(text) {
-            let transcript = || format!("{}\n{}", self.output(), self.log());
-            assert!(
-                began.elapsed() < wait_limit(),
-                "not printed: {text}:\n{}",
-                transcript()
-            );
+            let dump = || format!("{}\n{}", self.output(), self.log());
+            assert!(began.elapsed() < wait_limit(), "not printed: {text}:\n{}", dump());
             sleep(Duration::from_millis(20));
         }
     }
@@ -161,11 +153,11 @@ impl Daemon {
             ended = self.has_ended();
             ended.is_some()
         });
-        let transcript = || format!("{}\n{}", self.output(), self.log());
+        let dump = || format!("{}\n{}", self.output(), self.log());
         assert!(
             ended.is_some_and(|status| status.success()),
             "{ended:?}\n{}",
-            transcript()
+            dump()
         );
     }
 

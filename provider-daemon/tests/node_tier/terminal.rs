@@ -15,8 +15,8 @@ pub(crate) fn typed(mut command: Command, dialogue: &[(&str, &str)]) -> (Option<
     let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
     drop((command, theirs));
     let mut ours = File::from(ours);
-    let (mut screen, text) = (ours.try_clone().unwrap(), Arc::<Mutex<String>>::default());
-    let all = Arc::clone(&text);
+    let (mut screen, content) = (ours.try_clone().unwrap(), Arc::<Mutex<String>>::default());
+    let all = Arc::clone(&content);
     let reading = std::thread::spawn(move || {
         let mut bytes = [0; 1024];
         // Reading fails when the other end of the terminal is closed.
@@ -27,7 +27,7 @@ pub(crate) fn typed(mut command: Command, dialogue: &[(&str, &str)]) -> (Option<
     });
     for (awaited, text) in dialogue {
         until(&format!("the terminal shows {awaited:?}"), || {
-            text.lock().unwrap().contains(awaited)
+            content.lock().unwrap().contains(awaited)
         });
         ours.write_all(text.as_bytes()).unwrap();
     }
@@ -37,6 +37,6 @@ pub(crate) fn typed(mut command: Command, dialogue: &[(&str, &str)]) -> (Option<
         ended.is_some()
     });
     reading.join().unwrap();
-    let text = text.lock().unwrap().clone();
-    (ended.and_then(|status| status.code()), text)
+    let content = content.lock().unwrap().clone();
+    (ended.and_then(|status| status.code()), content)
 }

@@ -308,7 +308,7 @@ mod tests {
         seen.routes
             .insert(place("one", "a"), route("2030", "gate", "none"));
         assert_eq!(to(&seen), Backend::Broken);
-        let status = |seen: &ObservedObjects, gateway: &str| {
+        let status_of = |seen: &ObservedObjects, gateway: &str| {
             let route = route("2030", gateway, "none");
             gateway_status(seen, &place("one", "a"), &route, &both())
         };

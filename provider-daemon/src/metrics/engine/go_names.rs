@@ -195,18 +195,10 @@ fn inventory(values: &Values<'_>) -> Vec<Measure> {
         (("status", "error"), 0),
     ]
     .into();
-    let inventory_status = &status.inventory;
+    let ledger = &status.inventory;
     let classes: [(&str, &[ReservationStatus], u32); 2] = [
-        (
-            "active",
-            &inventory_status.active,
-            inventory_status.external_ports_active,
-        ),
-        (
-            "pending",
-            &inventory_status.pending,
-            inventory_status.external_ports_pending,
-        ),
+        ("active", &ledger.active, ledger.external_ports_active),
+        ("pending", &ledger.pending, ledger.external_ports_pending),
     ];
     let mut reserved = Measure::gauge(
         "provider_inventory_reservations_total",
@@ -214,26 +206,17 @@ fn inventory(values: &Values<'_>) -> Vec<Measure> {
     )
     .with(
         [("classification", "none"), ("quantity", "quantity")],
-        length(inventory_status.active.len() + inventory_status.pending.len()),
+        length(ledger.active.len() + ledger.pending.len()),
     )
     .with(
         [("classification", "none"), ("quantity", "allocated")],
-        length(inventory_status.active.len()),
+        length(ledger.active.len()),
     );
     for (class, all, ports) in classes {
         let amounts = [
-            (
-                "cpu",
-                sum(all.iter().map(|inventory_status| inventory_status.cpu)),
-            ),
-            (
-                "gpu",
-                sum(all.iter().map(|inventory_status| inventory_status.gpu)),
-            ),
-            (
-                "memory",
-                sum(all.iter().map(|inventory_status| inventory_status.memory)),
-            ),
+            ("cpu", sum(all.iter().map(|one| one.cpu))),
+            ("gpu", sum(all.iter().map(|one| one.gpu))),
+            ("memory", sum(all.iter().map(|one| one.memory))),
             ("storage-ephemeral", 0.0),
             ("endpoints", f64::from(ports)),
         ];

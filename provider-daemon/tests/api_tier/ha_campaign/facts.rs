@@ -41,8 +41,8 @@ fn missing(counts: &BTreeMap<String, usize>, all: &[Deployment]) -> Vec<String> 
 
 /// Asserts that every event of every order is on the bus, and that each event id occurs once.
 pub(super) fn judge(facts: &Running, all: &[Deployment]) {
-    let transcript = || format!("{:?}", missing(&by_id(facts), all));
-    until("the events of every order are on the bus", transcript, || {
+    let dump = || format!("{:?}", missing(&by_id(facts), all));
+    until("the events of every order are on the bus", dump, || {
         missing(&by_id(facts), all).is_empty()
     });
     let counts = by_id(facts);

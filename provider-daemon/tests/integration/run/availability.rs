@@ -34,7 +34,7 @@ const ALWAYS: [Row<'_>; 5] = [
 ];
 
 /// Sends all requests. Returns `false` and prints a line if curl is missing.
-fn is_each_row_served(served: &Served, rows: &[Row<'_>]) -> bool {
+fn serves(served: &Served, rows: &[Row<'_>]) -> bool {
     let bearer = format!("Authorization: Bearer {}", served.token());
     for (method, path, body, status, words) in ALWAYS.iter().chain(rows) {
         let url = format!("{}{path}", served.url);
@@ -50,11 +50,11 @@ fn is_each_row_served(served: &Served, rows: &[Row<'_>]) -> bool {
         let Some((got, text)) = curl(&asked) else {
             return false;
         };
-        let transcript = || served.provider.transcript();
+        let dump = || served.provider.dump();
         assert!(
             got == *status && text.contains(words),
             "{method} {path}: {got} {text}\n{}",
-            transcript()
+            dump()
         );
     }
     true
@@ -79,21 +79,11 @@ fn every_request_gets_a_response_during_drain_and_streams_get_a_close_reason() {
     let manifest = manifest(&served);
     let open = |path| Websocket::open(&served.url, path, &served.token());
     let streams = [LOGS, EVENTS].map(|path| open(path).ok().unwrap());
-    let sent = || {
-        served
-            .provider
-            .transcript()
-            .matches("sending transaction")
-            .count()
-    };
+    let sent = || served.provider.dump().matches("sending transaction").count();
     let before = sent();
     served.stage.order(77);
     served.stage.make_block();
-    until(
-        "the bid is sent",
-        || served.provider.transcript(),
-        || sent() > before,
-    );
+    until("the bid is sent", || served.provider.dump(), || sent() > before);
     served.provider.signal(Signal::SIGTERM);
     for stream in streams {
         let frames = stream.received();
@@ -127,14 +117,14 @@ fn every_request_gets_a_response_during_drain_and_streams_get_a_close_reason() {
             "the provider is stopping",
         ),
     ];
-    is_each_row_served(&served, &rows);
+    serves(&served, &rows);
     for path in [LOGS, EVENTS, SHELL] {
         assert_eq!(open(path).err(), Some(503), "{path}");
     }
     assert!(
         served.provider.has_ended().is_none(),
         "{}",
-        served.provider.transcript()
+        served.provider.dump()
     );
     let (stage, provider) = (&served.stage, &mut served.provider);
     let mut code = None;
@@ -143,12 +133,8 @@ fn every_request_gets_a_response_during_drain_and_streams_get_a_close_reason() {
         code = provider.has_ended().map(|status| status.code());
         code.is_some()
     });
-    assert_eq!(code, Some(Some(0)), "{}", provider.transcript());
-    assert!(
-        !provider.transcript().contains("panicked"),
-        "{}",
-        provider.transcript()
-    );
+    assert_eq!(code, Some(Some(0)), "{}", provider.dump());
+    assert!(!provider.dump().contains("panicked"), "{}", provider.dump());
 }
 
 #[test]
@@ -164,12 +150,7 @@ fn requests_before_first_snapshot_report_the_awaited_part() {
         "the gateway accepted a token valid for three hours"
     );
     served.provider.signal(Signal::SIGTERM);
-    assert_eq!(
-        served.provider.ended(),
-        Some(0),
-        "{}",
-        served.provider.transcript()
-    );
+    assert_eq!(served.provider.ended(), Some(0), "{}", served.provider.dump());
     served.stage.stop_node();
     // The tenant's key is stored from before the restart, so the token is accepted.
     served.replace(&limited);
@@ -183,7 +164,7 @@ fn requests_before_first_snapshot_report_the_awaited_part() {
         ("POST", "/hostname/migrate", MOVE_HOSTNAMES, 503, why),
         ("POST", "/endpoint/migrate", MOVE_ENDPOINTS, 503, why),
     ];
-    if !is_each_row_served(&served, &rows) {
+    if !serves(&served, &rows) {
         return;
     }
     let transcript_of = |path| {
@@ -217,17 +198,17 @@ fn requests_before_first_snapshot_report_the_awaited_part() {
     assert!(code == 1 && !err.contains("401"), "{err}");
     served.stage.start_node(FAST);
     let is_ready = || curl(&[&format!("{}/readyz", served.url)]).is_some_and(|(status, _)| status == 200);
-    until("the provider is ready", || served.provider.transcript(), is_ready);
+    until("the provider is ready", || served.provider.dump(), is_ready);
     // From now on "no such workload" is a valid response, because the memory cluster lost it.
     let rows: [Row<'_>; 2] = [
         ("GET", "/lease/9/1/1/manifest", "", 404, "lease not found"),
         ("PUT", "/deployment/9/manifest", &manifest, 200, ""),
     ];
-    is_each_row_served(&served, &rows);
+    serves(&served, &rows);
     assert!(
-        !served.provider.transcript().contains("panicked"),
+        !served.provider.dump().contains("panicked"),
         "{}",
-        served.provider.transcript()
+        served.provider.dump()
     );
 }
 

@@ -45,17 +45,17 @@ fn breaker_is_released_by_command_and_not_by_file() {
     std::fs::remove_file(&file).unwrap();
     let height = || stage.chain.market(|market| market.height());
     let won = height();
-    until("blocks", || provider.transcript(), || height() > won + LONG_DUE);
+    until("blocks", || provider.dump(), || height() > won + LONG_DUE);
     assert_eq!(
         stage.live_leases(),
         1,
         "the breaker did not hold the close: {}",
-        provider.transcript()
+        provider.dump()
     );
     assert!(
         file.exists(),
         "the file is not written again: {}",
-        provider.transcript()
+        provider.dump()
     );
     let printed_object = object(&stage, &["breaker", "show", "--output=json"]);
     assert_eq!(printed_object["tripped"], json!(true), "{printed_object}");
@@ -74,9 +74,9 @@ fn breaker_is_released_by_command_and_not_by_file() {
         code == 0 && stdout.contains("circuit breaker released") && stdout.contains("/1/1/1/"),
         "{stdout}{problem}"
     );
-    until("the close", || provider.transcript(), || stage.live_leases() == 0);
+    until("the close", || provider.dump(), || stage.live_leases() == 0);
     provider.says("ready: bidding");
-    until("the file is deleted", || provider.transcript(), || !file.exists());
+    until("the file is deleted", || provider.dump(), || !file.exists());
     let again = object(&stage, &["breaker", "release", "-o", "json"]);
     assert_eq!(again, json!({ "was_tripped": false, "waited": [] }));
     let printed_object = object(&stage, &["breaker", "show", "-o", "json"]);
@@ -98,13 +98,9 @@ fn breaker_of_one_owner_stays_tripped_across_restarts_until_released() {
             (&json!(false), &json!([ADDRESS]))
         );
         std::fs::remove_file(&file).unwrap();
-        until(
-            "the file is written again",
-            || provider.transcript(),
-            || file.exists(),
-        );
+        until("the file is written again", || provider.dump(), || file.exists());
         provider.signal(nix::sys::signal::Signal::SIGTERM);
-        assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+        assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
         let stored = std::fs::read_to_string(&file).unwrap();
         assert!(stored.ends_with(&format!("\nowner {ADDRESS}\n")), "{stored}");
     }
@@ -124,7 +120,7 @@ fn breaker_of_one_owner_stays_tripped_across_restarts_until_released() {
     let (code, stdout, problem) = stage.ran(&["breaker", "release", "--owner", ADDRESS]);
     let released = format!("circuit breaker released for {ADDRESS}");
     assert!(code == 0 && stdout.contains(&released), "{stdout}{problem}");
-    until("the file is deleted", || provider.transcript(), || !file.exists());
+    until("the file is deleted", || provider.dump(), || !file.exists());
 }
 
 #[test]
@@ -169,7 +165,7 @@ fn control_socket_serves_operator_commands_only() {
     assert_eq!(printed_object["tripped"], json!(false), "{printed_object}");
     drop(silent);
     provider.signal(nix::sys::signal::Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
     assert!(!socket.exists(), "the socket is deleted with its provider");
 }
 
@@ -196,7 +192,7 @@ fn operator_closes_exactly_one_lease_by_command() {
     };
     until(
         "the provider has observed both leases",
-        || provider.transcript(),
+        || provider.dump(),
         || listed() == 2,
     );
     let [ended, other] = &leases;
@@ -211,10 +207,10 @@ fn operator_closes_exactly_one_lease_by_command() {
     );
     until(
         "the lease is closed",
-        || provider.transcript(),
+        || provider.dump(),
         || stage.live_leases() == 1,
     );
-    until("the lease is removed", || provider.transcript(), || listed() == 1);
+    until("the lease is removed", || provider.dump(), || listed() == 1);
     let left = object(&stage, &["leases", "--output=json"]);
     assert_eq!(left["leases"][0]["lease"], json!(other.to_string()), "{left}");
     let (code, _, problem) = stage.ran(&["end-lease", &ended]);
@@ -229,17 +225,13 @@ fn log_level_of_a_running_provider_is_changed_by_command() {
     stage.start_node(FAST);
     let provider = stage.provider("provider", &["--log-level=warn"]);
     provider.says("ready: bidding");
-    assert!(
-        !provider.transcript().contains("TRACE"),
-        "{}",
-        provider.transcript()
-    );
+    assert!(!provider.dump().contains("TRACE"), "{}", provider.dump());
     let changed = object(&stage, &["log-level", "trace", "--output=json"]);
     assert_eq!(changed, json!({"level": "trace", "before": "warn"}));
     until(
         "a trace",
-        || provider.transcript(),
-        || provider.transcript().contains("TRACE"),
+        || provider.dump(),
+        || provider.dump().contains("TRACE"),
     );
     let printed_object = object(&stage, &["log-level", "--output=json"]);
     assert_eq!(printed_object["level"], json!("trace"));

@@ -49,7 +49,7 @@ fn tenants(stage: &Stage) -> Vec<Address> {
 fn blocks_until(what: &str, stage: &Stage, provider: &Running, mut done: impl FnMut() -> bool) {
     until(
         what,
-        || provider.transcript(),
+        || provider.dump(),
         || {
             if done() {
                 return true;
@@ -108,7 +108,7 @@ fn orders_of_one_block_have_one_price_during_policy_change() {
             distinct.len(),
             1,
             "burst {burst_of}: {distinct:?}\n{}",
-            provider.transcript()
+            provider.dump()
         );
         changes_at_once += usize::from(seen.is_disjoint(&distinct));
         seen.extend(distinct);

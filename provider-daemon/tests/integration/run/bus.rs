@@ -62,8 +62,8 @@ fn events_are_read_by_another_process_and_dead_bus_ends_no_lease() {
     let last = stage.running("last", &[&args[..], &bus[..]].concat());
     last.says("\"leases\":[{");
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
-    assert!(!provider.transcript().contains("hunter2"));
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
+    assert!(!provider.dump().contains("hunter2"));
 }
 
 #[test]

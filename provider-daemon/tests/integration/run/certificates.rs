@@ -70,7 +70,7 @@ fn certificate_is_renewed_before_expiry() {
     let published = || stage.chain.market(|market| market.certificates(&owner).to_vec());
     until(
         "the next certificate is published",
-        || provider.transcript(),
+        || provider.dump(),
         || published().len() == 2,
     );
     let old = old.info().serial.clone();
@@ -79,7 +79,7 @@ fn certificate_is_renewed_before_expiry() {
     assert!(first == old || first == next, "{first}");
     until(
         "the next certificate is served",
-        || provider.transcript(),
+        || provider.dump(),
         || served_serial(&url).as_ref() == Some(&next),
     );
     assert!(provider.has_ended().is_none());
@@ -168,14 +168,14 @@ fn replaced_public_certificate_is_served_without_restart() {
     );
     until(
         "the first",
-        || provider.transcript(),
+        || provider.dump(),
         || is_trusted(&stage, &provider, "first"),
     );
     assert!(!is_trusted(&stage, &provider, "second"));
     copy("second");
     until(
         "the second",
-        || provider.transcript(),
+        || provider.dump(),
         || is_trusted(&stage, &provider, "second"),
     );
     assert!(!is_trusted(&stage, &provider, "first"));

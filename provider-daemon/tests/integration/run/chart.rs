@@ -297,7 +297,7 @@ fn variables_and_arguments_of_the_chart_start_the_provider_and_unused_ones_are_r
     ] {
         run.says(notice);
     }
-    assert!(!run.output().contains("unknown variable"), "{}", run.transcript());
+    assert!(!run.output().contains("unknown variable"), "{}", run.dump());
     run.signal(nix::sys::signal::Signal::SIGTERM);
-    assert_eq!(run.ended(), Some(0), "{}", run.transcript());
+    assert_eq!(run.ended(), Some(0), "{}", run.dump());
 }

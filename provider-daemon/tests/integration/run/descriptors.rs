@@ -125,8 +125,8 @@ fn serve_under_load(served: &mut Served) {
     );
     let is_served = |served: &Served| {
         let (code, out, err) = served.tenants(&["lease-status", "--dseq", "9"]);
-        let transcript = || served.provider.transcript();
-        assert!(code == 0 && out.contains("web"), "{out}{err}\n{}", transcript());
+        let dump = || served.provider.dump();
+        assert!(code == 0 && out.contains("web"), "{out}{err}\n{}", dump());
     };
     is_served(served);
     // Over new connections.
@@ -135,7 +135,7 @@ fn serve_under_load(served: &mut Served) {
     served.stage.stop_node();
     until(
         "the provider waits for the chain",
-        || served.provider.transcript(),
+        || served.provider.dump(),
         || waits(served) > before,
     );
     served.stage.start_node(FAST);
@@ -165,22 +165,14 @@ fn tenants_and_chain_are_served_with_more_foreign_connections_than_files() {
     until.store(true, Ordering::SeqCst);
     let most = counting.join().unwrap();
     println!("{most} files were open at once");
-    let transcript = served.provider.transcript();
-    assert!(
-        most > 2 * OF_ONE && most < FILES_MAX,
-        "{most} files\n{transcript}"
-    );
+    let dump = served.provider.dump();
+    assert!(most > 2 * OF_ONE && most < FILES_MAX, "{most} files\n{dump}");
     for problem in ["could not be accepted", "Too many open files", "panicked"] {
-        assert!(!transcript.contains(problem), "{problem}: {transcript}");
+        assert!(!dump.contains(problem), "{problem}: {dump}");
     }
     // The tenant's stream stayed open all the time.
     served.provider.signal(Signal::SIGTERM);
     let frames = listening.join().unwrap();
     assert_eq!(frames.close, Some((1001, "the provider is stopping".to_owned())));
-    assert_eq!(
-        served.provider.ended(),
-        Some(0),
-        "{}",
-        served.provider.transcript()
-    );
+    assert_eq!(served.provider.ended(), Some(0), "{}", served.provider.dump());
 }

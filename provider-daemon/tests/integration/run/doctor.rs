@@ -340,5 +340,5 @@ fn running_provider_is_queried_and_keeps_its_lock() {
     let beside = Results::new(&stage, &[]);
     beside.expect("provider", "ok");
     beside.expect("balance for fees", "ok");
-    assert!(provider.has_ended().is_none(), "{}", provider.transcript());
+    assert!(provider.has_ended().is_none(), "{}", provider.dump());
 }

@@ -76,8 +76,8 @@ fn ignored_capacity_is_logged_and_explained() {
     let line = format!("cluster resource not offered resource={ignored:?}");
     until(
         "the ignored object is logged",
-        || provider.transcript(),
-        || provider.transcript().contains(&line),
+        || provider.dump(),
+        || provider.dump().contains(&line),
     );
 }
 

@@ -25,7 +25,7 @@ fn provider_starts_before_its_node_and_recovers_automatically() {
     let waits = || provider.output().matches("waiting for the chain").count();
     until(
         "the status reports the outage of the chain",
-        || provider.transcript(),
+        || provider.dump(),
         || waits() >= 2,
     );
     let second = stage.order(2);
@@ -40,9 +40,9 @@ fn node_of_another_chain_is_reported_and_not_used() {
     stage.start_node(FAST);
     let mut provider = stage.provider("provider", &["--chain-id=akashnet-2"]);
     provider.says("belongs to chain `devnet`, not `akashnet-2`");
-    assert!(!provider.output().contains("ready"), "{}", provider.transcript());
+    assert!(!provider.output().contains("ready"), "{}", provider.dump());
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }
 
 /// Covers a bid that waits in the mempool for a block. No block is created.
@@ -61,25 +61,21 @@ fn second_signal_aborts() {
     stage.order(1);
     stage.make_block();
     provider.says("order seen");
-    let is_sent = || provider.transcript().contains("sending transaction");
-    until("the bid is sent", || provider.transcript(), is_sent);
+    let is_sent = || provider.dump().contains("sending transaction");
+    until("the bid is sent", || provider.dump(), is_sent);
     provider.signal(Signal::SIGTERM);
     provider.says("shutting down");
     std::thread::sleep(Duration::from_secs(1));
     assert!(
         provider.has_ended().is_none(),
         "the provider does not wait for the outcome of the bid\n{}",
-        provider.transcript()
+        provider.dump()
     );
     let begun = Instant::now();
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(1), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(1), "{}", provider.dump());
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    assert!(
-        provider.transcript().contains("aborting"),
-        "{}",
-        provider.transcript()
-    );
+    assert!(provider.dump().contains("aborting"), "{}", provider.dump());
 }
 
 /// Invalid settings and their error messages.
@@ -228,7 +224,7 @@ fn broken_price_script_is_reported_and_awaited() {
     assert!(
         !provider.output().contains("ready: bidding"),
         "{}",
-        provider.transcript()
+        provider.dump()
     );
     std::fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
     provider.says("ready: bidding");
@@ -245,7 +241,7 @@ fn missing_deposit_money_is_reported_and_awaited() {
     assert!(
         !provider.output().contains("ready: bidding"),
         "{}",
-        provider.transcript()
+        provider.dump()
     );
 }
 
@@ -263,7 +259,7 @@ fn no_bid_is_sent_before_gateway_listens() {
     let id = stage.order(1);
     provider.says("order seen");
     std::thread::sleep(Duration::from_secs(2));
-    assert!(stage.bids(&id).is_empty(), "{}", provider.transcript());
+    assert!(stage.bids(&id).is_empty(), "{}", provider.dump());
     drop(taken);
     provider.says("ready: bidding");
     stage.bid(&id, &provider);

@@ -27,7 +27,7 @@ fn recordings_are_replayed_also_of_a_killed_process() {
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     provider.says("lease closed");
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
     let (code, out, err) = stage.ran(&["replay", dir]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(
@@ -79,10 +79,10 @@ fn full_disk_stops_only_recording_until_space_is_free() {
         drop(stage.bid(&id, &provider));
         std::thread::sleep(Duration::from_millis(1_200));
     }
-    let transcript = provider.transcript();
+    let dump = provider.dump();
     let stopped = "flight recorder cannot write, the provider continues";
-    assert_eq!(transcript.matches(stopped).count(), 1, "{transcript}");
-    assert!(transcript.contains("No space left on device"), "{transcript}");
+    assert_eq!(dump.matches(stopped).count(), 1, "{dump}");
+    assert!(dump.contains("No space left on device"), "{dump}");
     provider.says("recording failed, retrying: No space left on device");
     // Free space in the mount namespace of the process.
     let inside = provider.about("root").join(dir.trim_start_matches('/'));
@@ -99,5 +99,5 @@ fn full_disk_stops_only_recording_until_space_is_free() {
     );
     assert!(out.contains("all as recorded"), "{out}");
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }

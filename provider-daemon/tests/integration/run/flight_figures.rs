@@ -129,7 +129,7 @@ fn measures_size_of_recording_with_live_leases() {
     }
     until(
         "every order has a lease",
-        || served.provider.transcript(),
+        || served.provider.dump(),
         || {
             crowd.lease();
             crowd.is_leased()

@@ -75,17 +75,15 @@ impl Pair {
     }
 
     /// Waits until every order has a bid. Asserts that each order has exactly one bid, which is open.
-    fn every_order_is_served(&self, transcript: impl Fn() -> String) {
+    fn every_order_is_served(&self, dump: impl Fn() -> String) {
         for id in &self.orders {
-            until("the order has a bid", &transcript, || {
-                !self.stage.bids(id).is_empty()
-            });
+            until("the order has a bid", &dump, || !self.stage.bids(id).is_empty());
             let bids = self.stage.bids(id);
             assert_eq!(
                 (bids.len(), bids[0].state),
                 (1, BidState::Open),
                 "{id:?}\n{}",
-                transcript()
+                dump()
             );
         }
     }
@@ -98,7 +96,7 @@ impl Pair {
     }
 
     /// Asserts that the events of every order are on the bus, each with a distinct id.
-    fn each_order_is_on_the_bus_once(&self, facts: &Running, transcript: impl Fn() -> String) {
+    fn each_order_is_on_the_bus_once(&self, facts: &Running, dump: impl Fn() -> String) {
         let published = |event: &str| -> Vec<String> {
             let output = facts.output();
             let objects = output
@@ -109,16 +107,16 @@ impl Pair {
             of_kind.map(id).collect()
         };
         for event in ["order_seen", "bid_placed"] {
-            let transcript = || format!("{event}\n{}\n{}", facts.output(), transcript());
+            let dump = || format!("{event}\n{}\n{}", facts.output(), dump());
             let all = || published(event).len() >= self.orders.len();
-            until("the events of each order are on the bus", transcript, all);
+            until("the events of each order are on the bus", dump, all);
             let ids = published(event);
             let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
             assert_eq!(
                 (ids.len(), distinct.len()),
                 (self.orders.len(), ids.len()),
                 "{}",
-                transcript()
+                dump()
             );
         }
     }
@@ -156,7 +154,7 @@ fn role(one: &Running) -> (String, Option<u64>) {
 fn leads(one: &Running) -> u64 {
     until(
         "the instance is the leader",
-        || one.transcript(),
+        || one.dump(),
         || role(one).0 == "leader",
     );
     role(one).1.unwrap()
@@ -182,8 +180,8 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
         for _ in 0..3 {
             pair.order();
         }
-        let transcript = || format!("{}\n---\n{}", first.transcript(), second.transcript());
-        assert_eq!(role(&second).0, "standby", "{}", transcript());
+        let dump = || format!("{}\n---\n{}", first.dump(), second.dump());
+        assert_eq!(role(&second).0, "standby", "{}", dump());
         let begun = Instant::now();
         let way = hand_over % 3;
         match way {
@@ -205,32 +203,30 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
         if way == 2 {
             // The suspended leader continues with its pending work and must not execute any of it.
             first.signal(Signal::SIGCONT);
-            let transcript = || first.transcript();
-            until(
-                "the old leader reports that it lost the leadership",
-                transcript,
-                || role(&first).0 == "standby",
-            );
+            let dump = || first.dump();
+            until("the old leader reports that it lost the leadership", dump, || {
+                role(&first).0 == "standby"
+            });
         }
-        pair.every_order_is_served(|| second.transcript());
+        pair.every_order_is_served(|| second.dump());
         if way == 1 {
-            assert_eq!(first.ended(), Some(0), "{}", first.transcript());
+            assert_eq!(first.ended(), Some(0), "{}", first.dump());
         }
         let again = NAMES[usize::from(hand_over % 2 == 1)];
         if way != 2 {
             drop(std::mem::replace(&mut first, pair.start(again, &[])));
         }
         std::mem::swap(&mut first, &mut second);
-        let transcript = || second.transcript();
+        let dump = || second.dump();
         until(
             "the instance is a standby that is ready to take over",
-            transcript,
+            dump,
             || second.output().contains("this instance is a standby"),
         );
     }
     pair.order();
-    pair.every_order_is_served(|| first.transcript());
-    pair.each_order_is_on_the_bus_once(&facts, || first.transcript());
+    pair.every_order_is_served(|| first.dump());
+    pair.each_order_is_on_the_bus_once(&facts, || first.dump());
 }
 
 /// A standby publishes no certificate. Each instance has its own key, so the chain would have two valid
@@ -254,39 +250,35 @@ fn a_standby_publishes_no_certificate_and_no_event_and_does_both_once_it_leads()
     };
     until(
         "the chain has one certificate",
-        || first.transcript(),
+        || first.dump(),
         || certificates(&pair) == 1,
     );
     let facts = pair.facts();
     let second = pair.start("b", &serve);
     second.says("a certificate, so that tenants reach it");
     pair.order();
-    pair.every_order_is_served(|| first.transcript());
+    pair.every_order_is_served(|| first.dump());
     facts.says("\"event\":\"bid_placed\"");
     // The standby has observed the bid too, but must not publish the event.
     second.says("\"event\":\"bid_placed\"");
     // Longer than the first retry interval for publishing a certificate.
     std::thread::sleep(Duration::from_secs(6));
-    assert_eq!(certificates(&pair), 1, "{}", second.transcript());
+    assert_eq!(certificates(&pair), 1, "{}", second.dump());
     let placed = || facts.output().matches("\"event\":\"bid_placed\"").count();
     assert_eq!(placed(), 1, "{}", facts.output());
     first.kill();
     leads(&second);
     until(
         "the new leader has published its certificate",
-        || second.transcript(),
+        || second.dump(),
         || certificates(&pair) == 2,
     );
-    until(
-        "the new leader is ready",
-        || second.transcript(),
-        || is_ready(&second),
-    );
+    until("the new leader is ready", || second.dump(), || is_ready(&second));
     pair.order();
-    pair.every_order_is_served(|| second.transcript());
+    pair.every_order_is_served(|| second.dump());
     until(
         "the new leader has published its event",
-        || second.transcript(),
+        || second.dump(),
         || placed() == 2,
     );
 }
@@ -298,33 +290,31 @@ fn a_store_that_is_away_pauses_writes_and_nothing_else_and_one_that_forgets_begi
     };
     let (first, second) = (pair.start("a", &[]), pair.start("b", &[]));
     let both = [&first, &second];
-    let transcript = || format!("{}\n---\n{}", first.transcript(), second.transcript());
+    let dump = || format!("{}\n---\n{}", first.dump(), second.dump());
     let leader = || both.iter().filter(|one| role(one).0 == "leader").count();
-    until("one instance is the leader", transcript, || leader() == 1);
-    until("the leader is ready", transcript, || {
+    until("one instance is the leader", dump, || leader() == 1);
+    until("the leader is ready", dump, || {
         both.iter().any(|one| is_ready(one))
     });
     let term = both.iter().find_map(|one| role(one).1).unwrap();
     pair.order();
-    pair.every_order_is_served(transcript);
+    pair.every_order_is_served(dump);
     pair.server.freeze().unwrap();
-    until("no instance is the leader", transcript, || leader() == 0);
+    until("no instance is the leader", dump, || leader() == 0);
     let id = pair.order();
     std::thread::sleep(LEASE);
-    assert!(pair.stage.bids(&id).is_empty(), "{}", transcript());
-    assert_eq!(leader(), 0, "{}", transcript());
+    assert!(pair.stage.bids(&id).is_empty(), "{}", dump());
+    assert_eq!(leader(), 0, "{}", dump());
     pair.server.go_on().unwrap();
-    until("one instance is the leader again", transcript, || leader() == 1);
-    pair.every_order_is_served(transcript);
+    until("one instance is the leader again", dump, || leader() == 1);
+    pair.every_order_is_served(dump);
     pair.forgets();
     let later = || both.iter().filter_map(|one| role(one).1).max().unwrap_or(0) > term;
-    until(
-        "an instance leads with a higher election term",
-        transcript,
-        || later() && leader() == 1,
-    );
+    until("an instance leads with a higher election term", dump, || {
+        later() && leader() == 1
+    });
     pair.order();
-    pair.every_order_is_served(transcript);
+    pair.every_order_is_served(dump);
 }
 
 #[test]
@@ -335,13 +325,11 @@ fn overwritten_record_is_reported_and_ends_no_lease() {
     let name = "--ha-name=spoiled";
     let (first, second) = (pair.start("a", &[name]), pair.start("b", &[name]));
     let both = [&first, &second];
-    let transcript = || format!("{}\n---\n{}", first.transcript(), second.transcript());
+    let dump = || format!("{}\n---\n{}", first.dump(), second.dump());
     let leader = || both.iter().filter(|one| role(one).0 == "leader").count();
-    until("one instance is the leader", transcript, || leader() == 1);
+    until("one instance is the leader", dump, || leader() == 1);
     let id = pair.order();
-    until("the order has a bid", transcript, || {
-        !pair.stage.bids(&id).is_empty()
-    });
+    until("the order has a bid", dump, || !pair.stage.bids(&id).is_empty());
     let bid = pair.stage.bids(&id).remove(0).id;
     pair.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
     let key = "{akash-provider}:election:spoiled";
@@ -352,19 +340,15 @@ fn overwritten_record_is_reported_and_ends_no_lease() {
         pair.say(spoils);
         until(
             "no instance is the leader while the record is invalid",
-            transcript,
+            dump,
             || leader() == 0,
         );
         let late = pair.order();
         if spoils.starts_with("SET") {
-            let says_so = || transcript().contains("election store failed, retrying");
-            until("the log reports the failed election store", transcript, says_so);
+            let says_so = || dump().contains("election store failed, retrying");
+            until("the log reports the failed election store", dump, says_so);
             std::thread::sleep(LEASE);
-            assert!(
-                pair.stage.bids(&late).is_empty() && leader() == 0,
-                "{}",
-                transcript()
-            );
+            assert!(pair.stage.bids(&late).is_empty() && leader() == 0, "{}", dump());
             assert_eq!(
                 pair.say(&format!("GET {key}")),
                 "$8",
@@ -372,8 +356,8 @@ fn overwritten_record_is_reported_and_ends_no_lease() {
             );
             pair.say(&format!("DEL {key}"));
         }
-        until("one instance is the leader again", transcript, || leader() == 1);
-        until("the late order has a bid", transcript, || {
+        until("one instance is the leader again", dump, || leader() == 1);
+        until("the late order has a bid", dump, || {
             !pair.stage.bids(&late).is_empty()
         });
     }
@@ -382,7 +366,7 @@ fn overwritten_record_is_reported_and_ends_no_lease() {
         terms > Some(9_999),
         "the election term must be above the forged one: {terms:?}"
     );
-    assert_eq!(pair.stage.live_leases(), 1, "{}", transcript());
+    assert_eq!(pair.stage.live_leases(), 1, "{}", dump());
 }
 
 #[test]
@@ -402,18 +386,18 @@ fn what_the_breaker_was_and_the_term_follow_the_leader_and_other_settings_wait_a
     let other = pair.start("b", &["--bid-timeout=7m"]);
     until(
         "the log names the setting",
-        || other.transcript(),
-        || other.transcript().contains("bid-timeout"),
+        || other.dump(),
+        || other.dump().contains("bid-timeout"),
     );
     first.signal(Signal::SIGTERM);
     let begun = Instant::now();
     // The lease time is left to a standby with equal settings before this instance takes over.
     assert_eq!(leads(&other), term + 1);
     assert!(begun.elapsed() >= LEASE, "{:?}", begun.elapsed());
-    assert_eq!(first.ended(), Some(0), "{}", first.transcript());
+    assert_eq!(first.ended(), Some(0), "{}", first.dump());
     until(
         "the standby has the breaker state of the leader",
-        || other.transcript(),
+        || other.dump(),
         || file_text(&at_second).contains(crate::stage::ADDRESS),
     );
     drop(other);
@@ -448,14 +432,10 @@ fn an_edited_price_policy_is_compared_and_equal_edits_delay_no_takeover() {
     leads(&first);
     let second = pair.start("b", &["--bid-price-strategy=policy", &flags[1]]);
     second.says("leadership: this instance is a standby");
-    let names_it = || second.transcript().contains("settings=\"bid-price-policy\"");
-    assert!(!names_it(), "{}", second.transcript());
+    let names_it = || second.dump().contains("settings=\"bid-price-policy\"");
+    assert!(!names_it(), "{}", second.dump());
     write_policy(&files[0], 2);
-    until(
-        "the log names the edited setting",
-        || second.transcript(),
-        names_it,
-    );
+    until("the log names the edited setting", || second.dump(), names_it);
     write_policy(&files[1], 2);
     // The standby reads its file twice a second.
     std::thread::sleep(Duration::from_millis(1_200));
@@ -466,12 +446,10 @@ fn an_edited_price_policy_is_compared_and_equal_edits_delay_no_takeover() {
     assert!(
         took < LEASE + Duration::from_secs(3),
         "{took:?}\n{}",
-        second.transcript()
+        second.dump()
     );
-    let is_warned = second
-        .transcript()
-        .contains("differ from those of the previous leader");
-    assert!(!is_warned, "{}", second.transcript());
+    let is_warned = second.dump().contains("differ from those of the previous leader");
+    assert!(!is_warned, "{}", second.dump());
 }
 
 fn file_text(path: &Path) -> String {

@@ -123,8 +123,8 @@ impl Case {
         // The status is read with each new subscription.
         proxy.cut();
         let receives = |provider: &Running, before: u64| {
-            let transcript = || format!("{self:?}\n{}", provider.transcript());
-            until("a false response", transcript, || faults() > before);
+            let dump = || format!("{self:?}\n{}", provider.dump());
+            until("a false response", dump, || faults() > before);
         };
         self.provoke(&stage, &provider);
         stage.order(2);
@@ -143,10 +143,10 @@ impl Case {
         let (order, ended) = (stage.order(4), Instant::now());
         until(
             "a bid after the lie",
-            || provider.transcript(),
+            || provider.dump(),
             || {
-                let transcript = || format!("{self:?}: no bid within {LIMIT:?}\n{}", provider.transcript());
-                assert!(ended.elapsed() < LIMIT, "{}", transcript());
+                let dump = || format!("{self:?}: no bid within {LIMIT:?}\n{}", provider.dump());
+                assert!(ended.elapsed() < LIMIT, "{}", dump());
                 !stage.bids(&order).is_empty()
             },
         );

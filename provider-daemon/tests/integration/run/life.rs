@@ -14,7 +14,7 @@ fn order_gets_bid_and_lease_and_is_closed() {
     stage.start_node(FAST);
     let mut provider = stage.provider("provider", &["--output=json"]);
     provider.says("\"is_ready\":true");
-    assert!(provider.output().contains(ADDRESS), "{}", provider.transcript());
+    assert!(provider.output().contains(ADDRESS), "{}", provider.dump());
     let id = stage.order(1);
     let bid = stage.bid(&id, &provider);
     provider.says("\"event\":\"bid_placed\"");
@@ -36,12 +36,8 @@ fn order_gets_bid_and_lease_and_is_closed() {
     let (since, at) = (placed["since_order_ms"].as_u64(), placed["at_ms"].as_u64());
     assert!(since.unwrap() < at.unwrap(), "{placed}");
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
-    assert!(
-        provider.output().contains("shutting down"),
-        "{}",
-        provider.transcript()
-    );
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
+    assert!(provider.output().contains("shutting down"), "{}", provider.dump());
 }
 
 #[test]
@@ -59,7 +55,7 @@ fn queries_use_grpc_and_blocks_use_rpc() {
     let bids: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(bids["bids"][0]["bid"]["id"]["provider"], ADDRESS);
     provider.signal(Signal::SIGINT);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }
 
 /// Bids remain open on the chain after `kill -9` and after an orderly stop. The next start adopts them.
@@ -79,13 +75,13 @@ fn bids_survive_every_kind_of_stop() {
     let mut beside = stage.provider("beside", &[]);
     assert_eq!(beside.ended(), Some(1));
     assert!(
-        beside.transcript().contains("in use by another provider"),
+        beside.dump().contains("in use by another provider"),
         "{}",
-        beside.transcript()
+        beside.dump()
     );
     let begun = Instant::now();
     second.signal(Signal::SIGTERM);
-    assert_eq!(second.ended(), Some(0), "{}", second.transcript());
+    assert_eq!(second.ended(), Some(0), "{}", second.dump());
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     let mut third = stage.provider("third", &[]);
     third.says("bid adopted");
@@ -129,10 +125,10 @@ fn hourly_gas_limit_survives_kill() {
     let id = stage.order(2);
     until(
         "the limit is reported",
-        || second.transcript(),
-        || second.transcript().contains("225000 for an hour (bid)"),
+        || second.dump(),
+        || second.dump().contains("225000 for an hour (bid)"),
     );
-    assert!(stage.bids(&id).is_empty(), "{}", second.transcript());
+    assert!(stage.bids(&id).is_empty(), "{}", second.dump());
 }
 
 #[test]
@@ -151,7 +147,7 @@ fn provider_bids_after_late_registration() {
     assert_eq!(code, 0, "{err}");
     until(
         "a bid on one of two orders",
-        || provider.transcript(),
+        || provider.dump(),
         || !stage.bids(&id).is_empty(),
     );
 }

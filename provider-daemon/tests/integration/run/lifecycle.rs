@@ -51,7 +51,7 @@ impl Manager {
     fn waits_for(&mut self, word: &str, provider: &Running) {
         until(
             &format!("`{word}`"),
-            || provider.transcript(),
+            || provider.dump(),
             || self.notifications().iter().any(|line| line.contains(word)),
         );
     }
@@ -76,13 +76,13 @@ fn systemd_is_notified_of_ready_watchdog_and_stopping() {
     let lives = |manager: &mut Manager| manager.watchdog_count() >= before + 4;
     until(
         "watchdog notifications",
-        || provider.transcript(),
+        || provider.dump(),
         || lives(&mut manager),
     );
     assert!(!manager.notifications().iter().any(|line| line == "STOPPING=1"));
     provider.signal(Signal::SIGTERM);
     manager.waits_for("STOPPING=1", &provider);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
     let notifications = manager.notifications();
     assert_eq!(
         notifications.iter().filter(|line| *line == "READY=1").count(),
@@ -118,7 +118,7 @@ fn provider_is_ready_without_chain_or_cluster_and_reports_it() {
         for (is_up, word) in [(chain_is_up, "the chain: "), (cluster_is_up, "the cluster: ")] {
             until(
                 &format!("{name}: `{word}` {is_up}"),
-                || provider.transcript(),
+                || provider.dump(),
                 || status(&mut manager, "waiting for") && status(&mut manager, word) != is_up,
             );
         }
@@ -130,7 +130,7 @@ fn provider_is_ready_without_chain_or_cluster_and_reports_it() {
             manager.waits_for("STATUS=ready: bidding", &provider);
         }
         provider.signal(Signal::SIGTERM);
-        assert_eq!(provider.ended(), Some(0), "{name}: {}", provider.transcript());
+        assert_eq!(provider.ended(), Some(0), "{name}: {}", provider.dump());
     }
 }
 
@@ -171,11 +171,11 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     }
     until(
         "the stalled part is logged",
-        || provider.transcript(),
+        || provider.dump(),
         || {
             // Empty the socket of the service manager.
             manager.notifications();
-            provider.transcript().contains("part of the provider stalled")
+            provider.dump().contains("part of the provider stalled")
         },
     );
     // Notifications already in flight.
@@ -192,12 +192,12 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     let reading = std::thread::spawn(move || std::io::copy(&mut { reading }, &mut std::io::sink()));
     until(
         "the part recovers",
-        || provider.transcript(),
-        || provider.transcript().contains("part of the provider recovered"),
+        || provider.dump(),
+        || provider.dump().contains("part of the provider recovered"),
     );
     until(
         "watchdog notifications",
-        || provider.transcript(),
+        || provider.dump(),
         || manager.watchdog_count() > silent_since.1,
     );
     drop(provider);
@@ -227,16 +227,12 @@ fn draining_provider_is_not_ready_and_closes_streams_with_code() {
     served.stage.make_block();
     let waiting = format!("{}/num_unconfirmed_txs", served.stage.url());
     let is_sent = || curl(&[&waiting]).is_some_and(|(_, body)| body.contains(r#""n_txs":"1""#));
-    until(
-        "a bid that no block takes",
-        || served.provider.transcript(),
-        is_sent,
-    );
+    until("a bid that no block takes", || served.provider.dump(), is_sent);
     assert!(served.stage.bids(&id).is_empty(), "the bid is in a block");
     served.provider.signal(Signal::SIGTERM);
     until(
         "draining",
-        || served.provider.transcript(),
+        || served.provider.dump(),
         || served.provider.output().contains("shutting down"),
     );
     let (status, body) = curl(&[&ready]).unwrap();
@@ -244,7 +240,7 @@ fn draining_provider_is_not_ready_and_closes_streams_with_code() {
         (status, body.trim()),
         (503, "the provider is stopping"),
         "{}",
-        served.provider.transcript()
+        served.provider.dump()
     );
     let (status, body) = curl(&[&format!("{}/status", served.url)]).unwrap();
     assert_eq!(status, 200, "the status is unavailable during the drain: {body}");
@@ -257,7 +253,7 @@ fn draining_provider_is_not_ready_and_closes_streams_with_code() {
     }
     served.stage.make_block();
     let code = served.provider.ended();
-    assert_eq!(code, Some(0), "{}", served.provider.transcript());
+    assert_eq!(code, Some(0), "{}", served.provider.dump());
 }
 
 #[test]
@@ -348,6 +344,6 @@ fn sighup_drains_like_sigterm() {
         .unwrap();
     provider.says("lease won");
     provider.signal(Signal::SIGHUP);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
     assert_eq!(stage.live_leases(), 1, "the lease ended with the process");
 }

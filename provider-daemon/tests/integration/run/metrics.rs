@@ -71,7 +71,7 @@ fn metrics_equal_requests_transactions_and_faults() {
     let at = served.stage.chain.market(|market| market.height()) as f64;
     until(
         "the height of the chain",
-        || served.provider.transcript(),
+        || served.provider.dump(),
         || height() >= at,
     );
     assert_eq!(
@@ -97,7 +97,7 @@ fn check_requests(served: &Served, address: &str) {
     }
     // A scrape may return a text that was computed before the requests.
     let is_counted = || count() - before >= 3.0;
-    until("three requests", || served.provider.transcript(), is_counted);
+    until("three requests", || served.provider.dump(), is_counted);
     let scrape = Scrape::new(address);
     assert_eq!(scrape.get(status), Some(before + 3.0));
     let sent = "manifest\",method=\"PUT\",status=\"200\"";

@@ -60,7 +60,7 @@ fn lose(served: &Served, dseq: u64) {
     let stage = &served.stage;
     let id = stage.order_of(&TENANT.parse().unwrap(), dseq);
     let is_open = || stage.bids(&id).iter().any(|bid| bid.state == BidState::Open);
-    until("a bid", || served.provider.transcript(), is_open);
+    until("a bid", || served.provider.dump(), is_open);
     served.until("the bid is recorded", || {
         let orders = object(stage, &["order", &dseq.to_string()]);
         orders["orders"][0]["steps"].to_string().contains("bid_placed")
@@ -116,12 +116,7 @@ fn history_shows_each_order_while_the_provider_runs_and_after_it_stopped() {
     served.until("all outcomes", || outcomes(&served.stage) == expected());
     check(&served.stage);
     served.provider.signal(Signal::SIGTERM);
-    assert_eq!(
-        served.provider.ended(),
-        Some(0),
-        "{}",
-        served.provider.transcript()
-    );
+    assert_eq!(served.provider.ended(), Some(0), "{}", served.provider.dump());
     assert_eq!(outcomes(&served.stage), expected());
     check(&served.stage);
 }

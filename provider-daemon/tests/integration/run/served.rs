@@ -60,7 +60,7 @@ impl Served {
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
         until(
             what,
-            || self.provider.transcript(),
+            || self.provider.dump(),
             || {
                 if self.makes_blocks {
                     self.stage.make_block();
@@ -84,7 +84,7 @@ impl Served {
         let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
         let dseq = DSEQ.to_string();
         let (code, out, err) = self.tenants(&["send-manifest", sample, "--dseq", &dseq]);
-        assert_eq!(code, 0, "{out}{err}\n{}", self.provider.transcript());
+        assert_eq!(code, 0, "{out}{err}\n{}", self.provider.dump());
         self.until("a workload that runs", || self.has_printed("\"health\":\"good\""));
     }
 

@@ -177,12 +177,12 @@ fn resource_usage_does_not_grow_with_load() {
         "{sent} of {ordered} manifests, {failed} failed\n{}",
         served
             .provider
-            .transcript()
+            .dump()
             .lines()
             .rev()
             .take(40)
             .collect::<Vec<_>>()
             .join("\n")
     );
-    assert!(!served.provider.transcript().contains("panicked"));
+    assert!(!served.provider.dump().contains("panicked"));
 }

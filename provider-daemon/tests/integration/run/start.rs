@@ -34,16 +34,12 @@ fn is_served_and_not_bidding(stage: &Stage, provider: &Running, dseq: u64) {
     let id = stage.order(dseq);
     let height = || stage.chain.market(|market| market.height());
     let before = height();
-    until(
-        "some blocks",
-        || provider.transcript(),
-        || height() > before + BLOCKS,
-    );
-    assert!(stage.bids(&id).is_empty(), "{}", provider.transcript());
+    until("some blocks", || provider.dump(), || height() > before + BLOCKS);
+    assert!(stage.bids(&id).is_empty(), "{}", provider.dump());
     assert!(
         !provider.output().contains("\"is_ready\":true"),
         "{}",
-        provider.transcript()
+        provider.dump()
     );
 }
 
@@ -88,11 +84,11 @@ fn unusable_node_at_start_is_reported_and_awaited() {
         let bids = || stage.chain.market(|market| market.bids().count());
         until(
             "the pending order gets its bid",
-            || provider.transcript(),
+            || provider.dump(),
             || bids() == 1,
         );
         provider.signal(Signal::SIGTERM);
-        assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+        assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
     }
 }
 
@@ -117,7 +113,7 @@ fn provider_without_cluster_serves_and_waits() {
         provider.output()
     );
     provider.signal(Signal::SIGTERM);
-    assert_eq!(provider.ended(), Some(0), "{}", provider.transcript());
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }
 
 #[test]
@@ -137,11 +133,11 @@ fn silent_node_is_reported_soon_with_its_duration() {
         began.elapsed() < NOTICED,
         "{:?}: {}",
         began.elapsed(),
-        provider.transcript()
+        provider.dump()
     );
     proxy.set(Faults::default());
     let is_ready = || provider.output().matches("ready: bidding").count() >= 2;
-    until("the provider recovers", || provider.transcript(), is_ready);
+    until("the provider recovers", || provider.dump(), is_ready);
     let id = stage.order(1);
     stage.bid(&id, &provider);
 }

@@ -48,7 +48,7 @@ fn tenant_is_served_from_order_to_close() {
     let account: Address = ADDRESS.parse().unwrap();
     until(
         "the certificate is published",
-        || provider.transcript(),
+        || provider.dump(),
         || {
             stage
                 .chain
@@ -87,7 +87,7 @@ fn tenant_is_served_from_order_to_close() {
         &put,
     ])
     .unwrap();
-    assert_eq!(status, 200, "{body}\n{}", provider.transcript());
+    assert_eq!(status, 200, "{body}\n{}", provider.dump());
     provider.says("\"event\":\"deployed\"");
     provider.says("\"health\":\"good\"");
     let lease = format!("{url}/lease/9/1/1/status");
@@ -147,7 +147,7 @@ fn tenant_commands_cover_complete_deployment() {
     let ran = |more: &[&str]| stage.ran(&[more, &tenant].concat());
     let good = |more: &[&str]| {
         let (code, out, err) = ran(more);
-        assert_eq!(code, 0, "{more:?}: {out}{err}\n{}", provider.transcript());
+        assert_eq!(code, 0, "{more:?}: {out}{err}\n{}", provider.dump());
         out
     };
     good(&["tx", "cert", "generate", "client"]);
@@ -161,7 +161,7 @@ fn tenant_commands_cover_complete_deployment() {
     // Submits without waiting for the provider, because the command waits.
     until(
         "the lease at the node",
-        || provider.transcript(),
+        || provider.dump(),
         || {
             stage
                 .ran(&["query", "leases", "-o", "json"])
@@ -196,7 +196,7 @@ fn tenant_commands_cover_complete_deployment() {
     provider.says("\"event\":\"lease_closed\"");
     until(
         "the end of the lease",
-        || provider.transcript(),
+        || provider.dump(),
         || ran(&["lease-status", "--dseq", "9"]).2.contains("is closed"),
     );
 }
