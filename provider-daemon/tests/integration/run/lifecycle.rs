@@ -162,7 +162,7 @@ fn stalled_part_is_logged_and_watchdog_notifications_stop() {
     manager.waits_for("STATUS=ready: bidding", &provider);
     until(
         "the first watchdog notification",
-        || provider.told(),
+        || provider.dump(),
         || manager.watchdog_count() > 0,
     );
     // More lines than the pipe can hold.
