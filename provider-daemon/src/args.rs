@@ -65,7 +65,7 @@ pub(crate) const DEFAULT_LEVEL: &str = "warn";
 
 /// An Akash compute provider.
 #[derive(Debug, Parser)]
-#[command(name = "provider-daemon", version, about, max_term_width = 110)]
+#[command(name = "provider-daemon", version, about, max_term_width = help::WIDTH_MAX)]
 pub struct Cli {
     /// Log level or filter: error, warn, info, debug, trace, off, or MODULE=LEVEL
     #[arg(

@@ -7,25 +7,106 @@ use clap::Command;
 use clap::builder::StyledStr;
 use std::fmt::Write as _;
 
-/// Adds examples to the help of every command.
+/// Maximum width of a help text, in columns.
+pub(super) const WIDTH_MAX: usize = 110;
+
+/// Commands by the work of their users, in the order of the help.
+const GROUPS: [(&str, &[&str]); 4] = [
+    (
+        "Run a provider",
+        &[
+            "run", "doctor", "config", "keys", "tx", "query", "operator", "price", "explain", "migrate",
+            "tools",
+        ],
+    ),
+    (
+        "Inspect and control a provider",
+        &[
+            "leases",
+            "orders",
+            "order",
+            "summary",
+            "reconcile",
+            "breaker",
+            "harden",
+            "end-lease",
+            "log-level",
+            "bus",
+            "state",
+            "replay",
+            "bundle",
+        ],
+    ),
+    (
+        "Deploy as a tenant",
+        &[
+            "sdl",
+            "send-manifest",
+            "get-manifest",
+            "lease-status",
+            "service-status",
+            "lease-logs",
+            "lease-events",
+            "lease-shell",
+            "status",
+            "migrate-hostnames",
+            "migrate-endpoints",
+            "sdl-to-manifest",
+            "show-cluster-ns",
+        ],
+    ),
+    ("Try and develop", &["dev", "devnet", "version", "completions"]),
+];
+
+const EVERYWHERE: &str = "\
+Flags are set in the environment too: --chain-id is AP_CHAIN_ID or AKASH_CHAIN_ID. The help of a command says which, and \
+has examples: provider-daemon query leases --help";
+
+/// Adds examples to the help of every command, and groups the commands in the help of the program.
 #[must_use]
 pub fn with_examples(root: Command) -> Command {
-    let root = root.after_help(EVERYWHERE);
+    let template = grouped(&root, |list| list);
+    let root = root.help_template(template).after_help(EVERYWHERE);
     root.mut_subcommands(|command| {
         let path = command.get_name().to_owned();
         exemplified(command, &path)
     })
 }
 
-/// Groups of commands, shown below the list of commands because clap cannot group subcommands.
-const EVERYWHERE: &str = "\
-For providers:  keys, tx, query, run, config, doctor, operator, migrate, bus, price, tools, explain, replay, bundle, state, breaker, reconcile, leases, harden, end-lease, log-level, orders, order, summary
-For tenants:    sdl, send-manifest, get-manifest, lease-status, service-status, lease-logs, lease-events, lease-shell, \
-status, migrate-hostnames, migrate-endpoints, sdl-to-manifest, show-cluster-ns
-For trials:     dev, devnet
+/// Returns the template of the program's help. `clap` cannot group subcommands, so each group is rendered as the list of
+/// a separate command; `fit` can set the width of that command.
+fn grouped(root: &Command, fit: impl Fn(Command) -> Command) -> StyledStr {
+    let header = clap::builder::Styles::styled().get_header().to_owned();
+    let mut text = StyledStr::new();
+    // Writing into a `String` does not fail.
+    let _ = write!(text, "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n");
+    for (title, names) in GROUPS {
+        let list = Command::new("list")
+            .disable_help_subcommand(true)
+            .max_term_width(WIDTH_MAX);
+        let commands = names.iter().filter_map(|name| root.find_subcommand(name));
+        let entries = commands
+            .enumerate()
+            .map(|(order, command)| entry(command).display_order(order));
+        let list = fit(list)
+            .help_template("{subcommands}")
+            .subcommands(entries)
+            .render_help();
+        let _ = write!(text, "\n{header}{title}:{header:#}\n{}", list.ansi());
+    }
+    let _ = write!(text, "\n{header}Options:{header:#}\n{{options}}{{after-help}}");
+    text
+}
 
-Flags are set in the environment too: --chain-id is AP_CHAIN_ID or AKASH_CHAIN_ID. The help of a command says which, and \
-has examples: provider-daemon query leases --help";
+/// Copies what the list of commands shows of a command.
+fn entry(command: &Command) -> Command {
+    let aliases: Vec<String> = command.get_visible_aliases().map(str::to_owned).collect();
+    let entry = Command::new(command.get_name().to_owned()).visible_aliases(aliases);
+    match command.get_about() {
+        Some(about) => entry.about(about.clone()),
+        None => entry,
+    }
+}
 
 /// Command with a list of exit codes in its help.
 const RUN: &str = "run";
