@@ -28,7 +28,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
 }
 
-/// Prose of several files, with the listed terms in it.
+/// Prose of several files, and the terms of the word list that occur in it.
 #[derive(Debug, Default)]
 struct Survey {
     words: usize,

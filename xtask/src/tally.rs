@@ -56,7 +56,7 @@ impl Counter {
     }
 }
 
-/// Runs `cargo test` with arguments that end after `--`, and prints its results.
+/// Runs `cargo test` and prints its results.
 ///
 /// # Errors
 /// Fails if a test fails, or if no test ran.

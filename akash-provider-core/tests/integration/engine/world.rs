@@ -71,7 +71,7 @@ pub(crate) struct World {
     pub(crate) incomplete: Vec<LeaseId>,
     /// The cluster reports that it has not declared any hostname yet.
     pub(crate) undeclared: bool,
-    /// IP addresses that the next cluster lists report as declared. `None` means those of the deployed
+    /// Declared IP addresses in the next lists of the cluster. `None` means those of the deployed
     /// workloads.
     pub(crate) ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
     /// How many of the next transactions are not included in a block and have an unknown outcome.

@@ -41,7 +41,7 @@ pub(super) struct LeaseEntry {
     /// Leadership epoch in which the lease was won. `None` if a manifest was found or possibly stored since
     /// then.
     pub(super) bare_since: Option<u64>,
-    /// True if the block of the lease is complete. The manifest deadline does not start before.
+    /// True if the engine received all events of the block that created the lease. The manifest deadline starts then.
     pub(super) has_started: bool,
 }
 
