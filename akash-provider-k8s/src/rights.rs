@@ -6,7 +6,7 @@
 
 mod required;
 
-pub use required::{Condition, Rule, Scope, required};
+pub use required::{Condition, Rule, Scope, required, required_in_leases};
 
 use crate::error::within;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -94,7 +94,8 @@ fn is_admission(error: &Error) -> bool {
     ADMISSION.iter().any(|phrase| message.contains(phrase))
 }
 
-/// Returns true if the account of the client has the right `verb` of a rule.
+/// Returns true if the account of the client has the right `verb` of a rule. `namespace` is the namespace of the records
+/// or of the lease, for a rule of such a namespace.
 ///
 /// # Errors
 /// Returns an error if the API server does not respond within `limit`.
@@ -104,7 +105,7 @@ pub async fn is_granted(
     rule: &Rule,
     resource: &str,
     verb: &str,
-    records: &str,
+    namespace: &str,
 ) -> Result<bool, Error> {
     let (resource, subresource) = match resource.split_once('/') {
         Some((resource, below)) => (resource, Some(below.to_owned())),
@@ -116,7 +117,7 @@ pub async fn is_granted(
         resource: Some(resource.to_owned()),
         subresource,
         name: rule.name.map(str::to_owned),
-        namespace: rule.scope.namespace(records).map(str::to_owned),
+        namespace: rule.scope.namespace(namespace).map(str::to_owned),
         ..ResourceAttributes::default()
     };
     may(client, limit, attributes, "check the rights").await

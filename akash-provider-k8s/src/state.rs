@@ -31,7 +31,7 @@ mod watches;
 pub use definitions::Definitions;
 pub use health::{Replicas, replicas};
 pub use history::{EventStore, History, RecordedEvent, StoredEvent};
-pub use kind::{Kind, lease_of_host};
+pub use kind::{Kind, is_lease_namespace, lease_of_host};
 pub use orphans::{Orphan, Reason};
 pub use status::{forwarded_ports, has_service, lease_status, pod_service, restarts, service_status};
 pub use view::LeaseView;

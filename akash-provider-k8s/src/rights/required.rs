@@ -7,17 +7,20 @@ pub enum Scope {
     Cluster,
     /// Namespace of the records, as `--k8s-manifest-ns` names it.
     Records,
+    /// Namespace of a lease.
+    Lease,
     /// Namespace with this name.
     Namespace(&'static str),
 }
 
 impl Scope {
-    /// Returns the namespace of the scope, or `None` for the whole cluster.
+    /// Returns the namespace of the scope, or `None` for the whole cluster. The scopes `Records` and `Lease` have the
+    /// namespace `variable`.
     #[must_use]
-    pub const fn namespace<'a>(&self, records: &'a str) -> Option<&'a str> {
+    pub const fn namespace<'a>(&self, variable: &'a str) -> Option<&'a str> {
         match self {
             Self::Cluster => None,
-            Self::Records => Some(records),
+            Self::Records | Self::Lease => Some(variable),
             Self::Namespace(name) => Some(name),
         }
     }
@@ -163,9 +166,26 @@ const RULES: [Rule; 22] = {
     ]
 };
 
-/// Returns the rights that the provider requires outside of the namespaces of leases. In the namespaces of leases, the
-/// provider grants itself the rights of `deploy/rbac/lease.yaml`.
+const LEASE_RULES: [Rule; 3] = [
+    rule(
+        Scope::Lease,
+        "",
+        &["secrets"],
+        &["list", "create", "patch", "delete"],
+    ),
+    rule(Scope::Lease, "", &["pods/log"], &["get"]),
+    rule(Scope::Lease, "", &["pods/exec"], &["get", "create"]),
+];
+
+/// Returns the rights that the provider requires outside of the namespaces of leases.
 #[must_use]
 pub const fn required() -> &'static [Rule] {
     &RULES
+}
+
+/// Returns the rights of the provider in the namespace of each lease, as in `deploy/rbac/lease.yaml`. The provider binds
+/// its account to them.
+#[must_use]
+pub const fn required_in_leases() -> &'static [Rule] {
+    &LEASE_RULES
 }

@@ -278,7 +278,8 @@ many_of_a_lease!(
 many_of_a_lease!(ProviderLeasedIP, Ips, ips);
 
 /// Returns true for a name in the form of [`LeaseId::namespace`]: SHA-224 in base32.
-fn is_lease_namespace(name: &str) -> bool {
+#[must_use]
+pub fn is_lease_namespace(name: &str) -> bool {
     name.len() == 45
         && name
             .bytes()

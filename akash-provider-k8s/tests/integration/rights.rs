@@ -1,7 +1,7 @@
 //! `kubectl apply` of `deploy/` does not change the rights of a Go provider that is installed in the same
 //! cluster.
 
-use akash_provider_k8s::rights::required;
+use akash_provider_k8s::rights::{Rule, required, required_in_leases};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -75,8 +75,11 @@ fn cluster_roles_do_not_reuse_names_of_the_helm_charts() {
 /// Right as namespace, API group, resource, name of the object and verb.
 type Right = (String, String, String, String, String);
 
-/// Returns the rights of the provider in `deploy/rbac`, without those in the namespaces of leases.
-fn deployed_rights() -> BTreeSet<Right> {
+/// ClusterRole with the rights in the namespaces of leases.
+const LEASE_ROLE: &str = "akash-provider-rs-lease";
+
+/// Returns the rights of the provider in `deploy/rbac`: those in the namespaces of leases, or all others.
+fn deployed_rights(is_lease: bool) -> BTreeSet<Right> {
     let texts = |value: &Value| -> Vec<String> {
         let texts = value.as_array().into_iter().flatten();
         texts.map(|text| text.as_str().unwrap().to_owned()).collect()
@@ -84,7 +87,7 @@ fn deployed_rights() -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
     for document in documents("rbac") {
         let is_role = document["kind"] == "ClusterRole" || document["kind"] == "Role";
-        if !is_role || document["metadata"]["name"] == "akash-provider-rs-lease" {
+        if !is_role || (document["metadata"]["name"] == LEASE_ROLE) != is_lease {
             continue;
         }
         let namespace = document["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -111,9 +114,15 @@ fn deployed_rights() -> BTreeSet<Right> {
 
 #[test]
 fn required_rights_equal_the_deployed_roles() {
+    assert_eq!(rights(required(), "lease"), deployed_rights(false));
+    // A ClusterRole has no namespace.
+    assert_eq!(rights(required_in_leases(), ""), deployed_rights(true));
+}
+
+fn rights(rules: &[Rule], namespace: &str) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
-    for rule in required() {
-        let namespace = rule.scope.namespace("lease").unwrap_or_default();
+    for rule in rules {
+        let namespace = rule.scope.namespace(namespace).unwrap_or_default();
         let name = rule.name.unwrap_or_default();
         for resource in rule.resources {
             for verb in rule.verbs {
@@ -127,5 +136,5 @@ fn required_rights_equal_the_deployed_roles() {
             }
         }
     }
-    assert_eq!(rights, deployed_rights());
+    rights
 }
