@@ -18,7 +18,7 @@ mod signed_by;
 mod size;
 
 pub use capabilities::Capabilities;
-pub use price::{check_price, judge_price, price_request};
+pub use price::{check_denom, check_price, judge_price, price_request};
 pub use profile::accepting_profile;
 #[cfg(feature = "runtime")]
 pub use screen::screen;

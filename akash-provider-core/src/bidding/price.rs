@@ -3,7 +3,7 @@
 use super::Decline;
 use crate::error::Failure;
 use crate::pricing::{PRICE_PRECISION, PriceRequest};
-use crate::types::{DecCoin, GroupSpec, Order, ResourceUnit};
+use crate::types::{DecCoin, GroupSpec, MarketParams, Order, ResourceUnit};
 use std::sync::Arc;
 
 /// Creates the price request for an order. `units` are the units that are reserved for the order, or would be
@@ -34,6 +34,24 @@ pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Resul
     })?;
     check_price(&price, &maximum)?;
     Ok(price)
+}
+
+/// Checks that the chain accepts prices in the denomination of a group. The chain accepts no deployment in another
+/// denomination, so only a group without an order can fail.
+///
+/// # Errors
+/// Returns [`Decline::PriceDenom`].
+pub fn check_denom(group: &GroupSpec, params: &MarketParams) -> Result<(), Decline> {
+    let order = group.max_price().map(|price| price.denom).unwrap_or_default();
+    let accepted = || params.bid_min_deposits.iter().map(|deposit| &deposit.denom);
+    if accepted().any(|denom| *denom == order) {
+        return Ok(());
+    }
+    let accepted: Vec<&str> = accepted().map(|denom| &**denom).collect();
+    Err(Decline::PriceDenom {
+        price: accepted.join(" or "),
+        order: order.to_string(),
+    })
 }
 
 /// Checks that a price has the denomination of the tenant, is above zero and does not exceed `maximum`.

@@ -22,6 +22,7 @@ use akash_provider_core::Config;
 use akash_provider_core::bidding::{self, Decline, Offer, OrderContext};
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::inventory::Explanation;
 use akash_provider_core::manifest::covering;
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::types::{
@@ -197,14 +198,9 @@ async fn judge(
 ) -> Result<Result<PriceRequest, Vec<String>>, ScreeningError> {
     let us = &screening.config.provider;
     let record = app.screenings.facts.record(app, us).await?;
-    // The chain accepts deposits and prices in these.
-    let denoms: Vec<&str> = record.params.bid_min_deposits.iter().map(|c| &*c.denom).collect();
-    let priced_in = group.max_price().map(|p| p.denom).unwrap_or_default();
-    if !denoms.contains(&&*priced_in) {
-        let taken = denoms.join(" or ");
-        return Ok(Err(vec![format!(
-            "the group is priced in {priced_in}; the chain accepts {taken}"
-        )]));
+    // Checked before the price script receives the denomination.
+    if let Err(decline) = bidding::check_denom(&group, &record.params) {
+        return Ok(Err(vec![decline.to_string()]));
     }
     let mut audited: Vec<AuditedAttributes> = Vec::new();
     for auditor in bidding::auditors(&group) {
@@ -233,12 +229,21 @@ async fn judge(
             Decline::InsufficientCapacity { .. }
             | Decline::ExternalPortsExhausted { .. }
             | Decline::NoLeasedIps { .. }
-            | Decline::LeasedIpsExhausted { .. } => summarize(&capacity.explain(&order.spec)),
+            | Decline::LeasedIpsExhausted { .. } => with_nodes(&decline, &capacity.explain(&order.spec)),
             decline => vec![decline.to_string()],
         })
     });
     let failed = |error| Error::new(ErrorKind::Internal, "screening", format!("{error}"));
     judging.await.map_err(|e| unavailable(&failed(e)))
+}
+
+/// Returns the reason of a decline, as `explain` reports it, and the summary of the reasons for each node.
+fn with_nodes(decline: &Decline, explanation: &Explanation) -> Vec<String> {
+    let first = decline.to_string();
+    let mut reasons = summarize(explanation);
+    reasons.retain(|reason| *reason != shorten(&first));
+    reasons.insert(0, first);
+    reasons
 }
 
 /// Returns an order that contains the group. The other fields of the order do not affect the decision.

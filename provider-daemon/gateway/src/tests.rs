@@ -11,6 +11,7 @@ mod other_tenants;
 mod recorded;
 mod routes;
 mod screening;
+mod screening_reasons;
 mod sdk;
 mod statistics;
 mod streams;

@@ -27,6 +27,7 @@ use akash_provider_core::types::{
     Attribute, AuditedAttributes, DecCoin, DeclineCode, DeploymentId, GroupId, GroupSpec, MarketParams,
     Order, OrderId, OrderState,
 };
+use akash_provider_k8s::inventory::remedy;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -131,7 +132,13 @@ impl ExplainedProvider {
             params: Some(&self.params),
             bids,
         };
-        let verdict = bidding::screen(order, &facts, &mut self.capacity, &*self.pricing).await;
+        let verdict = match bidding::check_denom(&order.spec, &self.params) {
+            Ok(()) => bidding::screen(order, &facts, &mut self.capacity, &*self.pricing).await,
+            Err(decline) => bidding::Verdict {
+                bid: Err(decline),
+                explanation: self.capacity.explain(&order.spec),
+            },
+        };
         self.print_verdict(&order.spec, verdict)
     }
 
@@ -234,6 +241,7 @@ pub fn nodes(explanation: &Explanation) -> String {
     }
     for line in &explanation.ignored {
         lines.push_str(&format!("  ignored      {line}\n"));
+        lines.push_str(&format!("  help         {}\n", remedy(line)));
     }
     lines
 }

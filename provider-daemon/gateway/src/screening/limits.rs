@@ -1,7 +1,7 @@
 //! Limits of a group, checked before any query: the limits of the Akash network, and sizes that real groups never
 //! reach.
 
-use akash_provider_core::bidding::{auditors, limits};
+use akash_provider_core::bidding::{check_size, limits};
 use akash_provider_core::types::{Attribute, GroupSpec, ResourceUnit};
 
 /// Maximum number of resource units of a group.
@@ -10,8 +10,6 @@ pub(super) const UNITS_MAX: usize = 20;
 pub(super) const ATTRIBUTES_MAX: usize = 64;
 /// Maximum number of volumes, and also of endpoints, of a resource unit.
 pub(super) const PARTS_MAX: usize = 64;
-/// Maximum number of auditors that a group names. Each may cause a chain query.
-pub(super) const AUDITORS_MAX: usize = 32;
 /// Maximum number of hostnames in a request.
 pub(super) const HOSTNAMES_MAX: usize = 100;
 /// Maximum length of a hostname, in bytes.
@@ -24,12 +22,9 @@ pub(super) const TEXT_BYTES_MAX: usize = 32 * 1024;
 /// # Errors
 /// Returns the text of the first limit that is exceeded.
 pub(super) fn check(group: &GroupSpec, hostnames: &[String]) -> Result<(), String> {
-    let signed_by = &group.requirements.signed_by;
     at_most("units of the group", group.resources.len(), UNITS_MAX)?;
-    // Duplicates count once. A list too long even for duplicates is refused without comparing its names.
-    let named = signed_by.all_of.len().saturating_add(signed_by.any_of.len());
-    at_most("mentions of auditors", named, 2 * AUDITORS_MAX)?;
-    at_most("auditors", auditors(group).len(), AUDITORS_MAX)?;
+    // The same limit as for bids, so that each auditor may cause a chain query.
+    check_size(group).map_err(|decline| decline.to_string())?;
     at_most("hostnames", hostnames.len(), HOSTNAMES_MAX)?;
     if let Some(name) = hostnames.iter().find(|n| n.len() > HOSTNAME_BYTES_MAX) {
         return Err(format!(
@@ -108,6 +103,7 @@ fn is_denom(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use akash_provider_core::bidding::AUDITORS_MAX;
     use akash_provider_core::sdl;
     use akash_provider_core::types::DecCoin;
 

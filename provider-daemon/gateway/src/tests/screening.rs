@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a response.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 
-fn group() -> GroupSpec {
+pub(super) fn group() -> GroupSpec {
     let mut group = sdl::parse(SDL).unwrap().groups.remove(0);
     group.resources.truncate(1);
     group
@@ -184,12 +184,12 @@ async fn status_does_not_wait_for_screenings() {
     world.stop().await;
 }
 
-async fn validate(world: &World, group: &GroupSpec) -> Reply {
+pub(super) async fn validate(world: &World, group: &GroupSpec) -> Reply {
     let body = serde_json::to_string(group).unwrap();
     world.client().send("GET", "/validate", &body).await
 }
 
-async fn screen(world: &World, group: &GroupSpec) -> (Vec<u8>, String) {
+pub(super) async fn screen(world: &World, group: &GroupSpec) -> (Vec<u8>, String) {
     let request = BidScreeningRequest {
         group_spec: Some(wire_group_spec(group)),
         hostnames: Vec::new(),
@@ -363,7 +363,7 @@ async fn a_screening_is_priced_by_what_a_bid_would_reserve() {
 
 /// Price strategy that always fails. The error contains the path and the standard error of a script.
 #[derive(Debug)]
-struct FailingPrices;
+pub(super) struct FailingPrices;
 
 #[async_trait::async_trait]
 impl PricingStrategy for FailingPrices {

@@ -151,6 +151,21 @@ fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>)
     });
 }
 
+/// Returns changed settings, and a cluster with the facets of the settings.
+fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Config, MemoryCluster) {
+    let mut config = Config::new(provider.clone(), "local");
+    config.static_hosts_domain = Some("ingress.localhost".to_owned());
+    config.leased_ips = true;
+    configure(&mut config);
+    let facets = Facets::default();
+    let cluster = MemoryCluster::new(Facets {
+        hostnames: config.hostnames,
+        leased_ips: facets.leased_ips.filter(|_| config.leased_ips),
+        ..facets
+    });
+    (config, cluster)
+}
+
 /// Returns a certificate of the provider that has been valid for a minute.
 fn certificate_of(provider: &Address) -> OwnCertificate {
     let usage = Usage::Server {
@@ -193,15 +208,26 @@ impl World {
         capacity: InventoryUpdate,
         change: impl FnOnce(&mut Settings),
     ) -> Self {
+        Self::with_config(Some(attributes), capacity, |_| {}, change).await
+    }
+
+    /// Starts a provider with the given capacity and changed settings. The settings also determine the facets of the
+    /// cluster. Without attributes, the provider is not registered.
+    pub(super) async fn with_config(
+        attributes: Option<Vec<Attribute>>,
+        capacity: InventoryUpdate,
+        configure: impl FnOnce(&mut Config),
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let provider: Address = PROVIDER.parse().unwrap();
         let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
         chain.set_inclusion(Inclusion::Immediate {
             block_time: Duration::from_secs(1),
         });
-        register(&chain, &provider, attributes);
-        let cluster = MemoryCluster::new(Facets::default());
-        let mut config = Config::new(provider.clone(), "local");
-        config.static_hosts_domain = Some("ingress.localhost".to_owned());
+        if let Some(attributes) = attributes {
+            register(&chain, &provider, attributes);
+        }
+        let (config, cluster) = configured(&provider, configure);
         let source = MemoryInventorySource::new();
         source.push(capacity);
         let (provider_run, handle) = Provider::builder()

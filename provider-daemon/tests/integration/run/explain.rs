@@ -72,6 +72,12 @@ fn ignored_capacity_is_logged_and_explained() {
         ignored.contains("node1") && ignored.contains("intel"),
         "{verdict}"
     );
+    let words = ["explain", "--from", ADDRESS, unknown, WEB];
+    let (_, text, err) = stage.ran(&[&words[..], &SMALL, &PRICES].concat());
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| line.starts_with("  ignored "));
+    let at = at.unwrap_or_else(|| panic!("{text}{err}"));
+    assert!(lines[at + 1].starts_with("  help "), "{text}");
     let provider = stage.provider("provider", &[&SMALL[..], &[unknown]].concat());
     let line = format!("cluster resource not offered resource={ignored:?}");
     until(

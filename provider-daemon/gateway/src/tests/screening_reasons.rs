@@ -1,0 +1,287 @@
+//! The gateway, `explain` and the bids of a running provider have the same reason for each kind of decline.
+
+use super::screening::{FailingPrices, group, screen, validate};
+use super::world::{World, hardware, tenant, until};
+use crate::Settings;
+use akash_provider_chain::proto::akash::provider::v1::BidScreeningResponse;
+use akash_provider_core::Config;
+use akash_provider_core::bidding::{AUDITORS_MAX, OrderContext, check_denom, screen as explain};
+use akash_provider_core::chain::ChainQuery;
+use akash_provider_core::inventory::InventoryUpdate;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{
+    Attribute, Coin, DecCoin, DeclineCode, DeploymentId, Endpoint, EndpointKind, GroupId, GroupSpec, Order,
+    OrderId, OrderState,
+};
+use prost::Message;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reasons that depend on the order or on the chain, and not on the group: screening cannot return them.
+const OF_ORDERS: [DeclineCode; 5] = [
+    DeclineCode::AlreadyBid,
+    DeclineCode::OrderFull,
+    DeclineCode::Reclamation,
+    DeclineCode::Refused,
+    // The gateway accepts no group that exceeds the limit of an order.
+    DeclineCode::TooLarge,
+];
+
+/// Change of a group, and the reason for which the provider declines the group.
+type Case = (DeclineCode, fn(&mut GroupSpec));
+
+const CASES: [Case; 10] = [
+    (DeclineCode::Attributes, |group| {
+        group.requirements.attributes = vec![Attribute::new("region", "eu")];
+    }),
+    (DeclineCode::Storage, |group| {
+        let class = [("class", "beta2"), ("persistent", "true")];
+        let volume = &mut group.resources[0].resources.storage[0];
+        volume.attributes = class.map(|(key, value)| Attribute::new(key, value)).into();
+    }),
+    (DeclineCode::Gpu, |group| {
+        let gpu = &mut group.resources[0].resources.gpu;
+        gpu.units = 1;
+        gpu.attributes = vec![Attribute::new("vendor/nvidia/model/a100", "true")];
+    }),
+    (DeclineCode::SignedBy, |group| {
+        group.requirements.signed_by.any_of = vec![tenant(9).address().to_string()];
+    }),
+    (DeclineCode::TooManyAuditors, |group| {
+        let auditor = tenant(9).address().to_string();
+        group.requirements.signed_by.all_of = vec![auditor; AUDITORS_MAX + 1];
+    }),
+    (DeclineCode::InvalidGroup, |group| {
+        group.resources[0].resources.cpu.units = 1;
+    }),
+    (DeclineCode::InsufficientCapacity, |group| {
+        group.resources[0].resources.memory.bytes = 1 << 40;
+    }),
+    (DeclineCode::LeasedIpsExhausted, |group| {
+        let address = |sequence_number| Endpoint {
+            kind: EndpointKind::LeasedIp,
+            sequence_number,
+        };
+        group.resources[0].resources.endpoints = (1..=9).map(address).collect();
+    }),
+    (DeclineCode::PriceTooHigh, |group| {
+        group.resources[0].price = DecCoin::new(&"uact".into(), "0.000001".parse().unwrap());
+    }),
+    (DeclineCode::TooManyVolumes, |group| {
+        let volumes = &mut group.resources[0].resources.storage;
+        let mut second = volumes[0].clone();
+        second.name = "second".to_owned();
+        volumes.push(second);
+    }),
+];
+
+/// Change of the settings, and the reason for which the provider declines the group of the test.
+type SettingsCase = (DeclineCode, fn(&mut Config));
+
+const SETTINGS: [SettingsCase; 4] = [
+    (DeclineCode::NotForUs, |config| {
+        config.required_attributes = vec![Attribute::new("tier", "gold")];
+    }),
+    (DeclineCode::NoHostnames, |config| config.hostnames = false),
+    (DeclineCode::ReclamationRange, |config| {
+        config.reclamation_window = Some(Duration::from_secs(1));
+    }),
+    (DeclineCode::Deposit, |config| {
+        config.bid_deposit.amount = 1;
+        config.other_bid_deposits.clear();
+    }),
+];
+
+/// Returns the group of the test, which the provider would bid on, with a service behind a hostname.
+fn accepted() -> GroupSpec {
+    let mut group = group();
+    group.resources[0].resources.endpoints = vec![Endpoint::default()];
+    group
+}
+
+fn order(group: &GroupSpec) -> Order {
+    let deployment = DeploymentId {
+        owner: tenant(1).address().clone(),
+        dseq: 1,
+    };
+    Order {
+        id: OrderId {
+            group: GroupId { deployment, gseq: 1 },
+            oseq: 1,
+        },
+        state: OrderState::Open,
+        spec: Arc::new(group.clone()),
+        created_at: 1,
+        reclamation_min_window: None,
+    }
+}
+
+/// Returns the result of `explain` with the state of the running provider.
+async fn explained(world: &World, settings: &Settings, group: &GroupSpec) -> (DeclineCode, String) {
+    let screening = settings.screening.as_ref().unwrap();
+    let record = world.chain.provider(&screening.config.provider).await.unwrap();
+    let params = world.chain.params().await.unwrap();
+    // As `explain` does.
+    if let Err(decline) = check_denom(group, &params) {
+        return (decline.code(), decline.to_string());
+    }
+    let facts = OrderContext {
+        attributes: record.as_ref().map(|record| &*record.attributes),
+        audited: &[],
+        params: Some(&params),
+        bids: None,
+    };
+    let mut capacity = world.handle.capacity().await.unwrap().unwrap();
+    let verdict = explain(&order(group), &facts, &mut capacity, &*screening.pricing).await;
+    let decline = verdict.bid.unwrap_err();
+    (decline.code(), decline.to_string())
+}
+
+/// Returns the reasons of both screening interfaces.
+async fn screened(world: &World, group: &GroupSpec) -> Vec<String> {
+    let (message, code) = screen(world, group).await;
+    assert_eq!(code, "0");
+    let reasons = BidScreeningResponse::decode(&message[..]).unwrap().reasons;
+    let rest = validate(world, group).await;
+    assert_eq!((rest.status, rest.body.trim_end()), (422, &*reasons.join("; ")));
+    reasons
+}
+
+/// Creates an order for the group. Returns the reason of the running provider, or `None` if the chain refuses the group.
+async fn declined(world: &World, dseq: u64, group: &GroupSpec) -> Option<(DeclineCode, String)> {
+    let id = DeploymentId {
+        owner: world.known_tenant(1).address().clone(),
+        dseq,
+    };
+    let created = world.chain.tenant(TenantMsg::CreateDeployment {
+        id: id.clone(),
+        groups: vec![group.clone()],
+        hash: [1; 32],
+        deposit: Coin {
+            denom: "uact".into(),
+            amount: 5_000_000,
+        },
+        reclamation_min_window: None,
+    });
+    created.ok()?;
+    let decline = || async {
+        let status = world.handle.status().await;
+        let mut declines = status.recent_declines.iter();
+        let decline = declines.find(|decline| *decline.order.deployment() == id)?;
+        Some((decline.reason, decline.message.clone()))
+    };
+    until("a decline", || async { decline().await.is_some() }).await;
+    decline().await
+}
+
+/// Asserts that all interfaces have the same reason. Returns its code.
+async fn compare(world: &World, settings: &Settings, dseq: u64, group: &GroupSpec) -> DeclineCode {
+    let (code, text) = explained(world, settings, group).await;
+    let reasons = screened(world, group).await;
+    assert_eq!(reasons[0], text, "{code}");
+    if let Some(decline) = declined(world, dseq, group).await {
+        assert_eq!(decline, (code, text));
+    }
+    code
+}
+
+async fn world(capacity: InventoryUpdate, configure: impl Fn(&mut Config)) -> (World, Settings) {
+    let mut used = None;
+    let remember = |settings: &mut Settings| used = Some(settings.clone());
+    let world = World::with_config(Some(Vec::new()), capacity, configure, remember).await;
+    (world, used.unwrap())
+}
+
+#[tokio::test]
+async fn screening_explain_and_bids_have_the_same_reasons() {
+    let mut tested: BTreeSet<DeclineCode> = OF_ORDERS.into();
+    let limits = |config: &mut Config| config.max_volumes_per_unit = 1;
+    let (world_1, settings) = world(hardware(), limits).await;
+    assert_eq!(validate(&world_1, &accepted()).await.status, 200);
+    for (dseq, (code, change)) in (1..).zip(CASES) {
+        let mut group = accepted();
+        change(&mut group);
+        assert_eq!(compare(&world_1, &settings, dseq, &group).await, code);
+        tested.insert(code);
+    }
+    world_1.stop().await;
+    for (code, configure) in SETTINGS {
+        let (world, settings) = world(hardware(), configure).await;
+        assert_eq!(compare(&world, &settings, 1, &accepted()).await, code);
+        tested.insert(code);
+        world.stop().await;
+    }
+    tested.extend(pools_compared().await);
+    // In separate tests.
+    tested.extend([DeclineCode::Price, DeclineCode::PriceDenom, DeclineCode::Unknown]);
+    assert_eq!(tested.len(), CODES, "a code has no case: {tested:?}");
+}
+
+/// Number of decline codes. A new code needs a case in this file.
+const CODES: usize = 24;
+
+/// Compares the reasons for missing ports and addresses.
+async fn pools_compared() -> [DeclineCode; 2] {
+    let without_addresses = InventoryUpdate {
+        leased_ips: None,
+        ..hardware()
+    };
+    let (world, settings) = world(without_addresses, |config| {
+        config.external_ports = 0;
+        config.leased_ips = false;
+    })
+    .await;
+    let codes = [DeclineCode::NoLeasedIps, DeclineCode::ExternalPortsExhausted];
+    for (dseq, (kind, code)) in (1..).zip(
+        [EndpointKind::LeasedIp, EndpointKind::RandomPort]
+            .into_iter()
+            .zip(codes),
+    ) {
+        let mut group = accepted();
+        let sequence_number = u32::from(kind == EndpointKind::LeasedIp);
+        group.resources[0].resources.endpoints.push(Endpoint {
+            kind,
+            sequence_number,
+        });
+        assert_eq!(compare(&world, &settings, dseq, &group).await, code);
+    }
+    world.stop().await;
+    codes
+}
+
+#[tokio::test]
+async fn screening_and_explain_have_the_same_reason_for_an_unregistered_provider() {
+    let mut used = None;
+    let remember = |settings: &mut Settings| used = Some(settings.clone());
+    let world = World::with_config(None, hardware(), |_| {}, remember).await;
+    let (code, text) = explained(&world, &used.unwrap(), &accepted()).await;
+    assert_eq!(code, DeclineCode::Unknown);
+    assert_eq!(screened(&world, &accepted()).await, [text]);
+    world.stop().await;
+}
+
+/// The texts differ where the public interface must not reveal the script.
+#[tokio::test]
+async fn reasons_about_prices_have_the_same_code_and_a_public_text() {
+    let (world_1, settings) = world(hardware(), |_| {}).await;
+    let mut group = accepted();
+    group.resources[0].price = DecCoin::new(&"uother".into(), "50000".parse().unwrap());
+    let (code, text) = explained(&world_1, &settings, &group).await;
+    assert_eq!(code, DeclineCode::PriceDenom);
+    assert!(text.ends_with(", but the order is in uother"), "{text}");
+    assert_eq!(screened(&world_1, &group).await, [text]);
+    world_1.stop().await;
+
+    let mut used = None;
+    let failing = |settings: &mut Settings| {
+        settings.screening.as_mut().unwrap().pricing = Arc::new(FailingPrices);
+        used = Some(settings.clone());
+    };
+    let world = World::with_config(Some(Vec::new()), hardware(), |_| {}, failing).await;
+    let (code, _) = explained(&world, &used.unwrap(), &accepted()).await;
+    assert_eq!(code, DeclineCode::Price);
+    let reasons = screened(&world, &accepted()).await;
+    assert_eq!(reasons, ["the provider could not calculate a price"]);
+    world.stop().await;
+}
