@@ -1,6 +1,7 @@
 //! Regular files of limited size.
 
 use akash_provider_chain::regular_file;
+use nix::sys::statvfs::statvfs;
 use std::path::Path;
 
 /// Returns the content of a regular file of at most `most` bytes.
@@ -17,6 +18,16 @@ pub(crate) fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
 /// Same as [`bytes()`], and if the content is not UTF-8.
 pub(crate) fn text(path: &Path, most: u64) -> Result<String, String> {
     String::from_utf8(bytes(path, most)?).map_err(|_| "invalid UTF-8".to_owned())
+}
+
+/// Returns the free bytes of the file system of a path, or of its nearest existing parent.
+///
+/// # Errors
+/// Returns the reason with the path.
+pub(crate) fn free_bytes(path: &Path) -> Result<u64, String> {
+    let existing = path.ancestors().find(|path| path.exists()).unwrap_or(path);
+    let about = statvfs(existing).map_err(|error| format!("{}: {error}", existing.display()))?;
+    Ok(about.blocks_available().saturating_mul(about.fragment_size()))
 }
 
 /// Returns the text of an error in a YAML file: the line, then the problem, without an excerpt of the file.

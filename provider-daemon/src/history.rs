@@ -29,12 +29,16 @@ pub use text::{line_of, summary_text, timeline};
 pub use writer::{History, HistoryHealth};
 
 use crate::args::OrderHistoryArgs;
+use crate::state::has_space;
 use akash_provider_core::pricing::PricingStrategy;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use writer::FileAccess;
 
-/// Time until the file is opened again after a failure.
+/// Remedy for an interruption of the recording.
+pub const INTERRUPTION_HELP: &str = "free space on the file system of --home, or remove the cause above; recording continues without a restart";
+/// Pause of the recording after a failure with another cause than a full disk.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Bounds of the history.
@@ -63,9 +67,12 @@ pub fn start(
     if bounds.age.is_zero() {
         return Ok(None);
     }
-    let home = home.to_owned();
-    let open = move || HistoryStore::open(&home).map_err(|error| error.to_string());
-    writer::start(Box::new(open), bounds, pricing, RETRY).map(Some)
+    let (home, place) = (home.to_owned(), home.to_owned());
+    let file = FileAccess {
+        open: Box::new(move || HistoryStore::open(&home)),
+        has_space: Box::new(move || has_space(&place)),
+    };
+    writer::start(file, bounds, pricing, RETRY).map(Some)
 }
 
 #[cfg(test)]

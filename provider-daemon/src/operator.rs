@@ -17,7 +17,7 @@ pub(crate) use client::{RunningProvider, running_provider};
 pub use client::{operators, run};
 pub(crate) use serve::{SocketHandler, serve};
 
-use crate::history::{OrderFilter, OrderRecord, OrderRef, Summary};
+use crate::history::{HistoryHealth, OrderFilter, OrderRecord, OrderRef, Summary};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{Address, CloseReason, LeaseId};
 use serde::{Deserialize, Serialize};
@@ -90,6 +90,8 @@ enum Request {
         /// Reference to the orders.
         order: OrderRef,
     },
+    /// Returns the status of the order history.
+    History,
     /// Returns a summary of the recorded orders.
     Summary {
         /// Start of the summarized time, in milliseconds since the Unix epoch.
@@ -183,15 +185,22 @@ enum Response {
     Orders {
         /// Records, newest first.
         orders: Vec<OrderRecord>,
-        /// Number of facts that were not recorded since the start of the provider.
-        dropped: u64,
+        /// Status of the recording.
+        #[serde(flatten)]
+        health: HistoryHealth,
     },
     /// Summary of the recorded orders.
     Summary {
         /// Counts of the orders, and the changes that would have won or admitted the most orders.
         summary: Summary,
-        /// Number of facts that were not recorded since the start of the provider.
-        dropped: u64,
+        /// Status of the recording.
+        #[serde(flatten)]
+        health: HistoryHealth,
+    },
+    /// Status of the order history.
+    History {
+        /// Status of the recording; `None` if the order history is disabled.
+        health: Option<HistoryHealth>,
     },
     /// The request failed.
     Refused {

@@ -119,13 +119,13 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     config.leased_ips = cluster.cluster.leased_ips().is_some();
     let screening = screening(&config, &pricing);
     let gateway = gateway::GatewayOptions::from_args(args, home, key, screening, ha.source());
-    let (builder, recording, history) = recorded(args, home, &config, &pricing)?;
-    let watch = Watch::new(&printer, &chain, &breaker, args, &conditions, recording.as_ref());
+    let (builder, records) = recorded(args, home, &config, &pricing)?;
+    let watch = Watch::new(&printer, &chain, &breaker, args, &conditions, &records);
     metrics::MeasuredParts {
         chain: metrics::chain_source(&chain, &config, &args.gas.gas_prices),
         kubernetes: cluster.metric_source(&conditions.writers),
         gateway: gateway.as_ref().map(gateway::GatewayOptions::metric_source),
-        process: process_source(&parts, &ha, &state, recording.as_ref()),
+        process: process_source(&parts, &ha, &state, &records),
     }
     .add_to(&metrics);
     let mut builder = cluster.add_to(builder.config(config).pricing(pricing));
@@ -139,7 +139,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     metrics::add_engine(&metrics, args, &handle);
     // Subscribers start before the provider, or they miss its first events.
     print(&mut parts, &buses, &printer, &background).await?;
-    answer_operators(&mut parts, home, &handle, (&cluster.proxy, &history), &background);
+    answer_operators(&mut parts, home, &handle, (&cluster.proxy, &records), &background);
     let served = gateway::GatewayDependencies::new(&handle, &cluster, chain, &state, conditions.writers);
     let end = gateway::ShutdownTokens::new(&shutdown);
     gateway::start(gateway, served, conditions.gateway, &printer, &end, &mut parts);
@@ -159,7 +159,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     // provider, in every case.
     cancel_all(&[&background, &shutdown, &end.stopped]);
     let parts = all_ended(parts).await;
-    written(recording, history).await;
+    records.finish().await;
     signals.abort();
     // The first failed part is the cause. Later failures may be consequences.
     concluded(failure.map_or(parts, Err), ended, &printer)
@@ -186,13 +186,20 @@ fn concluded(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Handles of the enabled recorders.
+#[derive(Debug)]
+struct Recordings {
+    flight: Option<flight::Finish>,
+    history: Option<History>,
+}
+
 /// Returns the builder of the provider with the enabled recorders, and the handles of the recorders.
 fn recorded(
     args: &RunArgs,
     home: &Path,
     config: &Config,
     pricing: &Arc<dyn PricingStrategy>,
-) -> anyhow::Result<(ProviderBuilder, Option<flight::Finish>, Option<History>)> {
+) -> anyhow::Result<(ProviderBuilder, Recordings)> {
     let flight = args.record.record.as_ref();
     let flight = flight.map(|dir| flight::start(dir, args.record.record_bytes, config));
     let (flight, recording) = flight.transpose()?.unzip();
@@ -203,31 +210,30 @@ fn recorded(
         Some(recorders) => Provider::builder().recorder(recorders),
         None => Provider::builder(),
     };
-    Ok((builder, recording, history))
+    let flight = recording;
+    Ok((builder, Recordings { flight, history }))
 }
 
 /// Returns the source of the metrics of the process.
-fn process_source(
-    parts: &Supervisor,
-    ha: &Ha,
-    state: &State,
-    recording: Option<&flight::Finish>,
-) -> PartsSource {
+fn process_source(parts: &Supervisor, ha: &Ha, state: &State, recordings: &Recordings) -> PartsSource {
     PartsSource {
         pulses: parts.pulses(),
         leadership: ha.source(),
-        recording: recording.map(flight::Finish::health),
+        recording: recordings.flight.as_ref().map(flight::Finish::health),
+        history: recordings.history.clone(),
         state: state.path().to_owned(),
     }
 }
 
-/// Writes the remaining part of the recordings after the provider has stopped.
-async fn written(recording: Option<flight::Finish>, history: Option<History>) {
-    if let Some(recording) = recording {
-        recording.wait().await;
-    }
-    if let Some(history) = history {
-        history.finish().await;
+impl Recordings {
+    /// Writes the remaining part of the recordings after the provider has stopped.
+    async fn finish(self) {
+        if let Some(flight) = self.flight {
+            flight.wait().await;
+        }
+        if let Some(history) = self.history {
+            history.finish().await;
+        }
     }
 }
 

@@ -12,10 +12,12 @@
 //! Each module has a table and implements the trait of a port. These tables are in the file `state.redb`, so that one
 //! transaction can write several of them. No lease depends on the file. A damaged file is therefore renamed and
 //! replaced by an empty file, and the log contains the new path of the damaged file. Any other failure, such as a
-//! missing permission or a lock of another process, prevents the start.
+//! missing permission or a lock of another process, prevents the start. After a failure of the disk, `file` opens the file
+//! again.
 
 mod copy;
 mod delayed_writer;
+mod file;
 pub mod heights;
 mod lease_events;
 mod private;
@@ -23,6 +25,8 @@ pub mod spent;
 pub mod tenants;
 pub mod terms;
 
+use file::StateFile;
+pub(crate) use file::{WritePause, has_space, is_full};
 use redb::{Database, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase, TableDefinition, Value};
 use std::fs;
 use std::io::ErrorKind;
@@ -90,12 +94,30 @@ impl StateError {
             Self::Io { .. } | Self::Database { .. } => None,
         }
     }
+
+    /// Creates the error for a failure of the database library without a path.
+    #[cfg(test)]
+    pub(crate) fn database(source: redb::Error) -> Self {
+        Self::Database {
+            path: PathBuf::new(),
+            source: Box::new(source),
+        }
+    }
+
+    /// Returns whether the file system is full.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => source.kind() == ErrorKind::StorageFull,
+            Self::Database { source, .. } => is_full(source),
+            Self::InUse { .. } | Self::Later { .. } => false,
+        }
+    }
 }
 
 /// Handle of the database. Clones share the database.
 #[derive(Debug, Clone)]
 pub struct State {
-    database: Arc<Database>,
+    database: Arc<StateFile>,
     path: PathBuf,
 }
 
@@ -158,8 +180,10 @@ impl State {
 
 impl OpenedState {
     fn new(database: Database, path: PathBuf, moved_aside: Option<PathBuf>) -> Self {
+        let file = path.clone();
+        let open = move || open_file(&file, LAYOUT_NOW).map(|(database, _)| database);
         let state = State {
-            database: Arc::new(database),
+            database: Arc::new(StateFile::new(path.clone(), database, open)),
             path,
         };
         Self { state, moved_aside }
@@ -319,4 +343,9 @@ pub(crate) fn any(error: impl Into<redb::Error>) -> redb::Error {
 }
 
 #[cfg(test)]
+mod small_disk;
+#[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) use small_disk::SmallDisk;

@@ -231,7 +231,7 @@ fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
         affected,
         orders: orders.len(),
         text: format!(
-            "declined {} for missing capacity: {} more free CPU, {} memory and {} storage would have admitted each of {}",
+            "declined {} for missing capacity: {} more free CPU, {} memory and {} storage would have admitted {}, one at a time",
             count(affected, "order"),
             cores(u128::from(cpu)),
             size(memory),

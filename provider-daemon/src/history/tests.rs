@@ -1,9 +1,10 @@
 //! Tests of the recorder, the writer and the file.
 
 use super::fact::{Fact, Kind, Subject};
-use super::record::{Moment, OrderRecord};
+use super::record::{Moment, OrderRecord, RecordedDecline, Requested, Winner};
 use super::*;
 use crate::flight::wall_ms;
+use crate::state::{SmallDisk, StateError};
 use akash_provider_core::Config;
 use akash_provider_core::engine::{Effect, Engine, Input};
 use akash_provider_core::pricing::{PriceRequest, Scale, ScaleConfig};
@@ -12,10 +13,8 @@ use akash_provider_core::sdl;
 use akash_provider_core::types::{
     BidOutcome, ChainEvent, CloseReason, DecCoin, DeclineCode, Event, GroupSpec, LeaseId, Now, OrderId,
 };
-use redb::{Database, StorageBackend, TableDefinition};
-use std::io::{Error, ErrorKind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use redb::{Database, TableDefinition};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
@@ -336,76 +335,22 @@ async fn newer_file_is_left_unchanged_and_stops_only_the_history() {
     assert_eq!(std::fs::read(&path).unwrap().len(), before.len());
 }
 
-/// Memory with a size limit, like a full disk.
-#[derive(Debug)]
-struct SmallDisk {
-    bytes: Mutex<Vec<u8>>,
-    limit: Arc<AtomicU64>,
-}
-
-impl SmallDisk {
-    fn check(&self, len: u64) -> Result<(), Error> {
-        if len > self.limit.load(Ordering::Relaxed) {
-            return Err(Error::from(ErrorKind::StorageFull));
-        }
-        Ok(())
-    }
-}
-
-impl StorageBackend for SmallDisk {
-    fn len(&self) -> Result<u64, Error> {
-        Ok(self.bytes.lock().unwrap().len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Error> {
-        let at = usize::try_from(offset).unwrap();
-        out.copy_from_slice(&self.bytes.lock().unwrap()[at..at + out.len()]);
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> Result<(), Error> {
-        self.check(len)?;
-        self.bytes
-            .lock()
-            .unwrap()
-            .resize(usize::try_from(len).unwrap(), 0);
-        Ok(())
-    }
-
-    fn sync_data(&self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), Error> {
-        self.check(offset + data.len() as u64)?;
-        let at = usize::try_from(offset).unwrap();
-        self.bytes.lock().unwrap()[at..at + data.len()].copy_from_slice(data);
-        Ok(())
-    }
-}
-
 #[tokio::test]
-async fn full_disk_drops_records_and_recording_resumes_with_space() {
-    let limit = Arc::new(AtomicU64::new(u64::MAX));
-    let opened = Arc::new(AtomicU64::new(0));
-    let (of_disk, of_open) = (Arc::clone(&limit), Arc::clone(&opened));
-    let open = move || {
-        of_open.fetch_add(1, Ordering::Relaxed);
-        let disk = SmallDisk {
-            bytes: Mutex::default(),
-            limit: Arc::clone(&of_disk),
-        };
-        let database = Database::builder()
-            .create_with_backend(disk)
-            .map_err(|e| e.to_string())?;
-        HistoryStore::with_database(database).map_err(|e| e.to_string())
+async fn full_disk_is_reported_once_and_recording_resumes_with_space() {
+    let disk = SmallDisk::default();
+    let (open, space) = (disk.clone(), disk.clone());
+    let open = move || -> Result<HistoryStore, redb::Error> { HistoryStore::with_database(open.open()?) };
+    let file = FileAccess {
+        open: Box::new(move || open().map_err(StateError::database)),
+        has_space: Box::new(move || space.has_space()),
     };
-    let retry = Duration::from_millis(50);
-    let (mut recorder, history) = writer::start(Box::new(open), BOUNDS, pricing(), retry).unwrap();
+    // A short pause would try the full disk again and again.
+    let retry = Duration::from_millis(20);
+    let (mut recorder, history) = writer::start(file, BOUNDS, pricing(), retry).unwrap();
     let engine = engine();
     step(&mut recorder, &engine, None, vec![seen(1)]);
     assert_eq!(all(&history.store().unwrap()).len(), 1);
-    limit.store(0, Ordering::Relaxed);
+    disk.fill();
     let started = Instant::now();
     for dseq in 2..500 {
         step(&mut recorder, &engine, None, vec![seen(dseq)]);
@@ -414,17 +359,25 @@ async fn full_disk_drops_records_and_recording_resumes_with_space() {
         started.elapsed() < Duration::from_secs(1),
         "the engine must not wait for the disk"
     );
-    assert!(history.store().is_none());
+    let store = history.store().unwrap();
+    assert_eq!(all(&store).len(), 1, "the records before the failure can be read");
+    drop(store);
+    tokio::time::sleep(retry * 2).await;
+    step(&mut recorder, &engine, None, vec![seen(500)]);
+    drop(history.store());
     let health = history.health();
-    assert_eq!(health.dropped, 498, "{health:?}");
-    assert!(health.problem.is_some());
-    limit.store(u64::MAX, Ordering::Relaxed);
+    assert_eq!((health.dropped, health.interruptions), (499, 1), "{health:?}");
+    assert!(health.problem.unwrap().contains("no storage space"));
+    disk.free();
     tokio::time::sleep(retry * 2).await;
     step(&mut recorder, &engine, None, vec![seen(501)]);
-    let records = all(&history.store().unwrap());
-    assert_eq!(records[0].order, order(501));
-    assert_eq!(history.health().problem, None);
-    assert!(opened.load(Ordering::Relaxed) >= 2);
+    let dseqs: Vec<u64> = all(&history.store().unwrap())
+        .iter()
+        .map(|record| record.order.deployment().dseq)
+        .collect();
+    assert_eq!(dseqs, [501, 1]);
+    let health = history.health();
+    assert_eq!((health.problem, health.dropped), (None, 499));
     history.finish().await;
 }
 
@@ -438,9 +391,13 @@ async fn slow_disk_drops_facts_and_blocks_nothing() {
         while !of_open.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        HistoryStore::open(&path).map_err(|error| error.to_string())
+        HistoryStore::open(&path)
     };
-    let (mut recorder, history) = writer::start(Box::new(open), BOUNDS, pricing(), RETRY).unwrap();
+    let file = FileAccess {
+        open: Box::new(open),
+        has_space: Box::new(|| true),
+    };
+    let (mut recorder, history) = writer::start(file, BOUNDS, pricing(), RETRY).unwrap();
     let engine = engine();
     for dseq in 0..10_000 {
         step(&mut recorder, &engine, None, vec![seen(dseq)]);
@@ -501,6 +458,72 @@ fn many_causes_of_declines_are_summarized() {
         "{text}"
     );
     assert_eq!(summary.count(Outcome::Declined), records.len());
+}
+
+/// Orders that were lost at the price 100 to these prices, and the expected changes:
+///
+/// | reduction | winners matched | matched × remaining price |
+/// |---|---|---|
+/// | 5 % | 95 | 1 × 95 = 95 |
+/// | 10 % | 95, 90, 90 | 3 × 90 = 270 |
+/// | 60 % | 95, 90, 90, 40 | 4 × 40 = 160 |
+#[test]
+fn summary_names_the_three_changes_with_the_most_orders() {
+    let home = tempfile::tempdir().unwrap();
+    let store = HistoryStore::open(home.path()).unwrap();
+    let record = |dseq: u64, outcome: Outcome, price: &str| {
+        let at = Moment {
+            height: dseq,
+            time: wall_ms(),
+        };
+        let mut record = OrderRecord::new(order(dseq), at);
+        (record.outcome, record.price) = (outcome, Some(coin(price)));
+        record
+    };
+    let lost = |(dseq, winner): (u64, &str)| {
+        let mut record = record(dseq, Outcome::Lost, "100");
+        record.winner = Some(Winner {
+            provider: OTHER.parse().unwrap(),
+            price: coin(winner),
+        });
+        record
+    };
+    let declined = |dseq, code, group: &GroupSpec| {
+        let mut record = record(dseq, Outcome::Declined, "220");
+        record.requested = Some(Requested::from_group(group));
+        record.decline = Some(RecordedDecline {
+            code,
+            message: String::new(),
+        });
+        record
+    };
+    // The winner of the last order has a higher price: the tenant had another reason.
+    let mut records: Vec<OrderRecord> = (1..).zip(["95", "90", "40", "90", "120"]).map(lost).collect();
+    let gpu = group(include_str!("../../samples/gpu.yaml"));
+    records.extend([10, 11].map(|dseq| declined(dseq, DeclineCode::Gpu, &gpu)));
+    // The maximum of the tenant is 200: 20 / 220 is 9.0909 %, rounded up.
+    records.push(declined(20, DeclineCode::PriceTooHigh, &web()));
+    records.push(declined(21, DeclineCode::Storage, &gpu));
+    store.write(records.iter(), BOUNDS).unwrap();
+    let summary = Summary::read(&store, 0, None).unwrap();
+    assert_eq!((summary.count(Outcome::Lost), summary.lost_by_price), (5, 4));
+    let changes: Vec<(&str, usize, usize)> = summary
+        .changes
+        .iter()
+        .map(|change| (&*change.cause, change.affected, change.orders))
+        .collect();
+    assert_eq!(
+        changes,
+        [("lost_by_price", 4, 3), ("gpu", 2, 2), ("price_too_high", 1, 1)]
+    );
+    let text = summary_text(&summary);
+    for part in [
+        "lost 4 orders by price: a price 10 % lower would have matched the winner of 3",
+        "declined 2 orders for GPU nvidia/a100 or nvidia/h100: offering it would have admitted up to 2",
+        "a price 9.1 % lower would have admitted 1",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
 }
 
 /// Prints the time that the engine spends per decision, and the time until all records are in the file.

@@ -5,8 +5,11 @@ use super::fact::{Fact, Kind, Subject};
 use super::record::OrderRecord;
 use super::recorder::HistoryRecorder;
 use super::store::HistoryStore;
+use crate::state::{self, StateError, WritePause};
+use akash_provider_core::error::chain_text;
 use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::types::OrderId;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,8 +31,13 @@ const LAST: Duration = Duration::from_secs(5);
 /// Maximum number of orders of one deployment that an event of the deployment changes.
 const ORDERS_OF_DEPLOYMENT_MAX: usize = 256;
 
-/// Function that opens the file.
-pub(super) type Open = Box<dyn FnMut() -> Result<HistoryStore, String> + Send>;
+/// Access to the file system of the file.
+pub(super) struct FileAccess {
+    /// Opens the file.
+    pub(super) open: Box<dyn FnMut() -> Result<HistoryStore, StateError> + Send>,
+    /// Returns whether the file system has space for a write.
+    pub(super) has_space: Box<dyn Fn() -> bool + Send>,
+}
 
 /// Message to the writer.
 #[derive(Debug)]
@@ -64,17 +72,22 @@ struct Shared {
     /// True once the writer was reported as too slow.
     is_slow: AtomicBool,
     store: Mutex<Option<HistoryStore>>,
-    /// Last failure of the history file; `None` while the file is usable.
+    /// Last failure of the history file; `None` while facts are recorded.
     problem: Mutex<Option<String>>,
+    interruptions: AtomicU64,
 }
 
 /// Status of the history.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HistoryHealth {
     /// Number of facts that were not recorded since the start.
     pub dropped: u64,
-    /// Last failure of the history file; `None` while the file is usable.
+    /// Last failure of the history file; `None` while facts are recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Number of interruptions of the recording since the start. Each interruption is logged once.
+    pub interruptions: u64,
 }
 
 /// Handle of the history of a running provider. Clones share the history.
@@ -85,7 +98,7 @@ pub struct History {
 }
 
 impl History {
-    /// Returns the store with all facts that were queued before the call; `None` while the file is unusable. Blocks
+    /// Returns the store with all facts that were queued before the call; `None` while the file cannot be opened. Blocks
     /// until these facts are written, for at most two seconds.
     #[must_use]
     pub fn store(&self) -> Option<HistoryStore> {
@@ -103,6 +116,7 @@ impl History {
         HistoryHealth {
             dropped: self.sender.shared.dropped.load(Ordering::Relaxed),
             problem: locked(&self.sender.shared.problem).clone(),
+            interruptions: self.sender.shared.interruptions.load(Ordering::Relaxed),
         }
     }
 
@@ -124,7 +138,7 @@ impl History {
 
 /// Starts the writer.
 pub(super) fn start(
-    open: Open,
+    file: FileAccess,
     bounds: Bounds,
     pricing: Arc<dyn PricingStrategy>,
     retry: Duration,
@@ -133,11 +147,11 @@ pub(super) fn start(
     let shared = Arc::<Shared>::default();
     let mut writer = Writer {
         shared: Arc::clone(&shared),
-        open,
+        file,
         bounds,
         pricing,
         retry,
-        failed_at: None,
+        pause: None,
         changed: BTreeMap::new(),
         facts: 0,
     };
@@ -153,12 +167,13 @@ pub(super) fn start(
 
 struct Writer {
     shared: Arc<Shared>,
-    open: Open,
+    file: FileAccess,
     bounds: Bounds,
     pricing: Arc<dyn PricingStrategy>,
-    /// Time until the file is opened again after a failure.
+    /// Pause after a failure with another cause than a full disk.
     retry: Duration,
-    failed_at: Option<Instant>,
+    /// Pause after a failure, until the next attempt to write.
+    pause: Option<WritePause>,
     /// Records of the current batch.
     changed: BTreeMap<OrderId, OrderRecord>,
     /// Number of facts in the current batch.
@@ -213,16 +228,13 @@ impl Writer {
 
     /// Applies a fact to the records of its orders.
     fn apply(&mut self, fact: Fact) {
-        if self.store().is_none() {
-            let is_due = self.failed_at.is_none_or(|at| at.elapsed() >= self.retry);
-            if !is_due || !self.reopen() {
-                self.shared.dropped.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
+        if self.is_paused() || (self.store().is_none() && !self.reopen()) {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
         }
         self.facts += 1;
         if let Err(error) = self.apply_to_store(fact) {
-            self.fail(&error.to_string());
+            self.fail_and_reopen(&error);
         }
     }
 
@@ -292,43 +304,64 @@ impl Writer {
     /// Writes the batch. After a failure its facts are counted as dropped.
     fn write(&mut self) {
         let changed = std::mem::take(&mut self.changed);
-        if let Some(store) = self.store().filter(|_| !changed.is_empty())
-            && let Err(error) = store.write(changed.values(), self.bounds)
-        {
-            return self.fail(&error.to_string());
+        let is_written = !changed.is_empty();
+        let written = match self.store().filter(|_| is_written) {
+            Some(store) => store.write(changed.values(), self.bounds),
+            None => Ok(()),
+        };
+        if let Err(error) = written {
+            return self.fail_and_reopen(&error);
+        }
+        // Only a write proves that the disk works again.
+        if is_written && locked(&self.shared.problem).take().is_some() {
+            let dropped = self.shared.dropped.load(Ordering::Relaxed);
+            tracing::info!(dropped, "order history recorded again");
         }
         self.facts = 0;
     }
 
+    /// Returns whether the writes are paused. Ends a pause that is over.
+    fn is_paused(&mut self) -> bool {
+        let is_over = |pause: &mut WritePause| pause.is_over(self.retry, &self.file.has_space);
+        self.pause.take_if(is_over);
+        self.pause.is_some()
+    }
+
     /// Opens the file. Returns true on success.
     fn reopen(&mut self) -> bool {
-        match (self.open)() {
+        match (self.file.open)() {
             Ok(store) => {
                 *locked(&self.shared.store) = Some(store);
-                self.failed_at = None;
-                if locked(&self.shared.problem).take().is_some() {
-                    let dropped = self.shared.dropped.load(Ordering::Relaxed);
-                    tracing::info!(dropped, "order history recorded again");
-                }
                 true
             }
-            Err(why) => {
-                self.fail(&why);
+            Err(error) => {
+                let remedy = error.help().map(|help| format!("; {help}"));
+                let why = chain_text(&error) + &remedy.unwrap_or_default();
+                self.fail(&why, error.is_full());
                 false
             }
         }
     }
 
-    /// Stops recording until the next attempt to open the file, and counts the facts of the batch as dropped. Only the
-    /// first failure is logged.
-    fn fail(&mut self, why: &str) {
+    /// Stops recording after a failed call, and opens the file again for readers.
+    fn fail_and_reopen(&mut self, error: &redb::Error) {
+        self.fail(&error.to_string(), state::is_full(error));
+        if let Ok(store) = (self.file.open)() {
+            *locked(&self.shared.store) = Some(store);
+        }
+    }
+
+    /// Stops recording until the next attempt to write, and counts the facts of the batch as dropped. Only the first
+    /// failure is logged.
+    fn fail(&mut self, why: &str, is_full: bool) {
         *locked(&self.shared.store) = None;
         self.changed.clear();
-        self.failed_at = Some(Instant::now());
+        self.pause = Some(WritePause::new(why.to_owned(), is_full));
         let facts = std::mem::take(&mut self.facts);
         self.shared.dropped.fetch_add(facts, Ordering::Relaxed);
         let mut problem = locked(&self.shared.problem);
         if problem.is_none() {
+            self.shared.interruptions.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(
                 error = why,
                 retry = ?self.retry,

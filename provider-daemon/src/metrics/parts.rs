@@ -3,6 +3,7 @@
 use super::convert::{flag, gauge, length, number};
 use super::{Measure, MetricSource};
 use crate::flight;
+use crate::history::History;
 use crate::supervise::Pulses;
 use akash_provider_gateway::LeadershipSource;
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ pub(crate) struct PartsSource {
     pub(crate) leadership: Option<LeadershipSource>,
     /// Status of the flight recorder, if enabled.
     pub(crate) recording: Option<flight::Health>,
+    /// Order history, if enabled.
+    pub(crate) history: Option<History>,
     /// Path of the state file.
     pub(crate) state: PathBuf,
 }
@@ -26,6 +29,7 @@ impl MetricSource for PartsSource {
         measures.extend(self.parts());
         measures.extend(self.leadership());
         measures.extend(self.recording());
+        measures.extend(self.history());
         measures.extend(runtime());
         // A scrape reads only the size, from the cache of the file system.
         if let Ok(about) = std::fs::metadata(&self.state) {
@@ -90,6 +94,26 @@ impl PartsSource {
             active.with([], flag(status.is_written)),
             missed.with([], number(status.missed)),
             bytes.with([], number(status.written_bytes)),
+        ]
+    }
+}
+
+impl PartsSource {
+    fn history(&self) -> [Measure; 2] {
+        let active = Measure::gauge(
+            "akash_provider_order_history_active",
+            "1 if orders are recorded, 0 during an interruption such as a full disk",
+        );
+        let missed = Measure::counter(
+            "akash_provider_order_history_missed_facts",
+            "Facts about orders that were not recorded",
+        );
+        let Some(health) = self.history.as_ref().map(History::health) else {
+            return [active, missed];
+        };
+        [
+            active.with([], flag(health.problem.is_none())),
+            missed.with([], number(health.dropped)),
         ]
     }
 }

@@ -7,6 +7,7 @@ use crate::args::operator::{
     BreakerAction, EndLeaseArgs, HardenArgs, LogLevelArgs, OperatorCommand, ReconcileArgs, ReleaseArgs,
 };
 use crate::error::WithHelp;
+use crate::history::HistoryHealth;
 use crate::{plain, say};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::LeaseId;
@@ -62,22 +63,17 @@ fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     });
     print(output, &value, || {
         let counts = format!("{recent} of {allowed} closes within the window");
-        let waiting = lines(&waiting);
-        let mut text = match &shut_because {
-            _ if tripped => {
-                format!("circuit breaker tripped; {counts}; leases waiting for its release:\n{waiting}")
-            }
-            Some(why) => format!(
-                "no lease is closed: {}; {counts}; leases waiting:\n{waiting}",
-                plain::line(why)
-            ),
-            None if held_owners.is_empty() => format!("circuit breaker not tripped; {counts}\n"),
-            None => {
-                format!(
-                    "circuit breaker tripped for some owners; {counts}; leases waiting for its release:\n{waiting}"
-                )
-            }
+        let state = match &shut_because {
+            _ if tripped => "circuit breaker tripped".to_owned(),
+            Some(why) => format!("circuit breaker not tripped; {}", plain::line(why)),
+            None if held_owners.is_empty() => "circuit breaker not tripped".to_owned(),
+            None => "circuit breaker tripped for some owners".to_owned(),
         };
+        let mut text = format!("{state}; {counts}\n");
+        if !waiting.is_empty() {
+            text.push_str("leases waiting for their close:\n");
+            text.push_str(&lines(&waiting));
+        }
         if !held_owners.is_empty() {
             text.push_str("owners for which it tripped:\n");
             text.push_str(&lines(&held_owners));
@@ -322,6 +318,8 @@ pub(crate) struct RunningProvider {
     pub(crate) closes_held: Option<String>,
     /// Status of each embedded operator, as one line by name.
     pub(crate) operators: BTreeMap<String, String>,
+    /// Status of the order history; `None` if the history is disabled or unknown.
+    pub(crate) history: Option<HistoryHealth>,
 }
 
 /// Returns the state of the provider that runs with this home directory, or `None` if no provider runs.
@@ -344,11 +342,17 @@ pub(crate) fn running_provider(home: &Path, limit: Duration) -> anyhow::Result<O
     let Response::Operators { operators } = granted(ask_within(home, &Request::Operators, limit)?)? else {
         bail!(odd());
     };
+    // An earlier version does not know the request.
+    let history = match ask_within(home, &Request::History, limit)? {
+        Response::History { health } => health,
+        _ => None,
+    };
     let line = |(name, status): (String, Value)| (name.clone(), works(&name, &status).trim_end().to_owned());
     Ok(Some(RunningProvider {
         is_tripped: tripped || !held_owners.is_empty(),
         closes_held: shut_because,
         operators: operators.into_iter().map(line).collect(),
+        history,
     }))
 }
 

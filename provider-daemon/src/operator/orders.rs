@@ -5,9 +5,13 @@ use super::{Request, Response};
 use crate::args::orders::{OrderArgs, OrdersArgs, SummaryArgs};
 use crate::error::WithHelp;
 use crate::flight::wall_ms;
-use crate::history::{HistoryStore, OrderFilter, OrderRecord, Summary, line_of, summary_text, timeline};
+use crate::history::{
+    HistoryHealth, HistoryStore, INTERRUPTION_HELP, OrderFilter, OrderRecord, Summary, line_of, summary_text,
+    timeline,
+};
+use crate::plain;
 use anyhow::{Context, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,14 +27,14 @@ pub(super) fn list(home: &Path, args: &OrdersArgs) -> anyhow::Result<ExitCode> {
     let request = Request::Orders {
         filter: filter.clone(),
     };
-    let (orders, dropped) = read(home, &request, |store| filter.read(store))?;
-    let value = json!({ "orders": orders, "dropped": dropped });
+    let (orders, health) = read(home, &request, |store| filter.read(store))?;
+    let value = object("orders", json!(orders), &health);
     print(args.printed.output, &value, || {
         let mut text: String = orders.iter().map(line_of).collect();
         if orders.is_empty() {
             text.push_str("no recorded orders\n");
         }
-        text + &dropped_text(dropped)
+        text + &health_text(&health)
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -38,18 +42,18 @@ pub(super) fn list(home: &Path, args: &OrdersArgs) -> anyhow::Result<ExitCode> {
 /// Shows the timeline of an order, or of all orders of a deployment. The exit code is 1 if there is no record.
 pub(super) fn show(home: &Path, args: &OrderArgs) -> anyhow::Result<ExitCode> {
     let order = args.id.clone();
-    let (orders, dropped) = read(home, &Request::Order { order }, |store| args.id.read(store))?;
+    let (orders, health) = read(home, &Request::Order { order }, |store| args.id.read(store))?;
     let is_found = !orders.is_empty();
     print(
         args.printed.output,
-        &json!({ "orders": orders, "dropped": dropped }),
+        &object("orders", json!(orders), &health),
         || {
             if !is_found {
                 return "no record of this order; `orders --since 168h` lists the recorded orders\n"
                     .to_owned();
             }
             let texts: Vec<String> = orders.iter().map(timeline).collect();
-            texts.join("\n") + &dropped_text(dropped)
+            texts.join("\n") + &health_text(&health)
         },
     );
     Ok(if is_found {
@@ -62,17 +66,20 @@ pub(super) fn show(home: &Path, args: &OrderArgs) -> anyhow::Result<ExitCode> {
 /// Prints the summary.
 pub(super) fn summarize(home: &Path, args: &SummaryArgs) -> anyhow::Result<ExitCode> {
     let since = start_of(args.since);
-    let (summary, dropped) = match ask_if_running(home, &Request::Summary { since }, RESPONSE_LIMIT)? {
+    let (summary, health) = match ask_if_running(home, &Request::Summary { since }, RESPONSE_LIMIT)? {
         Some(response) => match granted(response)? {
-            Response::Summary { summary, dropped } => (summary, dropped),
+            Response::Summary { summary, health } => (summary, health),
             _ => bail!(odd()),
         },
-        None => (Summary::read(&stopped(home)?, since, None)?, 0),
+        None => (
+            Summary::read(&stopped(home)?, since, None)?,
+            HistoryHealth::default(),
+        ),
     };
     print(
         args.printed.output,
-        &json!({ "summary": summary, "dropped": dropped }),
-        || summary_text(&summary) + &dropped_text(dropped),
+        &object("summary", json!(summary), &health),
+        || summary_text(&summary) + &health_text(&health),
     );
     Ok(ExitCode::SUCCESS)
 }
@@ -81,13 +88,13 @@ fn read(
     home: &Path,
     request: &Request,
     read: impl FnOnce(&HistoryStore) -> Result<Vec<OrderRecord>, redb::Error>,
-) -> anyhow::Result<(Vec<OrderRecord>, u64)> {
+) -> anyhow::Result<(Vec<OrderRecord>, HistoryHealth)> {
     match ask_if_running(home, request, RESPONSE_LIMIT)? {
         Some(response) => match granted(response)? {
-            Response::Orders { orders, dropped } => Ok((orders, dropped)),
+            Response::Orders { orders, health } => Ok((orders, health)),
             _ => bail!(odd()),
         },
-        None => Ok((read(&stopped(home)?)?, 0)),
+        None => Ok((read(&stopped(home)?)?, HistoryHealth::default())),
     }
 }
 
@@ -102,10 +109,26 @@ fn stopped(home: &Path) -> anyhow::Result<HistoryStore> {
     })
 }
 
-fn dropped_text(dropped: u64) -> String {
-    match dropped {
-        0 => String::new(),
-        dropped => format!("incomplete: {dropped} facts were not recorded; the log has the reason\n"),
+/// Returns the JSON of a result with the status of the recording.
+fn object(name: &str, result: Value, health: &HistoryHealth) -> Value {
+    let mut object = json!({ "dropped": health.dropped });
+    object[name] = result;
+    if let Some(problem) = &health.problem {
+        object["problem"] = problem.as_str().into();
+    }
+    object
+}
+
+/// Returns the lines about facts that are missing in the output.
+fn health_text(health: &HistoryHealth) -> String {
+    let facts = plain::count(usize::try_from(health.dropped).unwrap_or(usize::MAX), "fact");
+    match (&health.problem, health.dropped) {
+        (Some(problem), _) => format!(
+            "\nrecording is interrupted, {facts} missing: {}\nhelp: {INTERRUPTION_HELP}\n",
+            plain::line(problem)
+        ),
+        (None, 0) => String::new(),
+        (None, _) => format!("\nincomplete, {facts} missing: the log of the provider has the reason\n"),
     }
 }
 

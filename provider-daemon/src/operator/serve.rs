@@ -199,6 +199,9 @@ impl SocketHandler {
             Request::Orders { filter } => self.orders(move |store| filter.read(store)).await,
             Request::Order { order } => self.orders(move |store| order.read(store)).await,
             Request::Summary { since } => self.summary(since).await,
+            Request::History => Response::History {
+                health: self.history.as_ref().map(History::health),
+            },
         }
     }
 
@@ -206,10 +209,10 @@ impl SocketHandler {
         &self,
         read: impl FnOnce(&HistoryStore) -> Result<Vec<OrderRecord>, redb::Error> + Send + 'static,
     ) -> Response {
-        self.read_history(|store, dropped| {
+        self.read_history(|store, health| {
             Ok(Response::Orders {
                 orders: read(store)?,
-                dropped,
+                health,
             })
         })
         .await
@@ -217,9 +220,9 @@ impl SocketHandler {
 
     async fn summary(&self, since: u64) -> Response {
         let height = self.handle.try_status().await.map(|status| status.height);
-        self.read_history(move |store, dropped| {
+        self.read_history(move |store, health| {
             let summary = Summary::read(store, since, height)?;
-            Ok(Response::Summary { summary, dropped })
+            Ok(Response::Summary { summary, health })
         })
         .await
     }
@@ -227,7 +230,7 @@ impl SocketHandler {
     /// Reads the order history in a thread for blocking work.
     async fn read_history(
         &self,
-        read: impl FnOnce(&HistoryStore, u64) -> Result<Response, redb::Error> + Send + 'static,
+        read: impl FnOnce(&HistoryStore, HistoryHealth) -> Result<Response, redb::Error> + Send + 'static,
     ) -> Response {
         let Some(history) = self.history.clone() else {
             return refused(
@@ -236,12 +239,14 @@ impl SocketHandler {
         };
         let reading = tokio::task::spawn_blocking(move || {
             let store = history.store();
-            let HistoryHealth { dropped, problem } = history.health();
+            let health = history.health();
             match store {
-                Some(store) => read(&store, dropped).unwrap_or_else(|error| refused(error.to_string())),
+                Some(store) => read(&store, health).unwrap_or_else(|error| refused(error.to_string())),
                 None => refused(format!(
                     "the order history is unavailable: {}",
-                    problem.unwrap_or_else(|| "opening the file; repeat the command".to_owned())
+                    health
+                        .problem
+                        .unwrap_or_else(|| "opening the file; repeat the command".to_owned())
                 )),
             }
         });

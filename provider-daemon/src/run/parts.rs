@@ -1,12 +1,12 @@
 //! Start and end of the supervised parts of a provider.
 
+use super::Recordings;
 use super::bus::Buses;
 use super::cluster_proxy::ClusterProxy;
 use super::readiness::Watch;
 use super::writers::Writers;
 use crate::dev::Printer;
 use crate::dev::output::follow_facts;
-use crate::history::History;
 use crate::operator;
 use crate::supervise::{self, Part, PartFailed, Supervisor};
 use akash_provider_chain::{AkashClient, ClientSettings};
@@ -122,13 +122,13 @@ pub(super) fn answer_operators(
     parts: &mut Supervisor,
     home: &Path,
     handle: &ProviderHandle,
-    (cluster, history): (&Option<ClusterProxy>, &Option<History>),
+    (cluster, records): (&Option<ClusterProxy>, &Recordings),
     until: &CancellationToken,
 ) {
     let condition = operator::SocketHandler {
         handle: handle.clone(),
         cluster: cluster.clone(),
-        history: history.clone(),
+        history: records.history.clone(),
     };
     let (home, until) = (home.to_owned(), until.clone());
     parts.again(Part::OperatorSocket, move |_| {

@@ -1,11 +1,13 @@
 //! Readiness: the conditions that a provider waits for before it bids, and whether the instance leads or stands by.
 
+use super::Recordings;
 use super::breaker::BreakerFile;
 use super::summary;
 use super::writers::Writers;
 use crate::args::{PricingArgs, RunArgs};
 use crate::dev::Printer;
 use crate::flight;
+use crate::history::{History, HistoryHealth, INTERRUPTION_HELP};
 use crate::plain;
 use crate::supervise::{self, Pulse};
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
@@ -92,6 +94,9 @@ pub(super) struct Watch {
     recording: Option<flight::Health>,
     /// Last reported failure of the recording.
     reported_recording: Mutex<Option<String>>,
+    history: Option<History>,
+    /// Last reported failure of the order history.
+    reported_history: Mutex<Option<String>>,
 }
 
 impl Watch {
@@ -101,7 +106,7 @@ impl Watch {
         breaker: &BreakerFile,
         args: &RunArgs,
         parts: &Conditions,
-        recording: Option<&flight::Finish>,
+        recordings: &Recordings,
     ) -> Self {
         Self {
             printer: Arc::clone(printer),
@@ -114,8 +119,10 @@ impl Watch {
             is_elected: parts.is_elected,
             notes: args.left_to_others(),
             reported: Mutex::default(),
-            recording: recording.map(flight::Finish::health),
+            recording: recordings.flight.as_ref().map(flight::Finish::health),
             reported_recording: Mutex::default(),
+            history: recordings.history.clone(),
+            reported_history: Mutex::default(),
         }
     }
 
@@ -190,9 +197,13 @@ impl Watch {
             if let Some(recording) = &recording {
                 self.report_recording(recording);
             }
+            let history = self.history.as_ref().map(History::health);
+            if let Some(history) = &history {
+                self.report_history(history);
+            }
             if summarized.elapsed() >= SUMMARY_INTERVAL {
                 summarized = Instant::now();
-                summary::print(&self.printer, &status, recording.as_ref());
+                summary::print(&self.printer, &status, recording.as_ref(), history.as_ref());
             }
         }
     }
@@ -215,6 +226,32 @@ impl Watch {
         self.printer
             .object(json!({"event": "recording", "recording": recording}));
         reported.clone_from(&recording.trouble);
+    }
+
+    /// Prints that the recording of orders was interrupted or continues.
+    fn report_history(&self, history: &HistoryHealth) {
+        let mut reported = self
+            .reported_history
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if reported.is_some() == history.problem.is_some() {
+            return;
+        }
+        if self.printer.is_text() {
+            self.printer.note(&match &history.problem {
+                Some(why) => format!(
+                    "order history not recorded, retrying: {}; {INTERRUPTION_HELP}",
+                    plain::line(why)
+                ),
+                None => format!(
+                    "order history recorded again; {} facts are missing",
+                    history.dropped
+                ),
+            });
+        }
+        self.printer
+            .object(json!({"event": "history", "history": history}));
+        reported.clone_from(&history.problem);
     }
 
     /// Prints the unmet conditions if they changed.

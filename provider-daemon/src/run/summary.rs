@@ -2,6 +2,7 @@
 
 use crate::dev::Printer;
 use crate::flight::RecordingStatus;
+use crate::history::HistoryHealth;
 use crate::plain::count;
 use akash_provider_core::engine::{OrderPhase, Status};
 use akash_provider_core::types::{DeclineCode, LeaseId, OrderId};
@@ -15,7 +16,12 @@ const REASONS_MAX: usize = 5;
 const NAMES_MAX: usize = 3;
 
 /// Prints the summary as text, or as JSON with all reasons.
-pub(super) fn print(printer: &Printer, status: &Status, recording: Option<&RecordingStatus>) {
+pub(super) fn print(
+    printer: &Printer,
+    status: &Status,
+    recording: Option<&RecordingStatus>,
+    history: Option<&HistoryHealth>,
+) {
     let (leases, bids) = (status.leases.len(), open_bids(status));
     let declined: u64 = status.declines.values().sum();
     if printer.is_text() {
@@ -25,7 +31,7 @@ pub(super) fn print(printer: &Printer, status: &Status, recording: Option<&Recor
         "event": "summary", "leases": leases, "bids": bids, "declined": declined, "declines": status.declines,
         "unfunded": unfunded(status), "failed_payouts": failed_payouts(status),
         "tasks": Handle::try_current().map(|runtime| runtime.metrics().num_alive_tasks()).ok(),
-        "recording": recording,
+        "recording": recording, "history": history, "not_offered": not_offered(status),
     }));
 }
 
@@ -51,6 +57,11 @@ fn failed_payouts(status: &Status) -> Vec<&LeaseId> {
         .filter(|lease| lease.payout_error.is_some())
         .map(|lease| &lease.lease)
         .collect()
+}
+
+/// Returns the resources of the cluster that are not offered, with the reasons.
+fn not_offered(status: &Status) -> &[String] {
+    &status.inventory.available.ignored
 }
 
 /// Formats a list with the label `what`: the first `NAMES_MAX` items, and the number of further items.
@@ -94,7 +105,11 @@ fn line(status: &Status) -> String {
     );
     let orders = named("orders waiting for money", &unfunded(status));
     let payouts = named("leases with a failed payout", &failed_payouts(status));
-    format!("{leases}, {bids}, {declined} declined{why}{orders}{payouts}")
+    let ignored = match not_offered(status).len() {
+        0 => String::new(),
+        number => format!("; {} not offered, listed by `doctor`", count(number, "resource")),
+    };
+    format!("{leases}, {bids}, {declined} declined{why}{orders}{payouts}{ignored}")
 }
 
 #[cfg(test)]
@@ -135,6 +150,13 @@ mod tests {
             line(&status),
             "0 leases, 0 bids, 42 declined: attributes 30, gpu 11, price 1"
         );
+        status.inventory.available.ignored = vec!["node `n1`: missing label akash.network=true".to_owned()];
+        assert!(
+            line(&status).ends_with("price 1; 1 resource not offered, listed by `doctor`"),
+            "{}",
+            line(&status)
+        );
+        status.inventory.available.ignored.clear();
         for word in [DeclineCode::NotForUs, DeclineCode::Refused, DeclineCode::Storage] {
             status.declines.insert(word, 2);
         }

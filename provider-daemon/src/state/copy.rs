@@ -3,10 +3,12 @@
 //! A running provider locks the file, and a lock of a command would prevent the start of the provider. The copy needs
 //! no lock. A copy that was read during a write may be damaged, and is then unusable.
 
-use super::{FILE, State};
+use super::file::StateFile;
+use super::{FILE, State, StateError};
 use crate::files;
 use redb::backends::InMemoryBackend;
 use redb::{Database, StorageBackend};
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -29,8 +31,14 @@ impl State {
         let opened = catch_unwind(AssertUnwindSafe(|| open(&bytes)));
         let database = opened.unwrap_or_else(|_| Err("damaged file".to_owned()))?;
         Ok(Some(Self {
-            database: Arc::new(database),
-            path,
+            database: Arc::new(StateFile::new(path.clone(), database, move || {
+                Err(StateError::Io {
+                    operation: "open the copy of",
+                    path: path.clone(),
+                    source: ErrorKind::Unsupported.into(),
+                })
+            })),
+            path: home.join(FILE),
         }))
     }
 }

@@ -3,6 +3,7 @@
 //! A separate thread writes the latest value, with a pause between writes. A crash loses at most one second; dropping
 //! the writer stores the last value.
 
+use super::file::StateFile;
 use redb::Database;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,7 @@ pub(super) struct DelayedWriter<T: fmt::Debug> {
 
 #[derive(Debug)]
 struct Shared<T> {
-    database: Arc<Database>,
+    database: Arc<StateFile>,
     key: String,
     write: Write<T>,
     pending: Mutex<Pending<T>>,
@@ -48,7 +49,7 @@ impl<T: Clone + fmt::Debug + Send + 'static> DelayedWriter<T> {
     /// # Errors
     /// Returns an error if the thread cannot be started.
     pub(super) fn new(
-        database: Arc<Database>,
+        database: Arc<StateFile>,
         key: String,
         name: &str,
         write: Write<T>,
@@ -76,7 +77,7 @@ impl<T: Clone + fmt::Debug + Send + 'static> DelayedWriter<T> {
 }
 
 impl<T: Clone + fmt::Debug> DelayedWriter<T> {
-    pub(super) fn database(&self) -> &Database {
+    pub(super) fn database(&self) -> &StateFile {
         &self.shared.database
     }
 
@@ -121,7 +122,9 @@ impl<T: Clone> Shared<T> {
             pending.is_due = false;
             drop(pending);
             if let Some(due) = due {
-                let written = (self.write)(&self.database, &self.key, &due);
+                let written = self
+                    .database
+                    .write(|database| (self.write)(database, &self.key, &due));
                 self.pending().failure = written.err().map(|error| error.to_string());
             }
             if closing {

@@ -40,9 +40,10 @@ impl State {
     /// # Errors
     /// Returns an error if the file cannot be read.
     pub fn stored_heights(&self) -> Result<Vec<(String, Checkpoint)>, Box<redb::Error>> {
-        let chains = chains(&self.database)?;
+        let chains = self.database.read(chains).map_err(Box::new)?;
         let block = |chain: String| {
-            let block = read(&self.database, &chain).map_err(Box::new)?;
+            let read = |database: &Database| read(database, &chain);
+            let block = self.database.read(read).map_err(Box::new)?;
             Ok(block.map(|block| (chain, block)))
         };
         let blocks = chains.into_iter().map(block);
@@ -55,25 +56,23 @@ impl State {
     /// # Errors
     /// Returns an error if the file cannot be written.
     pub fn reset_height(&self, chain_id: Option<&str>) -> Result<usize, Box<redb::Error>> {
-        let mut chains = chains(&self.database)?;
+        let mut chains = self.database.read(chains).map_err(Box::new)?;
         chains.retain(|chain| chain_id.is_none_or(|wanted| wanted == chain));
-        remove(&self.database, &chains).map_err(Box::new)?;
+        let remove = |database: &Database| remove(database, &chains);
+        self.database.write(remove).map_err(Box::new)?;
         Ok(chains.len())
     }
 }
 
-fn chains(database: &Database) -> Result<Vec<String>, Box<redb::Error>> {
-    let all = || {
-        let read = database.begin_read().map_err(any)?;
-        let Some(heights) = existing(&read, HEIGHTS)? else {
-            return Ok(Vec::new());
-        };
-        let chains = heights.iter().map_err(any)?;
-        chains
-            .map(|entry| entry.map(|(chain, _)| chain.value().to_owned()).map_err(any))
-            .collect()
+fn chains(database: &Database) -> Result<Vec<String>, redb::Error> {
+    let read = database.begin_read().map_err(any)?;
+    let Some(heights) = existing(&read, HEIGHTS)? else {
+        return Ok(Vec::new());
     };
-    all().map_err(Box::new)
+    let chains = heights.iter().map_err(any)?;
+    chains
+        .map(|entry| entry.map(|(chain, _)| chain.value().to_owned()).map_err(any))
+        .collect()
 }
 
 fn remove(database: &Database, chains: &[String]) -> Result<(), redb::Error> {
@@ -134,7 +133,8 @@ impl HeightStore for Heights {
         if let Some(block) = self.writer.newest() {
             return Ok(Some(block));
         }
-        let read = read(self.writer.database(), self.writer.key());
+        let key = self.writer.key();
+        let read = self.writer.database().read(|database| read(database, key));
         read.map_err(|e| Error::new(ErrorKind::Unavailable, "read the last height", e.to_string()))
     }
 

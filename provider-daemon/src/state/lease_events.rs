@@ -4,6 +4,7 @@
 //! and the API server still has the events that a crash loses. Number and size of the rows are bounded; the oldest
 //! events are removed first.
 
+use super::file::StateFile;
 use super::{State, any, existing};
 use akash_provider_core::cluster::LeaseEvent;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -28,7 +29,7 @@ type Key = (String, String);
 /// Store of lease events in the state file.
 #[derive(Debug)]
 struct LeaseEvents {
-    database: Arc<Database>,
+    database: Arc<StateFile>,
     index: Mutex<Index>,
     limits: Limits,
 }
@@ -62,7 +63,7 @@ impl State {
 }
 
 impl LeaseEvents {
-    fn new(database: Arc<Database>, limits: Limits) -> Self {
+    fn new(database: Arc<StateFile>, limits: Limits) -> Self {
         Self {
             database,
             index: Mutex::default(),
@@ -76,9 +77,13 @@ impl LeaseEvents {
 
     /// Reads all rows. The next write removes rows that cannot be decoded.
     fn read(&self) -> Result<Vec<StoredEvent>, redb::Error> {
+        self.database.read(|database| self.read_from(database))
+    }
+
+    fn read_from(&self, database: &Database) -> Result<Vec<StoredEvent>, redb::Error> {
         let mut index = Index::new();
         let mut events = Vec::new();
-        let read = self.database.begin_read().map_err(any)?;
+        let read = database.begin_read().map_err(any)?;
         let Some(table) = existing(&read, EVENTS)? else {
             return Ok(events);
         };
@@ -155,20 +160,22 @@ impl LeaseEvents {
         if rows.is_empty() && removed.is_empty() {
             return Ok(());
         }
-        let mut write = self.database.begin_write().map_err(any)?;
-        write.set_durability(Durability::None).map_err(any)?;
-        {
-            let mut table = write.open_table(EVENTS).map_err(any)?;
-            for (namespace, uid) in removed {
-                table.remove((namespace.as_str(), uid.as_str())).map_err(any)?;
+        self.database.write(|database| {
+            let mut write = database.begin_write().map_err(any)?;
+            write.set_durability(Durability::None).map_err(any)?;
+            {
+                let mut table = write.open_table(EVENTS).map_err(any)?;
+                for (namespace, uid) in removed {
+                    table.remove((namespace.as_str(), uid.as_str())).map_err(any)?;
+                }
+                for ((namespace, uid), text) in rows {
+                    table
+                        .insert((namespace.as_str(), uid.as_str()), text.as_slice())
+                        .map_err(any)?;
+                }
             }
-            for ((namespace, uid), text) in rows {
-                table
-                    .insert((namespace.as_str(), uid.as_str()), text.as_slice())
-                    .map_err(any)?;
-            }
-        }
-        write.commit().map_err(any)
+            write.commit().map_err(any)
+        })
     }
 }
 

@@ -85,7 +85,8 @@ impl ExpenseStore for Payments {
         if let Some(minutes) = self.writer.newest() {
             return Ok(minutes);
         }
-        let rows = read(self.writer.database(), self.writer.key());
+        let key = self.writer.key();
+        let rows = self.writer.database().read(|database| read(database, key));
         let rows = rows.map_err(|e| Error::new(ErrorKind::Unavailable, OPERATION, e.to_string()))?;
         let minutes: Option<Vec<Minute>> = rows.chunks(ROW).map(minute).collect();
         let minutes = minutes.filter(|minutes| minutes.len() <= ROWS_MAX);
@@ -142,14 +143,15 @@ mod tests {
         let state = State::open(home.path()).unwrap().state;
         let account = Address::from_bytes(&[1; 20]).unwrap();
         for garbage in [vec![7; 33], vec![7; 31], vec![7; 65 * ROW], vec![7; 1 << 20]] {
-            let write = state.database.begin_write().unwrap();
             let key = format!("akashnet-2 {account}");
-            write
-                .open_table(SPENT)
-                .unwrap()
-                .insert(key.as_str(), garbage.as_slice())
-                .unwrap();
-            write.commit().unwrap();
+            let damage = |database: &Database| -> Result<(), redb::Error> {
+                let write = database.begin_write()?;
+                write
+                    .open_table(SPENT)?
+                    .insert(key.as_str(), garbage.as_slice())?;
+                Ok(write.commit()?)
+            };
+            state.database.write(damage).unwrap();
             let error = state.spent("akashnet-2", &account).unwrap().load().unwrap_err();
             assert!(error.to_string().contains("bytes"), "{error}");
             let spent = state.spent("akashnet-2", &account).unwrap();

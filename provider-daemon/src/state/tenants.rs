@@ -4,12 +4,13 @@
 //! An entry has some hundred bytes and is created by the first request of a tenant. Writes do not wait for the disk:
 //! the next stored block height makes them durable, and lost entries are queried again on the chain.
 
+use super::file::{StateFile, is_disk_failure};
 use super::{State, any, existing};
 use akash_provider_core::types::Address;
 use akash_provider_gateway::auth::memory::{Fingerprint, Memory, PublicKeyBytes, STORED_MAX};
 use redb::{
-    Database, Durability, Key, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table,
-    TableDefinition, WriteTransaction,
+    Durability, Key, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table, TableDefinition,
+    WriteTransaction,
 };
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,7 +31,7 @@ const EVICTED_FRACTION: u64 = 16;
 /// Store of tenant keys and certificates.
 #[derive(Debug)]
 pub struct Tenants {
-    database: Arc<Database>,
+    database: Arc<StateFile>,
     max: u64,
 }
 
@@ -47,11 +48,13 @@ impl State {
 
 impl Tenants {
     fn read_key(&self, account: &Address) -> Result<Option<PublicKeyBytes>, redb::Error> {
-        let read = self.database.begin_read().map_err(any)?;
-        match existing(&read, KEYS)? {
-            Some(keys) => Ok(keys.get(account.as_str()).map_err(any)?.map(|key| *key.value())),
-            None => Ok(None),
-        }
+        self.database.read(|database| {
+            let read = database.begin_read().map_err(any)?;
+            match existing(&read, KEYS)? {
+                Some(keys) => Ok(keys.get(account.as_str()).map_err(any)?.map(|key| *key.value())),
+                None => Ok(None),
+            }
+        })
     }
 
     fn write_key(&self, account: &Address, key: &PublicKeyBytes) -> Result<(), redb::Error> {
@@ -73,11 +76,13 @@ impl Tenants {
     }
 
     fn read_certificate(&self, certificate: &Fingerprint) -> Result<bool, redb::Error> {
-        let read = self.database.begin_read().map_err(any)?;
-        match existing(&read, CERTIFICATES)? {
-            Some(all) => Ok(all.get(certificate).map_err(any)?.is_some()),
-            None => Ok(false),
-        }
+        self.database.read(|database| {
+            let read = database.begin_read().map_err(any)?;
+            match existing(&read, CERTIFICATES)? {
+                Some(all) => Ok(all.get(certificate).map_err(any)?.is_some()),
+                None => Ok(false),
+            }
+        })
     }
 
     fn write_certificate(&self, certificate: &Fingerprint, is_valid: bool) -> Result<(), redb::Error> {
@@ -108,10 +113,12 @@ impl Tenants {
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
     ) -> Result<(), redb::Error> {
-        let mut write = self.database.begin_write().map_err(any)?;
-        write.set_durability(Durability::None).map_err(any)?;
-        change(&write)?;
-        write.commit().map_err(any)
+        self.database.write(|database| {
+            let mut write = database.begin_write().map_err(any)?;
+            write.set_durability(Durability::None).map_err(any)?;
+            change(&write)?;
+            write.commit().map_err(any)
+        })
     }
 }
 
@@ -147,6 +154,10 @@ fn oldest<K: Key + 'static, V: redb::Value + 'static, O>(
 /// instead.
 fn or_default<T: Default>(what: &str, result: Result<T, redb::Error>) -> T {
     result.unwrap_or_else(|error| {
+        // Reported by the file once, and not for each request of a tenant.
+        if is_disk_failure(&error) {
+            return T::default();
+        }
         tracing::warn!(what, %error, "cannot use the stored keys and certificates of tenants, querying the chain instead");
         T::default()
     })

@@ -2,9 +2,10 @@
 //! and writes with an earlier term are rejected. After the election record is lost, terms must therefore not restart at
 //! 1.
 
+use super::file::StateFile;
 use super::{State, any, existing};
 use akash_provider_core::election::TERM_MAX;
-use redb::{Database, ReadableDatabase, TableDefinition};
+use redb::{ReadableDatabase, TableDefinition};
 use std::sync::Arc;
 
 /// Table of the highest election term by chain ID and account.
@@ -13,7 +14,7 @@ const TERMS: TableDefinition<'_, &str, u64> = TableDefinition::new("terms");
 /// Store of the highest election term of one provider.
 #[derive(Debug, Clone)]
 pub struct Terms {
-    database: Arc<Database>,
+    database: Arc<StateFile>,
     key: String,
 }
 
@@ -34,16 +35,18 @@ impl Terms {
     /// # Errors
     /// Returns an error if the file cannot be read.
     pub fn highest(&self) -> Result<u64, redb::Error> {
-        let read = self.database.begin_read().map_err(any)?;
-        match existing(&read, TERMS)? {
-            Some(terms) => {
-                let term = terms.get(self.key.as_str()).map_err(any)?;
-                // An earlier version may have stored a forged term.
-                let term = term.map(|term| term.value()).filter(|term| *term <= TERM_MAX);
-                Ok(term.unwrap_or(0))
+        self.database.read(|database| {
+            let read = database.begin_read().map_err(any)?;
+            match existing(&read, TERMS)? {
+                Some(terms) => {
+                    let term = terms.get(self.key.as_str()).map_err(any)?;
+                    // An earlier version may have stored a forged term.
+                    let term = term.map(|term| term.value()).filter(|term| *term <= TERM_MAX);
+                    Ok(term.unwrap_or(0))
+                }
+                None => Ok(0),
             }
-            None => Ok(0),
-        }
+        })
     }
 
     /// Stores an election term, unless a higher term is already stored.
@@ -54,12 +57,14 @@ impl Terms {
         if self.highest()? >= term {
             return Ok(());
         }
-        let write = self.database.begin_write().map_err(any)?;
-        {
-            let mut terms = write.open_table(TERMS).map_err(any)?;
-            terms.insert(self.key.as_str(), term).map_err(any)?;
-        }
-        write.commit().map_err(any)
+        self.database.write(|database| {
+            let write = database.begin_write().map_err(any)?;
+            {
+                let mut terms = write.open_table(TERMS).map_err(any)?;
+                terms.insert(self.key.as_str(), term).map_err(any)?;
+            }
+            write.commit().map_err(any)
+        })
     }
 }
 

@@ -5,10 +5,10 @@ use super::chain::Probe;
 use super::check::{Check, listed};
 use super::kubernetes::Cluster;
 use crate::args::RunArgs;
+use crate::files::free_bytes;
 use crate::plain::count;
 use crate::state::State;
 use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::statvfs::statvfs;
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -107,7 +107,7 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
             let (open, failures) = State::accessible_files(home);
             checks.push(judge_modes(&open, &failures, false));
         }
-        checks.push(judge_space(free_space(home)));
+        checks.push(judge_space(free_bytes(home)));
     }
     let secrets = secret_files(context.args, context.home);
     if !secrets.is_empty() {
@@ -139,13 +139,6 @@ fn judge_modes(open: &[(PathBuf, u32)], failures: &[String], is_outside: bool) -
     let names = listed(open.iter().map(name), FILES_MAX);
     let detail = format!("other accounts may access {names}");
     Check::problem(is_outside, MODES, detail, FIX)
-}
-
-/// Returns the free bytes of the file system of a directory, or of its nearest existing parent.
-fn free_space(path: &Path) -> Result<u64, String> {
-    let existing = path.ancestors().find(|path| path.exists()).unwrap_or(path);
-    let about = statvfs(existing).map_err(|error| format!("{}: {error}", existing.display()))?;
-    Ok(about.blocks_available().saturating_mul(about.fragment_size()))
 }
 
 fn judge_space(free: Result<u64, String>) -> Check {
@@ -240,7 +233,7 @@ mod tests {
         ] {
             assert_eq!(judge_space(free.clone()).severity(), wanted, "{free:?}");
         }
-        assert!(free_space(Path::new("/tmp/missing/deeper")).is_ok());
+        assert!(free_bytes(Path::new("/tmp/missing/deeper")).is_ok());
         assert_eq!(judge_files(Ok(FILES_ENOUGH)).severity(), Severity::Ok);
         assert_eq!(judge_files(Ok(1024)).severity(), Severity::Warning);
     }

@@ -96,8 +96,45 @@ fn expected() -> Vec<(u64, String)> {
         .into()
 }
 
+/// Returns the difference between the price of the tested provider and a lower one, in percent of the first.
+fn percent(price: &str) -> String {
+    let lower: f64 = OTHER_PRICE.parse().unwrap();
+    let price: f64 = price.parse().unwrap();
+    // Rounded up to hundredths, so that the named reduction suffices.
+    let percent = ((price - lower) / price * 10_000.0).ceil() / 100.0;
+    format!("{percent} %")
+}
+
 /// Checks the output of all commands.
 fn check(stage: &Stage) {
+    let lost = object(stage, &["order", "20"])["orders"][0].clone();
+    let winner: f64 = lost["winner"]["price"]["amount"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert_eq!(Some(winner), OTHER_PRICE.parse().ok());
+    let (_, timeline, _) = stage.ran(&["order", "20"]);
+    let provider = Address::from_bytes(&[9; 20]).unwrap();
+    assert!(
+        timeline.contains(&format!("winner:    {OTHER_PRICE}uact per block, {provider}")),
+        "{timeline}"
+    );
+    let summary = object(stage, &["summary"])["summary"].clone();
+    let counts = ["won", "lost", "declined"].map(|outcome| summary["outcomes"][outcome].as_u64());
+    assert_eq!(counts, [Some(1), Some(1), Some(2)], "{summary}");
+    let changes = summary["changes"].as_array().unwrap();
+    let texts: Vec<&str> = changes
+        .iter()
+        .map(|change| change["text"].as_str().unwrap())
+        .collect();
+    // One order for each cause: a lower winner, a lower maximum of the tenant, and a GPU.
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    let reduction = percent(lost["price"]["amount"].as_str().unwrap());
+    assert!(
+        texts.iter().any(|text| text.contains(&reduction)),
+        "{reduction} {texts:?}"
+    );
     let (code, text, _) = stage.ran(&["order", "12345"]);
     assert!(code == 1 && text.contains("no record of this order"), "{text}");
 }
