@@ -23,6 +23,7 @@ mod operators;
 mod record;
 mod report;
 mod rights;
+mod running;
 mod settings;
 
 use super::chain::{addresses, given_chain_id};
@@ -48,6 +49,8 @@ use url::Url;
 
 /// Maximum duration of the checks of one area.
 const AREA_LIMIT: Duration = Duration::from_millis(4800);
+/// Maximum duration of one check. The rest of the area's time suffices to judge the responses.
+const CHECK_LIMIT: Duration = Duration::from_millis(4500);
 /// Maximum wait for a response of the running provider.
 const SOCKET_LIMIT: Duration = Duration::from_secs(2);
 
@@ -65,6 +68,8 @@ struct Context<'a> {
     record_file: Option<ProviderFile>,
     /// Provider that runs with the home directory.
     running: Result<Option<RunningProvider>, String>,
+    /// Start of the checks that run at the same time.
+    began: Instant,
 }
 
 impl<'a> Context<'a> {
@@ -91,7 +96,13 @@ impl<'a> Context<'a> {
             account,
             record_file: file.and_then(|file| ProviderFile::read(file).ok()),
             running: running.map_err(|error| format!("{error:#}")),
+            began: Instant::now(),
         }
+    }
+
+    /// Returns `limit`, or the remaining time for checks if that is shorter. A check after a slow connection has less time.
+    fn remaining(&self, limit: Duration) -> Duration {
+        limit.min(CHECK_LIMIT.saturating_sub(self.began.elapsed()))
     }
 
     const fn is_running(&self) -> bool {
@@ -138,7 +149,7 @@ pub fn run(args: &DoctorArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<E
     report.add(Area::Settings, settings::checks(&args.run, home));
     report.add(Area::Key, vec![key.check]);
     let context = Context::new(&args.run, directory.as_deref(), key.key, key.account);
-    report.add(Area::Provider, vec![judge_running(&context.running)]);
+    report.add(Area::Provider, running::checks(&context.running));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     for (area, checks) in runtime.block_on(all(&context)) {
         report.add(area, checks);
@@ -188,7 +199,7 @@ async fn all(context: &Context<'_>) -> Vec<(Area, Vec<Check>)> {
         (Area::Chain, chain.boxed()),
         (Area::Account, account.boxed()),
         (Area::Certificate, certificate.boxed()),
-        (Area::Dns, dns::checks(context).boxed()),
+        (Area::Dns, dns::checks(context, reader.clone()).boxed()),
         (Area::Kubernetes, kubernetes.boxed()),
         (Area::Nodes, nodes.boxed()),
         (Area::Operators, operators.boxed()),
@@ -220,52 +231,42 @@ async fn first_reader(probes: Vec<Shared<BoxFuture<'_, Probe>>>) -> Option<Reade
     None
 }
 
-fn judge_running(running: &Result<Option<RunningProvider>, String>) -> Check {
-    const SUBJECT: &str = "provider";
-    match running {
-        Ok(None) => Check::skipped(SUBJECT, "no provider runs with this home directory"),
-        Ok(Some(running)) if running.is_tripped => Check::failure(
-            SUBJECT,
-            "running, but the circuit breaker tripped, so unhealthy leases are not closed",
-            "check the leases with `leases`, then run `breaker release`",
-        ),
-        Ok(Some(running)) => {
-            let reason = running.closes_held.as_deref();
-            Check::ok(
-                SUBJECT,
-                format!("running; {}", reason.unwrap_or("circuit breaker not tripped")),
-            )
-        }
-        Err(why) => Check::failure(
-            SUBJECT,
-            format!("running, but does not respond: {why}"),
-            "run `doctor` as the account of the provider, with the version of the running provider",
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::check::Severity;
-    use super::*;
-    use std::collections::BTreeMap;
+    use clap::CommandFactory;
+
+    /// Returns whether the first names are a command of this program.
+    fn is_command(text: &str) -> bool {
+        let mut command = crate::args::Cli::command();
+        for name in text
+            .split(' ')
+            .take_while(|name| name.starts_with(char::is_lowercase))
+        {
+            match command.find_subcommand(name) {
+                Some(next) => command = next.clone(),
+                // An argument, such as a file.
+                None => return !command.has_subcommands(),
+            }
+        }
+        true
+    }
 
     #[test]
-    fn tripped_breaker_is_a_failure() {
-        let running = |is_tripped| {
-            Ok(Some(RunningProvider {
-                is_tripped,
-                closes_held: Some("no lease is closed after a start".to_owned()),
-                operators: BTreeMap::new(),
-            }))
-        };
-        for (state, wanted) in [
-            (Ok(None), Severity::Skipped),
-            (running(false), Severity::Ok),
-            (running(true), Severity::Failure),
-            (Err("permission denied".to_owned()), Severity::Failure),
-        ] {
-            assert_eq!(judge_running(&state).severity(), wanted);
+    fn remedies_name_commands_of_this_program() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/commands/doctor");
+        let mut found = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            for command in text.split("run `").skip(1) {
+                let command = command.split('`').next().unwrap();
+                let command = command.strip_prefix("provider-daemon ").unwrap_or(command);
+                let is_other = ["kubectl", "ulimit", "timedatectl"]
+                    .iter()
+                    .any(|name| command.starts_with(name));
+                assert!(is_other || is_command(command), "no command `{command}`");
+                found += 1;
+            }
         }
+        assert!(found > 10, "{found}");
     }
 }

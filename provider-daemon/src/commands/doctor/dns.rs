@@ -3,9 +3,13 @@
 use super::Context;
 use super::check::{Check, listed, within};
 use crate::operators::hostname::dns::Dns;
+use akash_provider_chain::Reader;
+use akash_provider_core::chain::ChainQuery;
 use std::net::IpAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
+use url::Url;
 
 const LIMIT: Duration = Duration::from_secs(2);
 const PUBLIC: &str = "public host name";
@@ -16,40 +20,70 @@ const ADDRESSES_MAX: usize = 4;
 /// Addresses of a name; empty if the name does not exist.
 type Lookup = Result<Vec<IpAddr>, String>;
 
-/// Checks names and ports.
-pub(super) async fn checks(context: &Context<'_>) -> Vec<Check> {
-    let host = context.host();
+/// Checks names and ports. `reader` is the client of the first usable node, for a host name that no setting has.
+pub(super) async fn checks(
+    context: &Context<'_>,
+    reader: impl Future<Output = Option<Reader>>,
+) -> Vec<Check> {
+    let (host, port) = match context.host() {
+        host if host.is_empty() => registered(context, reader).await.unwrap_or_default(),
+        host => (host, context.public_port()),
+    };
     let domain = context
         .args
         .leases
         .deployment_ingress_domain
         .trim()
         .to_lowercase();
-    // A random name proves the wildcard record, which a fixed name would not.
-    let sample = format!("doctor-{:08x}.{domain}", std::process::id());
-    let (public, wildcard, ports) = tokio::join!(
-        resolve(&host),
-        resolve(if domain.is_empty() { "" } else { &sample }),
-        ports(context, &host)
-    );
     let is_required = context.args.leases.deployment_ingress_static_hosts;
-    let mut checks = vec![
-        judge_public(&host, &public),
-        judge_wildcard(&domain, &wildcard, is_required),
-    ];
-    checks.extend(ports);
-    checks
+    let dns = Dns::from_system(LIMIT).map_err(|error| error.to_string());
+    let limit = context.remaining(LIMIT * 2);
+    let (names, ports) = tokio::join!(
+        names((dns.as_ref(), limit), &host, &domain, is_required),
+        ports(context, &host, port)
+    );
+    names.into_iter().chain(ports).collect()
 }
 
-async fn resolve(name: &str) -> Lookup {
+/// Returns the host name and the port in the provider record on the chain.
+async fn registered(
+    context: &Context<'_>,
+    reader: impl Future<Output = Option<Reader>>,
+) -> Option<(String, Option<u16>)> {
+    let account = context.account.as_ref()?;
+    let record = async { reader.await?.provider(account).await.ok()? };
+    let record = timeout(context.remaining(LIMIT), record).await.ok()??;
+    let url = Url::parse(&record.host_uri).ok()?;
+    Some((url.host_str()?.to_owned(), url.port()))
+}
+
+/// DNS client, or the reason why it cannot be created, and the maximum duration of a lookup.
+type Resolver<'a> = (Result<&'a Dns, &'a String>, Duration);
+
+/// Checks the public name and the wildcard record of the domain. `is_required` states that each service gets a name in
+/// the domain.
+async fn names(dns: Resolver<'_>, host: &str, domain: &str, is_required: bool) -> [Check; 2] {
+    // A random name proves the wildcard record, which a fixed name would not.
+    let sample = match domain {
+        "" => String::new(),
+        domain => format!("doctor-{:08x}.{domain}", std::process::id()),
+    };
+    let (public, wildcard) = tokio::join!(resolve(dns, host), resolve(dns, &sample));
+    [
+        judge_public(host, &public),
+        judge_wildcard(domain, &wildcard, is_required),
+    ]
+}
+
+async fn resolve((dns, limit): Resolver<'_>, name: &str) -> Lookup {
     if name.is_empty() {
         return Ok(Vec::new());
     }
     if let Ok(address) = name.parse() {
         return Ok(vec![address]);
     }
-    let dns = Dns::from_system(LIMIT).map_err(|error| error.to_string())?;
-    within(LIMIT * 2, dns.addresses(name)).await
+    let dns = dns.map_err(String::clone)?;
+    within(limit, dns.addresses(name)).await
 }
 
 fn judge_public(host: &str, found: &Lookup) -> Check {
@@ -57,7 +91,7 @@ fn judge_public(host: &str, found: &Lookup) -> Check {
         return Check::warning(
             PUBLIC,
             "unknown",
-            "set --cluster-public-hostname, or `host` in the provider.yaml",
+            "set --cluster-public-hostname, or register the provider with `provider-daemon tx provider create provider.yaml`",
         );
     }
     match found {
@@ -100,7 +134,14 @@ fn judge_wildcard(domain: &str, found: &Lookup, is_required: bool) -> Check {
             format!("*.{domain} has no address"),
             format!("create the wildcard record *.{domain} with the address of the ingress controller"),
         ),
-        Ok(addresses) => Check::ok(WILDCARD, format!("*.{domain} has {}", list(addresses))),
+        Ok(addresses) => match addresses.iter().find(|address| !is_public(**address)) {
+            Some(address) => Check::warning(
+                WILDCARD,
+                format!("*.{domain} has the private address {address}, which tenants cannot reach"),
+                format!("set the wildcard record *.{domain} to the public address of the ingress controller"),
+            ),
+            None => Check::ok(WILDCARD, format!("*.{domain} has {}", list(addresses))),
+        },
     }
 }
 
@@ -126,20 +167,21 @@ fn list(addresses: &[IpAddr]) -> String {
 }
 
 /// Connects to both ports of the gateway under the public name.
-async fn ports(context: &Context<'_>, host: &str) -> Vec<Check> {
+async fn ports(context: &Context<'_>, host: &str, public_port: Option<u16>) -> Vec<Check> {
     let gateway = &context.args.gateway;
     let rest = gateway.gateway_listen_address.0.map(|address| address.port());
     let grpc = gateway
         .gateway_grpc_listen_address
         .0
         .map(|address| address.port());
-    let rest = rest.map(|port| context.public_port().unwrap_or(port));
+    let rest = rest.map(|port| public_port.unwrap_or(port));
+    let limit = context.remaining(LIMIT);
     let named = [("gateway port", rest), ("gRPC port", rest.and(grpc))];
     let named = named.into_iter().filter_map(|(name, port)| Some((name, port?)));
     let connecting = named.map(|(name, port)| async move {
         let outcome = match host {
             "" => return Check::skipped(name, "the public host name is unknown"),
-            host => within(LIMIT, TcpStream::connect((host, port))).await.map(drop),
+            host => within(limit, TcpStream::connect((host, port))).await.map(drop),
         };
         judge_port(name, &format!("{host}:{port}"), &outcome, context.is_running())
     });
@@ -162,6 +204,7 @@ fn judge_port(name: &str, place: &str, outcome: &Result<(), String>, is_running:
 mod tests {
     use super::super::check::Severity;
     use super::*;
+    use crate::operators::hostname::dns::server::Records;
 
     #[test]
     fn names_are_resolved_to_public_addresses() {
@@ -191,6 +234,7 @@ mod tests {
         for (domain, lookup, is_required, wanted) in [
             ("", found(&[]), true, skipped),
             ("i.example", found(&["203.0.113.5"]), true, ok),
+            ("i.example", found(&["192.168.1.5"]), true, warning),
             ("i.example", found(&[]), true, failure),
             ("i.example", found(&[]), false, warning),
             ("i.example", unknown, true, warning),
@@ -198,6 +242,41 @@ mod tests {
             let check = judge_wildcard(domain, &lookup, is_required);
             assert_eq!(check.severity(), wanted, "{domain} {lookup:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn names_without_records_fail_until_the_records_exist() {
+        let records = Records::default();
+        let (at, _server) = records.serve().await;
+        let dns = Dns::new(&[at]).unwrap();
+        let check = async |host: &str| {
+            let checks = names((Ok(&dns), LIMIT), host, "ingress.example.com", true).await;
+            checks.map(|check| (check.severity(), check.help().map(str::to_owned)))
+        };
+        let [public, wildcard] = check("p.example.com").await;
+        let (host, domain) = (
+            "create an A or AAAA record for p.example.com",
+            "create the wildcard record *.ingress.example.com with the address of the ingress controller",
+        );
+        assert_eq!(public, (Severity::Failure, Some(host.to_owned())));
+        assert_eq!(wildcard, (Severity::Failure, Some(domain.to_owned())));
+
+        // A private address, and a record of one name instead of the wildcard.
+        records.set("p.example.com.", "10.0.0.7");
+        records.set("www.ingress.example.com.", "203.0.113.7");
+        let [public, wildcard] = check("p.example.com").await;
+        assert_eq!((public.0, wildcard.0), (Severity::Warning, Severity::Failure));
+        records.set("p.example.com.", "203.0.113.7");
+        records.set("*.ingress.example.com.", "203.0.113.7");
+        let ok = (Severity::Ok, None);
+        assert_eq!(check("p.example.com").await, [ok.clone(), ok.clone()]);
+        // An address needs no record.
+        assert_eq!(check("203.0.113.9").await, [ok.clone(), ok]);
+
+        // A failing server does not prove that the name is missing.
+        records.fail();
+        let [public, wildcard] = check("p.example.com").await;
+        assert_eq!((public.0, wildcard.0), (Severity::Warning, Severity::Warning));
     }
 
     #[test]

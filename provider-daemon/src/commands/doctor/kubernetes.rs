@@ -100,13 +100,15 @@ pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoClu
         Ok(cluster) => cluster,
         Err(absence) => return vec![judge_absence(&absence)],
     };
-    let (rights, definitions, routes) = tokio::join!(
+    let (rights, leases, definitions, routes) = tokio::join!(
         rights::checks(context, &cluster.client),
-        definitions(&cluster.client),
+        rights::lease_checks(context, &cluster.client),
+        definitions(&cluster.client, context.remaining(LIMIT)),
         routes(context, &cluster.client)
     );
     let mut checks = vec![Check::ok(SUBJECT, format!("Kubernetes {}", cluster.version))];
     checks.extend(rights);
+    checks.extend(leases);
     checks.push(judge_definitions(&definitions));
     checks.push(routes);
     checks
@@ -127,13 +129,13 @@ fn judge_absence(absence: &NoCluster) -> Check {
 /// version.
 type Served = Result<Option<Vec<String>>, String>;
 
-async fn definitions(client: &Client) -> Served {
+async fn definitions(client: &Client, limit: Duration) -> Served {
     let version = Manifest::api_version(&());
-    match timeout(LIMIT, client.list_api_group_resources(&version)).await {
+    match timeout(limit, client.list_api_group_resources(&version)).await {
         Ok(Ok(list)) => Ok(Some(list.resources.into_iter().map(|kind| kind.name).collect())),
         Ok(Err(error)) if akash_provider_k8s::error::is_absent(&error) => Ok(None),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no response within {LIMIT:?}")),
+        Err(_) => Err(format!("no response within {limit:.1?}")),
     }
 }
 
@@ -167,10 +169,11 @@ fn judge_definitions(served: &Served) -> Check {
 /// Checks that the `IngressClass` or the Gateway to which HTTP routes refer exists.
 async fn routes(context: &Context<'_>, client: &Client) -> Check {
     let routes = &context.args.kubernetes.routes;
+    let limit = context.remaining(LIMIT);
     let (subject, what, looking) = match routes.ingress_mode {
         IngressArg::Ingress => {
             let classes: Api<IngressClass> = Api::all(client.clone());
-            let found = timeout(LIMIT, classes.get_opt(&routes.ingress_class)).await;
+            let found = timeout(limit, classes.get_opt(&routes.ingress_class)).await;
             let found = found.map(|found| found.map(|class| class.is_some()));
             ("ingress class", routes.ingress_class.clone(), found)
         }
@@ -179,7 +182,7 @@ async fn routes(context: &Context<'_>, client: &Client) -> Check {
             let kind = ApiResource::from_gvk(&kind);
             let namespace = &routes.gateway_namespace;
             let gateways: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
-            let found = timeout(LIMIT, gateways.get_opt(&routes.gateway_name)).await;
+            let found = timeout(limit, gateways.get_opt(&routes.gateway_name)).await;
             let found = found.map(|found| found.map(|gateway| gateway.is_some()));
             ("gateway", format!("{namespace}/{}", routes.gateway_name), found)
         }
@@ -190,7 +193,7 @@ async fn routes(context: &Context<'_>, client: &Client) -> Check {
             return Check::skipped(subject, "this account may not read it; the hostname operator may");
         }
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("no response within {LIMIT:?}")),
+        Err(_) => Err(format!("no response within {limit:.1?}")),
     };
     judge_route(subject, &what, &found)
 }

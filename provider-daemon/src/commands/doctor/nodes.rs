@@ -7,7 +7,7 @@ use crate::commands::explain::first_inventory;
 use crate::plain::count;
 use akash_provider_core::inventory::{LeasedIpUsage, Metrics};
 use akash_provider_core::types::Address;
-use akash_provider_k8s::inventory::KubeInventory;
+use akash_provider_k8s::inventory::{KubeInventory, remedy};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoClu
         .settings(account, context.chain_id.unwrap_or_default());
     let options = context.args.cluster.inventory_options();
     let inventory = KubeInventory::start(&cluster.client, &settings, &options);
-    match first_inventory(&inventory, LIMIT).await {
+    match first_inventory(&inventory, context.remaining(LIMIT)).await {
         Ok(update) => {
             let mut checks = judge(&update.inventory.metrics());
             if context.args.kubernetes.ip_operator {
@@ -101,38 +101,6 @@ fn summary(metrics: &Metrics) -> String {
     parts.join(", ")
 }
 
-/// Returns the remedy for a line of the inventory about a resource that is not offered.
-fn remedy(line: &str) -> String {
-    let name = line.split('`').nth(1).unwrap_or("NAME");
-    let kind = if line.starts_with("storage class") {
-        "storageclass"
-    } else {
-        "node"
-    };
-    if let Some((_, label)) = line.split_once("missing label ") {
-        return format!("run `kubectl label {kind} {name} {label}` to offer it to tenants");
-    }
-    if let Some((_, label)) = line.split_once("no node has the label ") {
-        return format!("run `kubectl label node NODE {label}=1` for each node that mounts the class");
-    }
-    if line.contains("no model label") {
-        return format!(
-            "run the inventory operator (--with-operators inventory), which sets \
-             akash.network/capabilities.gpu.vendor.VENDOR.model.MODEL on node {name}"
-        );
-    }
-    if line.contains("unschedulable") || line.contains("taint") {
-        return format!("run `kubectl uncordon {name}`, or remove the taint");
-    }
-    if line.contains("not ready") || line.contains("no Ready condition") {
-        return format!("run `kubectl describe node {name}` and restart its kubelet");
-    }
-    if line.contains("cannot be read") {
-        return "run `kubectl apply --filename deploy/rbac`".to_owned();
-    }
-    "see docs/kubernetes.md for the labels of nodes and storage classes".to_owned()
-}
-
 fn judge_addresses(usage: Option<&LeasedIpUsage>) -> Check {
     const SUBJECT: &str = "leased IP addresses";
     const HELP: &str =
@@ -179,33 +147,6 @@ mod tests {
                 .iter()
                 .all(|check| check.severity() == Severity::Warning)
         );
-    }
-
-    #[test]
-    fn remedy_names_the_label_to_set() {
-        for (line, part) in [
-            (
-                "node `n1`: missing label akash.network=true",
-                "`kubectl label node n1 akash.network=true`",
-            ),
-            (
-                "storage class `fast`: missing label akash.network=true",
-                "`kubectl label storageclass fast akash.network=true`",
-            ),
-            (
-                "storage class `beta3`: no node has the label akash.network/capabilities.storage.class.beta3",
-                "akash.network/capabilities.storage.class.beta3=1",
-            ),
-            ("node `n1`: 2 of 8 nvidia GPUs have no model label", "on node n1"),
-            ("node `n1` accepts no new pods: taint a:NoSchedule", "uncordon n1"),
-            (
-                "node `n1` accepts no new pods: not ready (KubeletDown)",
-                "describe node n1",
-            ),
-            ("storageclasses cannot be read: forbidden", "deploy/rbac"),
-        ] {
-            assert!(remedy(line).contains(part), "{line}: {}", remedy(line));
-        }
     }
 
     #[test]

@@ -68,14 +68,15 @@ pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoClu
         Err(absence) => return vec![Check::skipped("operators", absence.reason())],
     };
     let kubernetes = &context.args.kubernetes;
+    let limit = context.remaining(LIMIT);
     let each = OPERATORS.map(|operator| {
         let client = cluster.client.clone();
         async move {
             let facts = match kubernetes.runs(operator.kind) {
                 true => OperatorFacts::Embedded(context.embedded_operator(operator.name)),
-                false => match timeout(LIMIT, query(&client, operator.service)).await {
+                false => match timeout(limit, query(&client, operator.service)).await {
                     Ok(facts) => facts,
-                    Err(_) => OperatorFacts::Health(Err(format!("no response within {LIMIT:?}"))),
+                    Err(_) => OperatorFacts::Health(Err(format!("no response within {limit:.1?}"))),
                 },
             };
             // The provider counts the capacity itself, so the inventory operator only sets labels.
@@ -145,7 +146,7 @@ fn judge(operator: Operator, facts: &OperatorFacts, is_required: bool) -> Check 
         OperatorFacts::Embedded(Some(status)) => Check::warning(
             subject,
             format!("in the process of the provider, {status}"),
-            "run `operators --output json`, and check the rights of deploy/operators",
+            "run `operator status --output json`, and check the rights of deploy/operators",
         ),
         OperatorFacts::Embedded(None) => Check::skipped(subject, "starts with the provider"),
         OperatorFacts::NoService if !is_required => Check::skipped(subject, "not required by the settings"),

@@ -1,16 +1,23 @@
 //! Rights of the account at the API server.
 
 use super::Context;
-use super::check::Check;
+use super::check::{Check, within};
 use crate::args::ha::HaStore;
-use akash_provider_k8s::rights::{Condition, Rule, is_granted, required};
+use crate::plain::count;
+use akash_provider_k8s::labels::MANAGED;
+use akash_provider_k8s::rights::{Condition, Rule, is_granted, required, required_in_leases};
+use akash_provider_k8s::state::is_lease_namespace;
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
-use kube::Client;
-use std::collections::BTreeMap;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::timeout;
 
 const SUBJECT: &str = "rights";
+const LEASES: &str = "rights in leases";
 /// Maximum time to review one right.
 const ONE_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum time to review all rights.
@@ -18,6 +25,10 @@ const LIMIT: Duration = Duration::from_secs(4);
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 16;
 const APPLY: &str = "run `kubectl apply --filename deploy/rbac`";
+/// Maximum number of leases with reviewed rights.
+const LEASES_MAX: usize = 12;
+/// Maximum number of namespaces in a list.
+const NAMESPACES_MAX: u32 = 500;
 
 /// RBAC right of this account: one verb on one resource, and whether it is granted.
 #[derive(Debug)]
@@ -25,6 +36,8 @@ struct RightFacts {
     rule: &'static Rule,
     resource: &'static str,
     verb: &'static str,
+    /// Namespace of the review; `None` for the whole cluster.
+    namespace: Option<String>,
     granted: Result<bool, String>,
 }
 
@@ -32,61 +45,99 @@ struct RightFacts {
 pub(super) async fn checks(context: &Context<'_>, client: &Client) -> Vec<Check> {
     let records = context.args.kubernetes.k8s_manifest_ns.as_str();
     let reviews = applicable(context).into_iter();
-    let reviews: Vec<_> = reviews
-        .map(|right| review(client, right, records).boxed())
-        .collect();
-    let reviews = futures::stream::iter(reviews).buffer_unordered(AT_ONCE);
-    match timeout(LIMIT, reviews.collect::<Vec<_>>()).await {
-        Ok(facts) => judge(&facts, records),
-        Err(_) => vec![Check::warning(
-            SUBJECT,
-            format!("not checked completely within {LIMIT:?}"),
-            "run `doctor` on a machine near the API server",
-        )],
+    let reviews = reviews.map(|right| review(client, right, records.to_owned()).boxed());
+    match all(reviews.collect(), context.remaining(LIMIT)).await {
+        Some(facts) => judge(&facts),
+        None => vec![unfinished(SUBJECT)],
     }
+}
+
+/// Reviews the rights in the namespaces of some leases.
+pub(super) async fn lease_checks(context: &Context<'_>, client: &Client) -> Vec<Check> {
+    let namespaces = match within(context.remaining(ONE_LIMIT), lease_namespaces(client)).await {
+        Ok(namespaces) => namespaces,
+        Err(why) => {
+            let detail = format!("cannot list the namespaces of leases: {why}");
+            return vec![Check::warning(LEASES, detail, APPLY)];
+        }
+    };
+    let rights: Vec<Right> = rights_of(required_in_leases()).collect();
+    let of_lease = |namespace: &String| {
+        let review = |right: &Right| review(client, *right, namespace.clone()).boxed();
+        rights.iter().map(review).collect::<Vec<_>>()
+    };
+    let reviews = namespaces.iter().take(LEASES_MAX).flat_map(of_lease);
+    match all(reviews.collect(), context.remaining(LIMIT)).await {
+        Some(facts) => judge_leases(&facts, namespaces.len()),
+        None => vec![unfinished(LEASES)],
+    }
+}
+
+async fn lease_namespaces(client: &Client) -> Result<Vec<String>, kube::Error> {
+    let params = ListParams::default()
+        .labels(&format!("{MANAGED}=true"))
+        .limit(NAMESPACES_MAX);
+    let list = Api::<Namespace>::all(client.clone())
+        .list_metadata(&params)
+        .await?;
+    let names = list.items.into_iter().filter_map(|item| item.metadata.name);
+    Ok(names.filter(|name| is_lease_namespace(name)).collect())
+}
+
+/// Returns the results of all reviews, or `None` after the limit.
+async fn all(reviews: Vec<BoxFuture<'_, RightFacts>>, limit: Duration) -> Option<Vec<RightFacts>> {
+    let reviews = futures::stream::iter(reviews).buffer_unordered(AT_ONCE);
+    timeout(limit, reviews.collect()).await.ok()
+}
+
+fn unfinished(subject: &str) -> Check {
+    Check::warning(
+        subject,
+        "not checked completely in time",
+        "run `doctor` on a machine near the API server",
+    )
+}
+
+/// Right as rule, resource and verb.
+type Right = (&'static Rule, &'static str, &'static str);
+
+fn rights_of(rules: &'static [Rule]) -> impl Iterator<Item = Right> {
+    rules.iter().flat_map(|rule| {
+        let verbs = move |resource: &'static str| rule.verbs.iter().map(move |verb| (rule, resource, *verb));
+        rule.resources.iter().flat_map(move |resource| verbs(resource))
+    })
 }
 
 /// Returns the rights that the settings require.
-fn applicable(context: &Context<'_>) -> Vec<(&'static Rule, &'static str, &'static str)> {
-    let mut rights = Vec::new();
-    for rule in required() {
-        let applies = match rule.condition {
-            Condition::Always => true,
-            Condition::LeasedIps => context.args.kubernetes.ip_operator,
-            Condition::KubernetesElection => context.args.ha.ha == HaStore::Kubernetes,
-        };
-        if !applies {
-            continue;
-        }
-        for resource in rule.resources {
-            rights.extend(rule.verbs.iter().map(|verb| (rule, *resource, *verb)));
-        }
-    }
-    rights
+fn applicable(context: &Context<'_>) -> Vec<Right> {
+    let applies = |(rule, ..): &Right| match rule.condition {
+        Condition::Always => true,
+        Condition::LeasedIps => context.args.kubernetes.ip_operator,
+        Condition::KubernetesElection => context.args.ha.ha == HaStore::Kubernetes,
+    };
+    rights_of(required()).filter(applies).collect()
 }
 
-async fn review(
-    client: &Client,
-    (rule, resource, verb): (&'static Rule, &'static str, &'static str),
-    records: &str,
-) -> RightFacts {
-    let granted = is_granted(client, ONE_LIMIT, rule, resource, verb, records).await;
+/// Reviews a right. `namespace` is the namespace of the records or of the lease.
+async fn review(client: &Client, (rule, resource, verb): Right, namespace: String) -> RightFacts {
+    let granted = is_granted(client, ONE_LIMIT, rule, resource, verb, &namespace).await;
     RightFacts {
         rule,
         resource,
         verb,
+        namespace: rule.scope.namespace(&namespace).map(str::to_owned),
         granted: granted.map_err(|error| error.to_string()),
     }
 }
 
 /// Returns one failure per resource with missing verbs.
-fn judge(facts: &[RightFacts], records: &str) -> Vec<Check> {
+fn judge(facts: &[RightFacts]) -> Vec<Check> {
     if let Some(why) = facts.iter().find_map(|fact| fact.granted.as_ref().err()) {
         return vec![Check::failure(SUBJECT, format!("cannot review: {why}"), APPLY)];
     }
     let mut missing: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
     for fact in facts.iter().filter(|fact| fact.granted == Ok(false)) {
-        let place = match fact.rule.scope.namespace(records) {
+        let place = match &fact.namespace {
             Some(namespace) => format!(" in namespace {namespace}"),
             None => String::new(),
         };
@@ -115,6 +166,42 @@ fn judge(facts: &[RightFacts], records: &str) -> Vec<Check> {
     }
 }
 
+/// Judges the rights in the reviewed namespaces of `leases` leases. Returns one failure per resource with missing verbs.
+fn judge_leases(facts: &[RightFacts], leases: usize) -> Vec<Check> {
+    if leases == 0 {
+        return vec![Check::skipped(LEASES, "no namespace of a lease exists")];
+    }
+    if let Some(why) = facts.iter().find_map(|fact| fact.granted.as_ref().err()) {
+        return vec![Check::failure(LEASES, format!("cannot review: {why}"), APPLY)];
+    }
+    let mut missing: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    for fact in facts.iter().filter(|fact| fact.granted == Ok(false)) {
+        let (verbs, namespaces) = missing.entry(fact.resource).or_default();
+        verbs.insert(fact.verb);
+        namespaces.extend(fact.namespace.as_deref());
+    }
+    let reviewed = leases.min(LEASES_MAX);
+    if missing.is_empty() {
+        let detail = format!(
+            "all of deploy/rbac/lease.yaml are granted in {reviewed} of {}",
+            count(leases, "lease")
+        );
+        return vec![Check::ok(LEASES, detail)];
+    }
+    let failure = |(resource, (verbs, namespaces)): (&str, (BTreeSet<&str>, BTreeSet<&str>))| {
+        let detail = format!(
+            "missing right to {} {resource} in {} of {} reviewed namespaces, such as {}",
+            verbs.into_iter().collect::<Vec<_>>().join(", "),
+            namespaces.len(),
+            reviewed,
+            namespaces.first().copied().unwrap_or_default()
+        );
+        let help = format!("{APPLY}; a running provider creates missing RoleBindings again");
+        Check::failure(LEASES, detail, help)
+    };
+    missing.into_iter().map(failure).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::check::Severity;
@@ -127,20 +214,21 @@ mod tests {
             rule,
             resource: rule.resources[0],
             verb,
+            namespace: None,
             granted,
         };
-        let granted = judge(&[fact("get", Ok(true)), fact("list", Ok(true))], "lease");
+        let granted = judge(&[fact("get", Ok(true)), fact("list", Ok(true))]);
         assert_eq!(granted[0].severity(), Severity::Ok);
         let missing = [
             fact("watch", Ok(false)),
             fact("list", Ok(false)),
             fact("get", Ok(true)),
         ];
-        let missing = judge(&missing, "lease");
+        let missing = judge(&missing);
         assert_eq!(missing.len(), 1);
         assert_eq!(missing[0].detail(), "missing right to list, watch namespaces");
         assert_eq!(missing[0].severity(), Severity::Failure);
-        let unknown = judge(&[fact("get", Err("down".to_owned()))], "lease");
+        let unknown = judge(&[fact("get", Err("down".to_owned()))]);
         assert_eq!(unknown[0].severity(), Severity::Failure);
     }
 }

@@ -60,14 +60,14 @@ fn judge(facts: &SettingsFacts) -> Vec<Check> {
         Check::warning(
             SUBJECT,
             text,
-            "change or remove the setting; docs/configuration.md lists the differences from the Go provider",
+            "remove the setting, or use the replacement in this line; docs/configuration.md lists all differences from the Go provider",
         )
     };
     let warning = |text: &String| {
         Check::warning(
             SUBJECT,
             text,
-            "set the named flag unless this behaviour is intended",
+            "set the flag in this line, unless this behaviour is intended",
         )
     };
     let mut checks: Vec<Check> = facts.faults.iter().map(fault).collect();

@@ -1,5 +1,8 @@
 //! TXT and address lookups with the resolvers of the system, or with configured resolvers.
 
+#[cfg(test)]
+pub(crate) mod server;
+
 use akash_provider_k8s::operators::hostname::proof::TxtLookup;
 use async_trait::async_trait;
 use hickory_resolver::TokioResolver;
@@ -28,7 +31,7 @@ impl std::fmt::Debug for Dns {
 
 impl Dns {
     /// Creates a client with these servers, or with those of `/etc/resolv.conf`.
-    pub(super) fn new(servers: &[SocketAddr]) -> anyhow::Result<Self> {
+    pub(crate) fn new(servers: &[SocketAddr]) -> anyhow::Result<Self> {
         let mut builder = if servers.is_empty() {
             TokioResolver::builder_tokio()?
         } else {

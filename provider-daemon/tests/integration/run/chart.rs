@@ -1,6 +1,7 @@
 //! The commands that the Helm chart of the Go provider runs before it starts the provider. The test runs them
 //! in a script with the same tools.
 
+use super::doctor::Results;
 use crate::stage::{ADDRESS, Stage, WORDS};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -234,6 +235,32 @@ const SET: [(&str, &str); 59] = [
     ("AKASH_BID_TIMEOUT", "7m"),
 ];
 const ISSUER: &str = "--cert-issuer-enabled=true";
+
+#[test]
+fn doctor_lists_what_changes_for_the_configuration_of_the_chart() {
+    let mut stage = Stage::new("chart-doctor", true);
+    stage.start_node(None);
+    let home = stage.path("new");
+    let mut doctor = stage.command(&["doctor", "--output=json", ISSUER]);
+    doctor.envs(SET).env("AKASH_HOME", &home);
+    doctor.env("KUBECONFIG", stage.path("no-cluster"));
+    let results = Results::from_command(&mut doctor);
+    for setting in [
+        "--cert-issuer-enabled, AP_CERT_ISSUER_EMAIL",
+        "AKASH_MONITOR_MAX_RETRIES",
+        "AKASH_ATTESTATION_WEBHOOK_ENABLED",
+        "AKASH_PERSISTENT_CONFIG_BACKEND",
+        "AKASH_MINIMUM_BALANCE",
+    ] {
+        let named = |check: &&Value| check["detail"].as_str().unwrap().contains(setting);
+        let check = results.checks().find(named);
+        let check = check.unwrap_or_else(|| panic!("{setting}: {}", results.report()));
+        assert_eq!(check["severity"], "warning", "{check}");
+        assert!(check["help"].is_string(), "{check}");
+    }
+    results.expect("home directory", "warning");
+    assert!(!home.exists(), "before the first start, `doctor` changes nothing");
+}
 
 #[test]
 fn variables_and_arguments_of_the_chart_start_the_provider_and_unused_ones_are_reported() {

@@ -9,6 +9,7 @@ use akash_provider_core::types::{Address, BlockTime, Coin, Msg, ProviderRecord};
 use serde_json::Value;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 use testbed::free_port;
 
@@ -16,7 +17,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Mnemonic of an account without funds and without a provider record on the chain.
 const OTHER_WORDS: &str = "zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo wrong";
 /// Settings of an installation with a gateway.
-const SETTINGS: [&str; 2] = [
+pub(super) const SETTINGS: [&str; 2] = [
     "--gateway-listen-address=127.0.0.1:0",
     "--cluster-public-hostname=localhost",
 ];
@@ -68,9 +69,14 @@ fn certify(stage: &Stage, created: Duration, is_published: bool) {
 }
 
 /// Creates an installation with a current chain, a certificate, and files that only the owner can read.
-fn installation(name: &str) -> Stage {
+pub(super) fn installation(name: &str) -> Stage {
+    installation_at(name, Duration::ZERO)
+}
+
+/// Same as [`installation`], with the clock of the chain ahead of this machine.
+pub(super) fn installation_at(name: &str, ahead: Duration) -> Stage {
     let mut stage = Stage::new(name, false);
-    let time = BlockTime(i64::try_from(now().as_millis()).unwrap());
+    let time = BlockTime(i64::try_from((now() + ahead).as_millis()).unwrap());
     stage.chain = MemoryChain::new(MarketConfig::new("devnet", time));
     stage.start_node(None);
     equip(&stage, &ADDRESS.parse().unwrap());
@@ -88,26 +94,46 @@ fn close(stage: &Stage) {
 }
 
 /// Results of a run of `doctor`.
-struct Results {
+pub(super) struct Results {
     code: i32,
     report: Value,
 }
 
 impl Results {
-    fn new(stage: &Stage, more: &[&str]) -> Self {
-        let words = [&["doctor", "--output=json"], &SETTINGS[..], &PRICES, more].concat();
-        let (code, out, err) = stage.ran(&words);
-        let report = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}\n{err}"));
-        Self { code, report }
+    pub(super) fn new(stage: &Stage, more: &[&str]) -> Self {
+        Self::after(stage, &[], more)
     }
 
-    fn checks(&self) -> impl Iterator<Item = &Value> {
+    /// Same as [`Self::new`], with a command prefix.
+    pub(super) fn after(stage: &Stage, before: &[&str], more: &[&str]) -> Self {
+        let words = [&["doctor", "--output=json"], &SETTINGS[..], &PRICES, more].concat();
+        let mut command = match before {
+            [] => stage.command(&words),
+            before => stage.command_after(before, &words),
+        };
+        Self::from_command(&mut command)
+    }
+
+    pub(super) fn from_command(command: &mut Command) -> Self {
+        let output = command.output().unwrap();
+        let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+        Self {
+            code: output.status.code().unwrap(),
+            report,
+        }
+    }
+
+    pub(super) const fn report(&self) -> &Value {
+        &self.report
+    }
+
+    pub(super) fn checks(&self) -> impl Iterator<Item = &Value> {
         self.report["checks"].as_array().unwrap().iter()
     }
 
     /// Returns the check of a subject with the highest severity.
     #[track_caller]
-    fn check(&self, subject: &str) -> &Value {
+    pub(super) fn check(&self, subject: &str) -> &Value {
         let order = ["ok", "skipped", "warning", "failure"];
         let rank = |check: &&Value| order.iter().position(|name| check["severity"] == *name);
         let all = self
@@ -118,7 +144,7 @@ impl Results {
     }
 
     #[track_caller]
-    fn expect(&self, subject: &str, severity: &str) {
+    pub(super) fn expect(&self, subject: &str, severity: &str) {
         let check = self.check(subject);
         assert_eq!(check["severity"], severity, "{check}\n{}", self.report);
         let has_problem = ["warning", "failure"].contains(&severity);
@@ -126,7 +152,7 @@ impl Results {
         assert_eq!(self.code == 3, self.report["failures"] != 0, "{}", self.report);
     }
 
-    fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         self.report["seconds"].as_f64().unwrap()
     }
 }
@@ -305,11 +331,7 @@ fn missing_key_is_a_failure_and_the_named_account_is_checked() {
     ]
     .concat();
     let mut command = stage.command(&words);
-    let output = command.env_remove("AKASH_KEY_FILE").output().unwrap();
-    let results = Results {
-        code: output.status.code().unwrap(),
-        report: serde_json::from_slice(&output.stdout).unwrap(),
-    };
+    let results = Results::from_command(command.env_remove("AKASH_KEY_FILE"));
     results.expect("key", "failure");
     results.expect("balance for deposits", "ok");
     results.expect("certificate", "skipped");
@@ -317,6 +339,61 @@ fn missing_key_is_a_failure_and_the_named_account_is_checked() {
         !stage.path("keyring-file").exists(),
         "a check must not create a keyring"
     );
+}
+
+#[test]
+fn passphrase_must_be_that_of_the_keyring() {
+    let stage = installation("doctor-passphrase");
+    let file = |name: &str, text: &str| {
+        let path = stage.path(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        path.display().to_string()
+    };
+    let right = format!("--keyring-passphrase-file={}", file("right", "correct horse"));
+    let wrong = format!("--keyring-passphrase-file={}", file("wrong", "battery staple"));
+    let source = format!("--source={}", stage.path("words").display());
+    let keyring = ["--keyring-backend=file", &right];
+    let add = [&["keys", "add", "provider", &source], &keyring[..]].concat();
+    let (code, out, err) = stage.ran(&add);
+    assert_eq!(code, 0, "{out}{err}");
+    let doctor = |passphrase: &str| {
+        let more = [
+            "doctor",
+            "--output=json",
+            "--from=provider",
+            "--keyring-backend=file",
+            passphrase,
+        ];
+        let words = [&more[..], &SETTINGS, &PRICES].concat();
+        Results::from_command(stage.command(&words).env_remove("AKASH_KEY_FILE"))
+    };
+    doctor(&wrong).expect("key", "failure");
+    doctor(&right).expect("key", "ok");
+}
+
+#[test]
+fn gateway_port_must_accept_connections_under_the_public_name() {
+    let stage = installation("doctor-port");
+    let (open, closed) = (free_port().unwrap(), free_port().unwrap());
+    let listen = format!("--gateway-listen-address=127.0.0.1:{open}");
+    let mut provider = stage.provider(
+        "provider",
+        &[&listen, SETTINGS[1], "--certificate-domain=localhost"],
+    );
+    provider.says("gateway at");
+    let file = stage.path("provider.yaml");
+    let config = format!("--provider-config={}", file.display());
+    let words = [
+        &["doctor", "--output=json", &listen, SETTINGS[1], &config],
+        &PRICES[..],
+    ]
+    .concat();
+    for (port, severity) in [(closed, "warning"), (open, "ok")] {
+        fs::write(&file, format!("host: https://localhost:{port}\n")).unwrap();
+        Results::from_command(&mut stage.command(&words)).expect("gateway port", severity);
+    }
+    assert!(provider.has_ended().is_none(), "{}", provider.dump());
 }
 
 #[test]

@@ -1,0 +1,144 @@
+//! `doctor` with an API server that serves fixed responses: definitions, ingress class, operators and rights.
+
+use super::doctor::{Results, installation};
+use super::doctor_machine::kubeconfig;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+const DEFINITIONS: &str = "/apis/akash.network/v2beta2";
+const CLASS: &str = "/apis/networking.k8s.io/v1/ingressclasses/akash-ingress-class";
+const SERVICES: &str = "/api/v1/services";
+const HEALTH: &str = "/api/v1/namespaces/akash-services/services/operator-hostname:rest/proxy/health";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
+/// Responses by path. A missing path gets 404.
+#[derive(Clone, Default)]
+struct Responses(Arc<Mutex<BTreeMap<&'static str, (u16, Value)>>>);
+
+impl Responses {
+    fn set(&self, path: &'static str, status: u16, body: Value) {
+        self.0.lock().unwrap().insert(path, (status, body));
+    }
+
+    fn respond(&self, stream: TcpStream) -> std::io::Result<()> {
+        let mut reader = BufReader::new(&stream);
+        let (mut line, mut length) = (String::new(), 0);
+        reader.read_line(&mut line)?;
+        let path = line.split([' ', '?']).nth(1).unwrap_or_default().to_owned();
+        loop {
+            let mut header = String::new();
+            reader.read_line(&mut header)?;
+            let header = header.trim().to_lowercase();
+            if let Some(value) = header.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if header.is_empty() {
+                break;
+            }
+        }
+        reader.read_exact(&mut vec![0; length])?;
+        let missing = || (404, status(404, "NotFound"));
+        let found = self.0.lock().unwrap().get(&*path).cloned();
+        let (code, body) = found.unwrap_or_else(missing);
+        let body = body.to_string();
+        write!(
+            &stream,
+            "HTTP/1.1 {code} X\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+    }
+
+    /// Serves on loopback until the test process ends.
+    fn serve(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let responses = self.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let responses = responses.clone();
+                std::thread::spawn(move || responses.respond(stream));
+            }
+        });
+        at
+    }
+}
+
+fn status(code: u16, reason: &str) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": reason})
+}
+
+/// Returns the list of the served kinds of the version.
+fn definitions(kinds: &[&str]) -> Value {
+    let resource = |name: &&str| json!({"name": name, "singularName": "", "namespaced": true, "kind": name, "verbs": []});
+    let resources: Vec<Value> = kinds.iter().map(resource).collect();
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "akash.network/v2beta2", "resources": resources})
+}
+
+fn review(is_allowed: bool) -> Value {
+    json!({"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {},
+        "status": {"allowed": is_allowed}})
+}
+
+#[test]
+fn objects_and_rights_of_the_cluster_are_reported_until_they_exist() {
+    let stage = installation("doctor-objects");
+    let responses = Responses::default();
+    let config = kubeconfig(&stage, &format!("http://{}", responses.serve()));
+    let doctor = || Results::new(&stage, &[&config]);
+    doctor().expect("cluster", "failure");
+
+    responses.set("/version", 200, json!({"gitVersion": "v1.34.0"}));
+    responses.set(REVIEWS, 201, review(false));
+    // A version of the definitions without a kind.
+    responses.set(DEFINITIONS, 200, definitions(&["manifests"]));
+    let service = json!({"metadata": {"name": "operator-hostname", "namespace": "akash-services"}});
+    responses.set(
+        SERVICES,
+        200,
+        json!({"kind": "ServiceList", "apiVersion": "v1", "metadata": {}, "items": [service]}),
+    );
+    responses.set(HEALTH, 503, status(503, "ServiceUnavailable"));
+    let missing = doctor();
+    for (subject, severity) in [
+        ("cluster", "ok"),
+        ("rights", "failure"),
+        ("custom resource definitions", "failure"),
+        ("ingress class", "failure"),
+        ("hostname operator", "failure"),
+    ] {
+        missing.expect(subject, severity);
+    }
+
+    responses.set(REVIEWS, 201, review(true));
+    responses.set(
+        DEFINITIONS,
+        200,
+        definitions(&["manifests", "providerhosts", "providerleasedips"]),
+    );
+    responses.set(
+        CLASS,
+        200,
+        json!({"metadata": {"name": "akash-ingress-class"}, "spec": {}}),
+    );
+    responses.set(HEALTH, 200, json!({}));
+    responses.set(
+        "/api/v1/namespaces",
+        200,
+        json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": {}, "items": []}),
+    );
+    let complete = doctor();
+    for subject in [
+        "custom resource definitions",
+        "ingress class",
+        "hostname operator",
+    ] {
+        complete.expect(subject, "ok");
+    }
+    let rights = complete.checks().filter(|check| check["subject"] == "rights");
+    let severities: Vec<&Value> = rights.map(|check| &check["severity"]).collect();
+    assert_eq!(severities, ["ok"], "{}", complete.report());
+    complete.expect("rights in leases", "skipped");
+}

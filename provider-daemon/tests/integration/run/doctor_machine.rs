@@ -1,0 +1,171 @@
+//! `doctor` and the causes outside of the chain: clock, disk, limits, silent servers, circuit breaker and order history.
+
+use super::doctor::{Results, SETTINGS, installation, installation_at};
+use crate::stage::{ADDRESS, Stage};
+use nix::unistd::geteuid;
+use std::fs::Permissions;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, SystemTime};
+
+/// Script that mounts a file system of the size `$1` at `$2`. Only the started process sees the mount.
+const MOUNTED: &str = r#"mount -t tmpfs -o size="$1" tmpfs "$2" && chmod 700 "$2" && shift 2 && exec "$@""#;
+
+#[test]
+fn clock_behind_the_chain_is_reported_until_it_is_set() {
+    for (ahead, clock, node) in [(8, "warning", "ok"), (90, "failure", "failure"), (0, "ok", "ok")] {
+        let stage = installation_at(&format!("doctor-clock-{ahead}"), Duration::from_secs(ahead));
+        let results = Results::new(&stage, &[]);
+        results.expect("clock", clock);
+        results.expect("node ", node);
+    }
+}
+
+#[test]
+fn limit_of_open_files_is_reported_until_it_is_raised() {
+    let stage = installation("doctor-open-files").with_files(1024);
+    Results::new(&stage, &[]).expect("limit of open files", "warning");
+    let stage = stage.with_files(4096);
+    Results::new(&stage, &[]).expect("limit of open files", "ok");
+}
+
+#[test]
+fn small_disk_is_reported_until_it_has_space() {
+    if !geteuid().is_root() {
+        println!("skipped: only root may mount a file system");
+        return;
+    }
+    let stage = installation("doctor-disk");
+    let home = stage.path("mounted");
+    std::fs::create_dir(&home).unwrap();
+    let home = home.to_str().unwrap();
+    for (size, severity) in [("50m", "failure"), ("500m", "warning"), ("2g", "ok")] {
+        let before = ["unshare", "--mount", "sh", "-c", MOUNTED, "sh", size, home];
+        let results = Results::after(&stage, &before, &["--home", home]);
+        results.expect("disk space", severity);
+    }
+}
+
+#[test]
+fn tripped_breaker_is_reported_until_its_release() {
+    let stage = installation("doctor-breaker");
+    let file = stage.path(&format!("{ADDRESS}.devnet.breaker-tripped"));
+    std::fs::write(&file, "tripped").unwrap();
+    let provider = stage.provider("provider", &SETTINGS);
+    provider.says("waiting for the circuit breaker to be released");
+    let tripped = Results::new(&stage, &[]);
+    tripped.expect("provider", "failure");
+    let help = tripped.check("provider")["help"].as_str().unwrap().to_owned();
+    assert!(help.contains("`breaker release`"), "{help}");
+    let (code, out, err) = stage.ran(&["breaker", "release"]);
+    assert_eq!(code, 0, "{out}{err}");
+    let released = Results::new(&stage, &[]);
+    released.expect("provider", "ok");
+    released.expect("order history", "ok");
+}
+
+/// Writes a kubeconfig for the API server at an address.
+pub(super) fn kubeconfig(stage: &Stage, server: &str) -> String {
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: '{server}'}}}}]\n\
+         users: [{{name: u, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n"
+    );
+    let path = stage.path("kubeconfig");
+    std::fs::write(&path, text).unwrap();
+    // `doctor` also checks the modes of the files in the home directory.
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    format!("--kubeconfig={}", path.display())
+}
+
+#[test]
+fn silent_servers_delay_only_their_own_checks() {
+    let stage = installation("doctor-silent");
+    // Accepts connections without a response, as hanging servers do.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = silent.local_addr().unwrap();
+    let results = Results::new(
+        &stage,
+        &[
+            &format!("--node=http://{at},{}", stage.url()),
+            &kubeconfig(&stage, &format!("http://{at}")),
+            &format!("--bus=redis://{at}/0"),
+        ],
+    );
+    for (subject, severity) in [
+        (&*format!("node http://{at}"), "warning"),
+        ("cluster", "failure"),
+        ("capacity", "skipped"),
+        ("operators", "skipped"),
+        ("Redis of --bus", "failure"),
+        (&format!("node {}", stage.url()), "ok"),
+        ("balance for fees", "ok"),
+        ("provider record", "ok"),
+        ("certificate", "ok"),
+        ("file modes", "ok"),
+        ("clock", "ok"),
+    ] {
+        results.expect(subject, severity);
+    }
+    assert!(results.seconds() < 5.0, "{}", results.report());
+}
+
+/// Responds to `/version` after a second and holds all other requests. The clock of the server is two minutes ahead.
+fn serve_version(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut request = [0; 4096];
+    let length = stream.read(&mut request)?;
+    if !request[..length].starts_with(b"GET /version ") {
+        // Waits for the end of the connection.
+        return stream.read(&mut request).map(drop);
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let date = httpdate(SystemTime::now() + Duration::from_secs(120));
+    let body = r#"{"gitVersion":"v1.34.0"}"#;
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: {date}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Formats a time as in the header `Date`.
+fn httpdate(time: SystemTime) -> String {
+    let output = std::process::Command::new("date")
+        .args(["--utc", "+%a, %d %b %Y %H:%M:%S GMT", "--date"])
+        .arg(format!(
+            "@{}",
+            time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+        ))
+        .env("LC_ALL", "C")
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn slow_api_server_with_another_clock_is_reported_in_time() {
+    let stage = installation("doctor-slow");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || serve_version(stream));
+        }
+    });
+    let results = Results::new(&stage, &[&kubeconfig(&stage, &format!("http://{at}"))]);
+    for (subject, severity) in [
+        ("cluster", "ok"),
+        ("rights", "warning"),
+        ("custom resource definitions", "failure"),
+        ("ingress class", "warning"),
+        ("capacity", "failure"),
+        ("hostname operator", "failure"),
+        ("clock", "failure"),
+        ("balance for fees", "ok"),
+    ] {
+        results.expect(subject, severity);
+    }
+    let clock = results.check("clock")["detail"].as_str().unwrap().to_owned();
+    assert!(clock.ends_with("s behind the API server"), "{clock}");
+    assert!(results.seconds() < 5.0, "{}", results.report());
+}
