@@ -229,6 +229,14 @@ impl AkashClient {
             transactions: self.writer.as_ref().map(TxWriter::statistics),
         }
     }
+
+    /// Returns the hash of the last transaction that was sent with this message, in upper-case hexadecimal digits.
+    /// Returns `None` if the message was not sent, or was sent before several thousand other messages.
+    #[must_use]
+    pub fn transaction_of(&self, message: &Msg) -> Option<String> {
+        let hash = self.writer.as_ref()?.transaction_of(message)?;
+        Some(hash.to_string())
+    }
 }
 
 #[async_trait]

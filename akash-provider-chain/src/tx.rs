@@ -10,6 +10,7 @@ pub(crate) mod fake;
 mod node;
 mod object_state;
 mod planner;
+mod sent;
 mod statistics;
 mod writer;
 

@@ -2,6 +2,7 @@
 
 use super::api::{IncludedTx, Simulation, TxApi};
 use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
+use super::sent::SentHashes;
 use super::statistics::{MessageOutcome, TxCounters, TxStatistics};
 use crate::convert::to_any;
 use crate::gas::{Ceilings, ExpenseStore, Expenses};
@@ -97,6 +98,7 @@ pub struct TxWriter {
     tickets: Arc<AtomicU64>,
     status: Arc<Mutex<WriterStatus>>,
     counters: Arc<TxCounters>,
+    sent: Arc<Mutex<SentHashes>>,
 }
 
 /// Guard that reports a dropped caller to the task.
@@ -139,6 +141,7 @@ impl TxWriter {
             tickets: Arc::default(),
             status: Arc::clone(&task.status),
             counters: Arc::clone(&task.counters),
+            sent: Arc::clone(&task.sent),
         };
         (writer, Box::pin(task.run(commands, stop)))
     }
@@ -159,6 +162,13 @@ impl TxWriter {
     #[must_use]
     pub fn statistics(&self) -> TxStatistics {
         self.counters.statistics()
+    }
+
+    /// Returns the hash of the last transaction that was sent with this message. Returns `None` if the message was not
+    /// sent, or was sent before several thousand other messages.
+    #[must_use]
+    pub fn transaction_of(&self, message: &Msg) -> Option<TxHash> {
+        lock(&self.sent).get(message)
     }
 }
 
@@ -232,6 +242,7 @@ impl TxWriter {
 struct Task {
     status: Arc<Mutex<WriterStatus>>,
     counters: Arc<TxCounters>,
+    sent: Arc<Mutex<SentHashes>>,
     api: Arc<dyn TxApi>,
     key: Arc<PrivateKey>,
     chain_id: Arc<str>,
@@ -268,6 +279,7 @@ impl Task {
         Self {
             status: Arc::default(),
             counters: Arc::default(),
+            sent: Arc::default(),
             api,
             key: Arc::new(key),
             chain_id: config.chain_id.as_str().into(),
@@ -435,6 +447,7 @@ impl Task {
                 let tx = self.sign(&draft);
                 // Stored before the response: a block may contain the transaction earlier.
                 self.hashes.insert(tx.hash, id);
+                lock(&self.sent).insert(&draft.msgs, tx.hash);
                 self.counters.count_submission();
                 tracing::debug!(hash = %tx.hash, messages = draft.msgs.len(), "sending transaction");
                 Box::pin(async move { Input::Sent(id, within(api.broadcast(tx.bytes)).await) })

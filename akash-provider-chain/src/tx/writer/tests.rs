@@ -9,6 +9,7 @@ use akash_provider_core::chain::Account as ChainAccount;
 use akash_provider_core::market::Market;
 use akash_provider_core::types::{Address, Coin, DecCoin, TxError};
 use futures::FutureExt;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 
@@ -98,11 +99,18 @@ fn bid(api: &Api, dseq: u64) -> Msg {
 async fn calls_return_the_height_of_inclusion() {
     let (writer, api, stop, running) = started();
     let bids: Vec<Msg> = (1..=20).map(|d| bid(&api, d)).collect();
-    let calls = bids.into_iter().map(|b| writer.broadcast_msgs(vec![b]));
+    assert_eq!(writer.transaction_of(&bids[0]), None);
+    let calls = bids.iter().map(|b| writer.broadcast_msgs(vec![b.clone()]));
     for outcome in futures::future::join_all(calls).await {
         assert!(matches!(outcome, Ok(TxOutcome::Committed { .. })), "{outcome:?}");
     }
     assert_eq!(api.node.lock().unwrap().executed.len(), 20);
+    // A transaction with a bid contains no other message.
+    let hashes: BTreeSet<TxHash> = bids
+        .iter()
+        .map(|bid| writer.transaction_of(bid).unwrap())
+        .collect();
+    assert_eq!(hashes.len(), 20);
     let error = writer.broadcast_msgs(vec![]).await.unwrap_err();
     assert_eq!((error.kind(), error.is_transient()), (ErrorKind::Invalid, false));
     stop.cancel();
