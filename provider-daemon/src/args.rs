@@ -18,6 +18,8 @@ pub mod migrate;
 pub mod operator;
 pub mod operators;
 pub mod orders;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 pub mod pricing;
 pub mod query;
 pub mod routes;
@@ -43,6 +45,8 @@ pub use migrate::MigrateCommand;
 pub use operator::OperatorCommand;
 pub use operators::OperatorsCommand;
 pub use orders::OrderHistoryArgs;
+#[cfg(feature = "otlp")]
+pub use otlp::OtlpArgs;
 pub use pricing::{PriceCheckArgs, PriceCommand, PricingArgs, Strategy};
 pub use query::{NodeArgs, QueryArgs};
 pub use run::RunArgs;

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::header::LOCATION;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Body;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -19,9 +20,19 @@ const ANSWER_TIME: Duration = Duration::from_secs(20);
 /// Maximum number of redirects.
 const REDIRECTS: usize = 3;
 
-type Https = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
+/// Client for HTTP and HTTPS.
+pub(crate) type HttpsClient<B> = Client<HttpsConnector<HttpConnector>, B>;
 
-fn client() -> Result<Https, String> {
+/// Creates a client with the certificate authorities of the system. The client keeps at most `idle` unused connections
+/// to a server.
+///
+/// # Errors
+/// Returns an error if TLS cannot be configured.
+pub(crate) fn https_client<B>(idle: usize) -> Result<HttpsClient<B>, String>
+where
+    B: Body + Send,
+    B::Data: Send,
+{
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -33,9 +44,8 @@ fn client() -> Result<Https, String> {
         .https_or_http()
         .enable_http1()
         .build();
-    // Downloads are minutes apart, so connections are not reused.
     Ok(Client::builder(TokioExecutor::new())
-        .pool_max_idle_per_host(0)
+        .pool_max_idle_per_host(idle)
         .build(connector))
 }
 
@@ -50,7 +60,8 @@ pub(crate) async fn download(url: &Url, most: usize) -> Result<Vec<u8>, String> 
 
 /// Follows redirects and returns the body of the response.
 async fn fetch(url: &Url, most: usize) -> Result<Vec<u8>, String> {
-    let client = client()?;
+    // Downloads are minutes apart, so connections are not reused.
+    let client = https_client::<Empty<Bytes>>(0)?;
     let mut url = url.clone();
     for _ in 0..=REDIRECTS {
         let request = Request::get(url.as_str())

@@ -21,6 +21,8 @@ mod writer;
 
 pub use changes::Change;
 pub use query::{OrderFilter, OrderRef};
+#[cfg(feature = "otlp")]
+pub(crate) use record::cut;
 pub use record::{OrderRecord, Outcome};
 pub use recorder::{HistoryRecorder, Recorders};
 pub use store::{FILE, HistoryStore, LIMIT_MIN};

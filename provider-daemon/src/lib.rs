@@ -28,6 +28,8 @@ mod signals;
 pub mod state;
 pub mod supervise;
 pub mod tenant;
+#[cfg(feature = "otlp")]
+pub mod traces;
 
 use akash_provider_gateway::Program;
 use args::{Cli, Command};

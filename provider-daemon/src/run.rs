@@ -17,6 +17,7 @@ mod ha;
 mod metrics;
 mod parts;
 mod readiness;
+mod recordings;
 mod summary;
 mod writers;
 
@@ -25,7 +26,6 @@ use crate::commands::chain::{addresses, roots};
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::flight;
-use crate::history::{self, History, Recorders};
 use crate::metrics::PartsSource;
 use crate::operators::OperatorPlan;
 use crate::prices::FilePolicy;
@@ -37,7 +37,6 @@ use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::{ClientSettings, redact_address};
 use akash_provider_core::Config;
 use akash_provider_core::pricing::PricingStrategy;
-use akash_provider_core::provider::{Provider, ProviderBuilder};
 use akash_provider_core::types::Address;
 use akash_provider_gateway::Screening;
 use akash_provider_gateway::descriptors::raise;
@@ -49,6 +48,7 @@ pub(crate) use cluster_proxy::ClusterProxy;
 use ha::Ha;
 use parts::{all_ended, answer_operators, connect, print, run_and_look, supervised};
 use readiness::{Conditions, Watch};
+use recordings::Recordings;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     config.leased_ips = cluster.cluster.leased_ips().is_some();
     let screening = screening(&config, &pricing);
     let gateway = gateway::GatewayOptions::from_args(args, home, key, screening, ha.source());
-    let (builder, records) = recorded(args, home, &config, &pricing)?;
+    let (builder, records) = Recordings::start(args, home, &config, &pricing, (&chain, &metrics))?;
     let watch = Watch::new(&printer, &chain, &breaker, args, &conditions, &records);
     metrics::MeasuredParts {
         chain: metrics::chain_source(&chain, &config, &args.gas.gas_prices),
@@ -186,34 +186,6 @@ fn concluded(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Handles of the enabled recorders.
-#[derive(Debug)]
-struct Recordings {
-    flight: Option<flight::Finish>,
-    history: Option<History>,
-}
-
-/// Returns the builder of the provider with the enabled recorders, and the handles of the recorders.
-fn recorded(
-    args: &RunArgs,
-    home: &Path,
-    config: &Config,
-    pricing: &Arc<dyn PricingStrategy>,
-) -> anyhow::Result<(ProviderBuilder, Recordings)> {
-    let flight = args.record.record.as_ref();
-    let flight = flight.map(|dir| flight::start(dir, args.record.record_bytes, config));
-    let (flight, recording) = flight.transpose()?.unzip();
-    let history = history::start(home, &args.history, Arc::clone(pricing));
-    let (recorder, history) = history.context("cannot start the order history")?.unzip();
-    let recorder = recorder.map(|recorder| recorder.of_provider(config.provider.clone()));
-    let builder = match Recorders::new(flight, recorder) {
-        Some(recorders) => Provider::builder().recorder(recorders),
-        None => Provider::builder(),
-    };
-    let flight = recording;
-    Ok((builder, Recordings { flight, history }))
-}
-
 /// Returns the source of the metrics of the process.
 fn process_source(parts: &Supervisor, ha: &Ha, state: &State, recordings: &Recordings) -> PartsSource {
     PartsSource {
@@ -222,18 +194,6 @@ fn process_source(parts: &Supervisor, ha: &Ha, state: &State, recordings: &Recor
         recording: recordings.flight.as_ref().map(flight::Finish::health),
         history: recordings.history.clone(),
         state: state.path().to_owned(),
-    }
-}
-
-impl Recordings {
-    /// Writes the remaining part of the recordings after the provider has stopped.
-    async fn finish(self) {
-        if let Some(flight) = self.flight {
-            flight.wait().await;
-        }
-        if let Some(history) = self.history {
-            history.finish().await;
-        }
     }
 }
 

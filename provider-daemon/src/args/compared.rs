@@ -139,6 +139,8 @@ const OWN: [(&str, &[&str]); 8] = [
             "metrics-per-lease",
             "order-history",
             "order-history-bytes",
+            #[cfg(feature = "otlp")]
+            "otlp-endpoint",
             "output",
             "record",
             "record-bytes",

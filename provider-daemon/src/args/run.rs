@@ -50,6 +50,10 @@ pub struct RunArgs {
     /// Order history.
     #[command(flatten)]
     pub history: OrderHistoryArgs,
+    /// Export of traces.
+    #[cfg(feature = "otlp")]
+    #[command(flatten)]
+    pub otlp: super::OtlpArgs,
     /// Bids.
     #[command(flatten)]
     pub bids: BidArgs,

@@ -254,7 +254,7 @@ fn model_name(key: &str) -> String {
 }
 
 /// Truncates a text to [`TEXT_MAX`] characters and marks the truncation with `…`.
-pub(super) fn cut(text: String) -> String {
+pub(crate) fn cut(text: String) -> String {
     match text.char_indices().nth(TEXT_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,

@@ -3,7 +3,7 @@
 use super::fact::{Fact, Kind, Subject};
 use super::record::Moment;
 use super::writer::FactSender;
-use crate::flight::{FlightRecorder, wall_ms};
+use crate::flight::wall_ms;
 use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Engine, Input};
 use akash_provider_core::pricing::PriceRequest;
 use akash_provider_core::record::Recorder;
@@ -147,36 +147,26 @@ impl Recorder for HistoryRecorder {
 
 /// Recorders of one provider.
 #[derive(Debug)]
-pub struct Recorders {
-    flight: Option<FlightRecorder>,
-    history: Option<HistoryRecorder>,
-}
+pub struct Recorders(Vec<Box<dyn Recorder>>);
 
 impl Recorders {
-    /// Combines the recorders that are enabled. Returns `None` if all are disabled.
+    /// Combines recorders. Returns `None` without any.
     #[must_use]
-    pub fn new(flight: Option<FlightRecorder>, history: Option<HistoryRecorder>) -> Option<Self> {
-        let is_any = flight.is_some() || history.is_some();
-        is_any.then_some(Self { flight, history })
+    pub fn new(recorders: Vec<Box<dyn Recorder>>) -> Option<Self> {
+        (!recorders.is_empty()).then_some(Self(recorders))
     }
 }
 
 impl Recorder for Recorders {
     fn record_input(&mut self, engine: &Engine, now: Now, input: Option<&Input>) {
-        if let Some(flight) = &mut self.flight {
-            flight.record_input(engine, now, input);
-        }
-        if let Some(history) = &mut self.history {
-            history.record_input(engine, now, input);
+        for recorder in &mut self.0 {
+            recorder.record_input(engine, now, input);
         }
     }
 
     fn record_effects(&mut self, effects: &[Effect]) {
-        if let Some(flight) = &mut self.flight {
-            flight.record_effects(effects);
-        }
-        if let Some(history) = &mut self.history {
-            history.record_effects(effects);
+        for recorder in &mut self.0 {
+            recorder.record_effects(effects);
         }
     }
 }

@@ -17,6 +17,13 @@ mod cli;
     reason = "shared with the tests of the gateway, which use more of it"
 )]
 mod clients;
+#[cfg(feature = "otlp")]
+#[path = "../common/collector.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the traces, which use more of it"
+)]
+mod collector;
 mod devnet;
 #[path = "../common/environment.rs"]
 mod environment;

@@ -32,5 +32,7 @@ mod soak;
 mod start;
 mod tenant;
 mod terminal;
+#[cfg(feature = "otlp")]
+mod traces;
 mod tx;
 mod websocket;

@@ -1,0 +1,91 @@
+//! Recorders of the engine: flight recorder, order history and traces.
+
+use crate::args::RunArgs;
+use crate::flight;
+use crate::history::{self, History, Recorders};
+use crate::metrics::Metrics;
+#[cfg(feature = "otlp")]
+use crate::traces::{self, OtlpSource, Traces, TransactionOf};
+use akash_provider_chain::AkashClient;
+use akash_provider_core::Config;
+use akash_provider_core::pricing::PricingStrategy;
+use akash_provider_core::provider::{Provider, ProviderBuilder};
+use akash_provider_core::record::Recorder;
+use anyhow::Context;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Handles of the enabled recorders.
+#[derive(Debug)]
+pub(super) struct Recordings {
+    pub(super) flight: Option<flight::Finish>,
+    pub(super) history: Option<History>,
+    #[cfg(feature = "otlp")]
+    traces: Option<Traces>,
+}
+
+impl Recordings {
+    /// Starts the enabled recorders and adds the metrics of the traces. Returns the handles of the recorders, and the
+    /// builder of the provider with the recorders.
+    pub(super) fn start(
+        args: &RunArgs,
+        home: &Path,
+        config: &Config,
+        pricing: &Arc<dyn PricingStrategy>,
+        (chain, metrics): (&AkashClient, &Metrics),
+    ) -> anyhow::Result<(ProviderBuilder, Self)> {
+        let mut recorders: Vec<Box<dyn Recorder>> = Vec::new();
+        let mut add = |recorder: Box<dyn Recorder>| recorders.push(recorder);
+        #[cfg(not(feature = "otlp"))]
+        let _ = (chain, metrics);
+        // Before the others, because only the traces have settings that can be invalid.
+        #[cfg(feature = "otlp")]
+        let traces = {
+            let chain = chain.clone();
+            let transaction_of: TransactionOf = Box::new(move |msg| chain.transaction_of(msg));
+            let traces = traces::start(&args.otlp, &config.provider, &config.chain_id, transaction_of)?;
+            metrics.add(OtlpSource::new(traces.as_ref().map(|(_, traces)| traces)));
+            traces.map(|(recorder, traces)| {
+                add(Box::new(recorder));
+                traces
+            })
+        };
+        let dir = args.record.record.as_ref();
+        let flight = dir.map(|dir| flight::start(dir, args.record.record_bytes, config));
+        let flight = flight.transpose()?.map(|(recorder, flight)| {
+            add(Box::new(recorder));
+            flight
+        });
+        let history = history::start(home, &args.history, Arc::clone(pricing));
+        let history = history.context("cannot start the order history")?;
+        let history = history.map(|(recorder, history)| {
+            add(Box::new(recorder.of_provider(config.provider.clone())));
+            history
+        });
+        let builder = match Recorders::new(recorders) {
+            Some(recorders) => Provider::builder().recorder(recorders),
+            None => Provider::builder(),
+        };
+        let recordings = Self {
+            flight,
+            history,
+            #[cfg(feature = "otlp")]
+            traces,
+        };
+        Ok((builder, recordings))
+    }
+
+    /// Writes and sends the last records after the provider has stopped.
+    pub(super) async fn finish(self) {
+        if let Some(flight) = self.flight {
+            flight.wait().await;
+        }
+        if let Some(history) = self.history {
+            history.finish().await;
+        }
+        #[cfg(feature = "otlp")]
+        if let Some(traces) = self.traces {
+            traces.finish().await;
+        }
+    }
+}

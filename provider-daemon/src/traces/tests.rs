@@ -1,0 +1,441 @@
+//! Tests of the recorder and of the export, with a collector on loopback.
+
+use super::*;
+use crate::traces::collector_of_tests::{Behavior, Collector, attribute, tree};
+use akash_provider_core::Config;
+use akash_provider_core::cluster::Teardown;
+use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Engine, Input, Leadership};
+use akash_provider_core::error::{ErrorKind, Failure};
+use akash_provider_core::record::Recorder;
+use akash_provider_core::types::{
+    BidOutcome, CloseReason, DecCoin, DeclineCode, Event, LeaseId, Msg, Now, OrderId, TxOutcome,
+};
+use opentelemetry_proto::tonic::trace::v1::Span;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
+const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+const FAST: Timing = Timing {
+    collect: Duration::from_millis(5),
+    backoff: Duration::from_millis(10),
+    request: Duration::from_millis(200),
+    last: Duration::from_millis(200),
+};
+
+fn order(dseq: u64) -> OrderId {
+    format!("{OWNER}/{dseq}/1/1").parse().unwrap()
+}
+
+fn lease(dseq: u64) -> LeaseId {
+    format!("{OWNER}/{dseq}/1/1/{PROVIDER}").parse().unwrap()
+}
+
+fn price() -> DecCoin {
+    DecCoin::new(&"uact".into(), "1.5".parse().unwrap())
+}
+
+fn engine() -> Engine {
+    Engine::new(Config::new(PROVIDER.parse().unwrap(), "test")).unwrap()
+}
+
+fn started(url: &str, timing: Timing) -> (TraceRecorder, Traces) {
+    let provider: Address = PROVIDER.parse().unwrap();
+    let endpoint = format!("{url}/v1/traces");
+    let (sender, export) = export(Some(endpoint), url, &resource(&provider, "test"), timing).unwrap();
+    let transaction_of = Box::new(|msg: &Msg| Some(format!("HASH OF {}", msg.name())));
+    let recorder = TraceRecorder::new(sender, provider, transaction_of);
+    (recorder, Traces { export })
+}
+
+/// Records a step with an input and its effects.
+fn step(recorder: &mut TraceRecorder, engine: &Engine, input: Option<Input>, effects: Vec<Effect>) {
+    recorder.record_input(engine, Now::default(), input.as_ref());
+    recorder.record_effects(&effects);
+}
+
+fn publish(event: Event) -> Effect {
+    Effect::Publish(Arc::new(event))
+}
+
+fn completed(id: u64, completion: Completion) -> Option<Input> {
+    Some(Input::Completed(EffectId(id), completion))
+}
+
+fn committed() -> Completion {
+    Completion::Tx(Ok(TxOutcome::Committed { height: 7 }))
+}
+
+fn failure(message: &str) -> Failure {
+    Failure {
+        kind: ErrorKind::Unavailable,
+        transient: true,
+        message: message.to_owned(),
+    }
+}
+
+fn bid(dseq: u64) -> Msg {
+    Msg::CreateBid {
+        id: lease(dseq),
+        price: price(),
+        deposit: "500000uact".parse().unwrap(),
+        resources_offer: Vec::new(),
+        reclamation_window: None,
+    }
+}
+
+fn seen(dseq: u64) -> Effect {
+    publish(Event::OrderSeen { order: order(dseq) })
+}
+
+fn broadcast(id: u64, msg: Msg) -> Effect {
+    Effect::Call(EffectId(id), Call::Broadcast(msg))
+}
+
+/// Records an order from its event to the lease.
+fn win(recorder: &mut TraceRecorder, engine: &Engine, dseq: u64) {
+    step(recorder, engine, None, vec![seen(dseq)]);
+    step(recorder, engine, None, vec![broadcast(1, bid(dseq))]);
+    let placed = Event::BidPlaced {
+        bid: lease(dseq),
+        price: price(),
+    };
+    step(recorder, engine, completed(1, committed()), vec![publish(placed)]);
+    let won = Event::LeaseWon {
+        lease: lease(dseq),
+        price: price(),
+    };
+    step(recorder, engine, None, vec![publish(won)]);
+}
+
+/// Records the close of a lease by the provider, with a teardown that fails once.
+fn close(recorder: &mut TraceRecorder, engine: &Engine, dseq: u64) {
+    let reason = CloseReason::Unstable;
+    let ending = Event::LeaseEnding {
+        lease: lease(dseq),
+        reason,
+    };
+    let msg = Msg::CloseBid {
+        id: lease(dseq),
+        reason,
+    };
+    step(recorder, engine, None, vec![publish(ending), broadcast(2, msg)]);
+    let teardown = |id| Effect::Call(EffectId(id), Call::Teardown(lease(dseq)));
+    step(recorder, engine, completed(2, committed()), vec![teardown(3)]);
+    let result = Completion::Teardown(Err(failure("no connection")));
+    step(recorder, engine, completed(3, result), vec![teardown(4)]);
+    let result = Completion::Teardown(Ok(Teardown::InProgress));
+    step(recorder, engine, completed(4, result), vec![teardown(5)]);
+    let closed = Event::LeaseClosed {
+        lease: lease(dseq),
+        reason: Some(reason),
+    };
+    let result = Completion::Teardown(Ok(Teardown::Done));
+    step(recorder, engine, completed(5, result), vec![publish(closed)]);
+}
+
+fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
+    spans.iter().find(|span| span.name == name).unwrap()
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |(name, parent): &(&str, &str)| ((*name).to_owned(), (*parent).to_owned());
+    expected.iter().map(owned).collect()
+}
+
+#[tokio::test]
+async fn a_lease_has_one_trace_from_the_order_to_the_teardown() {
+    let collector = Collector::start(Behavior::Accept);
+    let (mut recorder, traces) = started(collector.url(), FAST);
+    let engine = engine();
+    win(&mut recorder, &engine, 1);
+    let received = Event::ManifestReceived {
+        deployment: order(1).deployment().clone(),
+        hash: "ab".to_owned(),
+    };
+    step(&mut recorder, &engine, None, vec![publish(received)]);
+    let withdraw = Msg::WithdrawLease { id: lease(1) };
+    step(&mut recorder, &engine, None, vec![broadcast(9, withdraw)]);
+    let unknown = TxOutcome::Unknown {
+        expires: akash_provider_core::types::BlockTime(0),
+    };
+    step(
+        &mut recorder,
+        &engine,
+        completed(9, Completion::Tx(Ok(unknown))),
+        Vec::new(),
+    );
+    close(&mut recorder, &engine, 1);
+    drop(recorder);
+    traces.finish().await;
+    let spans = collector.spans();
+    let expected = [
+        ("evaluate", "order"),
+        ("bid", "order"),
+        ("order", ""),
+        ("lease", "order"),
+        ("manifest", "lease"),
+        ("payout", "lease"),
+        ("close_transaction", "close"),
+        ("teardown", "close"),
+        ("teardown", "close"),
+        ("close", "lease"),
+    ];
+    assert_eq!(tree(&spans, &order(1).to_string()), pairs(&expected));
+    let root = named(&spans, "order");
+    let values = [
+        "akash.owner",
+        "akash.dseq",
+        "akash.gseq",
+        "akash.oseq",
+        "akash.price",
+    ];
+    let values = values.map(|name| attribute(root, name).unwrap());
+    assert_eq!(values, [OWNER, "1", "1", "1", "1.5uact"]);
+    let hash = |name: &str| attribute(named(&spans, name), "akash.transaction.hash").unwrap();
+    assert_eq!(hash("bid"), "HASH OF MsgCreateBid");
+    assert_eq!(hash("close_transaction"), "HASH OF MsgCloseBid");
+    let error = |span: &Span| span.status.clone().unwrap_or_default().message;
+    assert!(error(named(&spans, "payout")).contains("unknown"));
+    let teardowns: Vec<String> = spans
+        .iter()
+        .filter(|span| span.name == "teardown")
+        .map(error)
+        .collect();
+    assert_eq!(teardowns, ["no connection", ""]);
+    let ids: std::collections::BTreeSet<_> = spans.iter().map(|span| &span.span_id).collect();
+    assert_eq!(ids.len(), spans.len(), "every span has its own id");
+}
+
+#[tokio::test]
+async fn declined_lost_and_closed_orders_have_their_outcome() {
+    let collector = Collector::start(Behavior::Accept);
+    let (mut recorder, traces) = started(collector.url(), FAST);
+    let engine = engine();
+    let declined = |reason| {
+        publish(Event::OrderDeclined {
+            order: order(1),
+            reason,
+            message: "x".repeat(5000),
+        })
+    };
+    step(
+        &mut recorder,
+        &engine,
+        None,
+        vec![seen(1), declined(DeclineCode::Gpu)],
+    );
+    // Evaluated again: the trace has one root.
+    step(
+        &mut recorder,
+        &engine,
+        None,
+        vec![seen(1), declined(DeclineCode::Price)],
+    );
+    step(&mut recorder, &engine, None, vec![seen(2), broadcast(1, bid(2))]);
+    let ended = Event::BidEnded {
+        bid: lease(2),
+        outcome: BidOutcome::Lost,
+    };
+    step(
+        &mut recorder,
+        &engine,
+        completed(1, committed()),
+        vec![publish(ended)],
+    );
+    step(&mut recorder, &engine, None, vec![seen(3)]);
+    let closed = akash_provider_core::types::ChainEvent::OrderClosed { id: order(3) };
+    step(&mut recorder, &engine, Some(Input::Chain(closed)), Vec::new());
+    traces.finish().await;
+    let spans = collector.spans();
+    let expected = [("evaluate", "order"), ("order", ""), ("evaluate", "order")];
+    assert_eq!(tree(&spans, &order(1).to_string()), pairs(&expected));
+    let code = |at: usize| attribute(&spans[at], "akash.decline.code");
+    let codes = [code(0), code(1), code(2)].map(Option::unwrap);
+    assert_eq!(codes, ["gpu", "gpu", "price"]);
+    let message = attribute(&spans[0], "akash.decline.message").unwrap();
+    assert!((400..500).contains(&message.len()), "{}", message.len());
+    let expected = [
+        ("evaluate", "order"),
+        ("bid", "order"),
+        ("order", ""),
+        ("bid_ended", "order"),
+    ];
+    assert_eq!(tree(&spans, &order(2).to_string()), pairs(&expected));
+    assert_eq!(
+        attribute(named(&spans, "bid_ended"), "akash.outcome").unwrap(),
+        "lost"
+    );
+    assert_eq!(tree(&spans, &order(3).to_string()), pairs(&[("order", "")]));
+    let last = spans.last().unwrap();
+    assert_eq!(attribute(last, "akash.outcome").unwrap(), "order_closed");
+}
+
+#[tokio::test]
+async fn standby_and_restarted_provider_continue_the_trace() {
+    let collector = Collector::start(Behavior::Accept);
+    let engine = engine();
+    let (mut leader, traces) = started(collector.url(), FAST);
+    let (mut standby, of_standby) = started(collector.url(), FAST);
+    let role = |role| Some(Input::Leadership(role));
+    step(&mut standby, &engine, role(Leadership::Standby), Vec::new());
+    win(&mut leader, &engine, 1);
+    win(&mut standby, &engine, 1);
+    // The leader ends, and exports its spans.
+    traces.finish().await;
+    let first = collector.spans().len();
+    assert_eq!(first, 4);
+    step(
+        &mut standby,
+        &engine,
+        role(Leadership::Leader { epoch: 2 }),
+        Vec::new(),
+    );
+    let withdraw = |id| broadcast(id, Msg::WithdrawLease { id: lease(1) });
+    step(&mut standby, &engine, None, vec![withdraw(8)]);
+    step(&mut standby, &engine, completed(8, committed()), Vec::new());
+    of_standby.finish().await;
+    // A restarted provider finds the lease on the chain.
+    let (mut restarted, traces) = started(collector.url(), FAST);
+    let adopted = Event::LeaseAdopted {
+        lease: lease(1),
+        price: price(),
+    };
+    step(&mut restarted, &engine, None, vec![publish(adopted)]);
+    close(&mut restarted, &engine, 1);
+    traces.finish().await;
+    let spans = collector.spans();
+    let expected = [
+        ("evaluate", "order"),
+        ("bid", "order"),
+        ("order", ""),
+        ("lease", "order"),
+        ("payout", "lease"),
+        ("close_transaction", "close"),
+        ("teardown", "close"),
+        ("teardown", "close"),
+        ("close", "lease"),
+    ];
+    assert_eq!(tree(&spans, &order(1).to_string()), pairs(&expected));
+}
+
+fn count(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// Waits until a counter has a value.
+async fn until(counter: &AtomicU64, value: u64) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while count(counter) != value {
+        assert!(Instant::now() < deadline, "{} instead of {value}", count(counter));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn failed_requests_are_repeated_and_rejected_spans_are_counted() {
+    let collector = Collector::start(Behavior::Status(503));
+    let (mut recorder, traces) = started(collector.url(), FAST);
+    let counts = traces.counts();
+    let engine = engine();
+    win(&mut recorder, &engine, 1);
+    while collector.received().len() < 2 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!((count(&counts.exported), counts.waiting()), (0, 4));
+    collector.set(Behavior::Accept);
+    until(&counts.exported, 4).await;
+    assert!(count(&counts.failures) >= 2);
+    // The first request failed with all spans, so the repeated request has them too.
+    assert_eq!(
+        collector.received().last().unwrap().body,
+        collector.received()[0].body
+    );
+    collector.set(Behavior::Status(400));
+    win(&mut recorder, &engine, 2);
+    until(&counts.rejected, 4).await;
+    collector.set(Behavior::Reject(3));
+    win(&mut recorder, &engine, 3);
+    until(&counts.rejected, 7).await;
+    assert_eq!((count(&counts.exported), counts.waiting()), (5, 0));
+    traces.finish().await;
+    let head = &collector.received()[0].head;
+    assert!(head.starts_with("post /v1/traces "), "{head}");
+    assert!(head.contains("content-type: application/x-protobuf"), "{head}");
+}
+
+#[tokio::test]
+async fn unavailable_collector_blocks_neither_the_engine_nor_the_end() {
+    let hanging = Collector::start(Behavior::Hang);
+    // Nothing listens on the port of a closed listener.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let slow = Timing {
+        request: Duration::from_secs(60),
+        ..FAST
+    };
+    for (url, limit) in [
+        (hanging.url().to_owned(), 2500),
+        (format!("http://{closed}"), 1000),
+    ] {
+        let (mut recorder, traces) = started(&url, slow);
+        let counts = traces.counts();
+        let engine = engine();
+        let began = Instant::now();
+        for dseq in 0..6000 {
+            step(&mut recorder, &engine, None, vec![seen(dseq)]);
+            let declined = Event::OrderDeclined {
+                order: order(dseq),
+                reason: DeclineCode::Gpu,
+                message: String::new(),
+            };
+            step(&mut recorder, &engine, None, vec![publish(declined)]);
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        println!(
+            "record_spans_us {:.1}",
+            began.elapsed().as_secs_f64() * 1e6 / 12_000.0
+        );
+        let ending = Instant::now();
+        traces.finish().await;
+        assert!(
+            ending.elapsed() < Duration::from_millis(limit),
+            "{:?}",
+            ending.elapsed()
+        );
+        let lost = count(&counts.queue_full) + count(&counts.unsent);
+        assert_eq!((lost, count(&counts.exported)), (12_000, 0), "{counts:?}");
+        assert!(count(&counts.queue_full) > 0);
+    }
+}
+
+#[tokio::test]
+async fn invalid_endpoint_is_an_error_with_a_remedy() {
+    let args = |url: &str| OtlpArgs {
+        otlp_endpoint: Some(crate::args::values::web_url(url).unwrap()),
+    };
+    let urls = ["http://a:4318", "http://a:4318/", "https://a/otlp"];
+    let endpoints = urls.map(|url| endpoint(&args(url)).unwrap());
+    assert_eq!(
+        endpoints,
+        [
+            "http://a:4318/v1/traces",
+            "http://a:4318/v1/traces",
+            "https://a/otlp/v1/traces"
+        ]
+    );
+    let provider: Address = PROVIDER.parse().unwrap();
+    let wrong = export(
+        Some("http://[".to_owned()),
+        "x",
+        &resource(&provider, "test"),
+        FAST,
+    );
+    let text = crate::error::error_text(&wrong.err().unwrap());
+    assert!(
+        text.contains("invalid endpoint") && text.contains("\nhelp: check --otlp-endpoint"),
+        "{text}"
+    );
+}

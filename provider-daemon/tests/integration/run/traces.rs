@@ -1,0 +1,150 @@
+//! Traces of orders: a collector receives the spans of a provider, across a restart.
+
+use crate::collector::{Behavior, Collector, attribute, tree};
+use crate::run::served::Served;
+use crate::stage::{PRICES, Stage, until};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::Address;
+use nix::sys::signal::Signal;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+const WEB: &str = include_str!("../../../samples/web.yaml");
+
+fn stop(served: &mut Served) {
+    served.provider.signal(Signal::SIGTERM);
+    assert_eq!(served.provider.ended(), Some(0), "{}", served.provider.dump());
+}
+
+fn find<'a>(spans: &'a [Span], order: &str, name: &str) -> &'a Span {
+    let found = spans
+        .iter()
+        .find(|span| span.name == name && attribute(span, "akash.order").unwrap() == order);
+    found.unwrap_or_else(|| panic!("no span {name} of {order} in {spans:#?}"))
+}
+
+/// Checks the spans of the first process.
+fn check_lease(served: &Served, spans: &[Span], order: &str) {
+    let found: BTreeSet<(String, String)> = tree(spans, order).into_iter().collect();
+    let expected = [
+        ("bid", "order"),
+        ("deploy", "lease"),
+        ("evaluate", "order"),
+        ("lease", "order"),
+        ("manifest", "lease"),
+        ("order", ""),
+        ("payout", "lease"),
+        ("price", "evaluate"),
+    ];
+    let expected = expected.map(|(name, parent)| (name.to_owned(), parent.to_owned()));
+    assert_eq!(found, expected.into_iter().collect());
+    let price = served.stage.chain.market(|market| {
+        let lease = market.leases().next().unwrap();
+        lease.lease.price.to_string()
+    });
+    for name in ["order", "price", "bid", "lease"] {
+        let span = find(spans, order, name);
+        assert_eq!(attribute(span, "akash.price"), Some(price.clone()), "{name}");
+    }
+    // The node finds the transactions by their hash.
+    for (name, message) in [("bid", "MsgCreateBid"), ("payout", "MsgWithdrawLease")] {
+        let hash = attribute(find(spans, order, name), "akash.transaction.hash").unwrap();
+        let (code, text, problem) = served.stage.ran(&["query", "tx", &hash, "-o", "json"]);
+        assert!(code == 0 && text.contains(message), "{text}{problem}");
+    }
+}
+
+#[test]
+fn each_order_has_one_trace_across_a_restart() {
+    let collector = Collector::start(Behavior::Accept);
+    let endpoint = format!("--otlp-endpoint={}", collector.url());
+    let flags = [
+        endpoint.as_str(),
+        "--lease-funds-monitor-interval=1m",
+        "--withdrawal-period=1m",
+    ];
+    let mut served = Served::start("traces", FAST, &flags);
+    let tenant: Address = served.tenant.address().clone();
+    let expensive = WEB.replace("amount: 100 ", "amount: 0.1 ");
+    served.stage.order_from(&tenant, 21, &expensive);
+    served.until("a decline", || served.has_printed("\"event\":\"order_declined\""));
+    // The next withdrawal is due after one minute of block time.
+    served.stage.chain.advance(Duration::from_secs(120));
+    served.until("a withdrawal", || served.has_printed("\"event\":\"withdrawn\""));
+    stop(&mut served);
+    let first = collector.spans();
+    let order = |dseq: u64| format!("{tenant}/{dseq}/1/1");
+    check_lease(&served, &first, &order(9));
+    let declined = find(&first, &order(21), "evaluate");
+    let code = attribute(declined, "akash.decline.code").unwrap();
+    assert_eq!(code, "price_too_high");
+    assert_ne!(declined.trace_id, find(&first, &order(9), "order").trace_id);
+
+    served.replace(&flags);
+    served.until("the adopted lease", || {
+        served.has_printed("\"event\":\"lease_adopted\"")
+    });
+    let lease = served
+        .stage
+        .chain
+        .market(|market| market.leases().next().unwrap().lease.id.clone());
+    let id = lease.deployment().clone();
+    served
+        .stage
+        .chain
+        .tenant(TenantMsg::CloseDeployment { id })
+        .unwrap();
+    served.until("the end of the lease", || {
+        served.has_printed("\"event\":\"lease_closed\"")
+    });
+    stop(&mut served);
+    let spans = collector.spans();
+    let second: BTreeSet<(String, String)> = tree(&spans, &order(9)).into_iter().collect();
+    for (name, parent) in [("close", "lease"), ("teardown", "close")] {
+        let expected = (name.to_owned(), parent.to_owned());
+        assert!(second.contains(&expected), "{second:?}");
+    }
+    let roots = tree(&spans, &order(9));
+    let roots = roots.iter().filter(|(name, _)| name == "order");
+    assert_eq!(roots.count(), 1);
+}
+
+#[test]
+fn hanging_collector_delays_neither_bids_nor_the_end() {
+    let collector = Collector::start(Behavior::Hang);
+    let mut stage = Stage::new("traces-hanging", true);
+    stage.start_node(FAST);
+    let flags = [&["run", "--output=json"], &PRICES[..]].concat();
+    let mut provider = stage.running_with("provider", &flags, |command| {
+        command
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url())
+            .env("OTEL_EXPORTER_OTLP_HEADERS", "x-key=secret");
+    });
+    let id = stage.order(9);
+    stage.bid(&id, &provider);
+    let dump = || provider.dump();
+    until("a request to the collector", dump, || {
+        !collector.received().is_empty()
+    });
+    let head = collector.received()[0].head.clone();
+    assert!(
+        head.starts_with("post /v1/traces ") && head.contains("x-key: secret"),
+        "{head}"
+    );
+    // While the request hangs.
+    let next = stage.order(10);
+    stage.bid(&next, &provider);
+    let ending = Instant::now();
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
+    assert!(
+        ending.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        ending.elapsed()
+    );
+    let dump = provider.dump();
+    assert!(dump.contains("last trace spans not exported"), "{dump}");
+    assert!(!dump.contains("secret"), "{dump}");
+}
