@@ -81,7 +81,7 @@ type Counts = BTreeMap<&'static str, u64>;
 /// Counts by two names.
 type PairCounts = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Adds a value for each name in `values`, have the value 0 for each `known` name that was not counted yet.
+/// Adds a value for each name in `counts`, and the value 0 for each name in `values` that was not counted yet.
 fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Counts) -> Measure {
     let measure = values
         .iter()
@@ -91,8 +91,8 @@ fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Coun
     })
 }
 
-/// Adds a value for each pair of names in `counts`, and the value 0 for each pair of `known` names that was not counted
-/// yet.
+/// Adds a value for each pair of names in `counts`, and the value 0 for each pair of names in `values` that was not
+/// counted yet.
 fn by_pair(
     measure: Measure,
     labels: [&'static str; 2],
