@@ -171,6 +171,7 @@ fn write(path: &Path, done: &MigrationState) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::message_text;
 
     #[test]
     fn preserves_unknown_fields_of_the_migration_file() {
@@ -197,6 +198,7 @@ mod tests {
         fs::write(&path, r#"{"applied":null,"last_run":"0001-01-01T00:00:00Z"}"#).unwrap();
         assert!(!read(&path).unwrap().has(NAME));
         fs::write(&path, "[").unwrap();
-        assert!(format!("{:#}", read(&path).unwrap_err()).contains("move it away"));
+        let text = message_text(&read(&path).unwrap_err());
+        assert!(text.contains("\nhelp: move the file away"), "{text}");
     }
 }

@@ -212,6 +212,7 @@ fn deposits(texts: &[String]) -> anyhow::Result<Vec<Coin>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::message_text;
     use clap::Parser;
 
     #[derive(Parser)]
@@ -243,7 +244,7 @@ mod tests {
             "10.0.0.1",
             "x.cluster.local",
         ] {
-            let message = check_domain(bad).unwrap_err().to_string();
+            let message = message_text(&check_domain(bad).unwrap_err());
             assert!(
                 message.contains(&format!("`{bad}`")) && message.contains("such as ingress.example.com"),
                 "{message}"

@@ -260,6 +260,7 @@ fn contend(client: &Client, args: &KubernetesArgs, name: &str) -> Election {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::message_text;
     use clap::Parser;
 
     #[derive(Parser)]
@@ -275,7 +276,7 @@ mod tests {
     ) -> Result<OperatorPlan, String> {
         let flags = Flags::try_parse_from([&["test"], words].concat());
         let flags = flags.map_err(|error| error.to_string())?;
-        OperatorPlan::read(&flags.kubernetes, usual, own_domain, None).map_err(|error| error.to_string())
+        OperatorPlan::read(&flags.kubernetes, usual, own_domain, None).map_err(|error| message_text(&error))
     }
 
     #[test]

@@ -471,7 +471,9 @@ fn sdl_validate_reports_all_errors_with_file_and_line() {
         );
     }
     assert!(
-        stderr.ends_with(&format!("invalid SDL {path}: 2 errors\n")),
+        stderr.ends_with(&format!(
+            "invalid SDL {path}: 2 errors\nhelp: fix the errors above\n"
+        )),
         "{stderr}"
     );
     let output = run(&["sdl", "validate", &path, "-o", "json"]);

@@ -191,6 +191,7 @@ fn pack<M: Message + Name>(message: &M) -> Any {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::message_text;
 
     const FILE: &str = "host: https://provider.example.com:8443\nattributes:\n  - key: region\n    value: us-west\n  \
                         - key: capabilities/gpu/vendor/nvidia/model/a100\n    value: true\n  - key: tier\n    value: \
@@ -233,7 +234,7 @@ mod tests {
             ("host: a\nhost: b\n".to_owned(), "duplicate"),
             ("host: a: b\n".to_owned(), "line 1"),
         ] {
-            let error = format!("{:#}", ProviderFile::parse(&text).unwrap_err());
+            let error = message_text(&ProviderFile::parse(&text).unwrap_err());
             assert!(error.contains(word), "{text}: {error}");
         }
         for host in [

@@ -513,6 +513,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::message_text;
 
     #[test]
     fn parses_a_gas_price() {
@@ -523,7 +524,7 @@ mod tests {
         );
         for bad in ["", "0.025", "uakt", "x0.025uakt", "-1uakt"] {
             assert!(
-                gas_price(bad).unwrap_err().to_string().contains("0.025uakt"),
+                message_text(&gas_price(bad).unwrap_err()).contains("0.025uakt"),
                 "{bad}"
             );
         }
