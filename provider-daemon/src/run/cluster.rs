@@ -5,6 +5,7 @@ use super::readiness::{Conditions, WaitCondition};
 use super::writers::Writers;
 use crate::args::{KubernetesArgs, RunArgs};
 use crate::dev::{Backend, Kubernetes};
+use crate::error::help;
 use crate::metrics::KubernetesSource;
 use crate::operators::OperatorPlan;
 use crate::supervise::{Part, Pulse, Supervisor};
@@ -175,7 +176,9 @@ impl ClusterConnector {
                 }
                 Err(error) => {
                     tracing::warn!(error = %format_args!("{error:#}"), "cannot connect to the cluster, retrying; check the kubeconfig and the API server");
-                    self.condition.set(Some(format!("the cluster: {error:#}")));
+                    let remedy = help(&error).map(|help| format!("; {help}")).unwrap_or_default();
+                    self.condition
+                        .set(Some(format!("the cluster: {error:#}{remedy}")));
                 }
             }
             tokio::select! {
