@@ -69,7 +69,7 @@ pub enum CertError {
     #[error("the chain would refuse the certificate: {0}")]
     Refused(String),
     /// The subject of the certificate contains another chain account than expected.
-    #[error("certificate belongs to account {found}, expected {expected}")]
+    #[error("the certificate belongs to account {found}, but the key belongs to account {expected}")]
     Owner {
         /// Chain account that should own the certificate.
         expected: Address,

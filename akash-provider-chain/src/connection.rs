@@ -162,7 +162,7 @@ mod tests {
         let other = fault(&Outer(io::Error::other("unknown cause")), false);
         assert_eq!(
             other.to_string(),
-            "cannot be reached: client error (Connect): unknown cause"
+            "the connection failed: client error (Connect): unknown cause"
         );
     }
 }

@@ -30,7 +30,7 @@ fn message(endpoint: &str, method: &str, fault: &Fault) -> String {
 #[non_exhaustive]
 pub enum Fault {
     /// The connection failed or was closed.
-    #[error("cannot be reached: {0}")]
+    #[error("the connection failed: {0}")]
     Unreachable(String),
     /// The connection was not established, so the node did not receive the request. Contains the reason in
     /// parentheses, and a remedy.
@@ -46,7 +46,7 @@ pub enum Fault {
         limit: usize,
     },
     /// The node responded with an HTTP error status.
-    #[error("responded with HTTP status {status}: {beginning}")]
+    #[error("the node responded with HTTP status {status}: {beginning}")]
     Http {
         /// Status code, outside of 200 to 299.
         status: u16,
@@ -81,7 +81,7 @@ pub enum Fault {
         text: String,
     },
     /// The node belongs to another chain.
-    #[error("belongs to chain `{found}`, not `{expected}`; correct the address or the chain id")]
+    #[error("the node belongs to chain `{found}`, not `{expected}`; correct the address or the chain id")]
     OtherChain {
         /// Configured chain id.
         expected: String,
@@ -97,13 +97,13 @@ pub enum Fault {
         received: u64,
     },
     /// The node is still catching up with the chain.
-    #[error("is catching up at height {height}")]
+    #[error("the node is catching up at height {height}")]
     CatchingUp {
         /// Current height of the node.
         height: u64,
     },
     /// The height of the node is below the processed block, or too many blocks below another node.
-    #[error("is at height {height}, below the required height {floor}")]
+    #[error("the node is at height {height}, below the required height {floor}")]
     Behind {
         /// Height of the response, or of the newest block of the node.
         height: u64,
@@ -111,7 +111,7 @@ pub enum Fault {
         floor: u64,
     },
     /// The response contradicts the clock, the processed blocks or another node. Contains the reason.
-    #[error("is not trusted: {0}")]
+    #[error("the response is not trusted: {0}")]
     Untrusted(String),
     /// The time of the newest block of the node is in the future.
     #[error(
@@ -124,7 +124,7 @@ pub enum Fault {
         by: Duration,
     },
     /// The node and this crate support no common version of the API.
-    #[error("offers {}; this provider requires market/v1beta5 and deployment/v1beta4", offered_text(.offered))]
+    #[error("the node offers {}; this provider requires market/v1beta5 and deployment/v1beta4", offered_text(.offered))]
     Version {
         /// API versions that the node supports, with the modules that this crate uses. Empty if the node
         /// reports no versions.

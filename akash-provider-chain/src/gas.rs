@@ -64,7 +64,8 @@ impl Default for GasConfig {
 pub enum FeeError {
     /// The node accepts only other denominations than the configured one.
     #[error(
-        "node accepts fees in {accepted}, not in {denom}: configure another denomination or another node"
+        "the node accepts fees in {accepted}, not in {denom}: set --gas-prices in an accepted denomination, or use \
+         another node"
     )]
     Denom {
         /// Configured denomination.
@@ -74,7 +75,8 @@ pub enum FeeError {
     },
     /// The gas price of the node is above the configured maximum.
     #[error(
-        "node requires {required} per unit of gas, the limit is {limit}: raise the limit or use another node"
+        "the node requires a gas price of {required}, above the maximum of {limit}: raise --gas-prices, or use another \
+         node"
     )]
     PriceAboveLimit {
         /// Minimum gas price of the node, with its denomination.

@@ -137,7 +137,9 @@ pub enum Decline {
         max_s: u64,
     },
     /// The order has reached the maximum number of bids.
-    #[error("the order already has {bids} bids; the chain accepts another bid only up to {limit}")]
+    #[error(
+        "the order already has {bids} bids; the chain accepts another bid only on an order with at most {limit}"
+    )]
     OrderFull {
         /// Number of open, active and closed bids on the order.
         bids: u32,
@@ -196,7 +198,7 @@ pub enum Decline {
         message: String,
     },
     /// The calculated price has another denomination than the order.
-    #[error("the price is in {price}, but the order is in {order}")]
+    #[error("the calculated price is in {price}, but the order has a price in {order}")]
     PriceDenom {
         /// Denomination of the calculated price.
         price: String,
@@ -222,7 +224,7 @@ pub enum Decline {
     #[error("this provider has already bid on the order and the chain allows one bid per order")]
     AlreadyBid,
     /// Data that the decision needs could not be read.
-    #[error("not decided: {message}")]
+    #[error("cannot decide whether to bid: {message}")]
     Unknown {
         /// Cause of the failed read, as text.
         message: String,

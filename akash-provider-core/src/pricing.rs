@@ -91,7 +91,7 @@ impl PriceRequest {
 pub enum PriceError {
     /// The group has no units, several denominations, or a maximum that overflows.
     #[error(
-        "the group has no single price: it has no units, mixes denominations or its maximum is too large"
+        "the order has no maximum price: its group has no units, several denominations, or a price that is too large"
     )]
     NoMaximum,
     /// A volume has a storage class for which no price is configured.
@@ -119,13 +119,13 @@ pub enum PriceError {
         denom: String,
     },
     /// The calculated price is zero.
-    #[error("a bid of zero was produced")]
+    #[error("the calculated price is zero")]
     Zero,
     /// The calculated price is negative.
-    #[error("the bid quantity is invalid: it is below zero")]
+    #[error("the calculated price is below zero")]
     Negative,
     /// The calculated price exceeds 10^18.
-    #[error("the bid quantity is invalid: it is above 10^18")]
+    #[error("the calculated price is above 10^18")]
     TooLarge,
 }
 

@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// Panic of a background task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{task}: {panic}")]
+#[error("task `{task}` panicked: {panic}")]
 pub struct TaskPanic {
     /// Name of the task.
     task: &'static str,
@@ -86,7 +86,7 @@ mod tests {
             report_panic(&failures, "watch of pods", async { panic!("no {}", "pods") }).await;
             report_panic(&failures, "another", async { panic!("later") }).await;
         });
-        assert_eq!(failed.to_string(), "watch of pods: no pods");
+        assert_eq!(failed.to_string(), "task `watch of pods` panicked: no pods");
         assert_eq!(first(&failures).await, failed);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> 
 /// kubeconfig file, if there is one.
 pub(crate) fn source(kubeconfig: Option<&Path>) -> String {
     match kubeconfig {
-        Some(path) => format!("kubeconfig {}", path.display()),
+        Some(path) => format!("cannot use kubeconfig {}", path.display()),
         None => "cannot create the client of the cluster".to_owned(),
     }
 }

@@ -191,8 +191,11 @@ pub fn signer(args: &SignerArgs, home: &Path) -> anyhow::Result<PrivateKey> {
         && from != key.address().as_str()
     {
         bail!(WithHelp::new(
-            format!("--from {from} differs from the given key, {}", key.address()),
-            "remove --from, or give the key of that account"
+            format!(
+                "--from {from} differs from account {} of the key in --key-file or AP_KEY_MNEMONIC",
+                key.address()
+            ),
+            "remove --from, or set the key of that account"
         ));
     }
     Ok(key)

@@ -97,7 +97,7 @@ pub enum RotationError {
         log: String,
     },
     /// The outcome of the transaction is unknown.
-    #[error("cannot {what}: the outcome of the transaction is unknown")]
+    #[error("the outcome of the transaction to {what} is unknown")]
     Unknown {
         /// Purpose of the transaction, as a verb phrase for error messages.
         what: &'static str,

@@ -143,8 +143,8 @@ pub struct Ceilings {
 /// The gas or the fee of a transaction exceeds a ceiling.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{what} {asked} is above the ceiling of {most} for {scope}: if the cost is correct, raise the ceiling, otherwise \
-     use another node"
+    "{what} {asked} is above the ceiling of {most} for {scope}: if the cost is correct, raise the ceiling with \
+     --{what}-ceiling, otherwise use another node"
 )]
 pub struct CeilingError {
     pub(super) what: &'static str,

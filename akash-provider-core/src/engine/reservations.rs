@@ -242,7 +242,9 @@ impl Reservations {
         }
         if self.unplaced.contains(order) {
             return Some(Decline::InsufficientCapacity {
-                message: "its replicas have lost their place since it was reserved".to_owned(),
+                message:
+                    "the replicas of the order no longer fit: the capacity changed since the reservation"
+                        .to_owned(),
             });
         }
         let wants = capacity::requests_gpus(&reservation.units);

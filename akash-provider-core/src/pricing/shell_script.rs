@@ -81,7 +81,7 @@ pub enum InvalidScript {
 #[derive(Debug, thiserror::Error)]
 enum ScriptError {
     /// The script could not be started.
-    #[error("cannot be started; check that it exists and is executable")]
+    #[error("cannot be started: {0}; check that the script exists and is executable")]
     Start(#[source] std::io::Error),
     /// The script did not exit in time.
     #[error("did not exit within {0:?}, or a child process kept its output open; it was killed")]
@@ -98,16 +98,16 @@ enum ScriptError {
     #[error("printed more than {0} bytes; a price is one number")]
     TooMuchOutput(usize),
     /// The script printed nothing.
-    #[error("printed nothing (EOF), so the order has no price: the bid quantity is invalid")]
+    #[error("printed nothing, so the order has no price; a price is one number")]
     NoOutput,
     /// The script did not print a number.
-    #[error("must print exactly one number: the bid quantity is invalid")]
+    #[error("did not print exactly one number")]
     NotANumber(#[source] ParseDecError),
     /// The script printed a number that is not a valid price.
-    #[error("did not print a valid price")]
+    #[error("printed a number that is not a valid price")]
     Price(#[source] PriceError),
     /// The communication with the script failed.
-    #[error("its output cannot be read")]
+    #[error("cannot communicate with the process of the script")]
     Io(#[source] std::io::Error),
 }
 

@@ -37,7 +37,7 @@ pub enum ParseDecError {
     #[error("`{0}` is not a decimal number")]
     NotDecimal(String),
     /// The denomination is missing.
-    #[error("`{0}` names no denomination")]
+    #[error("`{0}` has no denomination, such as uakt")]
     NoDenom(String),
     /// The number has more than 18 fractional digits.
     #[error("`{0}` has more than 18 fractional digits")]

@@ -16,7 +16,9 @@ pub const NAMES: [&str; 3] = ["provider", "tenant", "auditor"];
 #[non_exhaustive]
 pub enum KeysError {
     /// The user's cache directory is unknown.
-    #[error("XDG_CACHE_HOME and HOME are not set: set one, or use --keyring-dir where it exists")]
+    #[error(
+        "XDG_CACHE_HOME and HOME are not set: set one of them, or --keyring-dir if the command has this flag"
+    )]
     NoCache,
     /// The folder cannot be created.
     #[error("cannot create {}", .folder.display())]
@@ -31,7 +33,7 @@ pub enum KeysError {
     Make(#[source] KeyringError),
     /// A key is missing or unreadable.
     #[error(
-        "cannot read a key in {}: `devnet` prints its keyring at the start, and --keyring-dir selects it",
+        "cannot read a key in keyring {}, which --keyring-dir selects (`devnet` prints its keyring at the start)",
         .folder.display()
     )]
     Key {

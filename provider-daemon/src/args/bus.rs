@@ -128,7 +128,7 @@ fn bytes(file: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
     let read = files::bytes(file, FILE_MAX);
     read.map_err(|why| {
         anyhow::anyhow!(WithHelp::new(
-            format!("{flag}: reading {}: {why}", file.display()),
+            format!("{flag}: cannot read {}: {why}", file.display()),
             format!("set {flag} to a file that this user can read")
         ))
     })

@@ -132,7 +132,7 @@ impl PricingArgs {
                 )
             })?;
         let policy = FilePolicy::open(path).map_err(anyhow::Error::msg);
-        policy.context("--bid-price-policy")
+        policy.context("cannot use the file of --bid-price-policy")
     }
 
     /// Returns why the price script cannot run, and the remedy; `None` if it can run. The provider starts anyway,
@@ -156,11 +156,16 @@ impl PricingArgs {
     }
 
     fn scale(&self) -> anyhow::Result<Scale> {
-        let storage = parse_storage_scales(&self.bid_price_storage_scale)
-            .with_context(|| format!("--bid-price-storage-scale {}", self.bid_price_storage_scale))?;
+        let storage = parse_storage_scales(&self.bid_price_storage_scale).with_context(|| {
+            format!(
+                "invalid value \"{}\" for --bid-price-storage-scale",
+                self.bid_price_storage_scale
+            )
+        })?;
         let gpu = match self.bid_price_gpu_scale.as_str() {
             "" => Default::default(),
-            text => parse_gpu_prices(text).with_context(|| format!("--bid-price-gpu-scale {text}"))?,
+            text => parse_gpu_prices(text)
+                .with_context(|| format!("invalid value \"{text}\" for --bid-price-gpu-scale"))?,
         };
         let config = ScaleConfig {
             cpu: self.bid_price_cpu_scale.clone(),

@@ -47,7 +47,8 @@ pub fn unsigned<B: Message + Name, A: Message + Name>(body: &B, auth_info: &A) -
 fn pool() -> anyhow::Result<&'static DescriptorPool> {
     static POOL: OnceLock<Option<DescriptorPool>> = OnceLock::new();
     let pool = POOL.get_or_init(|| DescriptorPool::decode(DESCRIPTORS).ok());
-    pool.as_ref().context("cannot read the message descriptors")
+    pool.as_ref()
+        .context("cannot read the built-in message descriptors")
 }
 
 /// Decodes the bytes of a message with the full type name `name`, and converts the message to JSON.
@@ -119,7 +120,12 @@ fn value_json(value: &Value, field: &FieldDescriptor) -> anyhow::Result<Json> {
         Value::Bytes(bytes) => Json::Text(BASE64.encode(bytes)),
         Value::EnumNumber(number) => Json::Text(enum_name(*number, field)),
         Value::Message(message) => to_json(message)?,
-        Value::List(_) | Value::Map(_) => return Err(anyhow!("{} is nested", field.full_name())),
+        Value::List(_) | Value::Map(_) => {
+            return Err(anyhow!(
+                "cannot print field {}: its value is a nested list or map",
+                field.full_name()
+            ));
+        }
     })
 }
 

@@ -185,7 +185,7 @@ mod tests {
         );
         assert_eq!(
             text(Fault::CatchingUp { height: 7 }),
-            format!("error: http://127.0.0.1:1, status: is catching up at height 7\nhelp: {REMEDY}")
+            format!("error: http://127.0.0.1:1, status: the node is catching up at height 7\nhelp: {REMEDY}")
         );
         let by = Duration::from_secs(7200);
         let clock = text(Fault::Ahead { by });

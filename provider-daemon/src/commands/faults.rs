@@ -26,7 +26,7 @@ pub(super) fn faults(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<Strin
     let chain_id = given_chain_id(&args.node);
     let named = required_chain_id(&args.node);
     // The account is unknown without its key, but no check depends on the account.
-    let config = Address::from_bytes(&[1; 20]).context("invalid account");
+    let config = Address::from_bytes(&[1; 20]).context("invalid built-in account of the checks");
     let config = config.and_then(|nobody| run::config(args, nobody, chain_id.unwrap_or("chain")));
     let domain = &args.leases.deployment_ingress_domain;
     let checks = [
@@ -90,7 +90,7 @@ fn kubeconfig(args: &RunArgs) -> anyhow::Result<()> {
     let Some(path) = &args.kubernetes.kubeconfig else {
         return Ok(());
     };
-    Kubeconfig::read_from(path).with_context(|| format!("--kubeconfig {}", path.display()))?;
+    Kubeconfig::read_from(path).with_context(|| format!("cannot use --kubeconfig {}", path.display()))?;
     Ok(())
 }
 

@@ -116,7 +116,12 @@ fn one(args: &KeysArgs, show: &ShowArgs, home: &Path) -> anyhow::Result<()> {
     let info = open_keyring(&args.keyring, home)?.show(&show.name)?;
     if show.address {
         let address = info.address.as_ref();
-        let address = address.with_context(|| format!("key `{}` has no Akash address", info.name))?;
+        let address = address.with_context(|| {
+            format!(
+                "key `{}` has no Akash address: it is not a secp256k1 key",
+                info.name
+            )
+        })?;
         say(&format!("{address}\n"));
     } else if show.pubkey {
         say(&format!("{}\n", public_key(&info)));

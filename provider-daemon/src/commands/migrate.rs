@@ -90,7 +90,7 @@ async fn migrate(args: &MigrateRunArgs, path: &Path) -> anyhow::Result<ExitCode>
     let client = client(args.kubeconfig.as_deref()).await?;
     let gateway = &args.gateway_namespace;
     let opened = open_to_gateway(&client, &args.k8s_manifest_ns, gateway, args.kube_call_timeout).await;
-    let opened = opened.context("cannot read the network policies of leases; nothing was changed")?;
+    let opened = opened.context("nothing was changed: cannot read the network policies of leases")?;
     say(&summary(&opened, gateway));
     if opened.failed > 0 {
         // Not recorded as applied, so that the next run continues.

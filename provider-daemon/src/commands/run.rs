@@ -96,7 +96,9 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     let set = |duration: Duration| (!duration.is_zero()).then_some(duration);
     let mut config = Config::new(provider, chain_id);
     let mut deposits = deposits(&args.bids.bid_deposit)?.into_iter();
-    config.bid_deposit = deposits.next().context("missing coin in --bid-deposit")?;
+    config.bid_deposit = deposits
+        .next()
+        .context("--bid-deposit has no amount, such as 500000uact")?;
     config.other_bid_deposits = deposits.collect();
     let (denom, price) = gas_price(&args.gas.gas_prices)?;
     let gas = GasConfig {

@@ -67,7 +67,12 @@ impl TxAccount {
     }
 
     fn key(&self) -> anyhow::Result<&PrivateKey> {
-        self.key.as_ref().context("missing signing key")
+        self.key.as_ref().with_context(|| {
+            WithHelp::new(
+                "missing signing key: --from is an address, which --generate-only does not look up in the keyring",
+                "set --from to the name of a key, or remove --generate-only",
+            )
+        })
     }
 
     /// Returns the ID of a deployment of this account. Fails if `--owner` names another account.

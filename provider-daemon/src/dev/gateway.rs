@@ -88,8 +88,10 @@ impl DevGateway {
             }
             bound => bound,
         };
-        let gateway = gateway.context("the gateway failed")?;
-        let address = gateway.address().context("the gateway has no address")?;
+        let gateway = gateway.context("cannot start the gateway")?;
+        let address = gateway
+            .address()
+            .context("cannot read the listen address of the gateway")?;
         let grpc = gateway.grpc_address();
         let token = tenants_token(world, now)?;
         fund_tenant(world)?;
@@ -106,7 +108,7 @@ impl DevGateway {
             grpc,
             token,
             serving,
-            node_url: node_url.context("the embedded market has no node")?,
+            node_url: node_url.context("the node of the embedded market has no RPC address")?,
             node: served,
         };
         started.tell(world, printer)?;
@@ -139,7 +141,7 @@ impl DevGateway {
         if let Some(node) = self.node {
             node.stop().await;
         }
-        self.serving.await.context("the gateway failed")
+        self.serving.await.context("the gateway task failed")
     }
 
     fn tell(&self, world: &World, printer: &Printer) -> anyhow::Result<()> {

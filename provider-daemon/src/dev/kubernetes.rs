@@ -321,7 +321,9 @@ where
             Ok(_) => removed.push(format!("{} {name}", K::kind(&()))),
             // Deleted since it was listed.
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot delete {name}")),
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot delete {} {name}", K::kind(&())));
+            }
         }
     }
     Ok(removed)

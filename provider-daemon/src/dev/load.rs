@@ -56,7 +56,7 @@ deployment:
     anywhere: {{ profile: web, count: {count} }}
 "#
         );
-        let sdl = sdl::parse(&text).context("invalid template of generated orders")?;
+        let sdl = sdl::parse(&text).context("invalid built-in SDL of the generated orders")?;
         Ok((format!("{PREFIX}{:05}", self.made), sdl))
     }
 

@@ -26,7 +26,8 @@ pub fn provider() -> anyhow::Result<Address> {
 /// # Errors
 /// Returns an error only for an invalid constant.
 pub fn provider_key() -> anyhow::Result<PrivateKey> {
-    PrivateKey::from_bytes(b"embedded-provider-of-everybody-1").context("invalid key of the provider")
+    PrivateKey::from_bytes(b"embedded-provider-of-everybody-1")
+        .context("invalid built-in key of the provider")
 }
 
 /// Returns the account of a tenant.

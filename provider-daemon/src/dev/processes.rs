@@ -44,7 +44,7 @@ impl Processes {
             Some(state) => beside(state),
             None => own_folder()?,
         };
-        let what = || format!("cannot open the processes in {}", folder.display());
+        let what = || format!("cannot open the directory of the processes, {}", folder.display());
         let cluster = ProcessCluster::open(&folder, Images::new())
             .await
             .with_context(what)?;
@@ -123,7 +123,7 @@ pub fn check(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<()> {
             format!(
                 "{open} is reachable from other machines, and the key of the tenant is public: with --processes third parties could run programs here"
             ),
-            "use 127.0.0.1"
+            "set --gateway-listen-address and --gateway-grpc-listen-address to addresses at 127.0.0.1"
         ));
     }
     for (name, sdl) in sdls {

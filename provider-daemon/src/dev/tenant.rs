@@ -183,7 +183,7 @@ impl Tenant {
             return self.close(&leases).await;
         }
         self.send(&self.sdl.manifest, self.sdl.hash).await?;
-        self.until("all services running", || self.all_run(&leases, self.sdl.hash))
+        self.until("not all services run", || self.all_run(&leases, self.sdl.hash))
             .await?;
         outcome.to_run = Some(self.started.elapsed());
         if to_the_end {
@@ -377,7 +377,7 @@ impl Tenant {
             self.printer.tenant(&self.id, "updated", what);
         }
         self.send(&manifest, hash).await?;
-        self.until("the update running", || self.all_run(leases, hash))
+        self.until("not all services run the update", || self.all_run(leases, hash))
             .await
     }
 
@@ -387,12 +387,12 @@ impl Tenant {
             .world
             .chain
             .tenant(TenantMsg::CloseDeployment { id: self.id.clone() });
-        closed.map_err(|e| anyhow!("the chain rejected the close: {e}"))?;
+        closed.map_err(|e| anyhow!("the chain refused to close the deployment: {e}"))?;
         self.released(leases).await
     }
 
     async fn released(&self, leases: &[LeaseId]) -> anyhow::Result<()> {
-        self.until("everything released", || async {
+        self.until("the leases are not released", || async {
             let status = self.world.status();
             let gone = leases
                 .iter()
@@ -410,10 +410,7 @@ impl Tenant {
         let deadline = self.deadline();
         while !done().await {
             if Instant::now() >= deadline {
-                bail!(
-                    "{what}: not within {}",
-                    humantime::format_duration(self.wait_limit())
-                );
+                bail!("{what} after {}", humantime::format_duration(self.wait_limit()));
             }
             tokio::time::sleep(CHECK_INTERVAL).await;
         }

@@ -64,15 +64,15 @@ pub fn bundle(args: &BundleArgs) -> anyhow::Result<ExitCode> {
     replay.run(&mut recording, args.until, &mut |_| ())?;
     let head = replay
         .head()
-        .context("cannot bundle the recording: no file has a readable head")?;
+        .context("cannot bundle the recording: no file has a readable header")?;
     let name = args.out.display().to_string();
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(&args.out);
-    let file = file.with_context(|| name.clone())?;
-    let written = write(file, &wanted, head, &replay).with_context(|| name.clone());
+    let file = file.with_context(|| format!("cannot create {name}"))?;
+    let written = write(file, &wanted, head, &replay).with_context(|| format!("cannot write {name}"));
     if written.is_err() {
         // An incomplete file is useless. If it cannot be removed, the error names it anyway.
         drop(std::fs::remove_file(&args.out));
@@ -100,9 +100,11 @@ fn write(file: File, files: &[PathBuf], head: &Head, replay: &Replay) -> anyhow:
         add(&mut tar, "status.json", &serde_json::to_vec_pretty(&status)?)?;
     }
     for path in files {
-        let name = path.file_name().context("missing name of the recording")?;
+        let name = path
+            .file_name()
+            .with_context(|| format!("{} has no file name", path.display()))?;
         // A file that is still being written: its present contents.
-        let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+        let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         add(&mut tar, Path::new("recording").join(name), &bytes)?;
     }
     let file = tar.into_inner()?.finish()?;

@@ -63,7 +63,7 @@ impl Recording {
             return Ok(None);
         };
         let name = path.display().to_string();
-        let file = regular_file::open(&path).with_context(|| name.clone())?;
+        let file = regular_file::open(&path).with_context(|| format!("cannot open {name}"))?;
         let (head, decoder) = match Decoder::new(BufReader::new(file)) {
             Ok(opened) => opened,
             Err(fault @ (ReadError::Foreign | ReadError::Format(_) | ReadError::Io(_))) => {

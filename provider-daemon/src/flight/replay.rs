@@ -327,7 +327,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     }
     let head = replay
         .head()
-        .context("cannot replay the recording: no file has a readable head")?;
+        .context("cannot replay the recording: no file has a readable header")?;
     summary(head, &replay.outcome, args.output)?;
     Ok(match replay.outcome.differences {
         0 => ExitCode::SUCCESS,

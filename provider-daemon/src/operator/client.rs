@@ -305,7 +305,7 @@ pub(super) fn granted(response: Response) -> anyhow::Result<Response> {
 }
 
 pub(super) fn odd() -> &'static str {
-    "unexpected response of the provider; use the version of the running provider"
+    "unexpected response of the running provider, which may have another version than this program"
 }
 
 /// State of a running provider, for `doctor`.
@@ -506,7 +506,7 @@ mod tests {
         let error = ask(&home, &Request::Breaker).unwrap_err().to_string();
         assert!(error.contains("before it responded"), "{error}");
         let error = ask(&home, &Request::Breaker).unwrap_err().to_string();
-        assert!(error.contains("use the version"), "{error}");
+        assert!(error.contains("may have another version"), "{error}");
         answering.join().unwrap();
         std::fs::remove_dir_all(&home).unwrap();
     }

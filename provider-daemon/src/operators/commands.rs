@@ -57,7 +57,7 @@ fn post(port: u16, path: &str) -> anyhow::Result<Value> {
     block_on(async {
         timeout(LIMIT, ask(at, path))
             .await
-            .with_context(|| format!("{at}: no response within {LIMIT:?}"))?
+            .with_context(|| format!("the operator at {at} did not respond within {LIMIT:?}"))?
     })
 }
 

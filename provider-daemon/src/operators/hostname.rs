@@ -71,8 +71,8 @@ impl HostnameChecks {
             budget,
         });
         let proving = |rule| {
-            let dns =
-                Dns::new(&names.dns_server).context("cannot configure the resolvers of --hostname-proof")?;
+            let dns = Dns::new(&names.dns_server)
+                .context("cannot configure the DNS resolvers of --hostname-proof")?;
             let proving = ProofConfig {
                 lookup: Arc::new(dns),
                 budget: names.proving(),

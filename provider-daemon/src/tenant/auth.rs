@@ -121,8 +121,13 @@ fn certificate(key: &PrivateKey, home: &Path) -> anyhow::Result<OwnCertificate> 
     let now = UNIX_EPOCH.elapsed().context("the system clock is before 1970")?;
     // Checked here because a provider closes such a handshake without a reason.
     if !facts.is_valid_at(now) {
+        let problem = if now < facts.not_before {
+            "is not yet valid; the clock of this machine may be wrong"
+        } else {
+            "is expired"
+        };
         bail!(WithHelp::new(
-            format!("certificate {} is expired or not yet valid", facts.serial),
+            format!("certificate {} {problem}", facts.serial),
             RENEW
         ));
     }

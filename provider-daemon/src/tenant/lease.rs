@@ -176,7 +176,8 @@ pub(super) async fn address(
     }
     let chain = chain.with_context(offline_without_url)?;
     let found = chain.provider(provider).await;
-    let found = found.with_context(|| format!("cannot query provider {provider}"))?;
+    let found =
+        found.with_context(|| format!("cannot query the record of provider {provider} on the chain"))?;
     let found = found.ok_or_else(|| {
         WithHelp::new(
             format!("provider {provider} is not registered on this chain"),

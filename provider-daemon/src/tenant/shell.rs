@@ -340,7 +340,7 @@ fn read_input() -> anyhow::Result<mpsc::Receiver<Vec<u8>>> {
     let thread = std::thread::Builder::new()
         .name("input".to_owned())
         .spawn(reading);
-    thread.context("cannot start the input thread")?;
+    thread.context("cannot start the thread that reads standard input")?;
     Ok(receiver)
 }
 

@@ -172,11 +172,7 @@ fn absurd_prices_are_an_error() {
         .unwrap()
         .price(&request(vec![base_unit()]));
     assert_eq!(absurd.unwrap_err(), PriceError::TooLarge);
-    assert!(
-        PriceError::TooLarge
-            .to_string()
-            .contains("bid quantity is invalid")
-    );
+    assert!(PriceError::TooLarge.to_string().contains("price is above 10^18"));
     let limit = |cpu| {
         price(
             config(cpu, "0", "0", "0", &[]),

@@ -155,22 +155,25 @@ async fn the_error_of_a_failing_script_contains_its_stderr() {
 async fn empty_zero_and_negative_output_is_an_error() {
     for nothing in ["", "echo", "printf '  \\n\\n'", "exec >&-"] {
         assert!(
-            fails(nothing).await.1.contains("printed nothing (EOF)"),
+            fails(nothing)
+                .await
+                .1
+                .contains("printed nothing, so the order has no price"),
             "{nothing}"
         );
     }
-    assert!(fails("echo 0").await.1.ends_with("a bid of zero was produced"));
+    assert!(fails("echo 0").await.1.ends_with("the calculated price is zero"));
     assert!(
         fails("echo 0.000")
             .await
             .1
-            .ends_with("a bid of zero was produced")
+            .ends_with("the calculated price is zero")
     );
     assert!(
         fails("echo -1")
             .await
             .1
-            .ends_with("the bid quantity is invalid: it is below zero")
+            .ends_with("the calculated price is below zero")
     );
 }
 
@@ -207,7 +210,7 @@ async fn invalid_output_is_an_error() {
         let (kind, message) = fails(&format!("printf '%s\\n' '{garbage}'")).await;
         assert_eq!(kind, ErrorKind::Invalid, "{garbage}");
         assert!(
-            message.contains("the bid quantity is invalid"),
+            message.contains("did not print exactly one number"),
             "{garbage}: {message}"
         );
     }

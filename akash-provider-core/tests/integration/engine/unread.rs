@@ -299,7 +299,7 @@ fn rejection_by_unread_bid_limit_is_retried() {
     world.hold = None;
     world.settle();
     assert_eq!(world.count(is_bid), 1);
-    assert!(decline(&world, &order).is_some_and(|why| why.starts_with("not decided")));
+    assert!(decline(&world, &order).is_some_and(|why| why.starts_with("cannot decide whether to bid")));
     // The parameters have the values from before the first read.
     world.market.set_params(before);
     world.resync();

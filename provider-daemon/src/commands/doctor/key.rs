@@ -51,7 +51,7 @@ pub(super) fn read(args: &SignerArgs, home: Option<&Path>) -> KeyFacts {
 }
 
 fn read_key(args: &SignerArgs, home: Option<&Path>) -> anyhow::Result<PrivateKey> {
-    let home = home.context("unknown home directory")?;
+    let home = home.context("the user has no home directory, and --home is not set")?;
     if secrets::uses_keyring(args)? {
         let backend: Backend = args.keyring.keyring_backend.parse()?;
         let folder = args.keyring.keyring_dir.as_deref().unwrap_or(home);

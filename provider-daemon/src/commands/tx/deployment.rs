@@ -160,7 +160,8 @@ pub(super) fn deposit(command: &DepositTx, args: &TxArgs, home: &Path) -> anyhow
 }
 
 async fn send_message(args: &TxArgs, account: &TxAccount, msg: TenantMsg) -> anyhow::Result<ExitCode> {
-    let message = tenant_to_any(&msg).context("the chain has no message for this action")?;
+    let message = tenant_to_any(&msg)
+        .context("cannot create the transaction: the chain has no message for this action")?;
     send(args, account, vec![message]).await
 }
 
@@ -193,7 +194,7 @@ pub(super) async fn open_deployment(node: &Reader, id: &DeploymentId) -> anyhow:
 /// Returns the token in which the SDL states its prices.
 fn price_denom(path: &Path, sdl: &Sdl) -> anyhow::Result<Denom> {
     let unit = sdl.groups.iter().flat_map(|group| &group.resources).next();
-    let unit = unit.with_context(|| format!("{}: no service is deployed", path.display()))?;
+    let unit = unit.with_context(|| format!("{}: the SDL deploys no service", path.display()))?;
     Ok(unit.price.denom.clone())
 }
 
@@ -211,7 +212,7 @@ async fn least_deposit(node: &Reader, denom: &Denom) -> anyhow::Result<Coin> {
     let amount = found
         .amount
         .parse()
-        .context("invalid minimum deposit of the chain")?;
+        .context("the node returned an invalid minimum deposit")?;
     Ok(Coin {
         denom: denom.clone(),
         amount,

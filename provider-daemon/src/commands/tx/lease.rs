@@ -133,7 +133,7 @@ async fn orders(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> any
     }
     if record.leases.is_empty() {
         bail!(WithHelp::new(
-            format!("no such open order of deployment {id}"),
+            format!("deployment {id} has no open order that matches --gseq and --oseq"),
             format!(
                 "list orders with `query orders --owner {} --dseq {}`",
                 id.owner, id.dseq
@@ -143,7 +143,7 @@ async fn orders(node: &Reader, what: &LeaseCreateArgs, id: &DeploymentId) -> any
     let leases: Vec<String> = record.leases.iter().map(|lease| lease.id.to_string()).collect();
     bail!(WithHelp::new(
         format!(
-            "no such open order of deployment {id}, which has the leases {}",
+            "deployment {id} has no open order that matches --gseq and --oseq; it already has the leases {}",
             leases.join(", ")
         ),
         "send the manifest with `send-manifest`"

@@ -73,7 +73,7 @@ fn invalid_bus_is_refused_with_its_flag() {
         (&["--bus=http://x"][..], "unknown scheme `http`"),
         (
             &["--bus=redis://x", "--bus-password-file=/none"],
-            "--bus-password-file: reading /none",
+            "--bus-password-file: cannot read /none",
         ),
         (&["--bus-prefix=x"], "--bus <URL>"),
     ] {

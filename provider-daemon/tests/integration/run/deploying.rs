@@ -121,7 +121,14 @@ fn tenant_deploys_pays_updates_and_closes_by_transactions() {
         String::from_utf8_lossy(&ended.stderr)
     );
     assert_eq!(served_by(&stage), [dear]);
-    refused(&stage, &lease, &["no such open order", "send-manifest"]);
+    refused(
+        &stage,
+        &lease,
+        &[
+            "has no open order that matches --gseq and --oseq",
+            "send-manifest",
+        ],
+    );
 
     good(
         &stage,
@@ -266,7 +273,7 @@ fn invalid_deposits_and_leases_are_reported_with_remedy_and_not_sent() {
     refused(
         &stage,
         &of(&["3", "--gseq=2"]),
-        &["no such open order", "query orders"],
+        &["has no open order that matches --gseq and --oseq", "query orders"],
     );
     refused(&stage, &of(&["3", "--wait=1s"]), &["no open bid yet after 1s"]);
     let provider = Address::from_bytes(&[9; 20]).unwrap();

@@ -90,7 +90,7 @@ const REFUSED: &[(&[&str], &str)] = &[
             "--bus=redis://127.0.0.1",
             "--bus-password-file=/nowhere",
         ],
-        "--bus-password-file: reading /nowhere",
+        "--bus-password-file: cannot read /nowhere",
     ),
     (
         &["--bid-price-cpu-scale=1", "--bid-deposit=much"],
@@ -98,7 +98,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["--bid-price-cpu-scale=1", "--bid-deposit=5"],
-        "--bid-deposit 5: `5` names no denomination\nhelp: expected an amount such as 500000uact",
+        "--bid-deposit 5: `5` has no denomination, such as uakt\nhelp: expected an amount such as 500000uact",
     ),
     (
         &["--bid-price-cpu-scale=1", "--lease-funds-monitor-interval=1s"],
