@@ -57,8 +57,8 @@ impl GpuPrices {
             } else {
                 attribute_key(&name)
             };
-            let known = GpuModel::parse(&key).filter(|gpu| is_known_form(&name, gpu));
-            let gpu = known.ok_or_else(|| ScaleError::Gpu { name: shorten(&name) })?;
+            let model = GpuModel::parse(&key).filter(|gpu| is_known_form(&name, gpu));
+            let gpu = model.ok_or_else(|| ScaleError::Gpu { name: shorten(&name) })?;
             entries.push(Entry {
                 vendor: gpu.vendor.to_owned(),
                 model: gpu.model.to_owned(),

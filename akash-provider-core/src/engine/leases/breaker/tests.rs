@@ -151,8 +151,8 @@ fn trips_for_all_when_too_many_owners_are_held() {
         let decision = request(&mut breaker, &config, Mono(0), &lease(number, 1), false);
         assert_eq!(decision, Decision::TrippedFor(1));
     }
-    let kept = Breaker::new(false, breaker.held_owners().clone());
-    assert!(!kept.is_tripped() && kept.held_owners().len() == HELD_OWNERS_MAX);
+    let restarted = Breaker::new(false, breaker.held_owners().clone());
+    assert!(!restarted.is_tripped() && restarted.held_owners().len() == HELD_OWNERS_MAX);
     let decision = request(&mut breaker, &config, Mono(0), &lease(100, 1), false);
     assert_eq!((decision, breaker.is_tripped()), (Decision::Tripped(1), true));
     let more = (0..65).map(owner).collect();
