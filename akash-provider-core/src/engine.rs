@@ -19,6 +19,7 @@
 // A new variant of an input or a completion fails to compile until every `match` handles it.
 #![deny(clippy::wildcard_enum_match_arm)]
 
+pub mod counts;
 pub mod effect;
 pub mod input;
 pub mod reservations;
@@ -49,6 +50,7 @@ pub use status::Status;
 use crate::config::{Config, InvalidConfig};
 use crate::record::Cover;
 use crate::types::{BlockTime, DeploymentId, GroupId, LeaseId, Mono, Now, OrderId};
+use counts::{EngineCounts, ScanReason};
 use cx::Cx;
 use leases::{Leases, deployment, escrow, workload};
 use market::{Market, order};
@@ -100,6 +102,8 @@ pub struct Engine {
     scan: Scan,
     changes: u64,
     outbox: Outbox,
+    #[serde(default)]
+    counts: EngineCounts,
 }
 
 impl Engine {
@@ -118,6 +122,7 @@ impl Engine {
             scan: Scan::default(),
             changes: 0,
             outbox: Outbox::default(),
+            counts: EngineCounts::default(),
             config: Arc::new(config),
         })
     }
@@ -211,6 +216,12 @@ impl Engine {
         self.reservations.recount_matches()
     }
 
+    /// Returns the counts since the start.
+    #[must_use]
+    pub const fn counts(&self) -> &EngineCounts {
+        &self.counts
+    }
+
     pub(crate) fn hide(&mut self, cover: &Cover<'_>) {
         self.leases.hide(cover);
         self.scan.hide(cover);
@@ -299,8 +310,8 @@ impl Engine {
         if takes_over && self.progress.chain_known() {
             // This instance does not know which workloads the previous leader deployed.
             self.progress.set_cluster_known(false);
-            self.scan.request_listing();
-            self.scan.schedule_now();
+            self.scan.request_listing(ScanReason::Takeover);
+            self.scan.schedule_now(ScanReason::Takeover);
         }
         self.wake_everything();
     }

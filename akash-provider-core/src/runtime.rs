@@ -315,6 +315,7 @@ impl<B: StateMachine> Driver<B> {
             }
             HandleRequest::Status(reply) => {
                 self.meter.status_requested();
+                self.meter.engine_counted(self.brain.counts());
                 let _ = reply.send(self.status());
             }
             HandleRequest::Capacity(reply) => {

@@ -136,16 +136,45 @@ impl Reservations {
         if let Some(usage) = usage {
             let confirmed = usage.confirmed.iter();
             self.counted = confirmed.map(|lease| lease.order.clone()).collect();
+            for (order, reservation) in &mut self.reservations {
+                reservation.claim.confirmed = self.counted.contains(order);
+            }
         }
-        let metrics = update.inventory.metrics();
+        let pods = update.placements.into_iter();
+        let pods = pods.map(|placement| (placement.lease.order, placement.places));
+        self.apply_reservations(update.inventory, pods);
+    }
+
+    /// Rebuilds the ledger from the last inventory and all reservations.
+    pub fn rebuild(&mut self) {
+        self.pools.recount(None);
+        match self.inventory.take() {
+            Some(inventory) => {
+                let pods = inventory.pods.into_iter();
+                let pods = pods.map(|(order, places)| (order, places.into_vec()));
+                self.apply_reservations(inventory.base, pods);
+            }
+            None => {
+                let reservations = self.reservations.values();
+                reservations.for_each(|reservation| self.pools.take(reservation.claim));
+            }
+        }
+    }
+
+    /// Subtracts all reservations from an inventory. `pods` are the replicas with running pods.
+    fn apply_reservations(
+        &mut self,
+        base: Arc<dyn Inventory>,
+        pods: impl Iterator<Item = (OrderId, Vec<ReplicaGroup>)>,
+    ) {
+        let metrics = base.metrics();
         let nodes: HashSet<&str, FxBuildHasher> = metrics.nodes.iter().map(|n| n.name.as_str()).collect();
-        let placements = update.placements.into_iter().map(|placement| {
-            let places = placement.places.into_iter();
-            let places = places.filter(|place| nodes.contains(&*place.node));
-            (placement.lease.order, places.collect())
+        let pods = pods.map(|(order, places)| {
+            let places = places.into_iter().filter(|place| nodes.contains(&*place.node));
+            (order, places.collect())
         });
-        let pods: Pods = placements.collect();
-        let mut left = update.inventory.dup();
+        let pods: Pods = pods.collect();
+        let mut left = base.dup();
         self.unplaced.clear();
         for (order, reservation) in &mut self.reservations {
             let pods = pods.get(order).map_or(&[][..], |pods| pods);
@@ -156,16 +185,12 @@ impl Reservations {
                 places.retain(on_known);
                 reservation.places = places.into();
             }
-            if usage.is_some() {
-                reservation.claim.confirmed = self.counted.contains(order);
-            }
             self.pools.take(reservation.claim);
             left.restore(&reservation.allocation());
             if pins::incomplete(&reservation.units, &reservation.places) {
                 self.unplaced.insert(order.clone());
             }
         }
-        let base = update.inventory;
         let in_use = Utilization::from_metrics(&metrics);
         self.inventory = Some(InventoryState {
             base,

@@ -1,5 +1,6 @@
 //! Routes each input to its machine with a map lookup.
 
+use super::counts::ScanReason;
 use super::input::{Completion, Refusal, RefusalKind, Reply, Request, RequestId};
 use super::progress::BlockPosition;
 use super::table::Lane;
@@ -77,12 +78,17 @@ impl Engine {
     }
 
     fn block(&mut self, height: u64, time: crate::types::BlockTime) {
+        let last = self.progress.height();
         match self.progress.block(height, time) {
-            BlockPosition::AlreadyProcessed => return,
+            BlockPosition::AlreadyProcessed => {
+                self.counts.repeated_blocks += 1;
+                return;
+            }
             BlockPosition::Next => {}
             BlockPosition::AfterGap => {
                 // The event source must not leave gaps. After a gap, a full scan repairs the state.
-                self.scan.schedule_now();
+                self.counts.gap(last, height);
+                self.scan.schedule_now(ScanReason::Gap);
                 self.market.clear_bid_counts();
             }
         }

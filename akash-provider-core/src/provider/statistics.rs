@@ -1,5 +1,6 @@
 //! Counts of a running provider, as plain data.
 
+use crate::engine::counts::EngineCounts;
 use crate::statistics::DurationCounts;
 use crate::types::{Dec, Denom};
 use std::collections::BTreeMap;
@@ -73,6 +74,14 @@ pub struct ProviderStatistics {
     pub leases: (u64, u64),
     /// Withdrawals by result: `success`, `fail`.
     pub withdrawals: BTreeMap<&'static str, u64>,
+    /// Durations of scans, from the first call to the applied result: `full`, or `cluster` for scans of the cluster alone.
+    pub scan_durations: BTreeMap<&'static str, DurationCounts>,
+    /// Deposits of the bids that this process created, by denomination.
+    pub deposits_locked: BTreeMap<Denom, u128>,
+    /// Part of these deposits that the chain returned, because the bid or its lease ended.
+    pub deposits_returned: BTreeMap<Denom, u128>,
+    /// Counts of the engine, as of the last status request.
+    pub engine: EngineCounts,
     /// Differences between chain, cluster and ledger found by scans.
     pub findings: u64,
     /// Processed blocks.

@@ -11,6 +11,7 @@ use crate::cluster::{
     IpDeclaration, LeaseEvent, LeaseStatus, LeasedIps, Listing, LogLine, LogOptions, ServiceStatus, Shell,
     Teardown, WorkloadSpec,
 };
+use crate::engine::counts::EngineCounts;
 use crate::engine::reservations::{Capacity, Reservations};
 use crate::engine::status::Pulse;
 use crate::inventory::{
@@ -268,6 +269,9 @@ impl StateMachine for ScriptedMachine {
             unexpected_inputs: self.memory.lock().unwrap().inputs.len() as u64,
             ..Pulse::default()
         }
+    }
+    fn counts(&self) -> EngineCounts {
+        EngineCounts::default()
     }
     fn capacity(&self) -> Option<Capacity> {
         let judging = self.memory.lock().unwrap().judging.take();

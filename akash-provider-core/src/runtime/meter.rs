@@ -1,18 +1,23 @@
 //! Counts what passes the loop: inputs, effects and completions. Observes only, and never waits.
 
+mod deposits;
 mod orders;
 mod revenue;
+mod scans;
 #[cfg(test)]
 mod tests;
 
 use crate::cluster::Teardown;
+use crate::engine::counts::EngineCounts;
 use crate::engine::{Call, Completion, Effect, Input, Request, RequestId, Response, Status};
 use crate::provider::statistics::{GO_BOUNDS, ProviderStatistics};
 use crate::statistics::{CALL_BOUNDS, DurationHistogram};
 use crate::types::{ChainEvent, Event, Height, LeaseId, Msg, TxOutcome};
+use deposits::Deposits;
 use orders::OrderCounts;
 use revenue::Revenue;
 use rustc_hash::FxHashSet;
+use scans::ScanTimes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,6 +64,9 @@ struct MeterCounts {
     monitors: (u64, u64),
     leases: (u64, u64),
     withdrawals: Counts<&'static str>,
+    scans: ScanTimes,
+    deposits: Deposits,
+    engine: EngineCounts,
     findings: u64,
     blocks: u64,
     resyncs: u64,
@@ -85,6 +93,9 @@ impl Default for MeterCounts {
             monitors: (0, 0),
             leases: (0, 0),
             withdrawals: Counts::new(),
+            scans: ScanTimes::new(),
+            deposits: Deposits::default(),
+            engine: EngineCounts::default(),
             findings: 0,
             blocks: 0,
             resyncs: 0,
@@ -123,6 +134,11 @@ impl Meter {
                 counts.resyncs += 1;
                 counts.reach(snapshot.height);
             }
+            // The lease earns nothing from here on. The event of the engine follows after the teardown.
+            Input::Chain(ChainEvent::LeaseClosed { id, .. }) => {
+                let height = counts.height;
+                counts.revenue.lease_closed(id, height);
+            }
             Input::Request(id, Request::SubmitManifest { .. }) => {
                 counts.submissions.insert(*id);
             }
@@ -132,10 +148,12 @@ impl Meter {
 
     /// Counts the effects of a step.
     pub(super) fn effects(&self, effects: &[Effect], is_snapshot: bool, begun: Instant) {
-        if effects.is_empty() {
+        // A step without effects may have ended a scan.
+        if effects.is_empty() && !is_snapshot {
             return;
         }
         let mut counts = self.lock();
+        counts.scans.step_ended(is_snapshot);
         let moment = Moment {
             at: begun,
             step: begun.elapsed(),
@@ -147,7 +165,7 @@ impl Meter {
             match effect {
                 Effect::Publish(event) => counts.event(event),
                 Effect::Reply(id, response) => counts.replied(*id, response),
-                Effect::Call(..) => {}
+                Effect::Call(_, call) => counts.scans.started(call),
             }
         }
     }
@@ -160,6 +178,11 @@ impl Meter {
     /// Counts a status request of a handle.
     pub(super) fn status_requested(&self) {
         self.lock().status_requests += 1;
+    }
+
+    /// Replaces the counts of the engine.
+    pub(super) fn engine_counted(&self, engine: EngineCounts) {
+        self.lock().engine = engine;
     }
 
     /// Counts the orders that are reserved in a status, and the orders that ended without an event.
@@ -192,6 +215,10 @@ impl Meter {
             monitors: counts.monitors,
             leases: counts.leases,
             withdrawals: counts.withdrawals.clone(),
+            scan_durations: counts.scans.values(),
+            deposits_locked: counts.deposits.locked().clone(),
+            deposits_returned: counts.deposits.returned().clone(),
+            engine: counts.engine.clone(),
             findings: counts.findings,
             blocks: counts.blocks,
             resyncs: counts.resyncs,
@@ -233,10 +260,12 @@ impl MeterCounts {
             }
             Event::LeaseClosed { lease, .. } => {
                 self.closed_leases += 1;
+                self.deposits.returned_for(lease);
                 self.monitors.1 += u64::from(self.monitored.remove(lease));
                 add(&mut self.orders.reservations, ("close", "success"));
                 self.revenue.lease_closed(lease, height);
             }
+            Event::BidEnded { bid, .. } => self.deposits.returned_for(bid),
             Event::LeaseEnding { reason, .. } => add(&mut self.lease_ends, reason.name()),
             // A deploy of a new version replaces the monitor.
             Event::Deployed { lease, .. } => {
@@ -272,9 +301,15 @@ impl MeterCounts {
             .entry(name)
             .or_insert_with(|| DurationHistogram::new(&CALL_BOUNDS))
             .record(duration);
+        self.scans.completed(call);
         match call {
             Call::CalculatePrice(_) => self.pricing.record(duration),
-            Call::Broadcast(Msg::CreateBid { .. }) => add(&mut self.bids, ("open", result)),
+            Call::Broadcast(Msg::CreateBid { id, deposit, .. }) => {
+                add(&mut self.bids, ("open", result));
+                if result == "success" {
+                    self.deposits.locked_for(id, deposit);
+                }
+            }
             // A close of a lease is the same message.
             Call::Broadcast(Msg::CloseBid { id, .. }) if self.orders.is_in_progress(&id.order) => {
                 add(&mut self.bids, ("close", result));

@@ -263,8 +263,27 @@ fn log_safeguard(event: &Event) {
             ?findings,
             "full scan found new differences between chain, cluster and ledger"
         ),
-        // `log` passes only the events above.
-        _ => {}
+        // `log` logs these events.
+        Event::OrderSeen { .. }
+        | Event::OrderDeclined { .. }
+        | Event::BidsNotCounted { .. }
+        | Event::BidUnfunded { .. }
+        | Event::BidPlaced { .. }
+        | Event::BidAdopted { .. }
+        | Event::BidEnded { .. }
+        | Event::LeaseAdopted { .. }
+        | Event::LeaseWon { .. }
+        | Event::ManifestReceived { .. }
+        | Event::ManifestRefused { .. }
+        | Event::Deployed { .. }
+        | Event::DeployFailed { .. }
+        | Event::HealthChanged { .. }
+        | Event::LeaseEnding { .. }
+        | Event::LeaseClosed { .. }
+        | Event::BalanceChecked { .. }
+        | Event::Withdrawn { .. }
+        | Event::WithdrawFailed { .. }
+        | Event::Status { .. } => {}
     }
 }
 

@@ -1,6 +1,7 @@
 //! The engine with an optional recorder.
 
 use super::state_machine::StateMachine;
+use crate::engine::counts::EngineCounts;
 use crate::engine::reservations::Capacity;
 use crate::engine::status::Pulse;
 use crate::engine::{Effect, Engine, Input, Status};
@@ -58,6 +59,9 @@ impl StateMachine for RecordedEngine {
     }
     fn pulse(&self) -> Pulse {
         self.engine.pulse()
+    }
+    fn counts(&self) -> EngineCounts {
+        self.engine.counts().clone()
     }
     fn capacity(&self) -> Option<Capacity> {
         self.engine.capacity()

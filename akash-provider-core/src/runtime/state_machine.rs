@@ -1,5 +1,6 @@
 //! The interface between the loop and the engine.
 
+use crate::engine::counts::EngineCounts;
 use crate::engine::reservations::Capacity;
 use crate::engine::status::Pulse;
 use crate::engine::{Effect, Input, Status};
@@ -15,6 +16,7 @@ pub(crate) trait StateMachine: Send {
     /// Returns a counter of the changes that may affect the status, except for its pulse.
     fn changes(&self) -> u64;
     fn pulse(&self) -> Pulse;
+    fn counts(&self) -> EngineCounts;
     fn capacity(&self) -> Option<Capacity>;
     fn has_lease(&self, lease: &LeaseId) -> bool;
     fn lease_of(&self, group: &GroupId) -> Option<LeaseId>;

@@ -2,6 +2,7 @@
 
 use super::deployment::{Action, Deployment as Machine, Input};
 use super::workload;
+use crate::engine::counts::ScanReason;
 use crate::engine::input::Reply;
 use crate::engine::table::Lane;
 use crate::engine::{EffectId, Engine, Target};
@@ -39,7 +40,7 @@ impl Engine {
                 Action::Undo(accepted) => {
                     self.undo_claims(&accepted);
                     // Parts of the manifest may be stored in the cluster, which only a listing shows.
-                    self.scan.request_listing();
+                    self.scan.request_listing(ScanReason::UnknownWorkload);
                 }
                 Action::Reply(request, result) => {
                     // Only refusals caused by the manifest are published, not outages.
@@ -55,7 +56,7 @@ impl Engine {
                 Action::CancelEnd(lease) => {
                     self.drive_workload(&lease, workload::Input::CancelEnd(CloseReason::ManifestTimeout));
                 }
-                Action::ListCluster => self.scan.request_listing(),
+                Action::ListCluster => self.scan.request_listing(ScanReason::UnknownWorkload),
                 Action::EndLease(lease, reason) => {
                     self.drive_workload(
                         &lease,

@@ -3,6 +3,7 @@
 use super::deployment::{AcceptedManifest, Submission};
 use super::workload::Workload;
 use crate::engine::Engine;
+use crate::engine::counts::ScanReason;
 use crate::engine::input::{Refusal, RefusalKind};
 use crate::engine::order::Order;
 use crate::manifest::{self, Group, Hashes, Manifest, hosts, is_within, reaches};
@@ -63,7 +64,7 @@ impl Engine {
             );
             // The lease is known from here on, so that the scan looks up its offer.
             self.add_lease_of_manifest(lease, record);
-            self.scan.schedule_now();
+            self.scan.schedule_now(ScanReason::UnknownOffer);
             let kind = RefusalKind::Unavailable;
             return Err(Refusal { kind, message });
         }

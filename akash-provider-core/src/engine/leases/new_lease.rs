@@ -3,6 +3,7 @@
 use super::deployment::{self, Origin};
 use super::workload::{Input, Workload};
 use crate::engine::Engine;
+use crate::engine::counts::ScanReason;
 use crate::types::{
     BlockTime, DeploymentRecord, Event, Height, Lease, LeaseId, LeaseRecord, Payment, Reclamation,
 };
@@ -133,7 +134,7 @@ impl Engine {
         if !self.reservations.contains(&id.order) {
             // The reserved resources are unknown until a full scan reads the offer of the bid.
             self.reservations.adopt_unread(&id.order);
-            self.scan.schedule_now();
+            self.scan.schedule_now(ScanReason::UnknownOffer);
         }
         self.reservations.mark_active(&id.order);
         self.changes += 1;
@@ -155,7 +156,7 @@ impl Engine {
         let origin = new.origin.unwrap_or(Origin::Found);
         if origin == Origin::Found && !self.has_manifest(id) {
             // A workload listing in progress may be older than the lease.
-            self.scan.request_listing();
+            self.scan.request_listing(ScanReason::UnknownWorkload);
         }
         self.notify_deployment(id, None, origin);
     }

@@ -2,6 +2,7 @@
 
 use super::order::{Input, Order};
 use crate::bidding;
+use crate::engine::counts::ScanReason;
 use crate::engine::deployment::Origin;
 use crate::engine::{Call, EffectId, Engine, Target};
 use crate::error::Failure;
@@ -47,7 +48,7 @@ impl Engine {
     fn adopt_unknown_bid(&mut self, id: &BidId) {
         // The order never gets a second bid from this provider.
         self.market.orders.mark_bid_used(&id.order);
-        self.scan.schedule_now();
+        self.scan.schedule_now(ScanReason::UnknownOffer);
         let is_known = self.reservations.contains(&id.order) || self.progress.is_replayed();
         if is_known || self.role.is_stopping() {
             return;
@@ -70,7 +71,7 @@ impl Engine {
         self.market.orders.remove_finished(id);
         if !sure {
             self.reservations.recheck_offer(id);
-            self.scan.schedule_now();
+            self.scan.schedule_now(ScanReason::UnknownOffer);
         }
         if is_own { Origin::Won } else { Origin::Found }
     }

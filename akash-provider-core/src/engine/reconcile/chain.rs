@@ -4,6 +4,7 @@
 //! nothing is destroyed: the missing record is only queried.
 
 use crate::engine::Engine;
+use crate::engine::counts::ScanReason;
 use crate::engine::order::{self, Order};
 use crate::engine::workload::{ChainLane, Input, ReportSource, Workload};
 use crate::types::{self, Bid, BidState, DeploymentId, DeploymentRecord, Height, LeaseId, OrderId, Snapshot};
@@ -25,7 +26,7 @@ impl Engine {
             self.lower_heights(snapshot.height);
         } else if self.progress.chain_known() && self.is_past(snapshot.height) {
             // The node is behind the processed height, so its snapshot is outdated.
-            self.scan.schedule_now();
+            self.scan.schedule_now(ScanReason::Resync);
             return self.progress.start_replay();
         }
         if self.progress.chain_known() {
@@ -42,7 +43,7 @@ impl Engine {
         } else {
             // A full scan already applied a newer snapshot. Absence in this snapshot means nothing.
             self.start_manifest_clocks();
-            self.scan.schedule_now();
+            self.scan.schedule_now(ScanReason::Resync);
         }
         self.scan.after_resync();
     }

@@ -3,6 +3,7 @@
 //! Events make the engine fast, and full scans correct what events missed. A scan normally finds no
 //! difference. Every difference is published. A dry run reports differences without repairing them.
 
+use crate::engine::counts::ScanReason;
 use crate::engine::input::{Refusal, RefusalKind, Reply, RequestId};
 use crate::engine::order::Phase;
 use crate::engine::{Call, Engine, Target, Workloads, backoff};
@@ -39,7 +40,12 @@ struct ScanInProgress {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Scan {
     next: Option<Mono>,
+    #[serde(default)]
+    next_reason: ScanReason,
     cluster_wanted: bool,
+    /// Reason of the next listing of the cluster that is not part of a full scan.
+    #[serde(default)]
+    listing_reason: ScanReason,
     /// Time of the next listing of the cluster that is not part of a full scan.
     list_again: Option<Mono>,
     running: Option<ScanInProgress>,
@@ -71,19 +77,22 @@ impl Scan {
     }
 
     /// Schedules a scan immediately.
-    pub(in crate::engine) fn schedule_now(&mut self) {
+    pub(in crate::engine) fn schedule_now(&mut self, reason: ScanReason) {
         // The minimum time is always due.
         self.next = Some(Mono(0));
+        self.next_reason = reason;
     }
 
     /// Schedules a listing of the cluster after a resync.
     pub(in crate::engine) fn after_resync(&mut self) {
         self.cluster_wanted = true;
+        self.listing_reason = ScanReason::Resync;
     }
 
-    /// Schedules a listing of the cluster, because the state after a failed write is unknown.
-    pub(in crate::engine) fn request_listing(&mut self) {
+    /// Schedules a listing of the cluster, because the state of a workload is unknown.
+    pub(in crate::engine) fn request_listing(&mut self, reason: ScanReason) {
         self.cluster_wanted = true;
+        self.listing_reason = reason;
         self.needs_listing = true;
     }
 
@@ -150,6 +159,7 @@ impl Engine {
         let now = self.progress.mono();
         if self.scan.list_again.take_if(|at| *at <= now).is_some() {
             self.scan.cluster_wanted = true;
+            self.scan.listing_reason = ScanReason::ClusterProblem;
         }
         let due = self.scan.next.is_some_and(|at| at <= now);
         let is_requested = !self.scan.requests.is_empty();
@@ -157,6 +167,12 @@ impl Engine {
         if !due && !is_requested && !cluster_only {
             return;
         }
+        let reason = match (due, is_requested) {
+            (true, _) => self.scan.next_reason,
+            (false, true) => ScanReason::Request,
+            (false, false) => self.scan.listing_reason,
+        };
+        self.counts.scan(!cluster_only, reason);
         // A scan that is due anyway is not a dry run, even if only dry runs were requested.
         let dry_run = is_requested && !due && self.scan.requests.iter().all(|(_, dry)| *dry);
         let requests = if cluster_only {
@@ -177,6 +193,7 @@ impl Engine {
             self.scan.cluster_wanted = false;
             self.scan.needs_listing = false;
             self.scan.next = Some(self.progress.mono().plus(self.config.scan_interval));
+            self.scan.next_reason = ScanReason::Interval;
         }
         self.call(Target::Scan, Call::ListWorkloads);
         if !cluster_only {
@@ -265,7 +282,8 @@ impl Engine {
         requests: Vec<RequestId>,
     ) {
         self.scan.attempts = 0;
-        let mut findings = workloads.listing.remarks.clone();
+        let mut findings = self.recount(dry_run);
+        findings.extend_from_slice(&workloads.listing.remarks);
         // The first listing after a start contains no drift, because nothing is known before.
         if self.progress.cluster_known() {
             // A snapshot ahead of the event stream differs without drift. A requested scan reports the current
@@ -297,8 +315,27 @@ impl Engine {
         self.report_findings(findings);
     }
 
+    /// Compares the ledger of reservations with a recount. Returns the finding if they differ. Unless this is a dry run,
+    /// the ledger is replaced by the recount.
+    fn recount(&mut self, dry_run: bool) -> Vec<String> {
+        let is_equal = self.reservations.recount_matches();
+        self.counts.recount(is_equal, self.progress.block_time());
+        if is_equal {
+            return Vec::new();
+        }
+        if !dry_run {
+            self.reservations.rebuild();
+            self.inventory_updated();
+        }
+        vec![
+            "ledger of reservations differs from a recount of all reservations: replaced by the recount"
+                .to_owned(),
+        ]
+    }
+
     fn scan_failed(&mut self, failure: &Failure, requests: Vec<RequestId>) {
         self.scan.next = Some(self.progress.mono().plus(backoff::after(self.scan.attempts)));
+        self.scan.next_reason = ScanReason::Retry;
         self.scan.attempts = self.scan.attempts.saturating_add(1);
         let message = format!("scan failed: {failure}; retry");
         self.fail_scans(requests, RefusalKind::Unavailable, &message);

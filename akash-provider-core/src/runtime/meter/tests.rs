@@ -158,3 +158,95 @@ async fn calls_are_counted_by_result() {
         "the close of a lease is not the close of a bid"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn scan_lasts_from_its_first_call_to_the_step_with_its_last_result() {
+    let meter = Meter::default();
+    let call = |call: &Call| [Effect::Call(EffectId(1), call.clone())];
+    let failure = crate::Failure {
+        kind: crate::ErrorKind::Timeout,
+        transient: true,
+        message: String::new(),
+    };
+    let pass = |millis| tokio::time::advance(Duration::from_millis(millis));
+    let ended = |call: &Call, completion: Completion| {
+        meter.completed(call, &completion, Duration::ZERO);
+        meter.effects(&[], true, Instant::now());
+    };
+    let listed = || Completion::Workloads(Err(failure.clone()));
+    let fetched = Completion::Snapshot(Err(failure.clone()));
+    meter.effects(&call(&Call::ListWorkloads), false, Instant::now());
+    meter.effects(&call(&Call::FetchSnapshot), false, Instant::now());
+    pass(100).await;
+    ended(&Call::ListWorkloads, listed());
+    pass(300).await;
+    ended(&Call::FetchSnapshot, fetched);
+    // A scan of the cluster alone.
+    meter.effects(&call(&Call::ListWorkloads), false, Instant::now());
+    pass(7).await;
+    ended(&Call::ListWorkloads, listed());
+    let durations = meter.statistics().scan_durations;
+    let of = |kind: &str| (durations[kind].total(), durations[kind].sum.as_millis());
+    assert_eq!((of("full"), of("cluster")), ((1, 400), (1, 7)));
+}
+
+#[tokio::test]
+async fn deposit_is_locked_by_a_bid_and_returned_with_the_end_of_the_bid_or_its_lease() {
+    let world = Simulation(Meter::default());
+    let bid = |number| {
+        let create = Call::Broadcast(Msg::CreateBid {
+            id: lease(number),
+            price: price("1"),
+            deposit: "5uact".parse().unwrap(),
+            resources_offer: Vec::new(),
+            reclamation_window: None,
+        });
+        let committed = TxOutcome::Committed { height: 1 };
+        let ended = |result| {
+            world
+                .0
+                .completed(&create, &Completion::Tx(result), Duration::ZERO)
+        };
+        ended(Ok(committed));
+    };
+    (1..=3).for_each(bid);
+    world.publish(Event::BidEnded {
+        bid: lease(1),
+        outcome: BidOutcome::Lost,
+    });
+    let closed = || Event::LeaseClosed {
+        lease: lease(2),
+        reason: None,
+    };
+    world.publish(closed());
+    world.publish(closed());
+    let counted = world.0.statistics();
+    assert_eq!(counted.deposits_locked, [("uact".into(), 15)].into());
+    assert_eq!(counted.deposits_returned, [("uact".into(), 10)].into());
+}
+
+#[tokio::test]
+async fn lease_earns_until_its_close_on_the_chain() {
+    let world = Simulation(Meter::default());
+    world.block(10);
+    world.publish(Event::LeaseWon {
+        lease: lease(1),
+        price: price("2"),
+    });
+    world.block(13);
+    let closed = ChainEvent::LeaseClosed {
+        id: lease(1),
+        reason: CloseReason::Unspecified,
+    };
+    world.0.input(&Input::Chain(closed));
+    // The teardown takes five blocks.
+    world.block(18);
+    world.publish(Event::LeaseClosed {
+        lease: lease(1),
+        reason: None,
+    });
+    let counted = world.0.statistics();
+    let amount = || [("uact".into(), "6".parse().unwrap())].into();
+    assert_eq!((counted.accrued, counted.withdrawn), (amount(), amount()));
+    assert!(counted.price_per_block.is_empty());
+}

@@ -2,7 +2,8 @@
 //! another lease.
 
 use crate::engine::world::*;
-use akash_provider_core::engine::{Call, Completion, Input, LeasePhase, Request, RequestId, Response};
+use akash_provider_core::engine::counts::ScanReason;
+use akash_provider_core::engine::{Call, Completion, Input, LeasePhase, Reply, Request, RequestId, Response};
 use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
@@ -481,4 +482,61 @@ fn scan_requested_during_dry_run_runs_afterwards() {
     world.settle();
     assert_eq!(scans(&world), before + 1, "one scan per request");
     assert!(world.replies.contains_key(&dry) && world.replies.contains_key(&real));
+}
+
+#[test]
+fn missed_and_repeated_blocks_are_counted_with_the_scan_that_follows_a_gap() {
+    let mut world = World::new();
+    world.blocks(1, BLOCK);
+    let before = world.engine.counts().clone();
+    world.deaf = true;
+    world.blocks(3, BLOCK);
+    world.deaf = false;
+    world.blocks(2, BLOCK);
+    let (height, time) = (world.market.height(), world.market.time());
+    world.feed(Input::Chain(ChainEvent::Block { height, time }));
+    let after = world.engine.counts();
+    assert_eq!((before.gaps, after.gaps), (0, 1));
+    assert_eq!(
+        (after.missed_blocks, after.repeated_blocks),
+        (3, before.repeated_blocks + 1)
+    );
+    assert_eq!(after.full_scans, [(ScanReason::Gap, 1)].into());
+    world.wait(world.config.scan_interval + MINUTE);
+    world.request(Request::Scan { dry_run: false });
+    let scans = [
+        (ScanReason::Interval, 1),
+        (ScanReason::Gap, 1),
+        (ScanReason::Request, 1),
+    ];
+    assert_eq!(world.engine.counts().full_scans, scans.into());
+    assert_eq!(
+        world.engine.counts().cluster_scans,
+        [(ScanReason::Resync, 1)].into()
+    );
+}
+
+#[test]
+fn scan_replaces_a_ledger_that_differs_from_its_recount() {
+    let mut world = World::new();
+    let mut state = serde_json::to_value(&world.engine).unwrap();
+    state["reservations"]["pools"]["ports_taken"] = 7.into();
+    world.engine = serde_json::from_value(state).unwrap();
+    let before = world.engine.counts().clone();
+    let findings = |world: &mut World, dry_run| {
+        let scan = world.request(Request::Scan { dry_run });
+        match &world.replies[&scan] {
+            Ok(Reply::Scan(findings)) => findings.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(findings(&mut world, true), 1);
+    assert!(!world.engine.recount_matches(), "a dry run changes nothing");
+    assert_eq!(findings(&mut world, false), 1);
+    assert!(world.engine.recount_matches());
+    assert_eq!(findings(&mut world, false), 0);
+    let after = world.engine.counts();
+    assert_eq!(after.recounts - before.recounts, 3);
+    assert_eq!((before.recount_mismatches, after.recount_mismatches), (0, 2));
+    assert_eq!(after.last_recount, Some(world.market.time()));
 }

@@ -1,0 +1,46 @@
+//! Deposits of bids: locked with the bid, returned with the end of the bid or of its lease.
+
+use crate::types::{BidId, Coin, Denom};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// Maximum number of bids with a locked deposit. The return of a further deposit is not counted.
+const BIDS_MAX: usize = 20_000;
+
+/// Deposits of the bids that this process created.
+#[derive(Debug, Default)]
+pub(super) struct Deposits {
+    open: FxHashMap<BidId, Coin>,
+    locked: BTreeMap<Denom, u128>,
+    returned: BTreeMap<Denom, u128>,
+}
+
+impl Deposits {
+    /// Counts the deposit of a created bid.
+    pub(super) fn locked_for(&mut self, bid: &BidId, deposit: &Coin) {
+        add(&mut self.locked, deposit);
+        if self.open.len() < BIDS_MAX {
+            self.open.insert(bid.clone(), deposit.clone());
+        }
+    }
+
+    /// Counts the deposit of an ended bid, or of an ended lease, which has the id of its bid.
+    pub(super) fn returned_for(&mut self, bid: &BidId) {
+        if let Some(deposit) = self.open.remove(bid) {
+            add(&mut self.returned, &deposit);
+        }
+    }
+
+    pub(super) const fn locked(&self) -> &BTreeMap<Denom, u128> {
+        &self.locked
+    }
+
+    pub(super) const fn returned(&self) -> &BTreeMap<Denom, u128> {
+        &self.returned
+    }
+}
+
+fn add(sums: &mut BTreeMap<Denom, u128>, coin: &Coin) {
+    let sum = sums.entry(coin.denom.clone()).or_default();
+    *sum = sum.saturating_add(coin.amount);
+}

@@ -1,0 +1,76 @@
+//! Durations of scans, from the first call to the applied result.
+
+use crate::engine::Call;
+use crate::statistics::{CALL_BOUNDS, DurationCounts, DurationHistogram};
+use std::collections::BTreeMap;
+use tokio::time::Instant;
+
+/// Scan in progress.
+#[derive(Debug)]
+struct RunningScan {
+    begun: Instant,
+    is_full: bool,
+    /// Number of calls without a result.
+    calls: u32,
+}
+
+/// Durations of scans.
+#[derive(Debug)]
+pub(super) struct ScanTimes {
+    running: Option<RunningScan>,
+    full: DurationHistogram,
+    cluster: DurationHistogram,
+}
+
+impl ScanTimes {
+    pub(super) fn new() -> Self {
+        Self {
+            running: None,
+            full: DurationHistogram::new(&CALL_BOUNDS),
+            cluster: DurationHistogram::new(&CALL_BOUNDS),
+        }
+    }
+
+    /// Records a call of the engine. A scan starts with a list of the workloads. A full scan also fetches a snapshot.
+    pub(super) fn started(&mut self, call: &Call) {
+        match (call, &mut self.running) {
+            (Call::ListWorkloads, running) => {
+                *running = Some(RunningScan {
+                    begun: Instant::now(),
+                    is_full: false,
+                    calls: 1,
+                });
+            }
+            (Call::FetchSnapshot, Some(running)) => {
+                running.is_full = true;
+                running.calls += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Records the result of a call.
+    pub(super) const fn completed(&mut self, call: &Call) {
+        if let (Call::ListWorkloads | Call::FetchSnapshot, Some(running)) = (call, &mut self.running) {
+            running.calls = running.calls.saturating_sub(1);
+        }
+    }
+
+    /// Records the end of an engine step. A step that applied the last result ends the scan.
+    pub(super) fn step_ended(&mut self, is_snapshot: bool) {
+        let ended = |running: &mut RunningScan| is_snapshot && running.calls == 0;
+        if let Some(running) = self.running.take_if(ended) {
+            let durations = if running.is_full {
+                &self.full
+            } else {
+                &self.cluster
+            };
+            durations.record(running.begun.elapsed());
+        }
+    }
+
+    /// Returns the durations by the kind of the scan.
+    pub(super) fn values(&self) -> BTreeMap<&'static str, DurationCounts> {
+        [("full", self.full.values()), ("cluster", self.cluster.values())].into()
+    }
+}
