@@ -124,8 +124,6 @@ pub struct FollowerStatus {
     pub silent_since: Option<SystemTime>,
     /// Number of blocks that were reported to the receiver.
     pub blocks: u64,
-    /// Number of reported blocks that were fetched because no node pushed them.
-    pub fetched: u64,
     /// Number of blocks that were fetched by polling, because no websocket was available.
     pub polled: u64,
     /// Number of blocks that were fetched because the node of an open websocket did not push them.
@@ -146,6 +144,14 @@ pub struct FollowerStatus {
     pub last_malformed: Option<MalformedEvent>,
     /// Last error of a request or a connection of the follower.
     pub last_error: Option<String>,
+}
+
+impl FollowerStatus {
+    /// Returns the number of reported blocks that were fetched because no node pushed them.
+    #[must_use]
+    pub const fn fetched(&self) -> u64 {
+        self.polled + self.missed + self.replayed
+    }
 }
 
 /// Observer of blocks. Implementations must return quickly and must not block.

@@ -351,7 +351,7 @@ async fn catch_up() -> anyhow::Result<()> {
     }
     let took = began.elapsed();
     let status = client.status().reader.follower;
-    ensure!(status.resyncs == 1 && status.fetched >= count, "{status:?}");
+    ensure!(status.resyncs == 1 && status.fetched() >= count, "{status:?}");
     #[expect(clippy::cast_precision_loss, reason = "some thousand blocks")]
     figure("catchup_blocks_per_s", count as f64 / took.as_secs_f64(), "1/s");
     scene.end().await;

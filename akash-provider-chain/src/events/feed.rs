@@ -42,7 +42,6 @@ pub(super) enum Fetch {
 impl Fetch {
     /// Counts a fetched block.
     pub(super) const fn count(self, status: &mut FollowerStatus) {
-        status.fetched += 1;
         let count = match self {
             Self::Polled => &mut status.polled,
             Self::Missed => &mut status.missed,

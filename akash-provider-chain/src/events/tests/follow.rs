@@ -236,7 +236,7 @@ async fn reports_pushed_blocks_without_queries() {
     let status = scene.reader.status().follower;
     assert!(matches!(status.source, Source::Websocket(_)), "{status:?}");
     assert_eq!(
-        (status.blocks, status.fetched, status.resyncs),
+        (status.blocks, status.fetched(), status.resyncs),
         (5, 0, 1),
         "{status:?}"
     );
@@ -414,7 +414,7 @@ async fn blocks_during_a_network_failure_are_reported_afterwards() {
     scene.expect_up_to(last).await;
     let status = scene.reader.status().follower;
     assert_eq!(status.resyncs, 1);
-    assert_eq!((status.replayed, status.missed, status.fetched), (20, 0, 20));
+    assert_eq!((status.replayed, status.missed, status.fetched()), (20, 0, 20));
 }
 
 #[tokio::test(start_paused = true)]

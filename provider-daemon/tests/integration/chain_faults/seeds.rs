@@ -335,7 +335,7 @@ async fn seed(seed: u64) {
     println!(
         "{name}: {judged} blocks, {} fetched, {} resyncs, {bids} bids, calls {:?}, {} gRPC requests, settled in \
          {settled_in:?}, faults {faults:?}",
-        status.fetched,
+        status.fetched(),
         status.resyncs,
         bidder.tally(),
         ways.grpc_requests(),
