@@ -29,7 +29,7 @@ pub use pod::PodFacts;
 pub use remedy::remedy;
 pub use requests::{Requests, pod_requests};
 pub(crate) use source::WholeInventory;
-pub use source::{KubeInventory, Options};
+pub use source::{InventoryWatch, KubeInventory, Options};
 pub use storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts};
 pub use tally::{Snapshot, Tally};
 #[cfg(test)]

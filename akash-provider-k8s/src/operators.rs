@@ -16,9 +16,12 @@ mod operator_state;
 pub mod queue;
 mod report;
 mod sink;
+mod statistics;
 mod worker;
 
 pub use change::{Change, version_of};
 pub use guard::{Hold, MissingRecord};
 pub use operator_state::Counts;
+pub use queue::QueueDepth;
 pub use report::{IgnoredLease, LeaseParts, WatchStatus};
+pub use statistics::WorkStatistics;

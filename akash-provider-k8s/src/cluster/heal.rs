@@ -67,7 +67,9 @@ impl Inner {
         let mut repairs = RepairState::default();
         let mut dirty: BTreeSet<String> = self.state.leases().into_keys().collect();
         loop {
-            for home in std::mem::take(&mut dirty) {
+            while let Some(home) = dirty.pop_first() {
+                // With the lease that is compared now.
+                self.counters.set_queued(dirty.len() + 1);
                 match self.heal_lease(&home, &mut repairs).await {
                     Some(at) => drop(repairs.later.insert(home, at)),
                     None => drop(repairs.later.remove(&home)),
@@ -75,6 +77,7 @@ impl Inner {
                 // Yields to other tasks between many leases.
                 tokio::task::yield_now().await;
             }
+            self.counters.set_queued(0);
             repairs.backoff.remove_old(Instant::now());
             repairs.labels.remove_old(Instant::now());
             let next = repairs.later.values().min().copied();

@@ -12,7 +12,7 @@ use super::storage::{
     CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts,
 };
 use super::tally::Tally;
-use super::watch::{CountSink, NodeParts, PodParts, Read, Reporter, Watch};
+use super::watch::{CountSink, NodeParts, PodParts, Read, Reporter, Watch, WatchCounts};
 use crate::labels;
 use crate::operators::ip::Capacity;
 use crate::settings::Settings;
@@ -79,6 +79,20 @@ pub struct KubeInventory {
     shared: Arc<Shared>,
     #[expect(dead_code, reason = "dropping them ends the watches")]
     tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+/// State of the watch of one kind of objects that determine the capacity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InventoryWatch {
+    /// All objects were listed, and the watch has not failed since.
+    pub is_connected: bool,
+    /// Number of started watches.
+    pub starts: u64,
+    /// Number of failures.
+    pub failures: u64,
+    /// Time since the last list or event; `None` before the first one.
+    pub last_event: Option<Duration>,
 }
 
 /// Count that includes all pods, computed on request. With thousands of nodes a count takes longer than an update, and
@@ -176,6 +190,34 @@ impl Shared {
         if dirty {
             self.change.notify_one();
         }
+    }
+
+    /// Applies the changes of a list or an event of a kind.
+    pub(super) fn received(&self, kind: Kind, changes: impl IntoIterator<Item = Change>) {
+        self.count(kind, |counts| counts.received = Some(Instant::now()));
+        self.apply(changes);
+    }
+
+    /// Updates the counters of a watch.
+    pub(super) fn count(&self, kind: Kind, change: impl FnOnce(&mut WatchCounts)) {
+        change(&mut self.inner().watches.entry(kind).or_default().counts);
+    }
+
+    /// Returns the states of the started watches, without kinds that the cluster does not serve.
+    fn watches(&self) -> BTreeMap<&'static str, InventoryWatch> {
+        let inner = self.inner();
+        let is_shown = |watch: &Watch| watch.counts.starts > 0 && !watch.absent;
+        let started = inner.watches.iter().filter(|(_, watch)| is_shown(watch));
+        let watches = started.map(|(kind, watch)| {
+            let status = InventoryWatch {
+                is_connected: watch.synced && watch.down.is_none(),
+                starts: watch.counts.starts,
+                failures: watch.counts.failures,
+                last_event: watch.counts.received.map(|at| at.elapsed()),
+            };
+            (kind.plural(), status)
+        });
+        watches.collect()
     }
 
     pub(super) fn update_watch(&self, kind: Kind, change: impl FnOnce(&mut Watch)) {
@@ -351,6 +393,12 @@ impl KubeInventory {
 }
 
 impl KubeInventory {
+    /// Returns the state of the watch of each kind that the cluster serves, by the plural of the kind.
+    #[must_use]
+    pub fn watches(&self) -> BTreeMap<&'static str, InventoryWatch> {
+        self.shared.watches()
+    }
+
     /// Returns the number of resources that are not offered.
     #[must_use]
     pub fn ignored_resources(&self) -> IgnoredResources {

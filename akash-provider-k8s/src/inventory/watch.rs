@@ -132,22 +132,22 @@ impl<T: kube::Resource + Send> Sink<T> for CountSink<T> {
             }
             changes.push(change);
         }
-        self.shared.apply(changes);
+        self.shared.received(self.kind, changes);
     }
 
     fn complete(&mut self, _: Instant) {
         let listed = std::mem::take(&mut self.listed);
-        self.shared.apply([Change::Only(self.kind, listed)]);
+        self.shared.received(self.kind, [Change::Only(self.kind, listed)]);
     }
 
     fn applied(&mut self, object: T) {
         let change = self.change(&object);
-        self.shared.apply([change]);
+        self.shared.received(self.kind, [change]);
     }
 
     fn deleted(&mut self, object: T) {
         let change = self.gone(object.meta());
-        self.shared.apply([change]);
+        self.shared.received(self.kind, [change]);
     }
 }
 
@@ -160,6 +160,17 @@ pub(super) struct Watch {
     pub(super) absent: bool,
     /// Error of a watch that does not work.
     pub(super) down: Option<String>,
+    /// Counters, which are no reason to publish an update.
+    pub(super) counts: WatchCounts,
+}
+
+/// Counters of the watch of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct WatchCounts {
+    pub(super) starts: u64,
+    pub(super) failures: u64,
+    /// Time of the last list or event.
+    pub(super) received: Option<Instant>,
 }
 
 /// Records the state of the watch of one kind.
@@ -177,9 +188,18 @@ impl Report for Reporter {
         self.shared.update_watch(self.kind, |watch| {
             *watch = Watch {
                 synced: true,
+                counts: watch.counts,
                 ..Watch::default()
             };
         });
+    }
+
+    fn starts(&self) {
+        self.shared.count(self.kind, |counts| counts.starts += 1);
+    }
+
+    fn expired(&self) {
+        self.shared.count(self.kind, |counts| counts.failures += 1);
     }
 
     fn works(&self) {
@@ -191,6 +211,7 @@ impl Report for Reporter {
     }
 
     fn absent(&self, error: String) -> bool {
+        self.shared.count(self.kind, |counts| counts.failures += 1);
         let mut is_new = false;
         self.shared.update_watch(self.kind, |watch| {
             is_new = !watch.absent;
@@ -201,6 +222,7 @@ impl Report for Reporter {
     }
 
     fn failed(&self, error: String, _: Instant) -> bool {
+        self.shared.count(self.kind, |counts| counts.failures += 1);
         let mut is_new = false;
         self.shared.update_watch(self.kind, |watch| {
             is_new = watch.down.is_none();

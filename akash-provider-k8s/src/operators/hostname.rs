@@ -36,6 +36,7 @@ pub use super::{Counts, IgnoredLease, LeaseParts, WatchStatus, queue};
 pub use route_parent::RouteParent;
 pub use status::{HostnameStatus, ManagedHostname, Status};
 
+use super::WorkStatistics;
 use super::guard::evidence::Records;
 use super::worker::{OperatorTasks, Timing};
 use crate::apply::Calls;
@@ -167,6 +168,12 @@ impl HostnameOperator {
     /// Waits until every required kind was listed.
     pub async fn ready(&self) {
         self.shared.state.listed().await;
+    }
+
+    /// Returns the statistics of the work since the start.
+    #[must_use]
+    pub fn work_statistics(&self) -> WorkStatistics {
+        self.shared.state.work_statistics()
     }
 
     /// Returns true after every required kind was listed.

@@ -31,6 +31,7 @@ pub use status::{NodeStatus, Status};
 #[cfg(test)]
 pub(crate) use watch::NodeLabelParts;
 
+use super::WorkStatistics;
 use super::worker::{OperatorTasks, Timing};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
@@ -147,6 +148,12 @@ impl InventoryOperator {
         // The sender is a field of the shared state, so the channel is open.
         let _ = self.reports().wait_for(Option::is_some).await;
         self.shared.state.listed().await;
+    }
+
+    /// Returns the statistics of the work since the start.
+    #[must_use]
+    pub fn work_statistics(&self) -> WorkStatistics {
+        self.shared.state.work_statistics()
     }
 
     /// Returns true after the capacity of the cluster was counted, and nodes and storage classes were listed.

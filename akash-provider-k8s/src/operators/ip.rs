@@ -28,10 +28,10 @@ pub use metrics::MetricsStatus;
 pub use status::{AddressStatus, AssignedPort, PortState, Status};
 pub use usage::{PoolStatus, Usage};
 
-use super::IgnoredLease;
 use super::guard::evidence::Records;
 use super::queue::RetryPolicy;
 use super::worker::{OperatorTasks, Timing};
+use super::{IgnoredLease, WorkStatistics};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
 use crate::crd::ProviderLeasedIP;
@@ -159,6 +159,12 @@ impl IpOperator {
     /// Waits until records and Services were listed.
     pub async fn ready(&self) {
         self.shared.state.listed().await;
+    }
+
+    /// Returns the statistics of the work since the start.
+    #[must_use]
+    pub fn work_statistics(&self) -> WorkStatistics {
+        self.shared.state.work_statistics()
     }
 
     /// Returns true after records and Services were listed.

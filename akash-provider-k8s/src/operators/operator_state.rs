@@ -8,6 +8,7 @@ use crate::apply::hash;
 use crate::state::definitions::DEFINITIONS;
 use crate::state::{Definitions, WatchState};
 use akash_provider_core::error::{Error, ErrorKind};
+use akash_provider_core::statistics::{CALL_BOUNDS, DurationHistogram};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -174,6 +175,8 @@ pub(super) struct OperatorState<I> {
     ready: watch::Sender<bool>,
     /// Notifies that the guard requires new evidence about missing records.
     pub(super) evidence_wanted: Notify,
+    /// Durations of the writes of one name.
+    pub(super) durations: DurationHistogram,
 }
 
 impl<I: Index> OperatorState<I> {
@@ -200,6 +203,7 @@ impl<I: Index> OperatorState<I> {
             definitions,
             ready: watch::Sender::new(false),
             evidence_wanted: Notify::new(),
+            durations: DurationHistogram::new(&CALL_BOUNDS),
         }
     }
 

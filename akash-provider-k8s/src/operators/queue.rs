@@ -71,6 +71,19 @@ struct LastWrite {
     times: u32,
 }
 
+/// Number of names in a work queue, by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Names that wait for a free writer.
+    pub ready: usize,
+    /// Names that are being written.
+    pub running: usize,
+    /// Failed names that wait for their next attempt.
+    pub waiting: usize,
+    /// Names on the ignore list.
+    pub ignored: usize,
+}
+
 /// Work queue of names.
 #[derive(Debug)]
 pub struct Queue {
@@ -266,6 +279,19 @@ impl Queue {
         self.failed.iter()
     }
 
+    /// Returns the number of names by state. A failed name that was queued again is ready or running.
+    #[must_use]
+    pub fn depth(&self) -> QueueDepth {
+        let resting = self.failed.iter().filter(|(name, _)| !self.is_busy(name));
+        let (ignored, waiting): (Vec<_>, Vec<_>) = resting.partition(|(_, failed)| failed.is_ignored);
+        QueueDepth {
+            ready: self.ready.len(),
+            running: self.running.len(),
+            waiting: waiting.len(),
+            ignored: ignored.len(),
+        }
+    }
+
     /// Returns the number of queued and running names.
     #[must_use]
     pub fn busy(&self) -> usize {
@@ -364,6 +390,30 @@ mod tests {
         assert_eq!(queue.next(now).as_deref(), Some(A));
         queue.done(A, None, now);
         assert!(queue.failure(A).is_none() && queue.due().is_none());
+    }
+
+    #[test]
+    fn depth_counts_each_name_in_its_state() {
+        const C: &str = "c.example.com";
+        let (mut queue, now) = (queue(&[A, B, C]), Instant::now());
+        let depth = |ready, running, waiting, ignored| QueueDepth {
+            ready,
+            running,
+            waiting,
+            ignored,
+        };
+        assert_eq!(queue.depth(), depth(3, 0, 0, 0));
+        queue.next(now);
+        queue.next(now);
+        assert_eq!(queue.depth(), depth(1, 2, 0, 0));
+        queue.failed(A, &outage(), now);
+        assert_eq!(queue.depth(), depth(1, 1, 1, 0));
+        for _ in 0..RetryPolicy::default().refusals {
+            queue.failed(B, &refusal(), now);
+        }
+        assert_eq!(queue.depth(), depth(1, 0, 1, 1));
+        queue.changed([A.to_owned()]);
+        assert_eq!(queue.depth(), depth(2, 0, 0, 1), "a change ends the back-off");
     }
 
     #[test]

@@ -156,6 +156,8 @@ async fn run(writer: impl ObjectWriter, pace: Timing, until: CancellationToken) 
 }
 
 async fn work<W: ObjectWriter>(writer: &W, turn: WorkItem<<W::Index as Index>::Work>) {
+    let begun = Instant::now();
     let outcome = writer.carry_out(&turn.name, &turn.work).await;
+    writer.state().durations.record(begun.elapsed());
     writer.state().finish(&turn, outcome, Instant::now());
 }

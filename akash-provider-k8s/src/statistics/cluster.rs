@@ -58,6 +58,8 @@ pub struct ClusterStatistics {
     /// Number of leases that are compared again later without a change of their objects: after a failed repair, or
     /// because the lease is locked, the watches are down, or another client changes the objects repeatedly.
     pub waiting_leases: usize,
+    /// Number of changed leases in the repair queue, which are compared one at a time.
+    pub queued_leases: usize,
 }
 
 /// Counters of a cluster.
@@ -67,6 +69,7 @@ pub(crate) struct ClusterCounters {
     failures: CounterMap<Operation>,
     drift: CounterMap<(&'static str, DriftOutcome)>,
     waiting: AtomicUsize,
+    queued: AtomicUsize,
 }
 
 impl Operation {
@@ -103,6 +106,7 @@ impl Default for ClusterCounters {
             failures: CounterMap::new(PAIRS_MAX, Operation::Repair),
             drift: CounterMap::new(PAIRS_MAX, ("other", DriftOutcome::Failed)),
             waiting: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
         }
     }
 }
@@ -138,6 +142,11 @@ impl ClusterCounters {
         self.waiting.store(leases, Ordering::Relaxed);
     }
 
+    /// Sets the number of leases in the repair queue.
+    pub(crate) fn set_queued(&self, leases: usize) {
+        self.queued.store(leases, Ordering::Relaxed);
+    }
+
     pub(crate) fn statistics(&self) -> ClusterStatistics {
         let durations = Operation::ALL.into_iter().zip(&self.durations);
         ClusterStatistics {
@@ -147,6 +156,7 @@ impl ClusterCounters {
             failures: self.failures.values(),
             drift: self.drift.values(),
             waiting_leases: self.waiting.load(Ordering::Relaxed),
+            queued_leases: self.queued.load(Ordering::Relaxed),
         }
     }
 }

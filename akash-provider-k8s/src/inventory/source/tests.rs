@@ -77,6 +77,38 @@ async fn no_update_before_all_kinds_were_listed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn watches_report_their_connection_restarts_and_last_event() {
+    let world = World::new();
+    let watch = || world.shared.watches().get("nodes").copied();
+    world.listed(&[Kind::Pod]);
+    assert_eq!(world.shared.watches(), BTreeMap::new(), "no watch is started");
+    let reporter = world.reporter(Kind::Node);
+    reporter.starts();
+    let expected = |is_connected, starts, failures, last_event: Option<u64>| {
+        let last_event = last_event.map(Duration::from_secs);
+        Some(InventoryWatch {
+            is_connected,
+            starts,
+            failures,
+            last_event,
+        })
+    };
+    assert_eq!(watch(), expected(false, 1, 0, None));
+    let mut sink = CountSink::<Node>::new(Kind::Node, &world.shared, Box::new(|_| None));
+    sink.complete(Instant::now());
+    reporter.listed();
+    sleep(Duration::from_secs(7)).await;
+    assert_eq!(watch(), expected(true, 1, 0, Some(7)));
+    world.fails(Kind::Node, "connection refused");
+    sink.applied(Node::default());
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(watch(), expected(false, 1, 1, Some(3)));
+    reporter.starts();
+    reporter.works();
+    assert_eq!(watch(), expected(true, 2, 1, Some(3)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn burst_is_one_update_within_a_second() {
     let mut world = World::new();
     world.listed(&Kind::ALL);

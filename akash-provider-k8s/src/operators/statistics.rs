@@ -1,0 +1,29 @@
+//! Statistics of the work of an operator, as plain data.
+
+use super::operator_state::{Counts, Index, OperatorState};
+use super::queue::QueueDepth;
+use akash_provider_core::statistics::DurationCounts;
+
+/// Statistics of the work of an operator since its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkStatistics {
+    /// Number of names in the work queue, by state.
+    pub queue: QueueDepth,
+    /// Durations of the writes of one name, successful or failed.
+    pub durations: DurationCounts,
+    /// Number of writes, deletions and failures.
+    pub counts: Counts,
+}
+
+impl<I: Index> OperatorState<I> {
+    /// Returns the statistics of the work.
+    pub(super) fn work_statistics(&self) -> WorkStatistics {
+        let inner = self.inner();
+        WorkStatistics {
+            queue: inner.queue.depth(),
+            durations: self.durations.values(),
+            counts: inner.counts,
+        }
+    }
+}
