@@ -121,7 +121,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let gateway = gateway::GatewayOptions::from_args(args, home, key, screening, ha.source());
     let (builder, records) = Recordings::start(args, home, &config, &pricing, (&chain, &metrics))?;
     let watch = Watch::new(&printer, &chain, &breaker, args, &conditions, &records);
-    metrics::MeasuredParts {
+    let balances = metrics::MeasuredParts {
         chain: metrics::chain_source(&chain, &config, &args.gas.gas_prices),
         kubernetes: cluster.metric_source(&conditions.writers),
         gateway: gateway.as_ref().map(gateway::GatewayOptions::metric_source),
@@ -136,7 +136,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let bus = buses.provider_bus(&conditions.writers);
     builder = builder.bus(bus.bus()).leadership(ha.role()).state_store(breaker);
     let (provider, handle) = builder.chain(chain.clone()).build()?;
-    metrics::add_engine(&metrics, args, &handle);
+    metrics::add_engine(&metrics, args, &handle, balances);
     // Subscribers start before the provider, or they miss its first events.
     print(&mut parts, &buses, &printer, &background).await?;
     answer_operators(&mut parts, home, &handle, (&cluster.proxy, &records), &background);

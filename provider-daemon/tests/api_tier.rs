@@ -23,6 +23,8 @@ mod http;
 mod landed;
 #[path = "api_tier/on_a_chain.rs"]
 mod on_a_chain;
+#[path = "common/scrape.rs"]
+mod scrape;
 #[path = "api_tier/served_inventory.rs"]
 mod served_inventory;
 #[expect(dead_code, reason = "other tests use the rest of the module")]

@@ -191,6 +191,12 @@ impl Kubernetes {
             watches: state.watches(),
             ignored: self.inventory.ignored_resources(),
             orphans: state.orphans().len(),
+            inventory: self.inventory.watches(),
+            operators: self
+                .operators
+                .get()
+                .map(EmbeddedOperators::values)
+                .unwrap_or_default(),
         }
     }
 

@@ -10,20 +10,20 @@ use akash_provider_core::types::{Address, Coin, Denom};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Minimum time between two queries of the balances.
 const BALANCE_AGE: Duration = Duration::from_secs(30);
 
 /// Source of the metrics of a chain client.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ChainSource {
     client: AkashClient,
     account: Address,
     /// Denominations of the balances.
     denoms: Vec<Denom>,
-    balances: Mutex<Balances>,
+    balances: Arc<Mutex<Balances>>,
 }
 
 /// Balances of the account, and the time of the last query.
@@ -42,7 +42,7 @@ impl ChainSource {
             client,
             account,
             denoms,
-            balances: Mutex::default(),
+            balances: Arc::default(),
         }
     }
 
@@ -56,14 +56,25 @@ impl ChainSource {
         is_due
     }
 
-    fn balances(&self) -> Measure {
+    /// Returns the last known balances.
+    pub(super) fn amounts(&self) -> BTreeMap<Denom, u128> {
         let balances = self.balances.lock().unwrap_or_else(PoisonError::into_inner);
+        balances.amounts.clone()
+    }
+
+    /// Returns the total fees of the transactions in blocks, by denomination.
+    pub(super) fn fees(&self) -> BTreeMap<Denom, u64> {
+        let transactions = self.client.statistics().transactions;
+        transactions.map(|counts| counts.fees).unwrap_or_default()
+    }
+
+    fn balances(&self) -> Measure {
         let measure = Measure::gauge(
             "akash_provider_balance",
             "Balance of the provider's account in units of the denomination, at most 30 s old",
         );
-        let amounts = balances.amounts.iter();
-        amounts.fold(measure, |measure, (denom, amount)| {
+        let amounts = self.amounts();
+        amounts.iter().fold(measure, |measure, (denom, amount)| {
             let amount = u64::try_from(*amount).unwrap_or(u64::MAX);
             measure.with([("denom", denom)], number(amount))
         })
@@ -173,7 +184,7 @@ fn blocks(follower: &FollowerStatus) -> Vec<Measure> {
         let silence = SystemTime::now().duration_since(since);
         silence.unwrap_or_default().as_secs_f64()
     });
-    let pushed = follower.blocks.saturating_sub(follower.fetched);
+    let pushed = follower.blocks.saturating_sub(follower.fetched());
     let sources = [
         ("pushed", pushed),
         ("polled", follower.polled),

@@ -2,7 +2,7 @@
 
 use super::{Histogram, Measure};
 use akash_provider_core::statistics::DurationCounts;
-use akash_provider_core::types::Dec;
+use akash_provider_core::types::{BlockTime, Dec};
 use std::time::{Duration, SystemTime};
 
 /// Converts a count to a metric value.
@@ -30,7 +30,7 @@ pub(super) fn decimal(amount: Dec) -> f64 {
 }
 
 /// Converts durations to a histogram in seconds.
-pub(super) fn seconds(durations: &DurationCounts) -> Histogram {
+pub(crate) fn seconds(durations: &DurationCounts) -> Histogram {
     histogram(durations, 1.0)
 }
 
@@ -46,6 +46,11 @@ fn histogram(durations: &DurationCounts, units: f64) -> Histogram {
         .chain([f64::INFINITY])
         .zip(durations.counts.iter().copied());
     Histogram::new(buckets.collect(), durations.sum.as_secs_f64() * units)
+}
+
+/// Converts a block time to seconds since the Unix epoch.
+pub(super) fn block_seconds(time: BlockTime) -> f64 {
+    number(u64::try_from(time.0).unwrap_or_default()) / 1000.0
 }
 
 /// Creates a gauge with one value.

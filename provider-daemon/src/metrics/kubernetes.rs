@@ -1,12 +1,11 @@
 //! Metrics of the Kubernetes backend: requests, watches, operations, drift, ignored resources.
 
 use super::convert::{flag, length, number, seconds};
-use super::{Measure, MetricSource};
+use super::kube_calls::{go_action, go_result};
+use super::{InventoryWatches, Measure, MetricSource, OperatorValues, inventory, operators};
 use crate::run::ClusterProxy;
 use akash_provider_k8s::state::{Kind, WatchState};
-use akash_provider_k8s::statistics::{
-    ApiCall, ApiCalls, ApiResult, ApiStatistics, ClusterStatistics, IgnoredResources, Verb,
-};
+use akash_provider_k8s::statistics::{ApiCalls, ApiStatistics, ClusterStatistics, IgnoredResources};
 use std::collections::BTreeMap;
 
 /// Source of the metrics of the Kubernetes backend.
@@ -24,6 +23,10 @@ pub(crate) struct ClusterValues {
     pub(crate) ignored: IgnoredResources,
     /// Number of objects with the label `akash.network=true` that belong to no lease.
     pub(crate) orphans: usize,
+    /// Watches that count the capacity.
+    pub(crate) inventory: InventoryWatches,
+    /// Operators in this process.
+    pub(crate) operators: Vec<OperatorValues>,
 }
 
 impl KubernetesSource {
@@ -44,6 +47,10 @@ impl MetricSource for KubernetesSource {
         measures.extend(watches(values.iter().flat_map(|values| &values.watches)));
         measures.extend(operations(values.as_ref().map(|values| &values.statistics)));
         measures.push(ignored(values.as_ref()));
+        let (counted, embedded) =
+            values.map_or_else(Default::default, |values| (values.inventory, values.operators));
+        measures.extend(inventory::measures(&counted));
+        measures.extend(operators::measures(&embedded));
         measures
     }
 }
@@ -76,82 +83,6 @@ fn requests(statistics: &ApiStatistics) -> [Measure; 3] {
     [requests, compatible, durations]
 }
 
-/// Returns the value of the label `result` in the Go provider's request metric. A read of a missing object counts as
-/// `success`.
-fn go_result(call: &ApiCall) -> &'static str {
-    match call.result {
-        ApiResult::Success | ApiResult::Created => "success",
-        ApiResult::NotFound if call.verb.is_read() => "success",
-        _ => "fail",
-    }
-}
-
-/// Returns the value of the label `action` in the Go provider's request metric, or `None` for a request that the Go
-/// provider does not count.
-fn go_action(call: &ApiCall) -> Option<&'static str> {
-    use Verb::{Apply, Create, Delete, Get, List, Patch, Update, Watch};
-    // The response to an apply shows whether the object is new.
-    let verb = match (call.verb, call.result) {
-        (Apply, ApiResult::Created) => Create,
-        (Apply, _) => Update,
-        (verb, _) => verb,
-    };
-    let action = match (call.resource, verb) {
-        ("namespaces", Get) => "namespaces-get",
-        ("namespaces", Create) => "namespaces-create",
-        ("namespaces", Update | Patch) => "namespaces-update",
-        ("namespaces", Delete) => "namespaces-delete",
-        ("networkpolicies", Get) => "networking-policies-get",
-        ("networkpolicies", Create) => "networking-policies-create",
-        ("networkpolicies", Update | Patch) => "networking-policies-update",
-        ("secrets", Get) => "secrets-get",
-        ("secrets", Create) => "secrets-create",
-        ("secrets", Update | Patch) => "secrets-update",
-        ("deployments", Get) => "deployments-get",
-        ("deployments", Create) => "deployments-create",
-        ("deployments", Update) => "deployments-update",
-        ("deployments", Patch) => "deployments-patch",
-        ("deployments", List) => "deployments-list",
-        ("services", Get) => "services-get",
-        ("services", Create) => "services-create",
-        ("services", Update | Patch) => "services-update",
-        ("services", List) => "services-list",
-        ("serviceaccounts", Get) => "serviceaccounts-get",
-        ("serviceaccounts", Create) => "serviceaccounts-create",
-        ("serviceaccounts", Update | Patch) => "serviceaccounts-update",
-        ("roles", Get) => "roles-get",
-        ("roles", Create) => "roles-create",
-        ("roles", Update | Patch) => "roles-update",
-        ("rolebindings", Get) => "rolebindings-get",
-        ("rolebindings", Create) => "rolebindings-create",
-        ("rolebindings", Update | Patch) => "rolebindings-update",
-        ("statefulsets", Get) => "statefulset-get",
-        ("statefulsets", Create) => "statefulset-create",
-        ("statefulsets", Update | Patch) => "statefulset-update",
-        ("statefulsets", List) => "statefulsets-list",
-        ("manifests", Get) => "akash-manifests-get",
-        ("manifests", Create) => "akash-manifests-create",
-        ("manifests", Update | Patch) => "akash-manifests-update",
-        ("manifests", List) => "manifests-list",
-        ("manifests", Delete) => "manifests-delete",
-        ("ingresses", Get) => "ingresses-get",
-        ("ingresses", Create) => "networking-ingresses-create",
-        ("ingresses", Update | Patch) => "networking-ingresses-update",
-        ("httproutes", Create) => "gateway-httproutes-create",
-        ("httproutes", Update | Patch) => "gateway-httproutes-update",
-        ("httproutes", Delete) => "gateway-httproutes-delete",
-        ("pods", List) => "pods-list",
-        ("pods/log", Get) => "pods-getlogs",
-        ("events", List) => "events-list",
-        ("events", Watch) => "events-follow",
-        ("providerhosts", List) => "providerhosts-list",
-        ("providerhosts", Create | Update | Patch | Delete) => "provider-hosts",
-        ("version", Get) => "discovery-serverversion",
-        _ => return None,
-    };
-    Some(action)
-}
-
 fn watches<'a>(watches: impl Iterator<Item = (&'a Kind, &'a WatchState)>) -> [Measure; 5] {
     let mut up = Measure::gauge(
         "akash_provider_kubernetes_watch_up",
@@ -175,7 +106,7 @@ fn watches<'a>(watches: impl Iterator<Item = (&'a Kind, &'a WatchState)>) -> [Me
     [up, down, starts, lists, failures]
 }
 
-fn operations(statistics: Option<&ClusterStatistics>) -> [Measure; 4] {
+fn operations(statistics: Option<&ClusterStatistics>) -> [Measure; 5] {
     let mut durations = Measure::histogram(
         "akash_provider_kubernetes_operation_duration_seconds",
         "Duration of deploys, teardown steps and repairs",
@@ -190,10 +121,14 @@ fn operations(statistics: Option<&ClusterStatistics>) -> [Measure; 4] {
     );
     let mut waiting = Measure::gauge(
         "akash_provider_drift_waiting_leases",
-        "Leases that wait for the next repair",
+        "Leases that wait for the next comparison, after a failed repair or in a conflict",
+    );
+    let mut queued = Measure::gauge(
+        "akash_provider_drift_queued_leases",
+        "Changed leases in the repair queue",
     );
     let Some(statistics) = statistics else {
-        return [durations, failures, drift, waiting];
+        return [durations, failures, drift, waiting, queued];
     };
     for (operation, counts) in &statistics.durations {
         let failed = statistics.failures.get(operation).copied().unwrap_or(0);
@@ -205,7 +140,8 @@ fn operations(statistics: Option<&ClusterStatistics>) -> [Measure; 4] {
         drift = drift.with([("kind", *kind), ("outcome", outcome.name())], number(*count));
     }
     waiting = waiting.with([], length(statistics.waiting_leases));
-    [durations, failures, drift, waiting]
+    queued = queued.with([], length(statistics.queued_leases));
+    [durations, failures, drift, waiting, queued]
 }
 
 fn ignored(values: Option<&ClusterValues>) -> Measure {
@@ -223,68 +159,4 @@ fn ignored(values: Option<&ClusterValues>) -> Measure {
         ("orphan", *orphans),
     ];
     measure.counted("reason", counts)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn call(verb: Verb, resource: &'static str, result: ApiResult) -> ApiCall {
-        ApiCall {
-            verb,
-            resource,
-            result,
-        }
-    }
-
-    #[test]
-    fn requests_have_the_actions_and_results_of_the_go_provider() {
-        let cases = [
-            (
-                call(Verb::Get, "namespaces", ApiResult::NotFound),
-                Some("namespaces-get"),
-                "success",
-            ),
-            (
-                call(Verb::Delete, "namespaces", ApiResult::NotFound),
-                Some("namespaces-delete"),
-                "fail",
-            ),
-            (
-                call(Verb::Apply, "deployments", ApiResult::Created),
-                Some("deployments-create"),
-                "success",
-            ),
-            (
-                call(Verb::Apply, "deployments", ApiResult::Success),
-                Some("deployments-update"),
-                "success",
-            ),
-            (
-                call(Verb::Apply, "roles", ApiResult::Denied),
-                Some("roles-update"),
-                "fail",
-            ),
-            (
-                call(Verb::Watch, "events", ApiResult::Success),
-                Some("events-follow"),
-                "success",
-            ),
-            (
-                call(Verb::Get, "pods/log", ApiResult::Unreachable),
-                Some("pods-getlogs"),
-                "fail",
-            ),
-            (
-                call(Verb::Get, "version", ApiResult::Success),
-                Some("discovery-serverversion"),
-                "success",
-            ),
-            (call(Verb::Watch, "pods", ApiResult::Success), None, "success"),
-            (call(Verb::List, "nodes", ApiResult::Success), None, "success"),
-        ];
-        for (call, action, result) in cases {
-            assert_eq!((go_action(&call), go_result(&call)), (action, result), "{call:?}");
-        }
-    }
 }

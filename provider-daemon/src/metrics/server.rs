@@ -137,7 +137,10 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use tower::ServiceExt;
 
-    /// Source that counts its scrapes.
+    /// Part of a label value with the characters that both formats escape.
+    const LABEL: &str = "\"\\\n";
+
+    /// Source that counts its scrapes, with a label value of 4 KiB.
     #[derive(Debug, Clone, Default)]
     struct Source(Arc<AtomicU32>);
 
@@ -146,8 +149,26 @@ mod tests {
             self.0.fetch_add(1, Ordering::Relaxed);
             // The text is valid for 50 times this duration.
             std::thread::sleep(Duration::from_millis(20));
-            vec![Measure::gauge("up", "Up").with([("text", &"\"\n".repeat(2048))], 1.0)]
+            vec![Measure::gauge("up", "Up").with([("text", &LABEL.repeat(1366))], 1.0)]
         }
+    }
+
+    /// Decodes a label value as Prometheus does. Fails at a quote that is not escaped.
+    fn unescaped(text: &str) -> String {
+        let mut chars = text.chars();
+        let mut value = String::new();
+        while let Some(c) = chars.next() {
+            value.push(match c {
+                '\\' => match chars.next() {
+                    Some('n') => '\n',
+                    Some(c @ ('"' | '\\')) => c,
+                    other => panic!("{other:?} in {text}"),
+                },
+                '"' => panic!("quote in {text}"),
+                c => c,
+            });
+        }
+        value
     }
 
     #[tokio::test]
@@ -167,8 +188,13 @@ mod tests {
         assert_eq!(source.0.load(Ordering::Relaxed), 1);
         let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
         let body = String::from_utf8(body.to_vec()).unwrap();
-        let label = "\\\"\\n".repeat(64);
-        assert!(body.contains(&format!("up{{text=\"{label}\"}} 1.0\n")), "{body}");
+        let line = body.lines().find(|line| line.starts_with("up{")).unwrap();
+        let escaped = line
+            .strip_prefix("up{text=\"")
+            .and_then(|rest| rest.strip_suffix("\"} 1.0"));
+        assert_eq!(unescaped(escaped.unwrap()), LABEL.repeat(1366)[..128]);
+        scrape("GET").await.unwrap();
+        assert_eq!(source.0.load(Ordering::Relaxed), 1, "the text is reused");
         assert_eq!(
             scrape("POST").await.unwrap().status(),
             StatusCode::METHOD_NOT_ALLOWED

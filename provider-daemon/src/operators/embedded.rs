@@ -8,6 +8,7 @@ use crate::args::KubernetesArgs;
 use crate::args::kubernetes::blocked_with_names_below;
 use crate::args::operators::EmbeddedOperatorArg;
 use crate::error::WithHelp;
+use crate::metrics::OperatorValues;
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::election::{Election, Timing};
@@ -34,6 +35,7 @@ use tokio_util::task::AbortOnDropHandle;
 trait EmbeddedOperator: Send + Sync {
     fn name(&self) -> &'static str;
     fn status(&self) -> Value;
+    fn values(&self) -> OperatorValues;
     fn confirm(&self) -> Option<String>;
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
@@ -61,6 +63,10 @@ impl<O: Operator> EmbeddedOperator for RunningOperator<O> {
 
     fn status(&self) -> Value {
         self.process.status()
+    }
+
+    fn values(&self) -> OperatorValues {
+        self.process.values()
     }
 
     fn confirm(&self) -> Option<String> {
@@ -174,6 +180,11 @@ impl EmbeddedOperators {
     /// Returns the status of each operator, by name.
     pub(crate) fn status(&self) -> BTreeMap<&'static str, Value> {
         self.0.iter().map(|part| (part.name(), part.status())).collect()
+    }
+
+    /// Returns the values of each operator for metrics.
+    pub(crate) fn values(&self) -> Vec<OperatorValues> {
+        self.0.iter().map(|part| part.values()).collect()
     }
 
     /// Confirms the deletions that the operators hold. Returns one line for each operator that held deletions.

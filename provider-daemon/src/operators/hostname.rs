@@ -19,6 +19,7 @@ use super::serve::Peer;
 use crate::args::operators::{HostnameArgs, NamesArgs};
 use crate::metrics::Measure;
 use akash_provider_core::cluster::ReachState;
+use akash_provider_k8s::operators::WorkStatistics;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
 use akash_provider_k8s::operators::hostname::live::Acceptance;
 use akash_provider_k8s::operators::hostname::notes::ProofState;
@@ -173,6 +174,10 @@ impl Operator for HostnameOperator {
         measures.extend(count_metrics(now.counts));
         measures.extend(watch_metrics(&now.watches));
         measures
+    }
+
+    fn work(&self) -> WorkStatistics {
+        self.work_statistics()
     }
 
     fn routes(self: Arc<Self>) -> Router {

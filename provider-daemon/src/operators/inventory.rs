@@ -23,6 +23,7 @@ use crate::args::operators::{GpuListArgs, InventoryArgs};
 use crate::error::WithHelp;
 use crate::metrics::Measure;
 use akash_provider_core::error::listen_text;
+use akash_provider_k8s::operators::WorkStatistics;
 use akash_provider_k8s::operators::inventory::rules::Rules;
 use akash_provider_k8s::operators::inventory::{
     ClusterReport, DiscoveryStatus, InventoryOperator, Options, Status,
@@ -301,6 +302,10 @@ impl Operator for InventoryProcess {
         measures.extend(watch_metrics(&now.watches));
         measures.extend(now.discovery.iter().flat_map(discovery_metrics));
         measures
+    }
+
+    fn work(&self) -> WorkStatistics {
+        self.operator.work_statistics()
     }
 
     fn routes(self: Arc<Self>) -> Router {

@@ -13,6 +13,7 @@ use super::serve::{Peer, status};
 use crate::args::operators::IpArgs;
 use crate::metrics::Measure;
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
+use akash_provider_k8s::operators::WorkStatistics;
 use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator};
 use axum::Router;
 use axum::body::Body;
@@ -115,6 +116,10 @@ impl Operator for IpOperator {
         measures.extend(count_metrics(now.counts));
         measures.extend(watch_metrics(&now.watches));
         measures
+    }
+
+    fn work(&self) -> WorkStatistics {
+        self.work_statistics()
     }
 
     fn routes(self: Arc<Self>) -> Router {

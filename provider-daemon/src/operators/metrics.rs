@@ -1,8 +1,8 @@
 //! Prometheus metrics of an operator, computed from the operator's status on each request.
 
-use crate::metrics::convert::{flag, number};
-use crate::metrics::{Measure, MeasureCollector};
-use akash_provider_k8s::operators::{Counts, WatchStatus};
+use crate::metrics::convert::{flag, number, seconds};
+use crate::metrics::{Measure, MeasureCollector, queue_states};
+use akash_provider_k8s::operators::{Counts, WatchStatus, WorkStatistics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::borrow::Cow;
@@ -15,6 +15,16 @@ pub(super) fn count_metrics(counts: Counts) -> [Measure; 3] {
         one("writes", "Objects created or updated", counts.written),
         one("deletes", "Objects deleted", counts.deleted),
         one("failures", "Failed writes and deletes", counts.failed),
+    ]
+}
+
+/// Returns the metrics of the work queue.
+pub(super) fn work_metrics(work: &WorkStatistics) -> [Measure; 2] {
+    let queue = Measure::gauge("queue_depth", "Names in the work queue by state");
+    let durations = Measure::histogram("reconcile_duration_seconds", "Duration of the writes of one name");
+    [
+        queue.counted("state", queue_states(work.queue)),
+        durations.with_histogram([], seconds(&work.durations)),
     ]
 }
 

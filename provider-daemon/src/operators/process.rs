@@ -19,12 +19,13 @@ use crate::cluster_client::client;
 use crate::dev::Printer;
 use crate::error::WithHelp;
 use crate::metrics::convert::flag;
-use crate::metrics::{Format, Measure};
+use crate::metrics::{Format, Measure, OperatorValues};
 use crate::signals::on_signals;
 use akash_provider_core::election::{Candidate, ElectionConfig};
 use akash_provider_core::error::listen_text;
 use akash_provider_k8s::cluster::LeadershipGate;
 use akash_provider_k8s::election::{Election, LeaseElection, Timing};
+use akash_provider_k8s::operators::WorkStatistics;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State};
@@ -86,8 +87,11 @@ pub(super) trait Operator: Send + Sync + 'static {
         ))
     }
 
-    /// Returns the status as metrics.
+    /// Returns the status as metrics, without the statistics of the work.
     fn measures(&self) -> Vec<Measure>;
+
+    /// Returns the statistics of the work.
+    fn work(&self) -> WorkStatistics;
 
     /// Returns the routes of the operator, in addition to the cached responses.
     fn routes(self: Arc<Self>) -> Router;
@@ -252,6 +256,17 @@ impl<O: Operator> Process<O> {
         self.operator.confirm().ok_or_else(nothing)
     }
 
+    /// Returns the values for metrics.
+    pub(super) fn values(&self) -> OperatorValues {
+        let election = self.election.as_ref();
+        OperatorValues {
+            name: O::NAME,
+            is_ready: self.operator.is_ready(),
+            is_leader: election.is_none_or(|election| election.status().is_leader),
+            work: self.operator.work(),
+        }
+    }
+
     /// Returns the status of the operator and of its election.
     pub(super) fn status(&self) -> Value {
         self.with_election(self.operator.status())
@@ -287,13 +302,10 @@ impl<O: Operator> Process<O> {
 
     fn measures(&self) -> Vec<Measure> {
         let mut measures = self.operator.measures();
-        let ready = self.operator.is_ready();
-        measures.push(Measure::gauge("ready", "1 after the initial lists").with([], flag(ready)));
-        let leads = self
-            .election
-            .as_ref()
-            .is_none_or(|election| election.status().is_leader);
-        measures.push(Measure::gauge("leader", "1 for the leader").with([], flag(leads)));
+        let values = self.values();
+        measures.push(Measure::gauge("ready", "1 after the initial lists").with([], flag(values.is_ready)));
+        measures.push(Measure::gauge("leader", "1 for the leader").with([], flag(values.is_leader)));
+        measures.extend(metrics::work_metrics(&values.work));
         measures
     }
 }

@@ -4,7 +4,8 @@ use crate::args::RunArgs;
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::metrics::{
-    ChainSource, EngineSource, GatewaySource, KubernetesSource, Metrics, PartsSource, ProcessSource, serve,
+    ChainSource, EngineSource, GatewaySource, KubernetesSource, Metrics, PartsSource, ProcessSource,
+    RunwaySource, serve,
 };
 use crate::supervise::{Part, Supervisor};
 use akash_provider_chain::AkashClient;
@@ -52,9 +53,9 @@ pub(super) struct MeasuredParts {
 }
 
 impl MeasuredParts {
-    /// Adds a source for each part.
-    pub(super) fn add_to(self, metrics: &Metrics) {
-        metrics.add(self.chain);
+    /// Adds a source for each part. Returns the source with the balances.
+    pub(super) fn add_to(self, metrics: &Metrics) -> ChainSource {
+        metrics.add(self.chain.clone());
         if let Some(kubernetes) = self.kubernetes {
             metrics.add(kubernetes);
         }
@@ -62,6 +63,7 @@ impl MeasuredParts {
             metrics.add(gateway);
         }
         metrics.add(self.process);
+        self.chain
     }
 }
 
@@ -72,11 +74,13 @@ pub(super) fn chain_source(chain: &AkashClient, config: &Config, gas_prices: &st
     ChainSource::new(chain.clone(), config.provider.clone(), denoms)
 }
 
-/// Adds the metrics of the engine.
-pub(super) fn add_engine(metrics: &Metrics, args: &RunArgs, handle: &ProviderHandle) {
+/// Adds the metrics of the engine, and the runway of the balances in `chain`.
+pub(super) fn add_engine(metrics: &Metrics, args: &RunArgs, handle: &ProviderHandle, chain: ChainSource) {
     let ports = args.cluster.cluster_node_port_quantity;
     let is_per_lease = args.metrics.metrics_per_lease;
     metrics.add(EngineSource::new(handle.clone(), ports, is_per_lease));
+    let pays_fees = args.gas.fee_granter.is_none();
+    metrics.add(RunwaySource::new(chain, handle.clone(), pays_fees));
 }
 
 fn announce(printer: &Printer, url: &str) {

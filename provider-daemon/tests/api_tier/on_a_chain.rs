@@ -1,12 +1,13 @@
 //! `run` with a development network and a real API server.
 
-use crate::stage::{ADDRESS, PRICES, Stage, until};
+use crate::scrape::scraped;
+use crate::stage::{ADDRESS, PRICES, Running, Stage, until};
 use akash_provider_core::market::TenantMsg;
 use nix::sys::signal::Signal;
 use provider_daemon::state::State;
 use serde_json::{Value, json};
 use std::time::Duration;
-use testbed::{Cluster, Component, Tier};
+use testbed::{Cluster, Component, Tier, free_port};
 
 /// A node with capacity. Dropping the value deletes the node.
 pub(crate) struct Node<'a>(&'a Cluster, &'static str);
@@ -247,6 +248,44 @@ fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
     assert!(code != 0 && err.contains("no provider runs"), "{err}");
 }
 
+/// Compares the metrics of the operator and of the inventory watches with the status of the operator. The nodes have had a
+/// heartbeat within the last seconds.
+fn check_metrics(port: u16, provider: &Running, status: &Value) {
+    let queue = |state: &str| {
+        format!("akash_provider_operator_queue_depth{{operator=\"inventory\",state=\"{state}\"}}")
+    };
+    let values = scraped(port, provider, "an empty queue", |values| {
+        ["ready", "running", "waiting", "ignored"]
+            .iter()
+            .all(|state| values.get(&queue(state)) == Some(&0.0))
+    });
+    let counts = &status["counts"];
+    let expected = [
+        ("akash_provider_operator_ready{operator=\"inventory\"}", 1.0),
+        ("akash_provider_operator_leader{operator=\"inventory\"}", 1.0),
+        (
+            "akash_provider_operator_failures_total{operator=\"inventory\"}",
+            counts["failed"].as_f64().unwrap(),
+        ),
+        ("akash_provider_inventory_watch_up{kind=\"nodes\"}", 1.0),
+        ("akash_provider_inventory_watch_up{kind=\"pods\"}", 1.0),
+        (
+            "akash_provider_inventory_watch_failures_total{kind=\"nodes\"}",
+            0.0,
+        ),
+        ("akash_provider_inventory_watch_starts_total{kind=\"nodes\"}", 1.0),
+        ("akash_provider_drift_queued_leases", 0.0),
+    ];
+    for (sample, value) in expected {
+        assert_eq!(values.get(sample), Some(&value), "{sample} in {values:#?}");
+    }
+    let works = values["akash_provider_operator_reconcile_duration_seconds_count{operator=\"inventory\"}"];
+    // Each labelled node was written once at least.
+    assert!(works >= 2.0, "{works}");
+    let age = values["akash_provider_inventory_watch_last_event_age_seconds{kind=\"nodes\"}"];
+    assert!((0.0..10.0).contains(&age), "{age}");
+}
+
 #[test]
 fn provider_labels_nodes_by_configured_rules() {
     let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
@@ -259,6 +298,7 @@ fn provider_labels_nodes_by_configured_rules() {
         Node::new(&cluster, "run-labels"),
         Node::new(&cluster, "run-master"),
     );
+    let port = free_port().unwrap();
     let rules = stage.path("rules.yaml");
     std::fs::write(&rules, "version: v1\nexclude:\n  nodes: [\"-master$\"]\n").unwrap();
     let is_labelled = |node: &Node<'_>| {
@@ -276,6 +316,7 @@ fn provider_labels_nodes_by_configured_rules() {
         "--with-operators=inventory",
         "--provider-configs-url=",
         &format!("--inventory-config={}", rules.display()),
+        &format!("--metrics-listener=127.0.0.1:{port}"),
     ];
     let mut provider = stage.provider("provider", &words);
     provider.says("ready: bidding");
@@ -301,6 +342,7 @@ fn provider_labels_nodes_by_configured_rules() {
         is_labelled(&left_out)
     };
     until("the node is offered", || status().to_string(), is_offered);
+    check_metrics(port, &provider, &status());
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.dump());
 }

@@ -79,6 +79,7 @@ pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
             [&["open", "close"], &["success", "fail", "unknown"]],
             &counts.bids,
         ),
+        deposits(values),
         histogram(
             "akash_provider_bid_delay_blocks",
             "Blocks from the order to the bid",
@@ -100,6 +101,25 @@ pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
         )
         .with_histogram([], seconds(&counts.reserving_fine)),
     ]
+}
+
+/// Returns the deposits of bids by denomination.
+fn deposits(values: &Values<'_>) -> Measure {
+    let measure = Measure::counter(
+        "akash_provider_bid_deposits",
+        "Deposits of bids, in units of the denomination",
+    );
+    let counts = values.counts;
+    let amounts = [
+        ("locked", &counts.deposits_locked),
+        ("returned", &counts.deposits_returned),
+    ];
+    amounts.into_iter().fold(measure, |measure, (action, by_denom)| {
+        by_denom.iter().fold(measure, |measure, (denom, amount)| {
+            let amount = u64::try_from(*amount).unwrap_or(u64::MAX);
+            measure.with([("action", action), ("denom", &**denom)], number(amount))
+        })
+    })
 }
 
 /// Converts numbers of blocks to a histogram.

@@ -1,12 +1,15 @@
 //! Chain progress, calls to ports, scans, readiness and the circuit breaker.
 
 use super::super::Measure;
-use super::super::convert::{counter, flag, gauge, length, number, seconds};
+use super::super::convert::{block_seconds, counter, flag, gauge, length, number, seconds};
 use super::{Counts, Values, by_name, by_pair};
+use akash_provider_core::engine::counts::ScanReason;
 
 pub(super) fn measures(values: &Values<'_>) -> Vec<Measure> {
     let mut measures = calls(values);
+    measures.extend(scans(values));
     measures.extend(progress(values));
+    measures.extend(missed(values));
     measures.extend(breaker(values));
     measures
 }
@@ -20,11 +23,6 @@ fn calls(values: &Values<'_>) -> Vec<Measure> {
     for (call, times) in &counts.call_durations {
         durations = durations.with_histogram([("call", call)], seconds(times));
     }
-    let scans = counts
-        .calls
-        .iter()
-        .filter(|((call, _), _)| *call == "fetch_snapshot");
-    let scans: Counts = scans.map(|((_, result), count)| (*result, *count)).collect();
     vec![
         by_pair(
             Measure::counter("akash_provider_calls", "Calls of the engine by name and result"),
@@ -38,6 +36,53 @@ fn calls(values: &Values<'_>) -> Vec<Measure> {
             "Calls without a result",
             number(status.calls_in_flight),
         ),
+        counter(
+            "akash_provider_unexpected_inputs",
+            "Inputs that no state machine expects",
+            status.unexpected_inputs,
+        ),
+        counter(
+            "akash_provider_unpublished_events",
+            "Events that did not fit in the queue of the bus",
+            counts.unpublished,
+        ),
+    ]
+}
+
+/// Returns the metrics of scans and of recounts of the ledger.
+fn scans(values: &Values<'_>) -> Vec<Measure> {
+    let (status, counts) = (values.status, values.counts);
+    let scans = counts
+        .calls
+        .iter()
+        .filter(|((call, _), _)| *call == "fetch_snapshot");
+    let scans: Counts = scans.map(|((_, result), count)| (*result, *count)).collect();
+    let mut starts = Measure::counter("akash_provider_scan_starts", "Started scans by kind and reason");
+    for (kind, by_reason) in [
+        ("full", &counts.engine.full_scans),
+        ("cluster", &counts.engine.cluster_scans),
+    ] {
+        for reason in ScanReason::ALL {
+            let count = by_reason.get(&reason).copied().unwrap_or_default();
+            starts = starts.with([("kind", kind), ("reason", reason.name())], number(count));
+        }
+    }
+    let durations = Measure::histogram(
+        "akash_provider_scan_duration_seconds",
+        "Duration of scans from the first query to the applied result",
+    );
+    let durations = counts
+        .scan_durations
+        .iter()
+        .fold(durations, |durations, (kind, times)| {
+            durations.with_histogram([("kind", kind)], seconds(times))
+        });
+    let last = Measure::gauge(
+        "akash_provider_ledger_last_recount_timestamp_seconds",
+        "Block time of the last recount, in seconds since the Unix epoch",
+    );
+    let recounted = counts.engine.last_recount.iter();
+    vec![
         by_name(
             Measure::counter("akash_provider_scans", "Full scans by result of the chain query"),
             "result",
@@ -54,15 +99,40 @@ fn calls(values: &Values<'_>) -> Vec<Measure> {
             "Differences found by the last scan",
             length(status.last_scan_findings.len()),
         ),
+        starts,
+        durations,
         counter(
-            "akash_provider_unexpected_inputs",
-            "Inputs that no state machine expects",
-            status.unexpected_inputs,
+            "akash_provider_ledger_recounts",
+            "Recounts of all reservations, one per scan",
+            counts.engine.recounts,
         ),
         counter(
-            "akash_provider_unpublished_events",
-            "Events that did not fit in the queue of the bus",
-            counts.unpublished,
+            "akash_provider_ledger_mismatches",
+            "Recounts that differed from the ledger of reservations",
+            counts.engine.recount_mismatches,
+        ),
+        recounted.fold(last, |last, time| last.with([], block_seconds(*time))),
+    ]
+}
+
+/// Returns the metrics of blocks that the engine missed or received again.
+fn missed(values: &Values<'_>) -> [Measure; 3] {
+    let engine = &values.counts.engine;
+    [
+        counter(
+            "akash_provider_engine_gaps",
+            "Gaps in the received blocks",
+            engine.gaps,
+        ),
+        counter(
+            "akash_provider_engine_missed_blocks",
+            "Blocks in gaps, which a scan replaced",
+            engine.missed_blocks,
+        ),
+        counter(
+            "akash_provider_engine_repeated_blocks",
+            "Received blocks that were already processed",
+            engine.repeated_blocks,
         ),
     ]
 }

@@ -2,6 +2,8 @@
 
 use crate::run::served::Served;
 use crate::stage::{ADDRESS, Stage, until};
+use akash_provider_chain::cert;
+use akash_provider_core::market::Market;
 use akash_provider_core::types::Address;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -9,6 +11,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+/// Initial balance of the account.
+const FUNDS: u128 = 1_000_000_000_000;
 /// Address without a node.
 const DOWN: &str = "http://127.0.0.1:1";
 
@@ -79,10 +83,19 @@ fn metrics_equal_requests_transactions_and_faults() {
         Some(1.0)
     );
     assert_eq!(scrape.get("akash_provider_leader"), Some(1.0));
-    assert!(scrape.get("akash_provider_state_bytes").unwrap() > 0.0);
-    let expiry = scrape.get("akash_provider_gateway_certificate_expiry_timestamp_seconds");
-    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
-    assert!(expiry.unwrap() > now);
+    let is_size = || {
+        let size = std::fs::metadata(served.stage.path("state.redb")).unwrap().len();
+        Scrape::new(&address).get("akash_provider_state_bytes") == Some(size as f64)
+    };
+    until("the size of the state", || served.provider.dump(), is_size);
+    let account: Address = ADDRESS.parse().unwrap();
+    let certificate = |market: &mut Market| market.certificates(&account)[0].cert.clone();
+    let certificate = served.stage.chain.market(certificate);
+    let expiry = cert::read(&certificate).unwrap().not_after.as_secs();
+    assert_eq!(
+        scrape.get("akash_provider_gateway_certificate_expiry_timestamp_seconds"),
+        Some(expiry as f64)
+    );
 }
 
 /// Sends requests of a tenant, and asserts that the metrics count each of them once.
@@ -121,7 +134,8 @@ fn check_transactions(served: &Served, scrape: &Scrape) {
     let included = scrape.get("akash_provider_tx_included_total");
     assert_eq!(included, Some(1.0 + certificates as f64));
     let fees = scrape.get("akash_provider_tx_fees_total{denom=\"uakt\"}");
-    assert!(fees.unwrap() > 0.0);
+    // The account pays only fees in this denomination.
+    assert_eq!(fees, Some((FUNDS - uakt) as f64));
     let balance = scrape.get("akash_provider_balance{denom=\"uakt\"}");
     assert_eq!(balance, Some(uakt as f64));
 }

@@ -1,19 +1,33 @@
 //! Metrics of a provider that has bid, won, lost, declined, withdrawn and torn down.
 
+use crate::run::metrics_names;
+use crate::run::metrics_page::{OPEN_METRICS, check_documentation, kubernetes_scrape};
+use crate::run::metrics_values::{assert_close, check, check_capacity, check_money, check_scans};
 use crate::run::served::Served;
 use crate::scrape::{Values, get, parse, scraped};
-use crate::stage::{ADDRESS, Stage};
+use crate::stage::ADDRESS;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl;
 use akash_provider_core::types::{Address, BidId, Coin, DeploymentId, Msg, ProviderRecord};
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use testbed::free_port;
 
+/// Flags that determine the compared values.
+const FLAGS: [&str; 10] = [
+    "--metrics-per-lease",
+    "--lease-funds-monitor-interval=1m",
+    "--withdrawal-period=1m",
+    "--nodes=3",
+    "--node-cpu=8",
+    "--node-memory=16Gi",
+    "--node-storage=32Gi",
+    "--node-gpus=nvidia/a100=2",
+    "--storage-class=beta2=100Gi",
+    "--cluster-node-port-quantity=100",
+];
 const FAST: Option<Duration> = Some(Duration::from_millis(200));
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0";
 
 /// Creates an order with a part of the sample SDL replaced.
 fn order(served: &Served, dseq: u64, from: &str, to: &str) -> DeploymentId {
@@ -80,13 +94,6 @@ fn lose(served: &Served, dseq: u64) {
     served.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
 }
 
-#[track_caller]
-fn check(values: &Values, expected: &[(&str, f64)]) {
-    for (sample, expected) in expected {
-        assert_eq!(values.get(*sample), Some(expected), "{sample} in {values:#?}");
-    }
-}
-
 /// Number of events with this name in the output of the provider.
 fn events(served: &Served, name: &str) -> f64 {
     let name = format!("\"event\":\"{name}\"");
@@ -140,10 +147,28 @@ fn check_lease(served: &Served, port: u16) {
         let lease = market.leases().next().unwrap();
         lease.lease.price.amount.to_plain().parse::<f64>().unwrap()
     });
+    let (balance, deposit) = served.stage.chain.market(|market| {
+        let lease = market.leases().next().unwrap();
+        let deposit = market.bid_deposit(&lease.lease.id).unwrap().coin.amount as f64;
+        let balance = market.account_mut(&ADDRESS.parse().unwrap()).coins["uact"] as f64;
+        (balance, deposit)
+    });
     check(
         &values,
-        &[("akash_provider_revenue_per_block{denom=\"uact\"}", price)],
+        &[
+            ("akash_provider_revenue_per_block{denom=\"uact\"}", price),
+            (
+                "akash_provider_bid_deposits_total{action=\"locked\",denom=\"uact\"}",
+                deposit,
+            ),
+        ],
     );
+    // The balance pays one deposit per hour, because spending is averaged over an hour at least.
+    let runway = values["akash_provider_balance_runway_seconds{denom=\"uact\"}"];
+    let known = values["akash_provider_balance{denom=\"uact\"}"];
+    assert_close(runway, known * 3600.0 / deposit);
+    assert!(known == balance || known == balance + deposit, "{known}");
+    assert!(!values.contains_key("akash_provider_balance_runway_seconds{denom=\"other\"}"));
 }
 
 /// Checks the metrics of orders with the names of the Go provider.
@@ -156,7 +181,11 @@ fn check_orders(values: &Values, bids: f64, leases: f64) {
             ("provider_bid{action=\"open\",result=\"success\"}", bids),
             ("provider_bid{action=\"open\",result=\"fail\"}", 0.0),
             ("provider_bid{action=\"close\",result=\"success\"}", 0.0),
+            ("provider_bid{action=\"close\",result=\"fail\"}", 0.0),
             ("provider_reservation{action=\"open\",result=\"success\"}", 0.0),
+            ("provider_reservation{action=\"open\",result=\"fail\"}", 0.0),
+            ("provider_reservation{action=\"close\",result=\"success\"}", 0.0),
+            ("provider_reservation{action=\"close\",result=\"fail\"}", 0.0),
             ("provider_should_bid{result=\"accept\"}", 4.0),
             ("provider_should_bid{result=\"decline\"}", 1.0),
             ("provider_should_bid{result=\"fail\"}", 0.0),
@@ -213,6 +242,28 @@ fn check_deployments(served: &Served, values: &Values, bids: f64, leases: f64) {
                 "provider_inventory_reservations_total{classification=\"none\",quantity=\"quantity\"}",
                 0.0,
             ),
+            (
+                "provider_deployment{action=\"deploy\",result=\"fail\"}",
+                events("deploy_failed"),
+            ),
+            ("provider_deployment{action=\"teardown\",result=\"fail\"}", 0.0),
+            (
+                "provider_inventory_requests{action=\"lookup\",result=\"not-found\"}",
+                0.0,
+            ),
+            (
+                "provider_inventory_requests{action=\"unreserve\",result=\"not-found\"}",
+                0.0,
+            ),
+            (
+                "provider_inventory_requests{action=\"status\",result=\"error\"}",
+                0.0,
+            ),
+            ("provider_manifest_manager", 0.0),
+            ("provider_order_watchdog", 0.0),
+            // Each accepted order is reserved once.
+            ("provider_reservation_duration_count", 4.0),
+            ("provider_reservation_duration_bucket{le=\"+Inf\"}", 4.0),
             ("provider_bid_pricing_duration_count", bids),
             ("provider_bid_pricing_duration_bucket{le=\"150000.0\"}", bids),
             ("provider_bid_pricing_duration_bucket{le=\"76800000.0\"}", bids),
@@ -271,20 +322,26 @@ fn check_end(served: &Served, port: u16) {
     check_orders(&values, bids, leases);
     check_deployments(served, &values, bids, leases);
     check_new_names(served, &values, bids);
-    let up = values["provider_deployment_monitor_health{state=\"up\"}"];
-    let good = served.provider.output().matches("\"health\":\"good\"").count();
-    assert_eq!(up, good as f64);
-    let revenue = |kind: &str| values[&format!("akash_provider_revenue_{kind}_total{{denom=\"uact\"}}")];
-    assert!(revenue("withdrawn") > 0.0 && revenue("withdrawn") <= revenue("accrued"));
-    for quantity in ["cpu", "memory", "storage-ephemeral", "endpoints"] {
-        let of = |kind: &str| values[&format!("provider_inventory_{kind}_total{{quantity=\"{quantity}\"}}")];
-        assert!(
-            of("allocatable") > 0.0 && of("allocatable") == of("available"),
-            "{quantity}"
-        );
-    }
-    assert!(values["provider_inventory_allocatable_total{quantity=\"nodes\"}"] >= 1.0);
-    assert!(values.contains_key("provider_inventory_allocatable_total{quantity=\"gpu\"}"));
+    let health = |name: &str| {
+        let name = format!("\"health\":\"{name}\"");
+        served.provider.output().matches(&name).count() as f64
+    };
+    let (good, unknown, bad) = (health("good"), health("unknown"), health("bad"));
+    // A workload that starts is not healthy either.
+    let unhealthy = events(served, "health_changed") - good;
+    check(
+        &values,
+        &[
+            ("provider_deployment_monitor_health{state=\"up\"}", good),
+            ("provider_deployment_monitor_health{state=\"down\"}", unhealthy),
+            ("provider_deployment_monitor_health{state=\"err\"}", unknown),
+            ("akash_provider_health_changes_total{health=\"bad\"}", bad),
+        ],
+    );
+    metrics_names::check(&values);
+    check_capacity(&values);
+    check_money(served, &values);
+    check_scans(served, port);
     let height = served.stage.chain.market(|market| market.height());
     let processed = values["akash_provider_engine_height"];
     assert!(
@@ -293,95 +350,11 @@ fn check_end(served: &Served, port: u16) {
     );
 }
 
-/// Returns the rows of the documented table of metrics, generated from a scrape. A metric without a value has no labels
-/// in the scrape, so labels that only the table in `page` has are retained.
-fn rows(text: &str, page: &str) -> Vec<String> {
-    let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for row in page.lines() {
-        let cells: Vec<&str> = row.split(" | ").collect();
-        if let [name, _, listed, _] = cells[..] {
-            let listed = listed.split(", ").map(|label| label.trim_matches('`'));
-            let name = name.trim_start_matches("| ").trim_matches('`');
-            labels.insert(name, listed.filter(|label| !label.is_empty()).collect());
-        }
-    }
-    let mut described: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
-    let (mut name, mut help) = ("", "");
-    for line in text.lines() {
-        if let Some(described) = line.strip_prefix("# HELP ") {
-            (name, help) = described.split_once(' ').unwrap();
-        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
-            described.insert(name, (kind.split_once(' ').unwrap().1, help));
-        } else if let Some((sample, _)) = line.rsplit_once("} ") {
-            let (_, set) = sample.split_once('{').unwrap();
-            let names = set
-                .split("\",")
-                .filter_map(|label| Some(label.split_once("=\"")?.0));
-            labels
-                .entry(name)
-                .or_default()
-                .extend(names.filter(|name| *name != "le"));
-        }
-    }
-    let row = |(name, (kind, help)): (&str, (&str, &str))| {
-        let of = labels.get(name).into_iter().flatten();
-        let of: Vec<String> = of.map(|label| format!("`{label}`")).collect();
-        format!("| `{name}` | {kind} | {} | {help} |", of.join(", "))
-    };
-    described.into_iter().map(row).collect()
-}
-
-/// Scrapes a provider with an unavailable Kubernetes cluster.
-fn kubernetes_scrape() -> String {
-    let stage = Stage::new("metrics-kubernetes", true);
-    let config = stage.path("no-cluster");
-    let cluster = r#"{"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}], "current-context": "c", "users": []}"#;
-    std::fs::write(&config, cluster).unwrap();
-    let port = free_port().unwrap();
-    let flags = [
-        format!("--metrics-listener=127.0.0.1:{port}"),
-        format!("--kubeconfig={}", config.display()),
-        "--cluster-public-hostname=provider.example.com".to_owned(),
-    ];
-    let provider = stage.provider("provider", &flags.each_ref().map(String::as_str));
-    scraped(port, &provider, "an unavailable cluster", |values| {
-        values.get("akash_provider_kubernetes_connected") == Some(&0.0)
-    });
-    get(port, OPEN_METRICS).unwrap().1
-}
-
-/// Compares the documented table with a scrape. With `UPDATE_SNAPSHOTS=1`, writes the table.
-fn check_documentation(text: &str) {
-    const BEGIN: &str = "<!-- table from a scrape -->\n";
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
-    let page = std::fs::read_to_string(path).unwrap();
-    let (before, table) = page.split_once(BEGIN).unwrap();
-    let rows = rows(text, table);
-    let expected = format!(
-        "{before}{BEGIN}\n| metric | type | labels | meaning |\n|---|---|---|---|\n{}\n",
-        rows.join("\n")
-    );
-    if std::env::var_os("UPDATE_SNAPSHOTS").is_some_and(|value| value == "1") {
-        std::fs::write(path, &expected).unwrap();
-        return;
-    }
-    assert!(
-        page == expected,
-        "docs/metrics.md differs; run the test with UPDATE_SNAPSHOTS=1\n{expected}"
-    );
-}
-
 #[test]
 fn metrics_agree_with_the_chain_and_the_events() {
     let port = free_port().unwrap();
     let listener = format!("--metrics-listener=127.0.0.1:{port}");
-    let flags = [
-        listener.as_str(),
-        "--metrics-per-lease",
-        "--lease-funds-monitor-interval=1m",
-        "--withdrawal-period=1m",
-    ];
+    let flags = [&[listener.as_str()], &FLAGS[..]].concat();
     let served = Served::start("metrics-engine", FAST, &flags);
     // A frequent scraper must not disturb the provider.
     let stop = Arc::new(AtomicBool::new(false));
