@@ -46,7 +46,7 @@ enum Benchmark {
     Gateway,
     /// High availability, and an instance with a thousand leases, as release build on a temporary cluster
     Ha,
-    /// Metrics of a provider with a thousand leases, as release build
+    /// Metrics of a provider with a thousand leases, order history, doctor and idle memory, as release build
     Operate,
     /// Builds from scratch of the daemon and of the tests: a quarter of an hour on two cores
     Build,
@@ -89,7 +89,14 @@ impl Benchmark {
                     "figures_of_takeovers_and_of_leases",
                 ],
             ),
-            Self::Operate => SmallForm::Tests(&["measures_cost_of_a_scrape"]),
+            Self::Operate => SmallForm::Both(
+                &[("provider-daemon", "history")],
+                &[
+                    "measures_cost_of_a_scrape",
+                    "measures_time_of_doctor",
+                    "measures_memory_of_an_idle_provider",
+                ],
+            ),
             // The build stages of the test command are the short form.
             Self::Build => SmallForm::Stage("build of tests, programs"),
         }
@@ -220,9 +227,15 @@ const HA: [(&str, Target); 14] = [
 ];
 
 /// Figures of the operation of a provider.
-const OPERATE: [(&str, Target); 2] = [
+const OPERATE: [(&str, Target); 6] = [
     ("metrics_scrape_1000_leases_ms", Target::AtMost(20.0)),
     ("metrics_scrape_kib", Target::AtMost(512.0)),
+    // From the events of the engine to the record in the file, and the part in the engine.
+    ("record_decision_us", Target::AtMost(20.0)),
+    ("record_decision_engine_us", Target::Known),
+    ("doctor_s", Target::AtMost(5.0)),
+    // With metrics, recording, order history and gateway.
+    ("idle_memory_mib", Target::AtMost(32.0)),
 ];
 
 /// Figures of builds from scratch.

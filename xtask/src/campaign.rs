@@ -50,8 +50,8 @@ enum Name {
     Kubelet,
     /// Requests through a proxy while the CustomResourceDefinitions of the records are deleted and restored
     Definitions,
-    /// A provider with five orders per second for an hour: memory, descriptors, threads and tasks must not
-    /// grow
+    /// A provider with metrics and recording, and five orders per second for an hour: after ten minutes, memory,
+    /// descriptors, threads and tasks must not grow
     Soak,
     /// Mutation tests: two hundred changes of decisions, an hour on two cores
     Mutants,

@@ -1,4 +1,5 @@
-//! Figures of the operation of a provider: tests with the release build and a development network.
+//! Figures of the operation of a provider: tests with the release build and a development network, and a bench of the
+//! order history.
 
 use crate::error::Result;
 use crate::figures::Figure;
@@ -6,17 +7,22 @@ use crate::workspace::Workspace;
 
 /// Number of leases of the measured provider.
 const LEASES: &str = "1000";
+/// Duration for which the provider is idle, in seconds.
+const IDLE: &str = "60";
 
-/// Runs the measuring tests in sequence.
+/// Runs the benchmarks in sequence.
 pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     workspace
         .cargo(&["build", "--locked", "--release", "-p", "provider-daemon"])
         .run()?;
-    let scrapes = workspace
+    let tests = workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon", "--all-features"])
-        .args(["--test", "integration", "--", "--exact", "--nocapture"])
-        .args(["run::metrics_figures::measures_cost_of_a_scrape"])
+        .args(["--test", "integration", "--", "--nocapture", "--test-threads=1"])
+        .args(["run::metrics_figures::"])
         .env("FIGURES_LEASES", LEASES)
+        .env("FIGURES_SECONDS", IDLE)
         .env("MEASURED_PROGRAM", workspace.released("provider-daemon"));
-    super::collect(scrapes, found)
+    super::collect(tests, found)?;
+    let history = ["bench", "--locked", "-p", "provider-daemon", "--bench", "history"];
+    super::collect(workspace.cargo(&history), found)
 }

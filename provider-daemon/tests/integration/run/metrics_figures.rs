@@ -1,14 +1,24 @@
-//! Cost of a scrape with many leases. The benchmark runs the test with a release build and 1000 leases.
+//! Cost of a scrape with many leases, time of `doctor`, and memory of an idle provider. The benchmark runs the tests
+//! with a release build, 1000 leases and `FIGURES_SECONDS`.
 
+use crate::run::doctor::{Results, installation};
 use crate::scrape::{get, scraped};
 use crate::stage::{ADDRESS, Stage};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidId, Msg};
+use serde_json::json;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use testbed::free_port;
 
+/// Block time of the Akash network, for the memory of an idle provider.
+const NETWORK: Duration = Duration::from_secs(6);
 /// Number of measured scrapes.
 const SCRAPES: u32 = 20;
+
+fn print(name: &str, value: f64, unit: &str) {
+    println!("{}", json!({ "name": name, "value": value, "unit": unit }));
+}
 
 /// Creates leases of the provider on the chain.
 fn lease(stage: &Stage, leases: u64) {
@@ -63,7 +73,63 @@ fn measures_cost_of_a_scrape() {
     durations.sort_unstable();
     let median = durations[durations.len() / 2].as_secs_f64() * 1000.0;
     let kib = bytes as f64 / 1024.0;
-    println!("{{\"name\":\"metrics_scrape_1000_leases_ms\",\"value\":{median:.3},\"unit\":\"ms\"}}");
-    println!("{{\"name\":\"metrics_scrape_kib\",\"value\":{kib:.1},\"unit\":\"KiB\"}}");
+    print("metrics_scrape_1000_leases_ms", median, "ms");
+    print("metrics_scrape_kib", kib, "KiB");
     assert!(kib <= 512.0, "{kib} KiB");
+}
+
+#[test]
+fn measures_time_of_doctor() {
+    let stage = installation("doctor-figures");
+    let begun = Instant::now();
+    let results = Results::new(&stage, &[]);
+    let seconds = begun.elapsed().as_secs_f64();
+    assert_eq!(results.report()["failures"], 0, "{}", results.report());
+    print("doctor_s", seconds, "s");
+    assert!(seconds <= 5.0, "{seconds} s");
+}
+
+/// Resident memory of a program, in KiB.
+fn resident(about: &Path) -> f64 {
+    let status = std::fs::read_to_string(about).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn measures_memory_of_an_idle_provider() {
+    let seconds = std::env::var("FIGURES_SECONDS").map_or(1, |text| text.parse().unwrap());
+    let mut stage = Stage::new("idle-figures", true);
+    let block = if seconds > 1 {
+        NETWORK
+    } else {
+        Duration::from_millis(200)
+    };
+    stage.start_node(Some(block));
+    let port = free_port().unwrap();
+    let (listener, record) = (
+        format!("--metrics-listener=127.0.0.1:{port}"),
+        format!("--record={}", stage.path("recording").display()),
+    );
+    let flags = [
+        listener.as_str(),
+        record.as_str(),
+        "--metrics-per-lease",
+        "--gateway-listen-address=127.0.0.1:0",
+        "--order-history=168h",
+    ];
+    let provider = stage.provider("provider", &flags);
+    let idle = Instant::now() + Duration::from_secs(seconds);
+    scraped(port, &provider, "a provider that records", |values| {
+        values.get("akash_provider_recording_active") == Some(&1.0)
+            && values.get("akash_provider_part_running{part=\"gateway\"}") == Some(&1.0)
+    });
+    while Instant::now() < idle {
+        // Prometheus scrapes every 15 s.
+        get(port, "text/plain").unwrap();
+        std::thread::sleep(Duration::from_secs(seconds.min(15)));
+    }
+    let mib = resident(&provider.about("status")) / 1024.0;
+    print("idle_memory_mib", mib, "MiB");
+    assert!(mib > 1.0, "{mib} MiB");
 }
