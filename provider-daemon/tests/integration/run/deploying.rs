@@ -200,7 +200,7 @@ fn invalid_deployment_is_reported_with_location_and_remedy_and_not_sent() {
     refused(
         &stage,
         &with(&["--deposit=5000000uakt"]),
-        &["web.yaml", "uact", "use 5000000uact"],
+        &["web.yaml", "uact", "use --deposit 5000000uact"],
     );
     refused(
         &stage,

@@ -83,7 +83,7 @@ fn sdl_unsuitable_for_processes_is_refused_with_remedy() {
     );
     let stderr = refused(&["--gateway-listen-address", "0.0.0.0:0"]);
     assert!(
-        stderr.contains("third parties could run programs here\nhelp: use 127.0.0.1"),
+        stderr.contains("third parties could run programs here\nhelp: set --gateway-listen-address"),
         "{stderr}"
     );
     for (flag, value) in [("--orders", "3"), ("--kubeconfig", "cluster.yaml")] {
