@@ -269,7 +269,7 @@ async fn reasons_about_prices_have_the_same_code_and_a_public_text() {
     group.resources[0].price = DecCoin::new(&"uother".into(), "50000".parse().unwrap());
     let (code, text) = explained(&world_1, &settings, &group).await;
     assert_eq!(code, DeclineCode::PriceDenom);
-    assert!(text.ends_with(", but the order is in uother"), "{text}");
+    assert!(text.ends_with(", but the order has a price in uother"), "{text}");
     assert_eq!(screened(&world_1, &group).await, [text]);
     world_1.stop().await;
 
