@@ -154,11 +154,8 @@ impl ChainQuery for MemoryChain {
     }
 
     async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error> {
-        let mut state = lock(&self.state);
-        let is_within_block = !state.facts.is_empty() && state.stale.is_none();
-        let mut snapshot = state.answering("snapshot")?.snapshot(provider);
-        // The snapshot contains facts of the block under construction, of which no event was sent.
-        snapshot.height += Height::from(u32::from(is_within_block));
-        Ok(snapshot)
+        // Within a block, the snapshot also contains the first facts of that block. It has the height of the complete
+        // block nevertheless: a snapshot without the later facts of a block must not count as one of that block.
+        self.ask("snapshot", |m| m.snapshot(provider))
     }
 }
