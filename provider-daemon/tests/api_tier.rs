@@ -127,7 +127,14 @@ fn settled(cluster: &Cluster) -> Vec<String> {
     loop {
         sleep(Duration::from_secs(3));
         let now = everything(cluster);
-        if now == last {
+        // The namespaces of earlier tests may still be in deletion.
+        let terminating = [
+            "get",
+            "namespaces",
+            "--field-selector=status.phase=Terminating",
+            "--output=name",
+        ];
+        if now == last && cluster.kubectl(&terminating).unwrap().is_empty() {
             return now;
         }
         assert!(began.elapsed() < PATIENCE, "the cluster never settles");
