@@ -12,7 +12,7 @@ use super::{ChainEvents, ChainTx};
 use crate::error::{Error, ErrorKind};
 use crate::feed::{Feed, lock};
 use crate::market::{Market, MarketConfig, Rejection, TenantMsg};
-use crate::types::{Address, Agreement, BlockTime, ChainEvent, Height, Msg, TxError, TxOutcome};
+use crate::types::{Address, Agreement, BlockTime, ChainEvent, Height, Msg, Snapshot, TxError, TxOutcome};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use std::collections::VecDeque;
@@ -103,6 +103,10 @@ struct State {
     maker: Maker,
     /// Whether the market may have changed since the block maker last received it.
     touched: bool,
+    /// Whether a snapshot that is requested within a block waits for the end of the block.
+    waits_for_block_end: bool,
+    /// Providers whose snapshots wait for the end of the block.
+    snapshots: Vec<(Address, oneshot::Sender<Snapshot>)>,
 }
 
 /// Adds transactions to every block and receives every completed block. A server uses this trait to offer the
@@ -188,6 +192,8 @@ impl MemoryChain {
             keep: Keep::default(),
             maker: Maker::default(),
             touched: true,
+            waits_for_block_end: false,
+            snapshots: Vec::new(),
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -244,6 +250,12 @@ impl MemoryChain {
     /// Sets when transactions are included in a block.
     pub fn set_inclusion(&self, inclusion: Inclusion) {
         lock(&self.state).inclusion = inclusion;
+    }
+
+    /// Makes a snapshot that is requested within a block wait for the end of the block, as on a real chain. Without this
+    /// call, the snapshot also contains the first facts of that block. Blocks must then end by themselves.
+    pub fn wait_for_block_end(&self) {
+        lock(&self.state).waits_for_block_end = true;
     }
 
     /// Sets the maximum number of queued events of a subscriber, at least 1. A `Resync` replaces a full
@@ -352,6 +364,9 @@ impl State {
         }
         let facts = std::mem::take(&mut self.facts);
         self.tell(&facts);
+        for (provider, reply) in std::mem::take(&mut self.snapshots) {
+            drop(reply.send(self.market.snapshot(&provider)));
+        }
         height
     }
 

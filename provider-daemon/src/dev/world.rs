@@ -298,6 +298,7 @@ fn market(
         config.chain_id = format!("{}-{}", names::CHAIN_ID, genesis.0);
     }
     let chain = MemoryChain::new(MarketConfig::new(config.chain_id.clone(), genesis));
+    chain.wait_for_block_end();
     let record = akash_provider_core::types::ProviderRecord {
         owner: config.provider.clone(),
         host_uri: "https://localhost:8443".to_owned(),

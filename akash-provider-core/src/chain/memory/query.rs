@@ -12,6 +12,7 @@ use crate::types::{
     Height, LeaseId, LeaseRecord, MarketParams, Observed, Order, OrderId, ProviderRecord, Snapshot,
 };
 use async_trait::async_trait;
+use tokio::sync::oneshot;
 
 impl State {
     fn answering(&mut self, operation: &'static str) -> Result<&Market, Error> {
@@ -154,8 +155,22 @@ impl ChainQuery for MemoryChain {
     }
 
     async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error> {
-        // Within a block, the snapshot also contains the first facts of that block. It has the height of the complete
-        // block nevertheless: a snapshot without the later facts of a block must not count as one of that block.
-        self.ask("snapshot", |m| m.snapshot(provider))
+        let at_block_end = {
+            let mut state = lock(&self.state);
+            let is_within_block = !state.facts.is_empty() && state.stale.is_none();
+            if state.waits_for_block_end && is_within_block {
+                let (reply, at_block_end) = oneshot::channel();
+                state.snapshots.push((provider.clone(), reply));
+                at_block_end
+            } else {
+                // Within a block, the snapshot also contains the first facts of that block. It has the height of the
+                // complete block nevertheless: a snapshot without the later facts of a block must not count as one of
+                // that block.
+                return Ok(state.answering("snapshot")?.snapshot(provider));
+            }
+        };
+        at_block_end
+            .await
+            .map_err(|e| Error::new(ErrorKind::Stopped, "snapshot", "the chain was dropped").with_source(e))
     }
 }

@@ -108,6 +108,20 @@ async fn snapshot_within_a_block_has_the_height_of_the_complete_block() {
 }
 
 #[tokio::test]
+async fn snapshot_within_a_block_can_wait_for_the_end_of_the_block() {
+    let chain = chain();
+    chain.wait_for_block_end();
+    let provider = account(2);
+    create(&chain, 1);
+    let mut waiting = std::pin::pin!(chain.snapshot(&provider));
+    assert!(waiting.as_mut().now_or_never().is_none());
+    create(&chain, 2);
+    let height = chain.advance(BLOCK);
+    let complete = waiting.await.unwrap();
+    assert_eq!((complete.height, complete.orders.len()), (height, 2));
+}
+
+#[tokio::test]
 async fn unknown_transactions_are_included_late_or_never_and_not_after_their_expiry() {
     let chain = chain();
     let ids = [1, 2, 3].map(|dseq| create(&chain, dseq));
