@@ -28,7 +28,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
 }
 
-/// Prose of several files, and the terms of the word list that occur in it.
+/// Prose of several files, and the listed terms that the prose contains.
 #[derive(Debug, Default)]
 struct Survey {
     words: usize,

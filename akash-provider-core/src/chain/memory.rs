@@ -105,8 +105,13 @@ struct State {
     touched: bool,
     /// Whether a snapshot that is requested within a block waits for the end of the block.
     waits_for_block_end: bool,
-    /// Providers whose snapshots wait for the end of the block.
+    /// Requests for a snapshot at the end of the block.
     snapshots: Vec<(Address, oneshot::Sender<Snapshot>)>,
+}
+
+/// Returns the error of a call that waited for a block when the chain was dropped.
+fn chain_dropped(operation: &'static str, error: oneshot::error::RecvError) -> Error {
+    Error::new(ErrorKind::Stopped, operation, "the chain was dropped").with_source(error)
 }
 
 /// Adds transactions to every block and receives every completed block. A server uses this trait to offer the
@@ -469,9 +474,7 @@ impl ChainTx for MemoryChain {
                 }
             }
         };
-        outcome
-            .await
-            .map_err(|e| Error::new(ErrorKind::Stopped, OPERATION, "the chain was dropped").with_source(e))
+        outcome.await.map_err(|error| chain_dropped(OPERATION, error))
     }
 }
 

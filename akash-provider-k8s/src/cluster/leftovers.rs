@@ -34,10 +34,10 @@ impl KubeCluster {
             match leading.during(self.collect_passwords()).await {
                 Some(Ok(0)) => {}
                 Some(Ok(secrets)) => {
-                    tracing::info!(secrets, "password Secrets deleted whose lease has no record");
+                    tracing::info!(secrets, "password Secrets of leases without a record deleted");
                 }
                 Some(Err(error)) => {
-                    tracing::warn!(%error, "cannot delete password Secrets whose lease has no record, retrying in an hour")
+                    tracing::warn!(%error, "cannot delete the password Secrets of leases without a record, retrying in an hour")
                 }
                 // Leadership lost: the next one starts with a search, without the wait.
                 None => continue,

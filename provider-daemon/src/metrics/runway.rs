@@ -4,8 +4,6 @@ use super::convert::number;
 use super::{ChainSource, Measure, MetricSource};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::Denom;
-use futures::FutureExt;
-use futures::future::{self, BoxFuture};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -68,7 +66,8 @@ impl MetricSource for RunwaySource {
              spent",
         );
         let (spent, now) = (self.spent(), Instant::now());
-        let spending = self.spending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spending = self.spending.lock().unwrap_or_else(PoisonError::into_inner);
+        spending.record(&spent, now);
         for (denom, balance) in self.chain.amounts() {
             let total = spent.get(&denom).copied().unwrap_or_default();
             if let Some(rate) = spending.rate(&denom, total, now) {
@@ -77,12 +76,6 @@ impl MetricSource for RunwaySource {
             }
         }
         vec![runway]
-    }
-
-    fn refresh(&self) -> BoxFuture<'_, ()> {
-        let mut spending = self.spending.lock().unwrap_or_else(PoisonError::into_inner);
-        spending.record(&self.spent(), Instant::now());
-        future::ready(()).boxed()
     }
 }
 

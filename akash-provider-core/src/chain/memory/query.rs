@@ -1,6 +1,6 @@
 //! Queries of a chain in memory.
 
-use super::{MemoryChain, Outage, State};
+use super::{MemoryChain, Outage, State, chain_dropped};
 use crate::chain::{
     Account, BidFilter, Certificate, ChainQuery, LeaseFilter, OrderFilter, Page, PageRequest, SyncInfo,
 };
@@ -158,19 +158,20 @@ impl ChainQuery for MemoryChain {
         let at_block_end = {
             let mut state = lock(&self.state);
             let is_within_block = !state.facts.is_empty() && state.stale.is_none();
-            if state.waits_for_block_end && is_within_block {
-                let (reply, at_block_end) = oneshot::channel();
-                state.snapshots.push((provider.clone(), reply));
-                at_block_end
-            } else {
+            let waits = state.waits_for_block_end && is_within_block;
+            let market = state.answering("snapshot")?;
+            if !waits {
                 // Within a block, the snapshot also contains the first facts of that block. It has the height of the
                 // complete block nevertheless: a snapshot without the later facts of a block must not count as one of
                 // that block.
-                return Ok(state.answering("snapshot")?.snapshot(provider));
+                return Ok(market.snapshot(provider));
             }
+            let (reply, at_block_end) = oneshot::channel();
+            state.snapshots.push((provider.clone(), reply));
+            at_block_end
         };
         at_block_end
             .await
-            .map_err(|e| Error::new(ErrorKind::Stopped, "snapshot", "the chain was dropped").with_source(e))
+            .map_err(|error| chain_dropped("snapshot", error))
     }
 }

@@ -4,7 +4,7 @@ use super::manifests::{hosted, kind, update};
 use crate::engine::world::*;
 use akash_provider_core::engine::{RefusalKind, Request};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::Msg;
+use akash_provider_core::types::{LeaseId, Msg};
 
 #[test]
 fn w40_freed_hostname_goes_to_newest_waiting_deployment() {
@@ -53,6 +53,13 @@ fn w40_pending_hostname_ends_with_its_manifest() {
     assert_eq!(world.status().hostnames.keys().collect::<Vec<_>>(), ["b.example"]);
 }
 
+/// Asserts that the lease has the hostname, in the status and in the cluster.
+fn assert_has_hostname(world: &World, lease: &LeaseId, hostname: &str) {
+    assert_eq!(&world.status().hostnames[hostname], lease);
+    let declared = &world.cluster[lease].hostnames;
+    assert!(declared.iter().any(|h| h.hostname == hostname));
+}
+
 #[test]
 fn w40_update_without_a_hostname_frees_it_for_waiting_deployment() {
     let mut world = World::new();
@@ -61,9 +68,7 @@ fn w40_update_without_a_hostname_frees_it_for_waiting_deployment() {
     let without = hosted("web", &["b.example"]);
     update(&mut world, 1, &without);
     assert_eq!(kind(world.submit(1, &without)), None);
-    assert_eq!(world.status().hostnames["a.example"], waits);
-    let declared = &world.cluster[&waits].hostnames;
-    assert!(declared.iter().any(|h| h.hostname == "a.example"));
+    assert_has_hostname(&world, &waits, "a.example");
 }
 
 #[test]
@@ -74,9 +79,7 @@ fn w40_pending_hostname_survives_restart() {
     world.restart();
     world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
     world.blocks(2, BLOCK);
-    assert_eq!(world.status().hostnames["a.example"], waits);
-    let declared = &world.cluster[&waits].hostnames;
-    assert!(declared.iter().any(|h| h.hostname == "a.example"));
+    assert_has_hostname(&world, &waits, "a.example");
 }
 
 #[test]
