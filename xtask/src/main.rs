@@ -10,6 +10,7 @@ mod conformance;
 mod crds;
 mod docs;
 mod error;
+mod failures;
 mod figures;
 mod fix;
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Runs test programs in parallel. Many of them wait most of the time, and cargo runs them in sequence.
 
+mod second;
+
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -9,10 +11,12 @@ use std::thread;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::failures;
 use crate::process::Process;
 use crate::report::Notes;
 use crate::tally::Counter;
 use crate::workspace::Workspace;
+use second::{Failed, SecondRun};
 
 /// Number of test programs that run at the same time, and number of threads of each.
 #[derive(Debug, Clone, Copy)]
@@ -44,14 +48,17 @@ struct Suite {
 
 /// Builds and runs the tests of `cargo test` with these arguments.
 ///
+/// A failed test runs a second time without other tests. If it passes, the notes name it as unstable, with the reason
+/// of its failure.
+///
 /// # Errors
 /// Fails if a test fails, if no test ran, or if no conformance test ran.
 pub(crate) fn run(workspace: &Workspace, what: &str, cargo: &[&str]) -> Result<Notes> {
-    let (counter, failed) = ran(workspace, cargo, ALONE, &[])?;
+    let (counter, second) = ran(workspace, cargo, ALONE, &[])?;
     let conformance = counter.conformance();
     let notes = counter.finish(what)?;
     println!("conformance: {conformance} passed");
-    Error::from_findings("failed test programs", &failed)?;
+    let notes = second.finish(notes)?;
     if conformance == 0 {
         return Err(Error::new("no conformance test ran"));
     }
@@ -68,10 +75,8 @@ pub(crate) fn run_with(
     cargo: &[&str],
     variable: (&str, &OsStr),
 ) -> Result<Notes> {
-    let (counter, failed) = ran(workspace, cargo, ON_A_CLUSTER, &[variable])?;
-    let notes = counter.finish(what)?;
-    Error::from_findings("failed test programs", &failed)?;
-    Ok(notes)
+    let (counter, second) = ran(workspace, cargo, ON_A_CLUSTER, &[variable])?;
+    second.finish(counter.finish(what)?)
 }
 
 fn ran(
@@ -79,7 +84,7 @@ fn ran(
     cargo: &[&str],
     together: Parallelism,
     environment: &[(&str, &OsStr)],
-) -> Result<(Counter, Vec<String>)> {
+) -> Result<(Counter, SecondRun)> {
     let build = [cargo, &["--no-run", "--message-format=json-render-diagnostics"]].concat();
     let mut suites = Vec::new();
     for line in workspace.cargo(&build).quiet().lines()? {
@@ -89,7 +94,16 @@ fn ran(
     suites.sort_by_key(|suite| std::fs::metadata(&suite.program).map_or(0, |file| file.len()));
     let mut counter = Counter::default();
     let failed = side_by_side(suites, together, environment, &mut counter);
-    Ok((counter, failed))
+    Ok((counter, SecondRun::of(&failed, environment)))
+}
+
+/// Creates the run of a test program.
+fn process(suite: &Suite, threads: &str, environment: &[(&str, &OsStr)]) -> Process {
+    let program = Process::new(&suite.program, &suite.folder)
+        .args(["--show-output"])
+        .env("RUST_TEST_THREADS", threads);
+    let with = |program: Process, (name, value): &(&str, &OsStr)| program.env(name, value);
+    environment.iter().fold(program, with)
 }
 
 /// Runs several programs at the same time until all have run, the last one first. Prints the output of failed programs
@@ -99,7 +113,7 @@ fn side_by_side(
     together: Parallelism,
     environment: &[(&str, &OsStr)],
     counter: &mut Counter,
-) -> Vec<String> {
+) -> Vec<Failed> {
     let waiting = Mutex::new(suites);
     let (done, ended) = channel();
     thread::scope(|scope| {
@@ -108,12 +122,8 @@ fn side_by_side(
             scope.spawn(move || {
                 let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 while let Some(suite) = next() {
-                    let program = Process::new(&suite.program, &suite.folder)
-                        .args(["--show-output"])
-                        .env("RUST_TEST_THREADS", together.threads);
-                    let with = |program: Process, (name, value): &(&str, &OsStr)| program.env(name, value);
-                    let ran = environment.iter().fold(program, with).collect(|_| {});
-                    if done.send(ran).is_err() {
+                    let ran = process(&suite, together.threads, environment).collect(|_| {});
+                    if done.send((suite, ran)).is_err() {
                         return;
                     }
                 }
@@ -121,12 +131,16 @@ fn side_by_side(
         }
         drop(done);
         let mut failed = Vec::new();
-        for ran in ended {
+        for (suite, ran) in ended {
             let (lines, outcome) = ran.unwrap_or_else(|error| (Vec::new(), Err(error)));
             lines.iter().for_each(|line| counter.see(line));
             if let Err(error) = outcome {
                 lines.iter().for_each(|line| println!("{line}"));
-                failed.push(error.to_string());
+                failed.push(Failed {
+                    suite,
+                    error: error.to_string(),
+                    tests: failures::read(&lines),
+                });
             }
         }
         failed
@@ -150,7 +164,7 @@ fn read(line: &str) -> Option<Suite> {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, name: &str) -> Suite {
+    pub(super) fn shell(script: &str, name: &str) -> Suite {
         let program = std::env::temp_dir().join(format!("xtask-suite-{name}-{}", std::process::id()));
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
@@ -193,10 +207,15 @@ mod tests {
             .iter()
             .for_each(|program| std::fs::remove_file(program).unwrap());
         assert_eq!(counter.conformance(), 2);
-        assert!(
-            matches!(&failed[..], [one] if one.contains("suite-bad")),
-            "{failed:?}"
-        );
+        let [failed] = &failed[..] else {
+            panic!("{} programs failed", failed.len())
+        };
+        assert!(failed.error.contains("suite-bad"), "{}", failed.error);
         assert!(counter.finish("tests").is_ok());
+        assert!(
+            SecondRun::of(std::slice::from_ref(failed), &[])
+                .finish(Notes::new())
+                .is_err()
+        );
     }
 }

@@ -267,25 +267,28 @@ fn commands_run_in_image_without_shell() {
             tenant.deploy_bare().await;
             let none = || futures::stream::pending().boxed();
             let began = Instant::now();
-            // The previous version, which has a shell, serves until the new version is ready.
+            // The previous version, which has a shell, serves until the new version is ready. A command in a
+            // container that is ending fails as unavailable, or as a missing file.
             loop {
                 let unknown = tenant.exec(&["sh"], None, false, none()).await.0;
                 if unknown.as_ref().is_err_and(|e| e.kind() == ErrorKind::Invalid) {
                     break;
                 }
-                let passes = unknown.as_ref().map_or_else(|e| e.is_transient(), |_| true);
-                assert!(passes && began.elapsed() < WAIT_LIMIT, "{unknown:?}");
+                let is_ending = unknown
+                    .as_ref()
+                    .map_or_else(|e| e.kind() == ErrorKind::Unavailable, |_| true);
+                assert!(is_ending && began.elapsed() < WAIT_LIMIT, "{unknown:?}");
                 sleep(Duration::from_millis(100)).await;
             }
-            // The watch of the pod may lag behind the watch of the workload.
             let busybox = async |args: &[&str]| {
                 let command = [&["busybox"], args].concat();
                 loop {
                     let input = Some(b"input".to_vec());
                     let (code, output, _) = tenant.exec(&command, input, false, none()).await;
-                    let waits =
-                        code.as_ref().is_err_and(|e| e.is_transient()) && began.elapsed() < WAIT_LIMIT;
-                    if !waits {
+                    let is_ending = code
+                        .as_ref()
+                        .is_err_and(|e| matches!(e.kind(), ErrorKind::Unavailable | ErrorKind::Invalid));
+                    if !is_ending || began.elapsed() >= WAIT_LIMIT {
                         return (code.unwrap(), output);
                     }
                     sleep(Duration::from_millis(100)).await;

@@ -169,12 +169,14 @@ impl TenantLease<'_> {
     pub(crate) async fn runs(&self) {
         eventually("all pods run", || self.is_running()).await;
         let ns = self.lease.namespace();
+        // After an outage of the API server the kubelet waits up to a minute before it connects again.
+        let limit = format!("--timeout={}s", wait_limit().as_secs());
         for kind in ["deployments", "statefulsets"] {
             let names = self
                 .fixture
                 .kubectl(&["get", kind, "--namespace", &ns, "--output", "name"]);
             for name in names.lines() {
-                let args = ["rollout", "status", name, "--namespace", &ns, "--timeout", "60s"];
+                let args = ["rollout", "status", name, "--namespace", &ns, &limit];
                 self.fixture.kubectl(&args);
             }
         }

@@ -1,0 +1,106 @@
+//! Second run of failed tests, each without other tests.
+
+use std::ffi::OsStr;
+
+use super::{Suite, process};
+use crate::error::{Error, Result};
+use crate::failures::Failure;
+use crate::report::Notes;
+
+/// Maximum number of failed tests of a stage that run a second time. More failures have a common cause.
+const SECOND_RUNS: usize = 3;
+
+/// Failed test program.
+pub(super) struct Failed {
+    pub(super) suite: Suite,
+    pub(super) error: String,
+    pub(super) tests: Vec<Failure>,
+}
+
+/// Results of the second run of failed tests.
+#[derive(Debug, Default)]
+pub(super) struct SecondRun {
+    /// Tests that passed the second run.
+    unstable: Vec<String>,
+    /// Tests that failed twice, and programs without a test result.
+    failed: Vec<String>,
+}
+
+impl SecondRun {
+    /// Runs each failed test without other tests.
+    pub(super) fn of(failed: &[Failed], environment: &[(&str, &OsStr)]) -> Self {
+        let mut second = Self::default();
+        let is_common = failed.iter().map(|program| program.tests.len()).sum::<usize>() > SECOND_RUNS;
+        for program in failed {
+            if program.tests.is_empty() {
+                second.failed.push(program.error.clone());
+            }
+            for Failure { test, reason } in &program.tests {
+                let finding = format!("{test}:\n    {reason}");
+                let passes = || {
+                    let one = process(&program.suite, "1", environment).args(["--exact", test]);
+                    one.sift(|_| {}).is_ok()
+                };
+                if !is_common && passes() {
+                    second.unstable.push(format!("unstable: {finding}"));
+                } else {
+                    second.failed.push(finding);
+                }
+            }
+        }
+        second
+    }
+
+    /// Adds the unstable tests to the notes.
+    pub(super) fn finish(self, mut notes: Notes) -> Result<Notes> {
+        let Self { unstable, failed } = self;
+        if !failed.is_empty() {
+            return Error::from_findings("failed tests", &[failed, unstable].concat()).map(|()| notes);
+        }
+        notes.extend(unstable);
+        Ok(notes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::shell;
+    use super::*;
+
+    /// Runs `script` as a program of which `tests` tests have failed.
+    fn second(script: &str, name: &str, tests: usize) -> Result<Notes> {
+        let suite = shell(script, name);
+        let program = suite.program.clone();
+        let failure = |number| Failure {
+            test: format!("a::test{number}"),
+            reason: "panicked".to_owned(),
+        };
+        let failed = Failed {
+            suite,
+            error: String::new(),
+            tests: (0..tests).map(failure).collect(),
+        };
+        let second = SecondRun::of(&[failed], &[]).finish(vec!["a note".to_owned()]);
+        std::fs::remove_file(program).unwrap();
+        second
+    }
+
+    #[test]
+    fn test_that_passes_alone_is_reported_as_unstable() {
+        let alone = r#"test "$RUST_TEST_THREADS $*" = "1 --show-output --exact a::test0""#;
+        let notes = second(alone, "alone", 1).unwrap();
+        assert_eq!(notes, ["a note", "unstable: a::test0:\n    panicked"]);
+    }
+
+    #[test]
+    fn test_that_fails_twice_fails_the_stage_with_its_reason() {
+        let error = second("exit 101", "twice", 1).unwrap_err().to_string();
+        assert_eq!(error, "failed tests:\n  a::test0:\n    panicked");
+    }
+
+    #[test]
+    fn many_failures_fail_the_stage_without_a_second_run() {
+        assert!(second("exit 0", "few", SECOND_RUNS).is_ok());
+        assert!(second("exit 0", "many", SECOND_RUNS + 1).is_err());
+    }
+}
