@@ -147,16 +147,20 @@ fn lies(workspace: &Workspace) -> Result<()> {
         .map(drop)
 }
 
-/// Runs the long form of the test in `run::soak`.
+/// Runs the long form of the test in `run::soak` with the release build of the provider.
 fn soak(workspace: &Workspace, minutes: u64) -> Result<()> {
     // Time for the build before the soak, and for the end of the last leases after it.
     const BESIDE: Duration = Duration::from_mins(30);
     let length = Duration::from_mins(minutes);
     workspace
+        .cargo(&["build", "--locked", "--release", "-p", "provider-daemon"])
+        .run()?;
+    workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon"])
         .args(["--test", "integration", "--", "run::soak::"])
         .args(["--nocapture", "--test-threads=1"])
         .env("SOAK_SECONDS", length.as_secs().to_string())
+        .env("MEASURED_PROGRAM", workspace.released("provider-daemon"))
         .limit(length + BESIDE)
         .follow()
         .map(drop)
