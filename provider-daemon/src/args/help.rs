@@ -59,8 +59,8 @@ const GROUPS: [(&str, &[&str]); 4] = [
 ];
 
 const EVERYWHERE: &str = "\
-Flags are set in the environment too: --chain-id is AP_CHAIN_ID or AKASH_CHAIN_ID. The help of a command says which, and \
-has examples: provider-daemon query leases --help";
+Environment variables set flags too: AP_CHAIN_ID or AKASH_CHAIN_ID sets --chain-id. The help of each command lists the \
+variables and has examples: provider-daemon query leases --help";
 
 /// Adds examples to the help of every command, and groups the commands in the help of the program.
 #[must_use]
@@ -98,7 +98,7 @@ fn grouped(root: &Command, fit: impl Fn(Command) -> Command) -> StyledStr {
     text
 }
 
-/// Copies what the list of commands shows of a command.
+/// Returns a copy of a command with only the parts that the list of commands shows.
 fn entry(command: &Command) -> Command {
     let aliases: Vec<String> = command.get_visible_aliases().map(str::to_owned).collect();
     let entry = Command::new(command.get_name().to_owned()).visible_aliases(aliases);

@@ -105,7 +105,7 @@ pub struct KubernetesArgs {
     #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = values::network,
           default_values_t = Egress::default().resolvers)]
     pub resolver_networks: Vec<String>,
-    /// Labels of the resolver pods in kube-system, which pods reach on port 53
+    /// Labels of the DNS resolvers in kube-system that pods of leases reach on port 53
     #[arg(
         long,
         value_name = "LABEL=VALUE",
@@ -151,7 +151,7 @@ pub struct KubernetesArgs {
     /// Timeout of one call to the API server
     #[arg(long, default_value = "4s", value_parser = values::duration)]
     pub kube_call_timeout: std::time::Duration,
-    /// Retention time of lease events; the API server's is one hour
+    /// Retention time of lease events, which the API server deletes after one hour
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = values::go_duration)]
     pub event_history: std::time::Duration,
 }

@@ -10,10 +10,10 @@ pub struct LimitArgs {
     /// Maximum connections per port, from 16 to 100000; reduced if the limit of open files is too low
     #[arg(long, value_name = "COUNT", default_value_t = 12_000, value_parser = value_parser!(u32).range(16..=100_000))]
     pub gateway_connections: u32,
-    /// Maximum connections per network without a live lease, from 1 to 100000; the least recently used one is closed
+    /// Connections per network for clients without a live lease, from 1 to 100000; more close the least recently used
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = value_parser!(u32).range(1..=100_000))]
     pub gateway_strangers: u32,
-    /// Maximum requests per minute and network without credentials, from 1 to 1000000; more get status 429
+    /// Maximum requests without credentials, per minute and network, from 1 to 1000000; more get status 429
     #[arg(long, value_name = "PER_MINUTE", default_value_t = 3_000, value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub gateway_anonymous_requests: u32,
     /// Maximum failed account and certificate lookups per minute and network, from 1 to 10000; more get status 429

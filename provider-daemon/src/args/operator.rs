@@ -20,13 +20,13 @@ pub enum OperatorCommand {
     Harden(HardenArgs),
     /// Close a lease of the running provider on the chain, and remove its workload
     EndLease(EndLeaseArgs),
-    /// Show or change the log level of the running provider, until its end
+    /// Show the log level of the running provider, or change it until the provider ends
     LogLevel(LogLevelArgs),
     /// List recorded orders with their decisions, prices and outcomes
     Orders(OrdersArgs),
     /// Show the recorded timeline of an order, from its creation to the running workload
     Order(OrderArgs),
-    /// Summarize recorded orders, and list the changes of price or capacity that would have won most
+    /// Summarize recorded orders, and list the price or capacity changes that would have won the most orders
     Summary(SummaryArgs),
 }
 
@@ -94,7 +94,7 @@ pub struct BreakerArgs {
 pub enum BreakerAction {
     /// Show whether the breaker has tripped, for which owners, and which leases wait to be closed
     Show(OutputArgs),
-    /// Release the breaker: close the leases that wait, and start manifest timeouts that it had suspended
+    /// Release the breaker: close the waiting leases, and start the suspended manifest timeouts
     Release(ReleaseArgs),
 }
 

@@ -128,7 +128,7 @@ pub struct LeaseArgs {
     /// Close a lease without a manifest after this time; 0 disables the limit
     #[arg(long, default_value = "5m", value_parser = values::go_duration)]
     pub manifest_timeout: Duration,
-    /// Interval of escrow withdrawals; 0 withdraws only when the account runs out
+    /// Interval of withdrawals from escrow accounts; 0 withdraws only when an account runs out of funds
     #[arg(long, default_value = "24h", value_parser = values::go_duration)]
     pub withdrawal_period: Duration,
     /// Interval of escrow balance checks, from 1m to 24h

@@ -7,7 +7,7 @@ use akash_provider_core::types::{Dec, DecCoin, DeclineCode, Denom};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Counts of orders, and the changes that would have won or admitted most.
+/// Counts of orders, and the price or capacity changes that would have won or admitted the most orders.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Summary {
     /// Start of the summarized time, in milliseconds since the Unix epoch.

@@ -150,7 +150,7 @@ pub fn summary_text(summary: &Summary) -> String {
         text.push_str(&format!("  {:<10} {count:>6}{detail}\n", outcome.name()));
     }
     if !summary.changes.is_empty() {
-        text.push_str("changes that would have won or admitted most orders:\n");
+        text.push_str("price or capacity changes that would have won or admitted the most orders:\n");
     }
     for (number, change) in (1..).zip(&summary.changes) {
         text.push_str(&format!("  {number}. {}\n", plain::line(&change.text)));

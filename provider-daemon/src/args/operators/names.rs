@@ -15,7 +15,7 @@ const DNS: u16 = 53;
 /// Checks of hostnames.
 #[derive(Debug, Clone, Args)]
 pub struct NamesArgs {
-    /// Probe each accepted route and show the result in the status of operator and lease; no route changes
+    /// Probe each accepted route and show the result in the status of operator and lease; probes change no route
     #[arg(long)]
     pub probe: bool,
     /// Interval of probes per hostname, five times shorter for failed hostnames; requires --probe
