@@ -5,7 +5,7 @@
 //!                                                                                         │
 //!                             effects as recorded, or the first difference ◀─ replay ◀─ reader
 //! ```
-//! The engine never waits for the recorder. Turns that do not fit the queue are not recorded. The recording then
+//! The engine never waits for the recorder. Steps that do not fit the queue are not recorded. The recording then
 //! contains their number and the next state of the engine, from which a replay continues.
 
 mod bundle;
@@ -38,7 +38,7 @@ pub struct RecordArgs {
     /// Directory for a recording of all inputs, without secrets of manifests; see `provider-daemon replay`
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
-    /// Maximum size of that directory, in bytes, at least 1Mi; the oldest files are removed first
+    /// Maximum size of the recording, in bytes, at least 1Mi; the oldest files are removed first
     #[arg(long, value_name = "BYTES", default_value = "256Mi", value_parser = limit)]
     pub record_bytes: u64,
 }
@@ -85,7 +85,7 @@ pub(crate) enum Record {
         effects: u32,
         digest: u64,
     },
-    /// Number of missing turns, which arrived faster than they were written.
+    /// Number of missing steps, which arrived faster than they were written.
     Gap { turns: u64 },
     /// Regular end of the process.
     End,

@@ -165,7 +165,7 @@ impl Endpoints {
             let height = block.height;
             tracing::warn!(
                 height,
-                "false processed height dropped: no chain node has this height, and a lower block has a later time; check the nodes of --node"
+                "processed height reset: no chain node has this height, and a lower block has a later time; check the nodes of --node"
             );
             return;
         }

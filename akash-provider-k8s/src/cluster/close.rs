@@ -47,7 +47,7 @@ impl KubeCluster {
                         break;
                     }
                     Some(Err(error)) => {
-                        tracing::warn!(%error, "cannot update all network policies of leases to block addresses of nodes and API servers, retrying");
+                        tracing::warn!(%error, "cannot update network policies of leases to block addresses of nodes and API servers, retrying");
                     }
                     // The next leader closes them.
                     None => continue,

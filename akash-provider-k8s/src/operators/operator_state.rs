@@ -320,7 +320,7 @@ impl<I: Index> OperatorState<I> {
                         name = turn.name,
                         problem = I::PROBLEM,
                         %error,
-                        "operator cannot write the objects of a name, retrying"
+                        "operator cannot write objects, retrying"
                     );
                 }
             }
@@ -414,7 +414,7 @@ impl<I: Index> Inner<I> {
                     name,
                     problem = I::PROBLEM,
                     why = text,
-                    "problem in the cluster objects of a name"
+                    "objects of an operator have a problem"
                 );
             }
             self.log.is_due = true;
@@ -435,7 +435,7 @@ impl<I: Index> Inner<I> {
                 example,
                 problem = I::PROBLEM,
                 why = text,
-                "problem in the cluster objects of several names"
+                "several objects of an operator have the same problem"
             );
         }
         again

@@ -1,4 +1,4 @@
-//! Descriptions of a turn of the engine: its input, and the decisions with their reasons.
+//! Descriptions of a step of the engine: its input, and the decisions with their reasons.
 
 use crate::dev::output::text_of;
 use akash_provider_core::engine::{Call, Completion, Effect, Input, Request};

@@ -1,4 +1,4 @@
-//! Status of the recorder: whether it writes, and the number of missing turns.
+//! Status of the recorder: whether it writes, and the number of missing steps.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ pub struct Health(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     trouble: Mutex<Option<String>>,
-    /// True while the recorder is paused by an error. The recorder reads this value at every turn.
+    /// True while the recorder is paused by an error. The recorder reads this value at every step.
     is_paused: AtomicBool,
     missed: AtomicU64,
     written: AtomicU64,
@@ -25,7 +25,7 @@ pub struct RecordingStatus {
     /// Error of the last write, if it failed; the recorder retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Number of turns since the start that are missing in the recording.
+    /// Number of steps since the start that are missing in the recording.
     pub missed: u64,
     /// Number of bytes written to the recording since the start.
     pub written_bytes: u64,

@@ -1,4 +1,4 @@
-//! Recorder on the engine's side: copies turns into the queue without waiting.
+//! Recorder on the engine's side: copies steps into the queue without waiting.
 
 use super::folder::RecordingFolder;
 use super::health::Health;
@@ -17,14 +17,14 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Capacity of the queue, in turns.
+/// Capacity of the queue, in steps.
 const QUEUE: usize = 8192;
 /// Time after which the state is sent again, if it did not fit the queue.
 const RETRY: Duration = Duration::from_millis(250);
-/// Maximum time to write the last turns after the engine has stopped.
+/// Maximum time to write the last steps after the engine has stopped.
 const LAST: Duration = Duration::from_secs(5);
 
-/// Recorder of the engine's turns.
+/// Recorder of the engine's steps.
 #[derive(Debug)]
 pub struct FlightRecorder {
     queue: SyncSender<Message>,
@@ -34,7 +34,7 @@ pub struct FlightRecorder {
     health: Health,
     /// Whether the writer has ended.
     stopped: bool,
-    /// Turns that did not fit the queue, since the last message to the writer.
+    /// Steps that did not fit the queue, since the last message to the writer.
     missed: u64,
     /// Time of the last state that did not fit the queue. The recorder waits after such a failure, because copying the
     /// engine is the most expensive step.
@@ -42,7 +42,7 @@ pub struct FlightRecorder {
     open: Option<(Now, Option<Input>)>,
 }
 
-/// Handle that waits until the writer has written the last turns.
+/// Handle that waits until the writer has written the last steps.
 #[derive(Debug)]
 pub struct Finish {
     writer: JoinHandle<()>,
@@ -170,11 +170,11 @@ impl Finish {
         self.health.clone()
     }
 
-    /// Waits until the last turns are written, after the recorder was dropped.
+    /// Waits until the last steps are written, after the recorder was dropped.
     pub async fn wait(self) {
         let writer = tokio::task::spawn_blocking(move || self.writer.join());
         if !matches!(tokio::time::timeout(LAST, writer).await, Ok(Ok(Ok(())))) {
-            tracing::warn!("flight recorder did not write its last turns in time; check the disk");
+            tracing::warn!("flight recorder did not write the last inputs in time; check the disk");
         }
     }
 

@@ -35,12 +35,12 @@ pub struct ReplayArgs {
     /// Time of the last replayed input, such as 2026-11-23T18:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub until: Option<u64>,
-    /// Format of the printed turns and of the summary
+    /// Format of the printed inputs and of the summary
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
 }
 
-/// Number of items in a batch. The queue of batches holds some thousand turns of a few hundred bytes each.
+/// Number of items in a batch. The queue of batches holds some thousand steps of a few hundred bytes each.
 const BATCH: usize = 256;
 const BATCHES: usize = 8;
 
@@ -75,10 +75,10 @@ pub(super) struct Outcome {
     pub(super) inputs: u64,
     /// Number of effects of the replayed inputs and timeouts.
     pub(super) effects: u64,
-    /// Number of turns with effects that differ from the recorded effects.
+    /// Number of steps with effects that differ from the recorded effects.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
-    /// Number of turns that were never written, or that have no preceding state.
+    /// Number of steps that were never written, or that have no preceding state.
     pub(super) missing: u64,
     pub(super) skipped: u64,
     /// Unreadable parts of the recording, with the reason.
@@ -87,7 +87,7 @@ pub(super) struct Outcome {
     pub(super) has_end: bool,
 }
 
-/// Replayed turn.
+/// Replayed step.
 pub(super) struct Turn<'a> {
     pub(super) wall: u64,
     pub(super) input: Option<&'a Input>,
@@ -112,7 +112,7 @@ impl Replay {
         self.head.as_ref()
     }
 
-    /// Returns the replayed engine after its last turn.
+    /// Returns the replayed engine after its last step.
     pub(super) fn last(&self) -> Option<&Engine> {
         let engine = self.engine.as_ref().map(|(engine, ..)| engine);
         engine.or(self.ended.as_ref()).map(|engine| &**engine)
@@ -125,7 +125,7 @@ impl Replay {
         }
     }
 
-    /// Replays the recording up to the time limit, and calls `watch` with each turn.
+    /// Replays the recording up to the time limit, and calls `watch` with each step.
     pub(super) fn run(
         &mut self,
         recording: &mut Recording,

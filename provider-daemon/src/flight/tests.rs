@@ -90,14 +90,14 @@ fn drive(recorder: &mut impl Recorder, engine: &mut Engine, turn: u64, input: Op
     recorder.record_effects(&effects);
 }
 
-/// Records the inputs of this number of turns in a folder. The queue of the recorder holds all of them.
+/// Records the inputs of this number of steps in a folder. The queue of the recorder holds all of them.
 fn record_in(dir: &Path, limit: u64, turns: u64) {
     let (mut recorder, finish) =
         with_queue(RecordingFolder::open(dir, limit).unwrap(), head("test"), 1 << 20).unwrap();
     let mut engine = Engine::new(config("test")).unwrap();
     for (turn, input) in (0..).zip(inputs(turns)) {
         drive(&mut recorder, &mut engine, turn, input);
-        // The writer rotates files, so it must process some turns before the last one arrives.
+        // The writer rotates files, so it must process some steps before the last one arrives.
         if turn % 1000 == 999 {
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -146,7 +146,7 @@ fn written(records: &[Record]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the records of the first turns, and the engine after these turns.
+/// Returns the records of the first steps, and the engine after these steps.
 fn records(turns: u64) -> (Vec<Record>, Engine) {
     let mut engine = Engine::new(config("test")).unwrap();
     let mut records = vec![state(&engine, 0)];
@@ -403,7 +403,7 @@ fn recorder_resumes_when_the_folder_returns_and_counts_missing_turns() {
     drive_all(first);
     until(&|status| !status.is_written && status.trouble.is_some());
     std::fs::create_dir(&folder).unwrap();
-    // The writer retries after a second, and the next turn brings a state.
+    // The writer retries after a second, and the next step brings a state.
     until(&|_| {
         std::thread::sleep(Duration::from_millis(500));
         !health.is_paused()

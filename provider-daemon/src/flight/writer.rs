@@ -53,11 +53,11 @@ pub(super) struct Writer {
     wants_state: Arc<AtomicBool>,
     health: Health,
     file: Option<Encoder<File>>,
-    /// Turns that are not in a file yet.
+    /// Steps that are not in a file yet.
     unsaved: u64,
-    /// Lost turns that no gap record counts yet.
+    /// Lost steps that no gap record counts yet.
     lost: u64,
-    /// Lost turns counted by a gap record that is not in a file yet.
+    /// Lost steps counted by a gap record that is not in a file yet.
     unsaved_gaps: u64,
     pause: Duration,
 }
@@ -118,7 +118,7 @@ impl Writer {
         }
     }
 
-    /// Counts turns that will be missing in the recording.
+    /// Counts steps that will be missing in the recording.
     fn lose(&mut self, turns: u64) {
         self.lost += turns;
         self.health.missed(turns);
@@ -136,7 +136,7 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
-        // In this order, so that a state precedes every turn.
+        // In this order, so that a state precedes every step.
         self.wants_state.store(true, Ordering::Relaxed);
         self.health.go_on();
         true

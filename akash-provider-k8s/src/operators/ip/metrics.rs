@@ -134,7 +134,7 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
         Err(error) => {
             tracing::warn!(
                 error,
-                "invalid address of the MetalLB metrics, which are not compared; check --metal-lb-endpoint"
+                "invalid address of the MetalLB metrics, number of addresses not compared; check --metal-lb-endpoint"
             );
             let error = Some(error);
             shared.set_metrics(MetricsStatus {

@@ -1,4 +1,4 @@
-//! Selection of the turns that concern one order or lease.
+//! Selection of the steps that concern one order or lease.
 
 use super::Turn;
 use crate::flight::describe;
@@ -7,7 +7,7 @@ use akash_provider_core::types::{ChainEvent, LeaseId, OrderId};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Order or lease for which a replay prints the turns.
+/// Order or lease for which a replay prints the steps.
 pub(super) struct Subject {
     /// Common prefix of all ids that belong to the order or lease.
     path: String,
@@ -39,7 +39,7 @@ impl Subject {
         }
     }
 
-    /// Returns a description of the effects of a turn that concern the order or lease, or `None` if the turn has no
+    /// Returns a description of the effects of a step that concern the order or lease, or `None` if the step has no
     /// such effect or input.
     pub(super) fn touched(&mut self, turn: &Turn<'_>) -> Option<Vec<String>> {
         let asked = match turn.input {
