@@ -1,7 +1,7 @@
 //! Names the commit for `version`: that of `AP_BUILD_COMMIT`, or else of the checkout.
 //!
-//! The checkout counts in release builds alone. A build that follows it compiles this package again after every commit:
-//! that is right for what is given to others, and a nuisance for everybody who works on it.
+//! Only release builds read the commit of the checkout. These builds compile this package again after every commit.
+//! Other builds do not, so that development builds stay fast.
 
 #[path = "build/commit.rs"]
 mod commit;

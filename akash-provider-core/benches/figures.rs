@@ -141,8 +141,8 @@ fn event_us(world: &World, orders: u64) -> Result<f64, BenchError> {
     }))
 }
 
-/// Measures how long the engine needs to place one order on a cluster of one thousand nodes. In the best case
-/// the first node has enough capacity, in the worst case no node has.
+/// Measures the time to place one order on a cluster of one thousand nodes. In the best case the first node has
+/// enough capacity, in the worst case no node has.
 fn fit(world: &World) {
     let units = &world.spec.resources;
     let mut roomy = NodeInventory::new(&uniform_nodes(1_000, 1_000_000));

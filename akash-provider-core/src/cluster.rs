@@ -103,7 +103,7 @@ pub struct UnusableRecord {
     /// Name of the object in the backend. If `lease` is `None` and the name equals [`LeaseId::namespace`] of
     /// a lease, the object belongs to this lease.
     pub name: String,
-    /// Whether the record of the lease is unreadable or missing.
+    /// Defect of the record: unreadable, or missing.
     pub remains: RecordDefect,
     /// Description of the object and its problem.
     pub problem: String,

@@ -170,7 +170,7 @@ pub enum TenantMsg {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{code}: {log}")]
 pub struct Rejection {
-    /// Category of the refusal, as a provider handles it.
+    /// Category of the refusal, which determines the reaction of a provider.
     pub error: TxError,
     /// Codespace and code. If the code is unknown, only the codespace.
     pub code: String,

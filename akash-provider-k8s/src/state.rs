@@ -151,8 +151,8 @@ impl State {
         let _ = watches.wait_for(watches::are_ready).await;
     }
 
-    /// Returns true if every kind that decides health was listed, and no watch of such a kind is down for longer than
-    /// the grace period.
+    /// Returns true if every kind that affects the health of leases was listed, and no watch of such a kind is down for
+    /// longer than the grace period.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.shared.is_known()

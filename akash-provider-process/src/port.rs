@@ -192,7 +192,6 @@ impl Cluster for ProcessCluster {
             state.get(lease).is_some() || state.unreadable.iter().any(|u| u.belongs_to(lease))
         };
         if is_known {
-            // Processes first: they would go on writing into the folder that is removed.
             // Processes first: they would write into the removed folder.
             self.stop(lease).await;
             // The file before the state: after a failure the next attempt still finds the lease.

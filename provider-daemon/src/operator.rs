@@ -191,7 +191,7 @@ enum Response {
     },
     /// Summary of the recorded orders.
     Summary {
-        /// Counts of the orders, and the changes that would have won or admitted the most orders.
+        /// Counts of the orders, and the price or capacity changes that would have won or admitted the most orders.
         summary: Summary,
         /// Status of the recording.
         #[serde(flatten)]

@@ -1,6 +1,6 @@
 //! Short forms of campaigns and benches. The test command runs them, so that a broken long form is noticed.
 
-/// What the test command runs instead of a campaign or a bench.
+/// Short form of a campaign or a bench, which the test command runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SmallForm {
     /// Tests, by name. They must not be marked as ignored.

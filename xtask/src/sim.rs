@@ -25,7 +25,7 @@ pub(crate) struct Args {
     pub(crate) seed: u64,
 }
 
-/// How the core is built for its histories and its exploration.
+/// Build of the core for its histories and its exploration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
     /// Release build, for many histories.

@@ -68,7 +68,7 @@ impl Endpoints {
             .collect()
     }
 
-    /// Returns how often another endpoint was selected, and the reason of the last such change.
+    /// Returns the number of changes to another endpoint, and the reason of the last change.
     #[must_use]
     pub fn switches(&self) -> (u64, Option<String>) {
         let choice = lock(&self.shared.choice);

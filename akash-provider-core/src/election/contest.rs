@@ -53,7 +53,7 @@ pub(super) enum Plan {
     Replace(Claim, String),
 }
 
-/// What is known about the election record.
+/// Knowledge about the election record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CachedRecord {
     /// The state of the election record is unknown or outdated.

@@ -156,7 +156,7 @@ mod tests {
         assert!(begins.is_err(), "an expired leadership must not open the gate");
     }
 
-    /// Like a process that continues after a suspension: the timer has not fired yet, and the work is ready.
+    /// Simulates a process that continues after a suspension: the timer has not fired yet, and the work is ready.
     #[tokio::test(start_paused = true)]
     async fn a_suspended_leader_makes_no_step_after_its_deadline() {
         let gate = LeadershipGate::new(false);

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Minimum price of a GiB of memory.
 const MIN_PER_GIB: u128 = 50;
 const GIB_BITS: u32 = 30;
-/// The maximum price of a GiB is 2^20 units, one unit per 2^10 bytes.
+/// Binary logarithm of the number of bytes that cost at most one unit. A GiB costs at most 2^20 units.
 const BYTES_PER_UNIT_BITS: u32 = 10;
-/// The random part of a price has steps of 10^-6. With 10^4 steps for each unit between minimum and maximum, the
-/// random part is at most a hundredth of this difference.
+/// Number of random steps of 10^-6 for each unit between the minimum price and the maximum price. The random part of a
+/// price is thus at most a hundredth of this difference.
 const STEPS_PER_UNIT: i128 = 10_000;
 const STEP_SCALED: i128 = 1_000_000_000_000;
 

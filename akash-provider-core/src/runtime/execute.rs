@@ -57,7 +57,7 @@ pub(crate) struct Ports {
     pub(crate) pricing: Arc<dyn PricingStrategy>,
 }
 
-/// Executes calls; owned by the loop.
+/// Executes the calls of the engine. The runtime loop owns it.
 #[derive(Debug)]
 pub(crate) struct Executor {
     room: Arc<CallContext>,

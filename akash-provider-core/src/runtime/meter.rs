@@ -1,4 +1,4 @@
-//! Counts what passes the loop: inputs, effects and completions. Observes only, and never waits.
+//! Counts the inputs, effects and completions that pass the loop. Observes only, and never waits.
 
 mod deposits;
 mod orders;

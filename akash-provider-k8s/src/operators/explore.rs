@@ -3,8 +3,8 @@
 //! Sequences that lead to the same state have the same future, so each state is extended and checked once. Of a
 //! visited state only the hash is stored. Object versions are compared by rank, not by value.
 //!
-//! To check a state, the pending events arrive, or are missed and replaced by lists, and the writer settles. A fresh
-//! start must reach the same state.
+//! To check a state, the pending events arrive, or are missed and replaced by lists, and the writer does all pending work. A
+//! fresh start must reach the same state.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Debug;
@@ -41,14 +41,14 @@ pub(crate) trait World: Clone {
     fn identify(&self, state: &mut DefaultHasher);
     /// Returns all object versions and the version counter.
     fn versions(&mut self) -> Vec<&mut u64>;
-    /// Returns a settled world that was started with the same objects and a new index.
+    /// Returns a world with the same objects, a new index and no pending work.
     fn restarted(&self) -> Self;
     /// Returns the objects that the writer wrote, without their versions.
     fn made(&self) -> Self::Outcome;
-    /// Checks the invariants of a settled world.
+    /// Checks the invariants of a world without pending work.
     fn check(&self);
 
-    /// Executes one round of settling: the step `end`, then the work for all names.
+    /// Executes the step `end`, then the work for all names.
     fn round(&mut self, end: Self::Step) {
         self.take(end);
         self.works();

@@ -286,7 +286,8 @@ pub fn is_lease_namespace(name: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'v').contains(&byte))
 }
 
-/// Returns the kind and the lease namespace of an object that decides health.
+/// Returns the kind and the lease namespace of an object. Returns `None` if the kind does not affect the health of
+/// leases.
 pub(super) fn decisive<K: kube::Resource<DynamicType = ()>>(object: &K) -> Option<(Kind, String)> {
     let (plural, group) = (K::plural(&()), K::group(&()));
     let name = if group.is_empty() {

@@ -6,7 +6,7 @@
 //!   folder/inventory.nodes.json                  the last event of a retained topic
 //! ```
 //! One program writes the files. Any number of programs subscribe by reading the files. Each line has a number, so a
-//! slow reader detects how many lines it lost.
+//! slow reader detects the number of lost lines.
 
 mod log;
 mod tail;

@@ -96,7 +96,7 @@ impl Inner {
         let mut ledger = lock(&self.ledger);
         let (block, taken) = lock(&self.state).propose(elapsed);
         if let Err(error) = ledger.write(&block) {
-            // The next block overwrites what may be written of this one, so its transactions may wait for it.
+            // The next block overwrites a partial write of this block, so the transactions can wait for the next block.
             let mut state = lock(&self.state);
             taken.into_iter().rev().for_each(|p| state.pool.push_front(p));
             let what = "cannot write the ledger; free space on its disk";
@@ -170,7 +170,7 @@ impl OwnChain {
             state.pool.push_back(Pending { tx, expires, reply });
             expires
         };
-        // Without a response the block failed on the way: it may be in the file.
+        // Without a response, the write of the block failed, but the block may be in the file.
         Ok(outcome.await.unwrap_or(TxOutcome::Unknown { expires }))
     }
 }

@@ -75,7 +75,7 @@ impl OwnChain {
     pub fn open(path: &Path, genesis: &Genesis) -> Result<Self, Error> {
         let mut state = State::new(genesis);
         let (ledger, damages) = Ledger::open(path, genesis, &mut state)?;
-        // The heights of blocks lost at the very end follow from no later one.
+        // Blocks that were lost at the end of the file have no later block that shows their heights.
         let trailing = state.unread.min(GAP_MAX);
         state.lose(trailing);
         Ok(Self(Arc::new(Inner {

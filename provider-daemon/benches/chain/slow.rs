@@ -31,8 +31,7 @@ const MINUTE: Duration = if cfg!(debug_assertions) {
 const MINUTES: u32 = if cfg!(debug_assertions) { 2 } else { 4 };
 /// Environment variable that overrides the number of minutes.
 const MINUTES_SETTING: &str = "CHAIN_BENCH_MINUTES";
-/// Maximum number of bids in flight. The client ignores further orders, as a provider does that reaches its
-/// time limits.
+/// Maximum number of bids in flight. The client ignores further orders, like an overloaded provider.
 const UNDER_WAY: usize = 64;
 /// Minimum number of bids per minute that a client must place, so that the measurement is valid.
 const BIDS_MIN: usize = if cfg!(debug_assertions) { 1 } else { 50 };

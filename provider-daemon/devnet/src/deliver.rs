@@ -99,7 +99,7 @@ impl Ledger<'_> {
                 failure = Some(refusal);
                 break;
             }
-            // Checked after each message, so that a low limit does not buy the work of a thousand messages.
+            // Checked after each message, so that a low gas limit cannot cause the work of a thousand messages.
             if effects.gas > gas_limit {
                 break;
             }

@@ -323,7 +323,8 @@ fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     let order = params.text("order_by")?.unwrap_or_default();
     let mut found: Vec<(&Arc<Block>, usize)> = Vec::new();
     let mut look = |block| add_matches(&mut found, &filter, block);
-    // The usual search names its height. A lookup of that block avoids a scan of up to a hundred thousand.
+    // The usual search names its height. A lookup of that block avoids a scan of up to a
+    // hundred thousand blocks.
     match filter.only("tx.height").map(str::parse::<Height>) {
         Some(Ok(height)) => inner.block(height).into_iter().for_each(&mut look),
         // An invalid number matches no block.

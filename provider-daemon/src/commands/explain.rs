@@ -1,4 +1,4 @@
-//! `explain`: whether an SDL or an order gets a bid, at what price, or the reasons per node.
+//! `explain`: whether an SDL or an order gets a bid, with the price, or the reasons per node.
 //!
 //! ```text
 //!  flags ────────────────► from_flags ──┐

@@ -57,8 +57,8 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Returns true after the initial lists of all watches were received.
     fn is_ready(&self) -> bool;
 
-    /// Returns what the operator still waits for at its start, one item per line. Called only before the operator is
-    /// ready.
+    /// Returns the conditions that the operator still waits for at its start, one per line. Called only before the
+    /// operator is ready.
     fn awaited(&self) -> String;
 
     /// Renders one of [`Operator::TEXTS`] as JSON. With `None`, the previously cached response is served.

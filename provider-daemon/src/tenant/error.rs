@@ -47,7 +47,7 @@ pub(super) enum ProviderError {
     Closed { at: String, code: u16, reason: String },
 }
 
-/// How long, and with which token, a stream is reopened after a failure.
+/// Time limit and token of the attempts to reopen a stream after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
     /// With a new token, because the token has expired.
@@ -61,7 +61,7 @@ pub(super) enum Retry {
 }
 
 impl ProviderError {
-    /// Returns whether and how long a stream is reopened after this failure.
+    /// Returns whether the client tries to reopen a stream after this failure, and the time limit of these attempts.
     pub(super) const fn retry(&self, auth: AuthMethod) -> Retry {
         match self {
             Self::Unreachable { .. }

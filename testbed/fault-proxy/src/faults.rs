@@ -152,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// Returns by how many blocks the node of the next request lags.
+    /// Returns the number of blocks by which the node of the next request lags.
     pub(crate) fn behind(&self) -> u64 {
         let faults = self.faults();
         let scatter = if faults.scatter > 0 {

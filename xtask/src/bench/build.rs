@@ -1,5 +1,4 @@
-//! Durations and CPU times of builds from scratch: what a new user waits for, and what a fresh clone costs
-//! before its first test.
+//! Durations and CPU times of builds from scratch: of the program, and of the tests in a fresh clone.
 
 use std::fs;
 use std::path::Path;

@@ -84,7 +84,7 @@ impl List {
     }
 }
 
-/// Returns how many terms of at least two letters the text has.
+/// Returns the number of terms with at least two letters in the text.
 pub(super) fn count_words(prose: &str) -> usize {
     split(prose).iter().filter(|word| word.len() > 1).count()
 }

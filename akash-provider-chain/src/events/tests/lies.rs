@@ -142,8 +142,8 @@ impl Stage {
         }
     }
 
-    /// Completes this number of blocks and receives their events. Returns how often the reader refused a
-    /// stored value because the two nodes returned different values.
+    /// Completes this number of blocks and receives their events. Returns the number of stored values that the
+    /// reader refused because the two nodes returned different values.
     async fn lie_for(&mut self, blocks: usize, listener: &mut Listener) -> usize {
         let mut disagreements = 0;
         for _ in 0..blocks {
@@ -253,8 +253,8 @@ impl Listener {
         self.reader.status().follower.resyncs
     }
 
-    /// Returns the account number and the sequence that the transaction writer reads from the chain, and how many
-    /// certificates the account has.
+    /// Returns the account number and the sequence that the transaction writer reads from the chain, and the number
+    /// of certificates of the account.
     async fn stored(&self) -> Result<((u64, u64), usize), String> {
         let account = TxApi::account(&self.reader, &account(2)).await;
         let account = account.map_err(|e| e.to_string())?;

@@ -91,7 +91,7 @@ async fn an_outcome_is_known_only_after_its_block() {
     assert_eq!(outcome.await.unwrap(), TxOutcome::Committed { height });
 }
 
-/// The orders of a block that come after a snapshot within the block must not look closed.
+/// A snapshot within a block lacks the later orders of this block. A client must not treat these orders as closed.
 #[tokio::test]
 async fn snapshot_within_a_block_has_the_height_of_the_complete_block() {
     let chain = chain();

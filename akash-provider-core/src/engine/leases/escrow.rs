@@ -27,8 +27,8 @@ const RETRY_CHECK: Duration = Duration::from_secs(60);
 /// Delay before payouts are repeated when the escrow account is out of funds. A payout from an empty account makes the
 /// chain close the lease.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
-/// Number of blocks before the escrow account is empty at which leases are paid out early. A payout needs one or two
-/// blocks, and payments that become due after the account is empty are lost.
+/// Leases are paid out early when the funds of the escrow account last for this number of blocks. A payout needs one
+/// or two blocks, and payments that become due after the account is empty are lost.
 const LAST_BLOCKS: u64 = 3;
 /// Delay before a failed payout is repeated, in block time.
 const RETRY_WITHDRAW: Duration = Duration::from_secs(300);

@@ -692,7 +692,7 @@ impl World {
     }
 }
 
-/// Returns how many bids on the order count towards the chain's maximum number of bids per order.
+/// Returns the number of bids on the order that count towards the chain's maximum number of bids per order.
 fn counted_bids(market: &Market, order: &OrderId) -> u32 {
     let counts = market.bids_of(order).filter(|b| b.state != BidState::Lost);
     u32::try_from(counts.count()).unwrap()

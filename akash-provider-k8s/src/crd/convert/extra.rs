@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Content of the annotation [`EXTRA`](crate::labels::EXTRA), as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Extra {
-    /// Hash of the corresponding spec, without passwords.
+    /// Hash of the spec for which this annotation was written, without passwords.
     spec: String,
     /// Leadership epoch of the writer.
     #[serde(default)]

@@ -25,7 +25,8 @@ impl Tally {
         }
     }
 
-    /// Returns all resources that are not offered, with the reason: unreadable kinds, storage, Manifests and nodes.
+    /// Returns all resources that are not offered (of unreadable kinds, storage classes, Manifests and nodes), each
+    /// with the reason.
     pub(super) fn reasons(&self) -> Vec<String> {
         let mut lines = Vec::new();
         // Lines about the whole cluster come first, because the end is truncated.

@@ -407,7 +407,7 @@ impl Index {
         let is_wanted = is_here && self.plan.wants(sort);
         match self.live(sort.route(), name, place) {
             None => !is_wanted,
-            // A settled route references only desired objects.
+            // A route without a problem or a pending write references only desired objects.
             Some(_) => is_here && is_settled && sort.route() == self.mode().sort() && !is_wanted,
         }
     }

@@ -96,7 +96,7 @@ impl Pool {
         before.is_some_and(|range| range.is_v6 == is_v6 && number <= range.last)
     }
 
-    /// Returns how many of these addresses are in the pool.
+    /// Returns the number of these addresses that are in the pool.
     #[must_use]
     pub fn in_use(&self, addresses: &BTreeSet<IpAddr>) -> u32 {
         let used = addresses.iter().filter(|address| self.has(**address)).count();

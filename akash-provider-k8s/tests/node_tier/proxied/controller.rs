@@ -43,7 +43,7 @@ struct Cache {
 }
 
 impl Controller {
-    /// Starts a controller. The proxy is configured once all kinds are listed.
+    /// Starts a controller. The controller configures its proxy when all kinds are listed.
     pub(crate) async fn start(client: &Client, name: &str, follows: Scope) -> Self {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let proxy = tokio::task::spawn_blocking(move || Proxy::start(&dir).unwrap());

@@ -39,7 +39,7 @@ pub(crate) async fn lease_status() -> anyhow::Result<()> {
     .await
 }
 
-/// Measures by how much the memory grows with the number of requests.
+/// Measures the growth of the memory with the number of requests.
 pub(crate) async fn memory() -> anyhow::Result<()> {
     let daemon = Daemon::start()?;
     let mut callers = callers(&daemon, |number| {

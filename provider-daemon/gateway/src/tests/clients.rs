@@ -189,7 +189,7 @@ impl Client {
     /// Sends bytes on a new connection, and reads until the gateway closes the connection.
     pub(crate) async fn try_raw(&self, bytes: &[u8]) -> io::Result<Reply> {
         let mut connection = self.connect().await?;
-        // What does not fit the socket waits in the session; the server may have closed before that.
+        // Bytes that do not fit the socket wait in the session. The server may have closed the connection before.
         drop(connection.write_all(bytes).await);
         drop(connection.flush().await);
         let mut response = Vec::new();

@@ -1,6 +1,6 @@
 //! Metrics with the names, labels, units and buckets of the Go provider.
 //!
-//! Metrics that are wrong in the Go provider are wrong in the same way, so that its dashboards show what they showed.
+//! Metrics that are wrong in the Go provider are wrong in the same way, so that its dashboards show the same values.
 //! `docs/metrics.md` names the correct metric for each of them.
 
 use super::super::Measure;

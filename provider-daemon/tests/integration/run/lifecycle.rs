@@ -91,8 +91,8 @@ fn systemd_is_notified_of_ready_watchdog_and_stopping() {
     );
 }
 
-/// Readiness does not wait for the chain or the cluster. The status reports what the provider waits for
-/// before it bids.
+/// Readiness does not wait for the chain or the cluster. The status reports the conditions that must
+/// be met before the provider bids.
 #[test]
 fn provider_is_ready_without_chain_or_cluster_and_reports_it() {
     for (name, chain_is_up, cluster_is_up) in [

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use testbed::free_port;
 
-/// Block time of the Akash network, for the memory of an idle provider.
+/// Block time of the Akash network. The memory of an idle provider is measured with this block time.
 const NETWORK: Duration = Duration::from_secs(6);
 /// Number of measured scrapes.
 const SCRAPES: u32 = 20;

@@ -1,4 +1,4 @@
-//! Entry of a deployment for one lease, with what is known about the manifest of the lease.
+//! Entry of a deployment for one lease, with the knowledge about the manifest of the lease.
 
 use super::Action;
 use crate::engine::cx::Cx;
@@ -18,7 +18,7 @@ pub enum Origin {
     Recorded,
 }
 
-/// What is known about the manifest of a lease for which this engine accepted no manifest.
+/// Knowledge about the manifest of a lease for which this engine accepted no manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Evidence {
     /// No manifest exists, and the manifest deadline has started.

@@ -9,7 +9,7 @@ use akash_provider_core::market::TenantMsg;
 use serde_json::Value;
 use testbed::recordings;
 
-/// How a response may differ from the recorded one.
+/// Required equality between a response and the recorded response.
 enum Same {
     /// The response must equal the recorded response.
     Whole,
