@@ -141,6 +141,7 @@ impl Engine {
         let before = self.leases.workloads.remove(id);
         let machine = Workload::for_lease(id, new.price, new.reclamation.clone());
         self.leases.workloads.insert(id, machine);
+        self.scan.record_change(id);
         // The workload existed already, without a known lease.
         if let Some(deployment) = before.as_ref().and_then(Workload::deployment) {
             self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));

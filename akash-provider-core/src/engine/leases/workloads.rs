@@ -52,7 +52,7 @@ impl Engine {
         input: Input,
     ) {
         if lane == Lane::Main {
-            self.scan.record_write(id);
+            self.scan.record_change(id);
         }
         if self.leases.workloads.clear_pending(id, lane, effect) {
             self.drive_workload(id, input);
@@ -241,6 +241,10 @@ impl Engine {
     pub(in crate::engine) fn adopt_workload(&mut self, deployment: &Arc<WorkloadSpec>, fresh: bool) {
         let id = &deployment.lease;
         let unknown = !self.leases.workloads.contains(id);
+        if unknown && !fresh && self.scan.is_outdated(id) {
+            // The workload was torn down after the listing.
+            return;
+        }
         if unknown {
             self.leases.workloads.insert(id, Workload::without_lease(id));
         } else {

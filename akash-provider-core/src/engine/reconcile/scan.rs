@@ -30,10 +30,10 @@ struct ScanInProgress {
     requests: Vec<RequestId>,
     snapshot: Option<Result<Arc<Snapshot>, Failure>>,
     workloads: Option<Result<Workloads, Failure>>,
-    /// Leases for which a cluster write completed after the listing was requested. The listing may be older
-    /// than the write.
+    /// Leases that were found, or for which a cluster write completed, after the start of the scan. Snapshot and listing
+    /// may be older than the change.
     #[serde(default)]
-    written: BTreeSet<LeaseId>,
+    changed: BTreeSet<LeaseId>,
 }
 
 /// Schedule and state of full scans.
@@ -55,8 +55,7 @@ pub(in crate::engine) struct Scan {
     needs_listing: bool,
     /// True if the last scan failed because the cluster could not be listed.
     has_listing_failed: bool,
-    /// Leases with a write after the newest listing was requested. For these leases, the listing proves
-    /// nothing.
+    /// Leases that changed during the last scan. For these leases, its snapshot and its listing prove nothing.
     #[serde(default)]
     outdated: BTreeSet<LeaseId>,
     findings: Vec<String>,
@@ -122,14 +121,14 @@ impl Scan {
         !self.needs_listing
     }
 
-    /// Records the completion of a cluster write for a lease.
-    pub(in crate::engine) fn record_write(&mut self, lease: &LeaseId) {
+    /// Records that a lease was found, or that a cluster write for the lease completed.
+    pub(in crate::engine) fn record_change(&mut self, lease: &LeaseId) {
         if let Some(running) = &mut self.running {
-            running.written.insert(lease.clone());
+            running.changed.insert(lease.clone());
         }
     }
 
-    /// Returns true if the newest listing may be older than the last write for a lease.
+    /// Returns true if the results of the last scan may be older than the last change of a lease.
     pub(in crate::engine) fn is_outdated(&self, lease: &LeaseId) -> bool {
         self.outdated.contains(lease)
     }
@@ -186,7 +185,7 @@ impl Engine {
             requests,
             snapshot: None,
             workloads: None,
-            written: BTreeSet::new(),
+            changed: BTreeSet::new(),
         });
         // A dry run applies nothing, so a listing is still needed afterwards.
         if !dry_run {
@@ -226,9 +225,9 @@ impl Engine {
             requests,
             snapshot,
             workloads,
-            written,
+            changed,
         } = running;
-        self.scan.outdated = written;
+        self.scan.outdated = changed;
         self.scan.has_listing_failed = matches!(workloads, Some(Err(_)));
         if cluster_only {
             return match workloads {
@@ -380,7 +379,8 @@ impl Engine {
         }
         let listing = &workloads.listing;
         let there: BTreeSet<&LeaseId> = listing.deployments.iter().map(|d| &d.lease).collect();
-        for lease in there.iter().filter(|l| l.provider == self.config.provider) {
+        let is_comparable = |l: &&&LeaseId| l.provider == self.config.provider && !self.scan.is_outdated(l);
+        for lease in there.iter().filter(is_comparable) {
             if !self.leases.has_workload(lease) {
                 findings.push(format!("workload {lease} has no known lease: querying the lease"));
             }
@@ -457,7 +457,8 @@ impl Engine {
                 ));
             }
         }
-        for lease in self.live_leases().iter().filter(|l| !live.contains(l)) {
+        let is_missing = |l: &&LeaseId| !live.contains(l) && !self.scan.is_outdated(l);
+        for lease in self.live_leases().iter().filter(is_missing) {
             findings.push(format!(
                 "lease {lease} is not in the chain's list of active leases: querying its record"
             ));

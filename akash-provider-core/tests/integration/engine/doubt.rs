@@ -3,7 +3,9 @@
 
 use crate::engine::world::*;
 use akash_provider_core::engine::counts::ScanReason;
-use akash_provider_core::engine::{Call, Completion, Input, LeasePhase, Reply, Request, RequestId, Response};
+use akash_provider_core::engine::{
+    Call, Completion, EffectId, Input, LeasePhase, Reply, Request, RequestId, Response,
+};
 use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
@@ -94,6 +96,57 @@ fn snapshot_ahead_of_events_is_not_drift() {
     world.settle();
     assert!(world.status().leases.len() == 1);
     assert_eq!(world.count_facts(|e| matches!(e, Event::DriftFound { .. })), 0);
+}
+
+/// Removes the calls of a scan that the test holds back: the listing, then the snapshot.
+fn scan_calls(world: &mut World) -> [(EffectId, Call); 2] {
+    let mut calls: Vec<_> = world.in_flight.drain(..).collect();
+    calls.sort_by_key(|(_, call)| is_snapshot(call));
+    calls.try_into().unwrap()
+}
+
+#[test]
+fn lease_read_during_scan_is_not_drift() {
+    let mut world = World::new();
+    world.order(1, &web());
+    world.hold = Some(|c| is_list(c) || is_snapshot(c));
+    world.wait(11 * MINUTE);
+    let calls = scan_calls(&mut world);
+    let answers = calls.map(|(id, call)| (id, world.answer(&call)));
+    // The manifest arrives before the event of the lease.
+    world.deaf = true;
+    world.take_bids(1, &web());
+    world.submit_later(1, &web());
+    assert!(world.engine.has_lease(&lease_id(1)));
+    world.hold = None;
+    for (id, answer) in answers {
+        world.feed(Input::Completed(id, answer));
+    }
+    world.settle();
+    assert_eq!(world.count_facts(|e| matches!(e, Event::DriftFound { .. })), 0);
+    assert!(world.engine.has_lease(&lease_id(1)));
+}
+
+#[test]
+fn teardown_during_scan_is_not_drift() {
+    let mut world = World::new();
+    let ended = world.running(1, &web());
+    world.hold = Some(|c| is_list(c) || is_snapshot(c));
+    world.wait(11 * MINUTE);
+    let [(list, list_call), (snapshot, snapshot_call)] = scan_calls(&mut world);
+    let listing = world.answer(&list_call);
+    world.tenant(TenantMsg::CloseDeployment {
+        id: ended.deployment().clone(),
+    });
+    world.blocks(1, BLOCK);
+    assert_eq!(world.count(is_teardown), 1);
+    world.hold = None;
+    for (id, answer) in [(list, listing), (snapshot, world.answer(&snapshot_call))] {
+        world.feed(Input::Completed(id, answer));
+    }
+    world.settle();
+    assert_eq!(world.count_facts(|e| matches!(e, Event::DriftFound { .. })), 0);
+    assert_eq!(world.count(is_teardown), 1);
 }
 
 #[test]

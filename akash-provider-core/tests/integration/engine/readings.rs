@@ -13,10 +13,6 @@ fn is_look(call: &Call) -> bool {
     matches!(call, Call::FetchLease(_))
 }
 
-fn is_snapshot(call: &Call) -> bool {
-    matches!(call, Call::FetchSnapshot)
-}
-
 /// Removes the call of this kind that the test holds back, and returns the call.
 fn pending_call(world: &mut World, which: Which) -> (EffectId, Call) {
     let at = world.in_flight.iter().position(|(_, call)| which(call));

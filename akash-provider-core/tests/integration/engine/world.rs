@@ -722,6 +722,10 @@ pub(crate) fn is_list(call: &Call) -> bool {
     matches!(call, Call::ListWorkloads)
 }
 
+pub(crate) fn is_snapshot(call: &Call) -> bool {
+    matches!(call, Call::FetchSnapshot)
+}
+
 pub(crate) fn is_record(call: &Call) -> bool {
     matches!(call, Call::Record(_))
 }
