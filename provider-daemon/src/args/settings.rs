@@ -20,7 +20,7 @@ pub(super) use keys::nearest;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Settings and notes of all files.
+/// Settings in all files, with notes about their other lines.
 #[derive(Debug, Default)]
 pub struct FileSettings {
     entries: Vec<Entry>,

@@ -251,7 +251,9 @@ impl Kubernetes {
 /// Rejects a cluster with leases of another chain, which the embedded chain must not change.
 async fn refuse_foreign(client: &Client, chain_id: &str, args: &KubernetesArgs) -> anyhow::Result<()> {
     let found = foreign_leases(client, chain_id, &args.k8s_manifest_ns, args.kube_call_timeout);
-    let found = found.await.context("cannot list leases of other chains")?;
+    let found = found
+        .await
+        .context("the query for leases of other chains in the cluster failed")?;
     if let Some(refusal) = refusal(&found) {
         bail!(refusal);
     }

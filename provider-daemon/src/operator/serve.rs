@@ -289,7 +289,7 @@ impl SocketHandler {
         }
         tracing::warn!(
             owner = owner.as_ref().map(Address::as_str),
-            "circuit breaker released by an operator"
+            "circuit breaker released by an operator command, closes of leases are permitted again"
         );
         let before = before.map(|status| status.breaker.clone()).unwrap_or_default();
         let is_shut = before.tripped || before.records_missing.is_some();

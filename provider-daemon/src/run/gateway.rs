@@ -293,8 +293,8 @@ async fn maintain_certificate(
     }
 }
 
-/// Waits for the certificate and starts the gateway. Returns the address of the gateway and the stamp of the
-/// certificate file, or `None` at a shutdown.
+/// Waits for the certificate and starts the gateway. Returns the gateway with the modification time and size of
+/// the certificate file before it was read, or `None` at a shutdown.
 async fn begin(
     plan: &GatewayOptions,
     dependencies: &GatewayDependencies,

@@ -134,7 +134,7 @@ fn missing_rights_classes_and_labels_are_reported_until_they_exist() {
     assert!(!is_not_offered(&complete), "{complete}");
 }
 
-/// Class and GPU node of the test of labels.
+/// StorageClass without the label `akash.network=true`.
 const CLASS: &str = "doctor-class";
 const GPU_NODE: &str = "doctor-gpu";
 const GPU_LABEL: &str = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";

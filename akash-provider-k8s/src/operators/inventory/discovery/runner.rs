@@ -356,7 +356,7 @@ impl DiscoveryRunner {
             tracing::info!(
                 node,
                 why,
-                "cannot read the processors of a node, the status does not list them"
+                "cannot read the CPU models of a node, so the inventory status has none for this node"
             );
             Vec::new()
         })
