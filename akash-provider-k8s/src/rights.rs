@@ -46,7 +46,8 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Changes the kind of an error from [`ErrorKind::Denied`] to [`ErrorKind::Invalid`] if no right is missing.
+/// Changes the kind of an error from [`ErrorKind::Denied`] to [`ErrorKind::Invalid`] if the account of the client has
+/// all rights that `attempt` requires.
 pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'_>, error: Error) -> Error {
     if error.kind() != ErrorKind::Denied {
         return error;
@@ -78,7 +79,8 @@ pub(crate) fn retried(error: Error) -> Error {
     error
 }
 
-/// Returns true for a denial by admission: a 403 without a missing right, or the text of a webhook or policy.
+/// Returns true if a webhook or a policy refused the request. Then either the client had all required rights, or the
+/// message contains a text of `ADMISSION`.
 fn is_admission(error: &Error) -> bool {
     let mut source = error.source();
     while let Some(cause) = source {
@@ -94,8 +96,8 @@ fn is_admission(error: &Error) -> bool {
     ADMISSION.iter().any(|phrase| message.contains(phrase))
 }
 
-/// Returns true if the account of the client has the right `verb` of a rule. `namespace` is the namespace of the records
-/// or of the lease, for a rule of such a namespace.
+/// Returns true if the account of the client has the right `verb` of a rule. `namespace` is the namespace of the
+/// records or of the lease; rules with another scope ignore it.
 ///
 /// # Errors
 /// Returns an error if the API server does not respond within `limit`.

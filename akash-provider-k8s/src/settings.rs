@@ -138,8 +138,8 @@ impl PartialEq for LeasedIpCount {
 
 impl Settings {
     /// Returns the size of the address pool, and the number of its addresses that are used outside of this provider's
-    /// leases. `leased_ip_pool`, if not 0, limits the difference of both numbers. Before the first count, returns
-    /// `leased_ip_pool` and 0, or `None` if `leased_ip_pool` is 0.
+    /// leases. If `leased_ip_pool` is not 0, the size is at most `leased_ip_pool` plus the number of used addresses.
+    /// Before the first count, returns `leased_ip_pool` and 0, or `None` if `leased_ip_pool` is 0.
     #[must_use]
     pub fn leased_pool(&self) -> Option<(u32, u32)> {
         let most = self.leased_ip_pool;

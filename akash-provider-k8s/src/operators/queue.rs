@@ -217,7 +217,7 @@ impl Queue {
         false
     }
 
-    /// Marks a running name as done. `hash` identifies the written objects.
+    /// Records that the work on a name succeeded. `hash` identifies the written objects.
     pub fn done(&mut self, name: &str, hash: Option<String>, now: Instant) {
         self.rest(name);
         let Some(hash) = hash else {
@@ -232,7 +232,7 @@ impl Queue {
             .insert(name.to_owned(), LastWrite { hash, at: now, times });
     }
 
-    /// Marks a running name as failed, and schedules the next attempt.
+    /// Records that the work on a name failed, and schedules the next attempt.
     pub fn failed(&mut self, name: &str, error: &Error, now: Instant) {
         self.running.remove(name);
         let before = self.failed.get(name);
@@ -261,7 +261,8 @@ impl Queue {
         }
     }
 
-    /// Removes the state of names for which `is_there` returns false: names without a record and without an object.
+    /// Removes the state of each name for which `is_there` returns false. Such a name has neither a record nor an
+    /// object.
     pub fn prune(&mut self, is_there: impl Fn(&str) -> bool) {
         self.written.retain(|name, _| is_there(name));
         self.failed.retain(|name, _| is_there(name));
@@ -274,7 +275,7 @@ impl Queue {
         self.failed.get(name)
     }
 
-    /// Returns all names that failed and were not written since.
+    /// Returns all names whose last attempt failed.
     pub fn failures(&self) -> impl Iterator<Item = (&String, &Failure)> {
         self.failed.iter()
     }
@@ -322,7 +323,7 @@ impl Queue {
         }
     }
 
-    /// Queues the name that has been ignored the longest if the list is over its limit.
+    /// Queues the name that has been ignored for the longest time, except `newest`, if too many names are ignored.
     fn make_room(&mut self, newest: &str) {
         let ignored = self.failed.iter().filter(|(_, failed)| failed.is_ignored);
         let ignored: Vec<_> = ignored.map(|(name, failed)| (failed.at, name.clone())).collect();

@@ -17,7 +17,7 @@ pub(super) const PROBLEM_MAX: usize = 300;
 pub struct WatchStatus {
     /// The operator does no work before this watch has listed all objects.
     pub is_needed: bool,
-    /// All objects were listed once.
+    /// All objects have been listed at least once.
     pub synced: bool,
     /// Seconds since the watch failed; `None` while it works.
     pub down_for_seconds: Option<u64>,

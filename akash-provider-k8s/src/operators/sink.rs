@@ -15,7 +15,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Decodes the key and the value of an object.
+/// Function that returns the index key and the index value of an object.
 pub(super) type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 
 /// Kind and selection of a watch.
@@ -112,7 +112,7 @@ impl<I: Index, K: Ord + Send, V: Send> Sink<DynamicObject> for IndexSink<I, K, V
     }
 }
 
-/// Receiver of the state of one watch, which stores the state for the status.
+/// Stores the state of one watch for the status of the operator.
 struct WatchReport<I> {
     watched: WatchSpec,
     state: Arc<OperatorState<I>>,

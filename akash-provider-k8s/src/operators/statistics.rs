@@ -10,7 +10,7 @@ use akash_provider_core::statistics::DurationCounts;
 pub struct WorkStatistics {
     /// Number of names in the work queue, by state.
     pub queue: QueueDepth,
-    /// Durations of the writes of one name, successful or failed.
+    /// Times to write and delete the objects of one name, successful or failed.
     pub durations: DurationCounts,
     /// Number of writes, deletions and failures.
     pub counts: Counts,

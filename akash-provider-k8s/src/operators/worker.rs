@@ -48,7 +48,7 @@ pub(super) struct OperatorTasks {
 }
 
 impl OperatorTasks {
-    /// Starts the writer, which works while the gate is open.
+    /// Starts the writer, which works while `gate` is open, so while the provider leads.
     pub(super) fn start(writer: impl ObjectWriter, pace: Timing, gate: LeadershipGate) -> Self {
         let mut running = Self {
             stopping: CancellationToken::new(),
@@ -67,7 +67,7 @@ impl OperatorTasks {
         running
     }
 
-    /// Starts a task that runs while the gate is open.
+    /// Starts a task that runs while `gate` is open, so while the provider leads.
     pub(super) fn lead<W: Future<Output = ()> + Send + 'static>(
         &mut self,
         gate: LeadershipGate,
@@ -94,7 +94,7 @@ impl OperatorTasks {
     }
 }
 
-/// Runs `work` whenever the gate is open, until the operator stops.
+/// Runs `work` whenever `gate` is open, until the operator stops.
 async fn lead<W: Future<Output = ()>>(
     gate: LeadershipGate,
     until: CancellationToken,

@@ -58,9 +58,9 @@ const WRITE_ALL: &[&str] = &["get", "list", "watch", "create", "patch", "delete"
 const WRITE_WATCHED: &[&str] = &["list", "watch", "create", "patch", "delete"];
 const READ: &[&str] = &["get", "list", "watch"];
 const WATCH: &[&str] = &["list", "watch"];
-/// Role of the provider in the namespaces of leases.
+/// Name of the ClusterRole with the rights in the namespaces of leases.
 const LEASE_ROLE: &str = "akash-provider-rs-lease";
-/// Lease object of the election.
+/// Name of the Lease object of the leader election.
 const ELECTION: &str = "akash-provider";
 
 const fn rule(

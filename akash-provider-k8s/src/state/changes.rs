@@ -12,7 +12,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Maximum number of pending signals; a slower listener receives a snapshot.
+/// Maximum number of pending signals of a listener. A listener that falls further behind receives a snapshot.
 pub(super) const WAITING_MAX: usize = 1024;
 
 /// Last message that was sent to the listener.
@@ -89,7 +89,8 @@ impl Listener {
         }
     }
 
-    /// Converts a signal to a message for the listener; `None` at the end.
+    /// Converts a signal to a message for the listener. Returns `Some(None)` for a signal without a message, and `None`
+    /// at the end of the stream.
     #[expect(clippy::option_option, reason = "the end differs from no message")]
     fn answer(&mut self, signal: Result<Signal, RecvError>) -> Option<Option<ClusterChange>> {
         let shared = self.shared.upgrade()?;

@@ -28,9 +28,9 @@ use tokio_util::task::AbortOnDropHandle;
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
 /// Number of definitions per page of a list. A definition may have several KiB, mostly metadata.
 const PAGE: u32 = 50;
-/// Maximum number of retries for a missing kind after its definition changed. An API server serves a kind some time
-/// after the definition was created, and several API servers do not start at the same time. With delays that double
-/// from 250 ms the retries take four minutes.
+/// Maximum number of retries for a missing kind after its definition changed. An API server serves a kind only some
+/// time after the creation of its definition, and each of several API servers starts to serve it at a different time.
+/// With delays that double from 250 ms the retries take four minutes.
 const TRIES: u32 = 11;
 /// API group that has CustomResourceDefinitions, although its name looks like a built-in group of Kubernetes.
 const STANDARD: &str = "gateway.networking.k8s.io";
@@ -77,7 +77,7 @@ enum DefinitionState<'a> {
     /// The definition is not listed yet, or definitions cannot be watched.
     Unknown,
     Missing,
-    /// The definition exists in this version.
+    /// The definition exists and has this resource version.
     There(&'a str),
 }
 
@@ -248,7 +248,7 @@ impl Sink<DynamicObject> for DefinitionSink {
     }
 }
 
-/// State of the watch of definitions.
+/// Receiver of the state of the watch of definitions.
 struct DefinitionReport(watch::Sender<DefinitionStates>);
 
 impl Report for DefinitionReport {

@@ -209,7 +209,7 @@ struct Watch {
     /// Time of the last event, if the last watch ended because it was idle. The next request shows whether the
     /// connection was dead.
     silent_since: Option<Instant>,
-    /// Number of consecutive responses that the server does not serve the kind.
+    /// Number of consecutive responses that report the kind as missing.
     absences: u32,
     /// Retries while the definition exists but the server does not serve the kind.
     tries: Tries,
@@ -415,7 +415,7 @@ impl Watch {
         }
     }
 
-    /// Applies a watch event to the sink.
+    /// Applies a watch event to the sink. Returns the reason if the watch must end.
     fn take(&mut self, event: WatchEvent<Value>, version: &mut String) -> Option<End> {
         let (object, is_there) = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),
@@ -443,8 +443,8 @@ impl Watch {
     }
 }
 
-/// Returns the reason to end a watch or list with an object that cannot be decoded, because the remaining objects would
-/// be incomplete.
+/// Returns the reason to end a watch or a list that contains an object that cannot be decoded. Without this object, the
+/// remaining objects would be incomplete.
 fn unreadable(why: String) -> End {
     End::Failed(format!("cannot decode an object: {why}"), None)
 }

@@ -70,8 +70,9 @@ impl Replicas {
         }
     }
 
-    /// Returns true if enough replicas are available. An update removes one replica at a time, and the pods of the
-    /// previous generation serve until the controller has observed the new generation.
+    /// Returns true if enough replicas are available. A rolling update may make one replica unavailable. A new workload
+    /// counts only after its controller has observed the workload. A changed workload counts at once, because the pods
+    /// of its previous generation still serve.
     fn serve(&self, wanted: u32) -> bool {
         let one_away = u32::from(self.updating);
         let is_observed = self.observed >= self.generation || self.generation > 1;
@@ -79,7 +80,8 @@ impl Replicas {
     }
 }
 
-/// Returns true for an object that was changed after its creation. During the first start no replica serves.
+/// Returns true for an object that was changed after its creation. The rollout of an unchanged object is its first
+/// start and not an update.
 fn is_changed(meta: &ObjectMeta) -> bool {
     meta.generation.is_some_and(|generation| generation > 1)
 }

@@ -78,7 +78,8 @@ impl History {
             .collect()
     }
 
-    /// Returns a watch of the number of the newest record. Readers wait for a change and then call [`History::after`].
+    /// Returns a receiver of the number of the newest record. Readers wait for a change and then call
+    /// [`History::after`].
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()

@@ -57,7 +57,7 @@ pub(super) struct Entry {
     pub(super) health: Option<Health>,
     writes: Vec<(Write, Instant)>,
     holds: usize,
-    /// Number of records before the list that is being applied.
+    /// Number of records before the current list was applied, to detect records that the list lacks.
     records_before: usize,
 }
 
@@ -86,7 +86,7 @@ impl Entry {
         Some(health(&self.view, nodes))
     }
 
-    /// Computes the health again; returns the signal to listeners.
+    /// Computes the health again. Returns a signal for the listeners if the health changed.
     fn reconsider(&mut self, home: &str, nodes: &Nodes) -> Option<Signal> {
         self.writes.retain(|(write, _)| !write.is_seen(&self.view));
         let (before, now) = (self.health, self.judge(nodes));

@@ -124,7 +124,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Type of a watched kind.
+/// Rust type of the objects of a watched kind.
 pub(crate) trait WatchedKind:
     kube::Resource<DynamicType = ()>
     + Lookup<DynamicType = ()>

@@ -29,7 +29,8 @@ pub(crate) fn namespace(lease: &LeaseId) -> Namespace {
     of(json!({"metadata": {"name": lease.namespace(), "uid": "ns", "labels": labelled(lease)}}))
 }
 
-/// Returns a Manifest of services with their counts; a name with `!` is persistent.
+/// Returns a Manifest of services with these names and counts. A service has persistent storage if its name ends with
+/// `!`.
 pub(crate) fn manifest(lease: &LeaseId, services: &[(&str, u32)]) -> Manifest {
     let service = |(name, count): &(&str, u32)| {
         let persistent = name.ends_with('!').to_string();

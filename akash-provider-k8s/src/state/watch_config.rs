@@ -17,7 +17,7 @@ pub struct WatchConfig {
     pub page_size: u32,
     /// Maximum duration of one page of a list.
     pub list_timeout: Duration,
-    /// Maximum time until a watch starts.
+    /// Maximum time from a watch request until its response starts.
     pub start_timeout: Duration,
     /// Duration of a watch in seconds, enforced by the server; below 295.
     pub watch_seconds: u32,
@@ -28,13 +28,13 @@ pub struct WatchConfig {
     pub proof: Duration,
     /// Minimum duration of a watch after which the back-off is reset.
     pub steady: Duration,
-    /// First back-off after a failure; it doubles, and jitter at most doubles the delay.
+    /// First back-off after a failure. The back-off doubles with each failure. Jitter at most doubles each delay.
     pub wait_first: Duration,
     /// Maximum back-off after a failure, without jitter.
     pub wait_max: Duration,
     /// First delay of a retry for a missing kind.
     pub wait_absent: Duration,
-    /// Maximum delay for a kind that the cluster may lack; the delay doubles up to it.
+    /// Maximum delay of a retry for a kind that the cluster may lack. The delay doubles with each retry.
     pub wait_absent_max: Duration,
     /// Duration of an outage before health becomes unknown.
     pub grace: Duration,
@@ -71,7 +71,7 @@ impl WatchConfig {
     }
 
     /// Returns the delay before the next attempt for a missing kind. `answers` is the number of consecutive responses
-    /// that the kind is missing.
+    /// that report the kind as missing.
     pub(crate) fn absent(&self, answers: u32, may_be_absent: bool) -> Duration {
         if !may_be_absent {
             return self.wait_absent;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// State of one watch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WatchState {
-    /// All objects were listed once.
+    /// All objects have been listed at least once.
     pub synced: bool,
     /// Time since when the watch does not work; `None` while it works or before its start.
     pub down_since: Option<Instant>,

@@ -38,7 +38,7 @@ const FILES: [&str; 9] = [
     "providerhosts",
 ];
 
-/// A recorded lease, ready to be created.
+/// Recorded objects of a lease of the Go provider, which a test can create in its cluster.
 pub(crate) struct Recording {
     pub(crate) lease: LeaseId,
     namespace: Value,

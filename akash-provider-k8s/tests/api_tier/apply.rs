@@ -90,8 +90,8 @@ fn without(value: Value, lease: &LeaseId) -> Value {
     }
 }
 
-/// Returns a number for each object that grows with each write of the provider: the generation if a
-/// controller writes the status of the object, and otherwise the resource version.
+/// Returns a value for each object that changes with each write of the provider: the generation of a workload, the spec
+/// of a quota, and otherwise the resource version. Controllers write only the status of workloads and quotas.
 async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for kind in KINDS {
@@ -411,7 +411,7 @@ fn workload_of_changed_kind_replaces_the_old_one() {
     });
 }
 
-/// Returns the number of the provider's objects that another process changed. Findings of other kinds come
+/// Returns the number of [`Finding::Edited`]: objects of the provider that another process changed. Other findings come
 /// from other tests and are ignored.
 async fn edits(cluster: &KubeCluster) -> usize {
     let findings = cluster.findings().await.unwrap();

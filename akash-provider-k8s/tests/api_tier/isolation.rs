@@ -20,8 +20,7 @@ const REPEATED: usize = 6;
 /// Maximum time until an edit is repaired, generous for slow machines.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// Returns a deployment with a service that may read its lease by a ServiceAccount, so that the lease has all
-/// kinds of objects.
+/// Returns a deployment with objects of all kinds. Its service `web` has a ServiceAccount with the right to read logs.
 fn reading(lease: &LeaseId) -> WorkloadSpec {
     let mut disk = service("disk");
     disk.resources.storage[0].attributes = vec![

@@ -580,9 +580,10 @@ fn counted(config: Config, calls: &Arc<Mutex<Vec<Call>>>, fault: &Arc<Mutex<Opti
 /// Fault of the connection to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The first request after this number of writes is lost.
+    /// The given number of writes succeeds. All later writes are lost before they reach the server.
     Lost(usize),
-    /// The response to the first write after this number of writes is lost.
+    /// The given number of writes succeeds. The response to the next write is lost, and all later writes are lost
+    /// before they reach the server.
     Unanswered(usize),
     /// Every request is lost.
     Cut,

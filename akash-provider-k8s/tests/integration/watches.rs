@@ -78,7 +78,7 @@ fn changed(dseq: u64, health: Health) -> ClusterChange {
     ClusterChange::Health { lease, health }
 }
 
-/// Returns a reply with one healthy lease. A test may replace single replies.
+/// Replies to list requests with one healthy lease. Returns `None` for all other requests.
 fn one_lease(request: &Request) -> Option<Reply> {
     if request.is_watch() {
         return None;

@@ -288,8 +288,8 @@ impl<'a> Surroundings<'a> {
             .on_node("ip", &["route", action, &network, "via", &self.world])
     }
 
-    /// Checks the table for both pairs, repeatedly until all flows are as expected or the time is over.
-    /// Returns the remaining differences.
+    /// Tests the flows of both pairs: `with` has network policies, `without` has none. Repeats the test until all flows
+    /// are as expected or the time is over. Returns the remaining differences.
     fn check(&self, testbed: &Testbed, with: &Pair, without: &Pair) -> Result<(), String> {
         let listener = TcpListener::bind((testbed.addresses().host, 0)).unwrap();
         let host_port = listener.local_addr().unwrap().port();
@@ -417,7 +417,7 @@ impl<'a> Surroundings<'a> {
     }
 }
 
-/// Sources and targets of the table.
+/// Sources and targets of the tested flows.
 struct FlowEndpoints {
     web: String,
     side: String,

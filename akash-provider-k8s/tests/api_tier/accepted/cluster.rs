@@ -186,7 +186,7 @@ impl Trial {
         serde_json::to_value(api.create(&params, &object).await.unwrap()).unwrap()
     }
 
-    /// Applies an object permanently.
+    /// Applies an object, not as a dry run.
     pub(crate) async fn apply<K>(&self, object: &K)
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>

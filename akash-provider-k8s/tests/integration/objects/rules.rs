@@ -51,7 +51,8 @@ fn json_of(objects: &LeaseObjects) -> Value {
     })
 }
 
-/// Compares the objects with the expected file, or rewrites it.
+/// Compares the rendered objects with the expected file. If the environment variable `BLESS_OBJECTS` is set, writes the
+/// file first.
 fn assert_expected(name: &str, deployment: &WorkloadSpec, settings: &Settings) -> Value {
     let made = json_of(&rendered(deployment, settings));
     let path = data(&format!("{name}.json"));

@@ -24,7 +24,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// The first group of an SDL, as the deployment of [`lease`].
+/// Returns the first group of an SDL as the workload of the lease [`lease`].
 pub(crate) fn deployment(text: &str) -> WorkloadSpec {
     let parsed = sdl::parse(text).unwrap_or_else(|e| panic!("{e}"));
     let group = parsed.manifest.groups.into_iter().next().unwrap();

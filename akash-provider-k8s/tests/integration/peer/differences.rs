@@ -20,7 +20,7 @@ pub(super) enum Difference {
     Capabilities,
     /// `quota`: each lease has a ResourceQuota.
     Quota,
-    /// `metadata`: metadata addresses are also blocked for leases that the Go provider deployed.
+    /// `metadata`: the addresses of cloud metadata services are also blocked for leases that the Go provider deployed.
     Metadata,
     /// `egress`: more networks are blocked, in both address families, and the DNS cache of the node is
     /// allowed.
@@ -134,7 +134,7 @@ fn container_ports(theirs: &mut Objects) -> bool {
     any
 }
 
-/// Metadata addresses in the rendered policies.
+/// Addresses of cloud metadata services in the rendered policies.
 const METADATA: [&str; 6] = [
     "100.100.100.200/32",
     "168.63.129.16/32",
@@ -144,7 +144,7 @@ const METADATA: [&str; 6] = [
     "192.0.0.192/32",
 ];
 
-/// Adds the metadata addresses to the exceptions of the recorded egress rule.
+/// Adds the addresses of cloud metadata services to the exceptions of the recorded egress rule.
 fn metadata(theirs: &mut Objects) -> bool {
     let policy = theirs
         .get_mut("NetworkPolicy/akash-deployment-restrictions")

@@ -22,7 +22,7 @@ pub(crate) struct ObservedObjects {
     pub(crate) slices: Objects,
 }
 
-/// Rules for which Ingresses and HTTPRoutes a controller handles.
+/// Ingresses and HTTPRoutes that a controller handles.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Scope {
     /// Class of the handled Ingresses.
