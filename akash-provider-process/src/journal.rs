@@ -8,11 +8,11 @@ use tokio::sync::broadcast::error::RecvError;
 
 /// Maximum number of stored items (log lines or events) of a lease.
 const STORED_MAX: usize = 1000;
-/// Maximum number of buffered items of a follower. A slower follower loses the oldest.
+/// Maximum number of buffered items of a follower. A follower that falls further behind loses the oldest items.
 const WAITING: usize = 256;
 
-/// Last log lines or events of a lease, each with the name of its service. Dropping the journal ends the streams of its
-/// followers.
+/// Newest log lines or events of a lease, each with the name of its service. Dropping the journal ends the streams of
+/// its followers.
 #[derive(Debug)]
 pub(crate) struct Journal<T> {
     items: VecDeque<(String, T)>,

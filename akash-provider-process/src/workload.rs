@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 /// First allocated port, in the range of Kubernetes node ports.
 const FIRST_PORT: u16 = 30_000;
-/// Maximum number of buffered changes of a watcher. A slower watcher gets a snapshot.
+/// Maximum number of buffered changes of a watcher. A watcher that falls further behind gets a snapshot.
 const WAITING: usize = 1024;
 
 /// Allocated ports by service.
