@@ -36,7 +36,7 @@ impl std::fmt::Display for EntryId {
     }
 }
 
-/// Decoded entry.
+/// Version of the entry format. Readers accept no other version.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: EntryId,

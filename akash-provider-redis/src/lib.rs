@@ -40,9 +40,9 @@ use std::time::Duration;
 pub use election::RedisElection;
 pub use location::{InvalidLocation, Location};
 
-/// Number of events that each stream of facts retains for slow readers.
+/// Number of events that the stream of each topic of facts retains for slow readers.
 pub const FACTS_PER_STREAM: usize = 65_536;
-/// Number of events that each stream of a retained status contains. The latest event is also stored separately.
+/// Number of events that the stream of each retained topic contains. The latest event is also stored separately.
 pub const STATUSES_PER_STREAM: usize = 64;
 
 /// Bus on Redis. Clones share their connection.

@@ -11,7 +11,7 @@ pub(crate) struct Keys {
     prefix: String,
 }
 
-/// Epoch, sequence and ends of the streams on the server at one time.
+/// Epoch, sequence number and stream ends on the server at one time.
 #[derive(Debug)]
 pub(crate) struct Heads {
     pub(crate) epoch: Option<String>,
@@ -60,14 +60,15 @@ impl Keys {
     }
 }
 
-/// Returns the command that reads a last event, up to one byte more than the maximum size. The response is empty if the
-/// topic has no event.
+/// Returns the command that reads the last event of a topic, up to one byte more than the maximum size. The response is
+/// empty if the topic has no event.
 pub(crate) fn last(key: &str) -> Cmd {
     redis::cmd("GETRANGE").arg(key).arg(0).arg(BYTES_MAX).to_owned()
 }
 
 impl Heads {
-    /// Returns the positions before the first event of the epoch, for a reader that has read another epoch.
+    /// Returns the heads with all positions before the first event of the epoch. For a reader whose last event is from
+    /// another epoch.
     pub(crate) fn at_start_of_epoch(mut self) -> Self {
         let epoch = self.epoch.as_deref().and_then(|epoch| epoch.rsplit_once('@'));
         if let Some(sequence) = epoch.and_then(|(_, start)| start.parse().ok()) {
@@ -80,7 +81,7 @@ impl Heads {
         self
     }
 
-    /// Reads the state atomically.
+    /// Reads the heads in one transaction.
     pub(crate) async fn read(
         connection: &mut MultiplexedConnection,
         keys: &Keys,

@@ -65,7 +65,7 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 pub(crate) struct Reader {
     link: Arc<Endpoint>,
     topics: Vec<Topic>,
-    /// Last read entry of each topic.
+    /// Id of the last read entry of each topic.
     at: Vec<EntryId>,
     epoch: Option<String>,
     server: Option<ServerId>,
@@ -280,8 +280,9 @@ impl Reader {
         }
     }
 
-    /// Returns the entries with the indices of their topics. The stream with the oldest last entry may have more, so the
-    /// known order ends there: later entries of other streams are read again.
+    /// Returns the entries in the order of publication, each with the index of its topic. A stream may have more
+    /// entries than this reply contains. Therefore entries that are newer than the last entry of any stream are left
+    /// out and read again.
     fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, Entry)>> {
         let keys: Vec<String> = self
             .topics

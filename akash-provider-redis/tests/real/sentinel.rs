@@ -47,8 +47,8 @@ impl Set {
     }
 }
 
-/// Reads until the event `to`. Asserts that the events from `from` are in order, and that the reader reported
-/// each loss.
+/// Reads until the event `to`. Asserts that the events from `from` are in order, and that the reader reported each
+/// loss. Returns true if the reader reported a loss.
 async fn reads_up_to(facts: &mut EventStream, from: u32, to: u32) -> bool {
     let (mut expected, mut was_loss_reported) = (from, false);
     loop {
