@@ -23,7 +23,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a response, in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Returns a TLS 1.3 configuration, with the client certificate `shown` if it is set.
+/// Returns a TLS 1.3 configuration, with the client certificate `certificate` if it is set.
 pub(crate) fn tls(certificate: Option<rustls::sign::CertifiedKey>) -> anyhow::Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?

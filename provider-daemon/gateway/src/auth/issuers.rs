@@ -23,8 +23,8 @@ const NAMED_MAX: u64 = 10_000;
 /// account. Short, because the chain learns the key of an account from its first transaction.
 const NAMED_FOR: Duration = Duration::from_secs(15);
 
-/// Public keys of accounts, in three caches: keys proven by a signature, keys of accounts merely named, and accounts
-/// without a key.
+/// Public keys of accounts, in three caches: keys that have verified a signature, keys of accounts for which no client
+/// has sent a valid signature yet, and accounts without a key.
 #[derive(Debug)]
 pub(super) struct Issuers {
     chain: Arc<dyn ChainQuery>,
