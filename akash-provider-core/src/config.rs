@@ -68,15 +68,17 @@ pub struct Config {
     /// Reclamation window offered in every bid (`reclamation-window`; 0 = not offered).
     #[serde(with = "duration::or_never")]
     pub reclamation_window: Option<Duration>,
-    /// Attributes that an order must require to get a bid (attributes of `provider-config`).
+    /// Attributes that the placement requirements of an order must contain. The provider declines all other orders
+    /// (`attributes` in the `provider-config` file).
     pub required_attributes: Vec<Attribute>,
     /// Maximum number of volumes per unit (4 in the Go provider, which has no flag for it).
     pub max_volumes_per_unit: u32,
-    /// CPU overcommit in percent; 50 means 1.5 times (`overcommit-pct-cpu`).
+    /// CPU overcommit in percent. With 50, the provider sells 1.5 times the physical CPU capacity
+    /// (`overcommit-pct-cpu`).
     pub overcommit_cpu_percent: u32,
-    /// Memory overcommit in percent (`overcommit-pct-mem`).
+    /// Memory overcommit in percent, as for CPU (`overcommit-pct-mem`).
     pub overcommit_memory_percent: u32,
-    /// Storage overcommit in percent (`overcommit-pct-storage`).
+    /// Storage overcommit in percent, as for CPU (`overcommit-pct-storage`).
     pub overcommit_storage_percent: u32,
     /// Number of external ports for random-port endpoints. With 0, every order that needs such a port is
     /// declined (`cluster-node-port-quantity`; the default is 2768, the size of the usual node port range).
@@ -93,8 +95,9 @@ pub struct Config {
     /// subdomains (`deployment-blocked-hostnames`). The host in the provider record on the chain is always
     /// blocked.
     pub blocked_hostnames: Vec<String>,
-    /// Total unhealthy time after which a lease is closed; `None` means never. Good health, or the deploy of a new
-    /// version, resets the total to zero. Time with unknown health or an outage does not count.
+    /// Maximum unhealthy time of a workload; `None` means no limit. When the limit is reached, the provider closes
+    /// the lease. All periods of bad health since the last good health, or since the last deploy of a new version,
+    /// are added up. Time with unknown health or during an outage does not count.
     #[serde(with = "duration::or_never")]
     pub unhealthy_limit: Option<Duration>,
     /// Interval between checks of a deployment's escrow balance, in block time

@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of stream items read in one search, because a stream can always have a next item.
 const ITEMS_MAX: u32 = 100_000;
-/// Time that a call may still block its thread after its deadline. When this time has passed too, the process exits.
+/// Time added to twice the time limit of a call. When a call blocks its thread for longer than this sum, the process
+/// exits.
 const BLOCKED: Duration = Duration::from_secs(5);
-/// Interval between two checks of the calls in progress.
+/// Interval between checks for calls that block their thread.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A rule of a port's contract, with the time limit for the calls that check the rule.
@@ -86,7 +87,7 @@ impl Rule {
         }
     }
 
-    /// Returns the value that `call` found. Panics if it found none.
+    /// Returns the value in `found`. Panics with the name of `call` if `found` is `None`.
     pub(crate) fn there<T>(&self, call: &str, found: Option<T>) -> T {
         found.unwrap_or_else(|| self.broken(format!("`{call}` was expected to find a value and found none")))
     }
@@ -98,7 +99,7 @@ impl Rule {
         ))
     }
 
-    /// Fails the suite unless `call` is refused with this kind of error. `why` is the reason in the message.
+    /// Panics unless `call` returns an error of this `kind`. The panic message contains `why`.
     pub(crate) async fn refused<T>(
         &self,
         call: &str,
@@ -181,7 +182,7 @@ static UNDER_WAY: Mutex<BTreeMap<u64, (Instant, String)>> = Mutex::new(BTreeMap:
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static GUARD: Once = Once::new();
 
-/// A call in progress, with its number in `UNDER_WAY`. Dropping this value removes the entry: the call has ended.
+/// Entry of a call in progress in `UNDER_WAY`. The number is the key. Dropping this value removes the entry.
 struct Watch(u64);
 
 impl Watch {

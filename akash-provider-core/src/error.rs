@@ -29,7 +29,7 @@ pub enum ErrorKind {
     ClusterNotReady,
     /// The provider is not registered on the chain.
     NotRegistered,
-    /// A second signal aborted the operation.
+    /// The operation was aborted, for example by a second termination signal.
     Aborted,
     /// The provider is stopping or has stopped.
     Stopped,
@@ -37,7 +37,7 @@ pub enum ErrorKind {
     Internal,
 }
 
-/// Error of a port.
+/// Error of an operation, such as a call to the chain or the cluster.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -130,7 +130,7 @@ impl StdError for Error {
     }
 }
 
-/// Serializable form of an error, an input of the engine.
+/// Serializable form of an [`Error`], as the engine receives it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Failure {
     /// Category of the error.

@@ -240,7 +240,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// Scheduling parameters by resource id, part of the stored deployment.
+/// Scheduling parameters by resource id, stored with the workload in the cluster.
 pub type SchedulerParamsById = BTreeMap<u32, Option<SchedulerParams>>;
 
 /// Scheduling parameters of a resource unit, decided at the reservation.
@@ -268,10 +268,10 @@ pub struct SchedulerGpu {
     pub vendor: String,
     /// Name of the model, for example `a100`.
     pub model: String,
-    /// Requested memory, or empty.
+    /// GPU memory that the order requires; empty if the order accepts any.
     #[serde(default)]
     pub memory_size: String,
-    /// Requested interface, or empty.
+    /// GPU interface that the order requires; empty if the order accepts any.
     #[serde(default)]
     pub interface: String,
 }

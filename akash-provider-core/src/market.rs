@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Minimum deposit of a deployment in either denomination, as the default of the Akash network.
+/// Minimum deposit of a deployment, in uakt or uact: the default of the Akash network.
 pub const MIN_DEPLOYMENT_DEPOSIT: u128 = 500_000;
 
 /// Initial state of a market.
@@ -196,7 +196,7 @@ impl Rejection {
     }
 }
 
-/// A market. See the [module](self).
+/// An in-memory Akash network for orders, bids, leases and escrow. See the [module](self).
 ///
 /// ```
 /// use akash_provider_core::market::{Market, MarketConfig};
@@ -224,7 +224,7 @@ pub struct Market {
     ledger: Ledger,
     index: Index,
     providers: BTreeMap<Address, ProviderRecord>,
-    /// Signed attributes of providers. The key is the provider and the auditor.
+    /// Attributes of providers that auditors signed. The key is the provider and the auditor.
     audits: BTreeMap<(Address, String), Vec<Attribute>>,
     certificates: BTreeMap<Address, Vec<Certificate>>,
 }
@@ -383,7 +383,7 @@ impl Market {
         self.height() + 1
     }
 
-    /// Returns a deployment, and the state outside of the deployment that the rules change.
+    /// Returns a deployment, and the context in which the rules of a transaction read and change other state.
     fn open(&mut self, id: &DeploymentId) -> Option<(&mut DeploymentBook, TxContext<'_>)> {
         let (height, time) = (self.building(), self.building_at.unwrap_or_else(|| self.time()));
         let book = self.deployments.get_mut(id)?;

@@ -130,7 +130,7 @@ pub enum PriceError {
 }
 
 impl PriceError {
-    /// Converts the error to an error of a port.
+    /// Converts the error to the error type of `PricingStrategy`.
     #[cfg(feature = "runtime")]
     #[must_use]
     pub fn into_error(self, operation: &'static str) -> crate::error::Error {

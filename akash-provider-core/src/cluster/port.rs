@@ -116,7 +116,7 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// Returns the status of one service.
     async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error>;
 
-    /// Returns the forwarded ports of a lease by service.
+    /// Returns the forwarded ports of a lease. The key is the service.
     async fn forwarded_port_status(
         &self,
         lease: &LeaseId,
@@ -205,7 +205,7 @@ pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
     async fn usage(&self) -> Result<LeasedIpUsage, Error>;
 }
 
-/// Commands in a running service.
+/// Execution of commands in a running service.
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
@@ -332,7 +332,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// An event of the backend about a lease.
+/// An event that the backend reports for a lease, such as a Kubernetes Event.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LeaseEvent {
     /// Wall-clock time of the event; 0 if unknown.

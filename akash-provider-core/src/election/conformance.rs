@@ -177,7 +177,7 @@ pub async fn one_of_several_writes_wins(store: &dyn ElectionStore, other: &dyn E
     }
 }
 
-/// Checks that a write of the same content has another version and another heartbeat.
+/// Checks that a write with unchanged content also changes the version and counts as a heartbeat.
 ///
 /// # Panics
 /// Panics when the store violates the rule.

@@ -20,9 +20,9 @@ pub enum ScanReason {
     Request,
     /// The last scan failed.
     Retry,
-    /// The offer of a bid or of a lease is unknown.
+    /// The resources offered in a bid, or in the winning bid of a lease, are unknown.
     UnknownOffer,
-    /// A new lease may have a workload in the cluster, or the state after a failed write is unknown.
+    /// Only a listing of the cluster can show whether a lease has a manifest.
     UnknownWorkload,
     /// The cluster reported a problem with a workload or with a record.
     ClusterProblem,
@@ -84,7 +84,7 @@ pub struct EngineCounts {
 }
 
 impl EngineCounts {
-    /// Counts a block above the next height.
+    /// Counts a gap: the height of the received block is more than one above `last`.
     pub(super) const fn gap(&mut self, last: Height, received: Height) {
         self.gaps += 1;
         self.missed_blocks += received.saturating_sub(last).saturating_sub(1);

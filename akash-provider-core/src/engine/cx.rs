@@ -20,8 +20,8 @@ pub struct Cx<'a> {
     pub block_time: Duration,
     /// True if events of the block at `height + 1` were already received.
     pub within_block: bool,
-    /// Version of the provider record, the audits and the market parameters. If the version has changed since a
-    /// decision about an order, the decision is made again.
+    /// Counter that changes with every change of the provider record, the audits or the market parameters. If the
+    /// counter has changed since a decision about an order, the decision is made again.
     pub provider_version: u32,
     /// Deposit for a bid in a denomination that the chain accepts and the account can pay. `None` if the account can
     /// pay none.

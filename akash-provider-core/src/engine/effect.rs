@@ -39,9 +39,9 @@ pub enum Call {
     /// Chain: fetch the attributes of this provider signed by an auditor. The argument is the auditor as named in an
     /// order.
     FetchAudit(String),
-    /// Chain: fetch one bid, with the agreement of the endpoints about the record.
+    /// Chain: fetch one bid, and whether all endpoints return the same record.
     FetchBid(BidId),
-    /// Chain: fetch one lease, with the agreement of the endpoints about the record.
+    /// Chain: fetch one lease, and whether all endpoints return the same record.
     FetchLease(LeaseId),
     /// Chain: fetch a deployment with its groups, escrow account and leases.
     FetchDeployment(DeploymentId),

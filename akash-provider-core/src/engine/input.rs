@@ -49,7 +49,7 @@ pub enum Input {
 pub enum Leadership {
     /// Leader with write permission. Each new leader has a higher epoch.
     Leader {
-        /// Number of the leadership. The engine writes it into every object that it applies to the cluster.
+        /// Leadership epoch. The engine writes the epoch into every object that it applies to the cluster.
         epoch: u64,
     },
     /// Standby: it follows the state of chain and cluster, and sends no writes.
@@ -70,9 +70,9 @@ pub enum Completion {
     Balances(Result<Vec<Coin>, Failure>),
     /// Result of `FetchAudit`: `None` if the auditor signed no attributes of this provider.
     Audit(Result<Option<AuditedAttributes>, Failure>),
-    /// Result of `FetchBid`, with the agreement of the endpoints about the record.
+    /// Result of `FetchBid`, with the information whether all endpoints returned the same record.
     Bid(Result<Observed<Bid>, Failure>),
-    /// Result of `FetchLease`, with the agreement of the endpoints about the record.
+    /// Result of `FetchLease`, with the information whether all endpoints returned the same record.
     Lease(Result<Observed<LeaseRecord>, Failure>),
     /// Result of `FetchDeployment`: `None` if the chain has no such deployment.
     Deployment(Result<Option<DeploymentRecord>, Failure>),

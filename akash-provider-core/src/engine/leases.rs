@@ -95,7 +95,8 @@ impl Leases {
         self.escrows.ids()
     }
 
-    /// Replaces a queued deploy by a deploy of the newest manifest. Returns `None` if the queued deploy is current.
+    /// Returns a deploy of the newest version in place of a queued deploy. Returns `None` if the queued deploy
+    /// already has the newest version.
     pub(super) fn deploy_newest(&mut self, id: &LeaseId, epoch: u64) -> Option<Call> {
         let newest = |machine: &mut Workload| machine.deploy_newest(epoch);
         self.workloads.update(id, newest)?
@@ -122,7 +123,7 @@ impl Leases {
         self.hostnames.holder(name)
     }
 
-    /// Assigns a free hostname to a lease.
+    /// Assigns a hostname that no lease holds to `lease`.
     pub(super) fn adopt_hostname(&mut self, name: &str, lease: &LeaseId) {
         self.hostnames.adopt(name, lease);
     }

@@ -53,7 +53,7 @@ impl Market {
         self.orders.is_finished(id)
     }
 
-    /// Returns true if the order was declined for a reason that can disappear.
+    /// Returns true if the order was declined for a temporary reason, so that it can be retried.
     pub(super) fn is_retryable(&self, id: &OrderId) -> bool {
         self.orders.is_retryable(id)
     }
@@ -101,8 +101,7 @@ impl Market {
         self.wallet.parameters_read();
     }
 
-    /// Returns the version of the provider record, the audits and the market parameters. The version increases with
-    /// each change.
+    /// Returns a counter that changes with every change of the provider record, the audits or the market parameters.
     pub(super) const fn provider_version(&self) -> u32 {
         self.provider_data.version()
     }

@@ -41,11 +41,11 @@ pub struct Reservations {
     reservations: HashMap<OrderId, Reservation, FxBuildHasher>,
     /// Orders with reserved replicas that fit on no node.
     unplaced: BTreeSet<OrderId>,
-    /// Leases with unknown resources, because their winning bid was not read yet.
+    /// Orders of leases with unknown resources, because the winning bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders with leased IPs that the last reported usage of the pool includes. An order that has released its IPs
-    /// since is not in the set.
+    /// Orders with leased IPs that are included in the last reported usage of the pool. An order leaves the set when
+    /// it releases its IPs.
     counted: HashSet<OrderId, FxBuildHasher>,
     shared: params::ParamsInterner,
 }

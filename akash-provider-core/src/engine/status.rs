@@ -218,7 +218,7 @@ pub struct ReservationStatus {
     pub memory: u64,
     /// Ephemeral storage, in bytes.
     pub storage_ephemeral: u64,
-    /// Storage with a class, in bytes by class.
+    /// Persistent storage and volumes in memory, in bytes by storage class.
     pub storage: BTreeMap<String, u64>,
 }
 
@@ -232,7 +232,7 @@ pub struct HeldClose {
     pub since: BlockTime,
     /// True if the lease is already closed on the chain, so that only the workload must be removed.
     pub is_over: bool,
-    /// Reason, and the command that releases the close.
+    /// Reason for the hold. Contains the command that ends the hold, if the operator can end it.
     pub because: String,
 }
 
@@ -253,7 +253,8 @@ pub struct BreakerStatus {
     pub waiting: Vec<BidId>,
     /// Leases with a close or teardown held by the breaker, with the reason and the start of the hold.
     pub held: Vec<HeldClose>,
-    /// Message if there are leases but no records of their workloads in the cluster, otherwise `None`.
+    /// Location of the workload records in the cluster, if leases exist but this location has no record of any of
+    /// them. Otherwise `None`.
     pub records_missing: Option<String>,
     /// Reason why the breaker holds the closes of all owners. `None` if it holds no closes, or those of some owners
     /// only. `held` has the reason for each lease.

@@ -19,9 +19,9 @@ pub(super) struct Need {
     pub(super) ephemeral: i64,
     pub(super) gpu: i64,
     pub(super) wants: Vec<GpuRequest>,
-    /// Class and bytes of persistent storage; each class once.
+    /// Persistent storage as pairs of a class index and a size in bytes. Each class occurs once.
     pub(super) volumes: Vec<(usize, i64)>,
-    /// Classes of `volumes` as bits.
+    /// Bit set of the class indexes in `volumes`.
     pub(super) classes: u64,
     /// First volume that no node can mount.
     pub(super) impossible: Option<(usize, Impossible)>,

@@ -18,7 +18,7 @@ pub struct Limit {
     pub max: usize,
     /// Unit of `max`: `entries` or `bytes`.
     pub unit: &'static str,
-    /// Origin of the number, such as Kubernetes or this project.
+    /// Origin of the limit, such as Kubernetes or this project.
     pub source: &'static str,
 }
 

@@ -94,7 +94,7 @@ impl Escrow {
         true
     }
 
-    /// Returns the remaining whole units to the tenant.
+    /// Transfers the remaining whole units to the account of the tenant.
     pub(super) fn refund(&mut self, ledger: &mut Ledger, owner: &Address) {
         for (denom, funds) in &mut self.account.funds {
             // Accounts hold whole units, so the fraction stays in the escrow account.
@@ -201,7 +201,7 @@ impl DeploymentBook {
     }
 }
 
-/// Returns the whole part of a scaled amount.
+/// Rounds a scaled amount down to whole units.
 const fn whole(scaled: i128) -> Dec {
     Dec::from_scaled(scaled - scaled % ONE)
 }

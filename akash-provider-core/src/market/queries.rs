@@ -71,7 +71,7 @@ impl Market {
         self.providers.get(owner)
     }
 
-    /// Returns the attributes of a provider that an auditor has signed.
+    /// Returns the attributes of a provider that one auditor has signed.
     #[must_use]
     pub fn auditor_attributes(&self, auditor: &str, owner: &Address) -> Option<AuditedAttributes> {
         let key = (owner.clone(), auditor.to_owned());
@@ -81,7 +81,7 @@ impl Market {
         })
     }
 
-    /// Returns all signed attributes of a provider.
+    /// Returns the attributes of a provider that auditors have signed, one entry for each auditor.
     #[must_use]
     pub fn audits(&self, owner: &Address) -> Vec<AuditedAttributes> {
         let of_owner = self.audits.iter().filter(|((o, _), _)| o == owner);
@@ -130,7 +130,7 @@ impl Market {
         self.order_book(id).map(|o| &o.order)
     }
 
-    /// Returns all orders, by id.
+    /// Returns all orders, sorted by id.
     pub fn orders(&self) -> impl Iterator<Item = &Order> {
         self.order_books().map(|o| &o.order)
     }
@@ -152,12 +152,12 @@ impl Market {
         })
     }
 
-    /// Returns all bids, by id.
+    /// Returns all bids, sorted by order and provider.
     pub fn bids(&self) -> impl Iterator<Item = &Bid> {
         self.order_books().flat_map(|o| o.bids.values().map(|b| &b.bid))
     }
 
-    /// Returns the bids on one order, by provider.
+    /// Returns the bids on one order, sorted by provider.
     pub fn bids_of(&self, order: &OrderId) -> impl Iterator<Item = &Bid> {
         let books = self.order_book(order).into_iter();
         books.flat_map(|o| o.bids.values().map(|b| &b.bid))
@@ -180,7 +180,7 @@ impl Market {
         })
     }
 
-    /// Returns all leases, by id.
+    /// Returns all leases, sorted by order and provider.
     pub fn leases(&self) -> impl Iterator<Item = LeaseRecord> {
         self.order_books()
             .filter_map(|o| o.lease.as_ref().map(lease_record))
@@ -204,18 +204,18 @@ impl Market {
         self.deployments.get(id).map(|d| &d.escrow.details)
     }
 
-    /// Returns all providers, by account.
+    /// Returns all providers, sorted by account.
     pub fn providers(&self) -> impl Iterator<Item = &ProviderRecord> {
         self.providers.values()
     }
 
-    /// Returns all signed attributes, by provider and auditor.
+    /// Returns the attributes that auditors have signed, sorted by provider and auditor.
     pub fn all_audits(&self) -> impl Iterator<Item = (&Address, &str, &[crate::types::Attribute])> {
         let audits = self.audits.iter();
         audits.map(|((owner, auditor), attributes)| (owner, auditor.as_str(), attributes.as_slice()))
     }
 
-    /// Returns all deployments, by id.
+    /// Returns all deployments, sorted by id.
     pub fn deployments(&self) -> impl Iterator<Item = DeploymentRecord> {
         self.deployments.values().map(deployment_record)
     }

@@ -348,7 +348,8 @@ impl Market {
         Ok(vec![ChainEvent::AuditChanged { auditor, owner }])
     }
 
-    /// Signs attributes as an auditor with any name. Groups may name auditors that are not addresses.
+    /// Signs attributes of the provider `owner` as an auditor with any name. Groups may name auditors that are not
+    /// addresses.
     pub fn sign_as(&mut self, auditor: &str, owner: &Address, attributes: Vec<Attribute>) {
         self.audits
             .insert((owner.clone(), auditor.to_owned()), attributes);

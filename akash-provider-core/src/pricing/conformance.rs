@@ -171,7 +171,7 @@ async fn a_strategy_without_its_source_says_so(strategy: &dyn PricingStrategy, s
     }
 }
 
-/// Expects a price for an order.
+/// Returns the price of an order. Panics if the strategy returns an error or an invalid price.
 async fn price(rule: &Rule, strategy: &dyn PricingStrategy, request: &PriceRequest) -> DecCoin {
     let answer = rule.answer(CALL, strategy.calculate_price(request)).await;
     let price = match answer {

@@ -27,7 +27,7 @@ use when::Orders;
 const RULES_MAX: usize = 1_000;
 /// Maximum number of denominations, because each rule with prices has prices in every denomination.
 const DENOMINATIONS_MAX: usize = 20;
-/// Maximum number of scarcity steps.
+/// Maximum number of entries in `scarcity`, the surcharges by utilization of the cluster.
 const STEPS_MAX: usize = 100;
 /// Maximum length of the name of a rule, in bytes.
 const NAME_MAX: usize = 100;

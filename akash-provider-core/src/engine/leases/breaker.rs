@@ -42,7 +42,7 @@ pub(crate) struct Breaker {
     tripped: bool,
     /// Owners for which the breaker has tripped separately. Other owners are not affected.
     held_owners: BTreeSet<Address>,
-    /// End of the warm-up period, or `None` until chain and cluster are known.
+    /// End of the warm-up period. `None` until the cluster was listed for the first time.
     warmup_ends: Option<Mono>,
     /// Location of the workload records in the cluster. Set if the chain has leases, but the location contains no
     /// record of any workload.
@@ -193,7 +193,7 @@ impl Breaker {
         self.warmup_ends.is_some_and(|at| before < at && at <= now)
     }
 
-    /// Starts the warm-up period after chain and cluster became known.
+    /// Starts the warm-up period after the first listing of the cluster. Later calls have no effect.
     pub(crate) fn start(&mut self, config: &Config, now: Mono) {
         // Only the first call has an effect: later full scans must not restart the warm-up period.
         self.warmup_ends

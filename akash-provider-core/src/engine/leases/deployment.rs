@@ -99,13 +99,14 @@ pub enum Input {
     },
     /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// A listing of the cluster, requested after every lease that is now `Unlisted` had become `Unlisted`. Leases with
-    /// a manifest in the listing were already added as [`Origin::Recorded`].
+    /// Result of a listing of the cluster. The listing was requested after the last lease of the deployment became
+    /// `Unlisted`, so it is evidence for all `Unlisted` leases. Leases with a manifest in the listing were already
+    /// added as [`Origin::Recorded`].
     Listed {
         /// Leases with an unusable record or workload, each with its problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
-        /// True if a lease that is missing in the listing has no workload. False while the cluster has no record of any
-        /// lease, because the provider may use a wrong cluster.
+        /// True if absence from the listing proves that a lease has no workload. False while the cluster has no
+        /// record of any lease, because the provider may use a wrong cluster.
         conclusive: bool,
     },
     /// The deployment was closed on the chain.

@@ -24,8 +24,8 @@ use std::time::Duration;
 
 /// Delay before a failed balance check is repeated, in block time.
 const RETRY_CHECK: Duration = Duration::from_secs(60);
-/// Delay before payouts are repeated when the escrow account is out of funds. A payout from an empty account makes the
-/// chain close the lease.
+/// Delay before the next payout attempt when the escrow account is out of funds. A payout from an empty account makes
+/// the chain close the lease.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
 /// Leases are paid out early when the funds of the escrow account last for this number of blocks. A payout needs one
 /// or two blocks, and payments that become due after the account is empty are lost.
@@ -42,8 +42,8 @@ pub enum Phase {
     Checking,
     /// `Broadcast(WithdrawLease)` is in flight.
     Withdrawing(LeaseId),
-    /// The last payout was included in a block or failed, at this block time or earlier. The next payout needs a
-    /// later block.
+    /// The last payout succeeded or failed, at this block time or earlier. The next payout waits for a later block,
+    /// because the chain rejects two withdrawals in one block.
     Cooling(BlockTime),
     /// The outcome of a payout is unknown. The transaction expires at this block time.
     Unsure(BlockTime),
@@ -58,7 +58,7 @@ pub enum Input {
     LeaseAdded {
         /// Id of the lease.
         lease: LeaseId,
-        /// Time of the next payout.
+        /// Block time of the next payout. `None` if withdrawals at an interval are disabled.
         due: Option<BlockTime>,
         /// Time of the next balance check.
         check_at: BlockTime,
@@ -86,7 +86,7 @@ pub enum Action {
     Unexpected,
 }
 
-/// A lease that receives payouts.
+/// A lease from which this provider withdraws earnings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Payee {
     lease: LeaseId,

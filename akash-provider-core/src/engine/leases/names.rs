@@ -46,8 +46,8 @@ impl Engine {
         self.leases.hostname_queue.add(name, lease);
     }
 
-    /// Blocks the hostname in the provider record on the chain. If the record is missing, the previous
-    /// hostname stays blocked.
+    /// Blocks the host in this provider's record on the chain, so that no tenant can claim it. If the record is
+    /// missing, the previous hostname stays blocked.
     pub(in crate::engine) fn block_own_host(&mut self) {
         if let Some(host) = self.market.own_host() {
             self.leases.hostnames.set_own(host);

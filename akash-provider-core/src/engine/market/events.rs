@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// Processes a lease won by this provider, and returns the origin of the lease. If this process sent the bid, no
-    /// other instance can have served the lease. Otherwise another instance may have served it.
+    /// other instance can have accepted a manifest for the lease. Otherwise another instance may have accepted one.
     pub(in crate::engine) fn order_won(&mut self, id: &OrderId) -> Origin {
         // Read before the event, which finishes the machine.
         let machine = self.market.orders.get(id);

@@ -81,8 +81,8 @@ pub enum Phase {
         expires: BlockTime,
         /// Outcome of the order, if the order ended while the bid was being sent.
         ending: Option<Outcome>,
-        /// Block time after which the provider acts again. If this time is before `expires`, the bid can be sent again.
-        /// Otherwise, the bid is read from the chain.
+        /// Block time after which the provider takes the next step: sends the bid again if this time is before
+        /// `expires`, otherwise reads the bid from the chain.
         again_after: BlockTime,
     },
     /// `FetchBid` is in flight or waits for a retry.
@@ -207,8 +207,8 @@ pub enum Action {
         /// True if the order has not waited for the balance before.
         is_first: bool,
     },
-    /// Retry the order after the market parameters were read again, because the chain rejected the bid by
-    /// newer parameters.
+    /// Retry the order after the market parameters were read again. The chain rejected the bid because of a parameter
+    /// that the engine does not know yet.
     AwaitParameters,
     /// Publish an event about the order or its bid.
     Publish(Event),
@@ -241,7 +241,7 @@ pub struct Order {
     /// Height of the bid's block, or a later height. The bid timeout starts when the block at this height is
     /// processed.
     timeout_from: Option<Height>,
-    /// Version of the provider record, the audits and the market parameters that the decision used.
+    /// Value of `Cx::provider_version` when the engine decided about the order.
     provider_version: u32,
 }
 
@@ -399,8 +399,8 @@ impl Order {
         matches!(self.phase, Phase::Open { .. })
     }
 
-    /// Returns true if this process sent the bid. No other instance can then have served the lease of the
-    /// bid.
+    /// Returns true if this process sent the bid. No other instance can then have accepted a manifest for the lease
+    /// of the bid.
     #[must_use]
     pub const fn is_own_bid(&self) -> bool {
         self.committed
@@ -426,7 +426,7 @@ impl Order {
         }
     }
 
-    /// Returns the phase of the order in the status of the provider.
+    /// Returns the phase that the status of the provider reports for this order.
     #[must_use]
     pub const fn status_phase(&self) -> OrderPhase {
         match self.phase {

@@ -23,7 +23,7 @@ enum OrderResult {
     BidUsed,
     /// The order was declined for a reason that remains until the provider record changes.
     Declined,
-    /// The order was declined for a reason that can disappear.
+    /// The order was declined for a temporary reason.
     Retryable,
 }
 
@@ -93,7 +93,7 @@ impl Orders {
         )
     }
 
-    /// Returns true if the order was declined for a reason that may pass.
+    /// Returns true if the order was declined for a temporary reason, so that it can be retried.
     pub(in crate::engine) fn is_retryable(&self, id: &OrderId) -> bool {
         matches!(self.finished.get(id), Some(OrderResult::Retryable))
     }
@@ -495,7 +495,7 @@ impl Engine {
         self.market.orders.retries.prices_changed();
     }
 
-    /// Retries a batch of orders that were declined for a reason that may pass.
+    /// Retries a batch of orders that were declined for a temporary reason.
     pub(in crate::engine) fn retry_orders(&mut self) {
         if self.role.is_stopping() {
             return;

@@ -26,7 +26,7 @@ const ATTEMPTS: u32 = 3;
 enum Audit {
     /// A query is in flight. `outdated` is true if the audit changed after the query was sent.
     Pending { attempts: u32, outdated: bool },
-    /// The audit was read. `signed` is `None` if the auditor signed nothing.
+    /// The audit was read. `signed` is `None` if the auditor signed no attributes of this provider.
     Cached {
         at: Mono,
         signed: Option<AuditedAttributes>,
@@ -44,7 +44,7 @@ pub(in crate::engine) struct ProviderData {
     is_provider_outdated: bool,
     params: Option<MarketParams>,
     audits: BTreeMap<String, Audit>,
-    /// Waiting orders, by the auditor for which a query is pending.
+    /// Orders that wait for an audit. The key is the auditor.
     waiting: BTreeMap<String, BTreeSet<OrderId>>,
     version: u32,
     /// True after a snapshot with a different provider record or different parameters.
@@ -79,8 +79,8 @@ impl ProviderData {
         std::mem::take(&mut self.changed)
     }
 
-    /// Returns the version of the provider record, the audits and the parameters. An order compares versions to
-    /// detect that its decision used older data.
+    /// Returns a counter that changes with every change of the provider record, the audits or the parameters. An
+    /// order compares counters to detect that its decision used older data.
     #[must_use]
     pub(in crate::engine) const fn version(&self) -> u32 {
         self.version

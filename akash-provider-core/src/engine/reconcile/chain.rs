@@ -48,7 +48,7 @@ impl Engine {
         self.scan.after_resync();
     }
 
-    /// Replaces every stored height above `to` by `to`, because such a height is from an invalid chain.
+    /// Replaces every stored height above `to` by `to`. The block time at `to` shows that higher heights are wrong.
     fn lower_heights(&mut self, to: Height) {
         self.market.lower_heights(to);
         self.leases.lower_heights(to);

@@ -136,7 +136,7 @@ impl Engine {
         machine.is_some_and(|m| m.needs_listing(lease))
     }
 
-    /// Reports the listing to all deployments that have leases without a manifest.
+    /// Passes the listing to all deployments. Leases without a manifest need it as evidence.
     fn notify_deployments(&mut self, unusable: &BTreeMap<LeaseId, (RecordDefect, Arc<str>)>) {
         let is_complete = self.scan.is_listing_complete();
         let conclusive = self.leases.breaker().records_missing().is_none();

@@ -30,8 +30,8 @@ struct ScanInProgress {
     requests: Vec<RequestId>,
     snapshot: Option<Result<Arc<Snapshot>, Failure>>,
     workloads: Option<Result<Workloads, Failure>>,
-    /// Leases that were found, or for which a cluster write completed, after the start of the scan. Snapshot and listing
-    /// may be older than the change.
+    /// Leases that were added to the engine, or for which a cluster write completed, after the start of the scan. The
+    /// snapshot and the listing may be older than this change.
     #[serde(default)]
     changed: BTreeSet<LeaseId>,
 }
@@ -51,7 +51,8 @@ pub(in crate::engine) struct Scan {
     running: Option<ScanInProgress>,
     attempts: u32,
     requests: Vec<(RequestId, bool)>,
-    /// True if a cluster write failed, and no listing was requested and received since then.
+    /// True if a listing was requested because the state of a workload is unknown, and no listing was started since
+    /// then.
     needs_listing: bool,
     /// True if the last scan failed because the cluster could not be listed.
     has_listing_failed: bool,
@@ -116,12 +117,13 @@ impl Scan {
         }
     }
 
-    /// Returns true if the current listing includes the results of all completed writes.
+    /// Returns true if no listing was requested after the start of the current listing. Otherwise the current listing
+    /// may be outdated.
     pub(in crate::engine) const fn is_listing_complete(&self) -> bool {
         !self.needs_listing
     }
 
-    /// Records that a lease was found, or that a cluster write for the lease completed.
+    /// Records that a lease was added to the engine, or that a cluster write for the lease completed.
     pub(in crate::engine) fn record_change(&mut self, lease: &LeaseId) {
         if let Some(running) = &mut self.running {
             running.changed.insert(lease.clone());

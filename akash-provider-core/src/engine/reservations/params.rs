@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Maximum number of values that reservations share. Further values are not shared.
+/// Maximum number of different scheduler parameters that are stored for sharing.
 const SHARED_MAX: usize = 256;
 
-/// Stores one copy of each value for all reservations with equal parameters.
+/// Stores equal scheduler parameters only once, so that reservations share them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ParamsInterner {
     values: BTreeSet<Arc<SchedulerParamsById>>,

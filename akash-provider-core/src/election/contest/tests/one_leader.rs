@@ -92,7 +92,7 @@ struct Flight {
 #[derive(Debug)]
 struct Node {
     contest: Contest,
-    /// Difference between the clock of this node and the earlier clock of the test.
+    /// Time by which the clock of this node is ahead of the clock of the test.
     ahead: Duration,
     wakes: u64,
     flight: Option<Flight>,
@@ -100,7 +100,7 @@ struct Node {
     late: Vec<(u64, Plan)>,
 }
 
-/// Faults of the next call of a node.
+/// Faults injected into the next call of a node.
 #[derive(Debug, Clone, Copy)]
 struct Luck {
     way_there: u64,

@@ -18,7 +18,7 @@ const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between checks whether a planned close may be sent now.
 const PERMISSION_POLL: Duration = Duration::from_secs(5);
 
-/// State of the chain lane.
+/// State of the messages and queries that close a lease or prove that the lease is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ChainLane {
     /// No message or query is in progress.

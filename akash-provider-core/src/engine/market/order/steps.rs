@@ -348,8 +348,8 @@ impl Order {
         self.decline(decline, out)
     }
 
-    /// Reports a deposit that the account cannot pay, so that no other order sends a bid with this deposit. A
-    /// fee that the account cannot pay affects every transaction, and the engine handles it.
+    /// Reports a deposit that the account cannot pay, so that no other order sends a bid with this deposit. An unpaid
+    /// fee is not reported here: the engine handles it, because it affects all transactions.
     fn report_insufficient_funds(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
         if let Ok(TxOutcome::Rejected { error, code, log }) = result
             && *error == TxError::InsufficientFunds
