@@ -30,7 +30,7 @@ use std::time::Duration;
 pub struct Sdl {
     /// Groups to create on the chain, sorted by name.
     pub groups: Vec<GroupSpec>,
-    /// Manifest for the provider, sorted by name.
+    /// Manifest for the provider. Its groups are sorted by name.
     pub manifest: Manifest,
     /// Hash of the manifest, the version of the deployment on the chain.
     pub hash: [u8; 32],

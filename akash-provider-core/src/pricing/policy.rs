@@ -60,7 +60,7 @@ impl PolicyError {
     }
 }
 
-/// A price with its components.
+/// Calculated price of an order, with its components.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quote {
@@ -76,13 +76,13 @@ pub struct Quote {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Line {
-    /// Resource, or the reason of a surcharge or discount.
+    /// Name of the resource, or the reason for the surcharge or discount.
     pub what: String,
     /// Amount per block, in the denomination of the price; negative for a discount.
     pub amount: Dec,
 }
 
-/// Price calculation by a policy.
+/// Pricing strategy that applies the prices and rules of a policy file.
 #[derive(Debug, Clone)]
 pub struct Policy {
     prices: PriceList,
@@ -91,7 +91,7 @@ pub struct Policy {
     rules: Vec<Decision>,
 }
 
-/// Price list with the same prices in each denomination.
+/// Prices of the resources, converted to each accepted denomination.
 #[derive(Debug, Clone)]
 struct PriceList(BTreeMap<Denom, Scale>);
 
@@ -111,7 +111,7 @@ struct Decision {
     minimum: Option<BTreeMap<Denom, Dec>>,
 }
 
-/// Conversion of amounts in the file to base units of a denomination per block.
+/// Factor for each denomination that converts an amount in the file to base units per block.
 struct Conversion(Vec<(Denom, BigDecimal)>);
 
 impl Policy {
@@ -237,7 +237,8 @@ impl Policy {
         Ok((base, factors, minimum.get(denom).copied().unwrap_or(Dec::ZERO)))
     }
 
-    /// Returns the surcharge of the scarcest requested resource, or `None` if the utilization is unknown.
+    /// Returns the description and the factor of the applicable surcharge: the highest step that the used share of the
+    /// scarcest requested resource exceeds. Returns `None` without such a step, or if the utilization is unknown.
     fn scarcity(&self, request: &PriceRequest) -> Option<(String, Dec)> {
         let (resource, share) = request.utilization.as_ref()?.scarcest(request.units())?;
         let step = self.scarcity.iter().rev().find(|step| share > step.above)?;

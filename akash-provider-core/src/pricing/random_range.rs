@@ -5,13 +5,14 @@ use crate::types::DecCoin;
 use crate::types::price::Dec;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Minimum price of a GiB of memory.
+/// Minimum price of a GiB of memory, in base units per block.
 const MIN_PER_GIB: u128 = 50;
 const GIB_BITS: u32 = 30;
-/// Binary logarithm of the number of bytes that cost at most one unit. A GiB costs at most 2^20 units.
+/// Binary logarithm of the number of bytes for each base unit of the maximum price. The maximum price of a GiB is thus
+/// 2^20 base units.
 const BYTES_PER_UNIT_BITS: u32 = 10;
-/// Number of random steps of 10^-6 for each unit between the minimum price and the maximum price. The random part of a
-/// price is thus at most a hundredth of this difference.
+/// Number of random steps for each base unit between the minimum price and the maximum price. A step is 10^-6 base
+/// units, so the random part of a price is at most a hundredth of this difference.
 const STEPS_PER_UNIT: i128 = 10_000;
 const STEP_SCALED: i128 = 1_000_000_000_000;
 
@@ -34,8 +35,8 @@ impl RandomRange {
     /// Returns the price of one order, which may exceed the maximum of the tenant.
     ///
     /// # Errors
-    /// Returns [`PriceError`] when the group has no single price, or requests so much memory that the price
-    /// exceeds 10^18.
+    /// Returns [`PriceError`] when the group has no maximum price, or requests so much memory that the price exceeds
+    /// 10^18.
     pub fn price(&self, request: &PriceRequest) -> Result<DecCoin, PriceError> {
         let maximum = request.maximum()?;
         let memory: u128 = request

@@ -77,7 +77,7 @@ pub enum InvalidScript {
     NoTime,
 }
 
-/// Failure of a script, the source of the port's error.
+/// Failure of a script. `calculate_price` returns it as the source of its error.
 #[derive(Debug, thiserror::Error)]
 enum ScriptError {
     /// The script could not be started.
@@ -111,7 +111,7 @@ enum ScriptError {
     Io(#[source] std::io::Error),
 }
 
-/// Prices from a program.
+/// Pricing strategy that runs a program of the operator for each order.
 #[derive(Debug)]
 pub struct ShellScript {
     path: PathBuf,

@@ -122,12 +122,13 @@ impl Utilization {
         shares.reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
 
-    /// Adds reserved units to the amounts in use, with and without the order.
+    /// Adds reserved units of other orders to both amounts, [`before`](ResourceUsage::before) and
+    /// [`after`](ResourceUsage::after).
     pub(crate) fn hold(&mut self, units: &[ResourceUnit]) {
         self.take(units, false);
     }
 
-    /// Adds the units of the order to the amounts in use with the order.
+    /// Adds the units of the order to the amount [`after`](ResourceUsage::after).
     pub(crate) fn add(&mut self, units: &[ResourceUnit]) {
         self.take(units, true);
     }

@@ -65,8 +65,8 @@ impl ProviderHandle {
         self.meter.statistics()
     }
 
-    /// Submits a validated manifest of a tenant with its hash, or with the hashes of
-    /// [`crate::manifest::parse`]. If the result is `Ok`, the manifest is stored durably.
+    /// Submits a validated manifest of a tenant. `hashes` is the hash of the manifest, or the hashes that
+    /// [`crate::manifest::parse`] returned. If the result is `Ok`, the manifest is stored durably.
     ///
     /// # Errors
     /// Returns the refusals of [`RefusalKind`]. After `Unavailable`, the manifest can be submitted again.
@@ -87,16 +87,17 @@ impl ProviderHandle {
     /// Moves hostnames to a lease from other leases of the same tenant.
     ///
     /// # Errors
-    /// Returns `NoLease`, `Hostname` if a name belongs to another tenant, and the errors of every request.
+    /// Returns `NoLease`, `Hostname` if a name belongs to another tenant, and `Busy`, `Stopping` and `Unavailable` like
+    /// every request.
     pub async fn transfer_hostnames(&self, lease: &LeaseId, hostnames: Vec<String>) -> Result<(), Refusal> {
         let lease = lease.clone();
         self.done(Request::TransferHostnames { lease, hostnames }).await
     }
 
-    /// Closes a lease with a reason that a provider can state.
+    /// Closes a lease. `reason` must be one of the reasons that a provider can record on the chain.
     ///
     /// # Errors
-    /// Returns `NoLease`, `NotLeader`, and the errors of every request.
+    /// Returns `NoLease` and `NotLeader`, and `Busy`, `Stopping` and `Unavailable` like every request.
     pub async fn end_lease(&self, lease: &LeaseId, reason: CloseReason) -> Result<(), Refusal> {
         let lease = lease.clone();
         self.done(Request::EndLease { lease, reason }).await
@@ -106,7 +107,7 @@ impl ProviderHandle {
     /// differences unless `dry_run` is true.
     ///
     /// # Errors
-    /// Returns `Unavailable` if the chain or the cluster cannot be queried, and the errors of every request.
+    /// Returns `Unavailable` if the chain or the cluster cannot be queried, and `Busy` and `Stopping` like every request.
     pub async fn scan(&self, dry_run: bool) -> Result<Vec<String>, Refusal> {
         match self.request(Request::Scan { dry_run }).await? {
             Reply::Scan(findings) => Ok(findings),
@@ -117,7 +118,7 @@ impl ProviderHandle {
     /// Releases the circuit breaker for all owners.
     ///
     /// # Errors
-    /// Returns the errors of every request.
+    /// Returns `Busy`, `Stopping` and `Unavailable` like every request.
     pub async fn release_breaker(&self) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreaker).await
     }
@@ -125,8 +126,8 @@ impl ProviderHandle {
     /// Releases the circuit breaker for an owner for which it has tripped.
     ///
     /// # Errors
-    /// Returns the errors of every request, and [`RefusalKind::Rejected`] if the breaker has not tripped for
-    /// this owner.
+    /// Returns `Busy`, `Stopping` and `Unavailable` like every request, and [`RefusalKind::Rejected`] if the breaker has
+    /// not tripped for this owner.
     pub async fn release_breaker_for(&self, owner: Address) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreakerFor { owner }).await
     }
@@ -134,7 +135,8 @@ impl ProviderHandle {
     /// Sets whether this instance leads. The change takes effect before the method returns.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] when the provider has stopped.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] without a response in
+    /// time. After a timeout, the change can still take effect.
     pub async fn set_leadership(&self, leadership: Leadership) -> Result<(), Error> {
         self.ask("set leadership", |reply| {
             HandleRequest::Leadership(leadership, reply)
@@ -147,19 +149,21 @@ impl ProviderHandle {
     /// [`ProviderHandle::set_leadership`].
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] when the provider has stopped.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] without a response in
+    /// time. After a timeout, the state can still take effect.
     pub async fn restore_state(&self, state: &RestartState) -> Result<(), Error> {
         let state = state.clone();
         self.ask("remind", |reply| HandleRequest::RestoreState(state, reply))
             .await
     }
 
-    /// Sends no more bids, for a reason that the status shows. With `None`, bids are sent again, and the open
-    /// orders are evaluated again. Existing bids and leases are not affected. The change takes effect before
-    /// the method returns.
+    /// Stops sending bids, and shows the reason `why` in the status. With `None`, bids are sent again, and the open
+    /// orders are evaluated again. Existing bids and leases are not affected. The change takes effect before the method
+    /// returns.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] when the provider has stopped.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] without a response in
+    /// time. After a timeout, the change can still take effect.
     pub async fn hold_bids(&self, why: Option<&str>) -> Result<(), Error> {
         let why = why.map(Into::into);
         self.ask("hold bids", |reply| HandleRequest::HoldBids(why, reply))
@@ -170,7 +174,8 @@ impl ProviderHandle {
     /// prices of the strategy have changed.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] when the provider has stopped.
+    /// Returns [`ErrorKind::Stopped`] when the provider has stopped, and [`ErrorKind::Timeout`] without a response in
+    /// time.
     pub async fn prices_changed(&self) -> Result<(), Error> {
         self.ask("judge prices again", HandleRequest::PricesChanged).await
     }
@@ -179,8 +184,8 @@ impl ProviderHandle {
     /// the lifecycle `init`. After the provider has stopped, returns the last status. Both are returned
     /// without waiting.
     ///
-    /// If nothing but blocks and balance checks has happened, all callers share one cached status. The
-    /// unhealthy time of leases is then at most one second old.
+    /// If nothing but blocks and balance checks has happened, all callers share one cached status. The unhealthy time
+    /// of each lease in this status can be one second behind.
     pub async fn status(&self) -> Arc<Status> {
         let unknown = || Status {
             lifecycle: self.lifecycle(),
@@ -211,7 +216,8 @@ impl ProviderHandle {
     /// functions grows with the size of the group.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] after the provider has stopped.
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] without a response in
+    /// time.
     pub async fn capacity(&self) -> Result<Option<Capacity>, Error> {
         let capacity = self.ask("capacity", HandleRequest::Capacity).await?;
         Ok(capacity.map(|copy| *copy))
@@ -221,7 +227,7 @@ impl ProviderHandle {
     /// unknown. The evaluation runs in its own thread.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] after the provider has stopped.
+    /// Returns the errors of [`Self::capacity`], and [`ErrorKind::Internal`] if the evaluation fails.
     pub async fn explain(&self, group: &GroupSpec) -> Result<Option<Explanation>, Error> {
         let Some(capacity) = self.capacity().await? else {
             return Ok(None);
@@ -235,7 +241,8 @@ impl ProviderHandle {
     /// Returns whether the chain lists this lease as active and owned by this provider.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] after the provider has stopped. The state of the lease is then unknown.
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] without a response in
+    /// time. The state of the lease is then unknown.
     pub async fn has_lease(&self, lease: &LeaseId) -> Result<bool, Error> {
         let lease = lease.clone();
         self.ask("has lease", |reply| HandleRequest::HasLease(lease, reply))
@@ -245,7 +252,8 @@ impl ProviderHandle {
     /// Returns the active lease of this provider for a group, or `None` if the chain lists none.
     ///
     /// # Errors
-    /// Returns [`ErrorKind::Stopped`] after the provider has stopped. The state of the lease is then unknown.
+    /// Returns [`ErrorKind::Stopped`] after the provider has stopped, and [`ErrorKind::Timeout`] without a response in
+    /// time. The state of the lease is then unknown.
     pub async fn lease_of(&self, group: &GroupId) -> Result<Option<LeaseId>, Error> {
         let group = group.clone();
         self.ask("lease of a group", |reply| HandleRequest::LeaseOf(group, reply))

@@ -45,7 +45,8 @@ pub struct ProviderStatistics {
     pub reservations: BTreeMap<(&'static str, &'static str), u64>,
     /// Transactions of bids by action (`open`, `close`) and result (`success`, `fail`, `unknown`).
     pub bids: BTreeMap<(&'static str, &'static str), u64>,
-    /// Number of bids by the number of blocks between the order and the bid, at most 1000.
+    /// Number of bids, by the number of blocks between the order and the bid. A bid after more than 1000 blocks counts
+    /// under 1000.
     pub bid_blocks: BTreeMap<u64, u64>,
     /// Time between the order and the bid.
     pub bid_delay: DurationCounts,
@@ -61,11 +62,11 @@ pub struct ProviderStatistics {
     pub call_durations: BTreeMap<&'static str, DurationCounts>,
     /// Submitted manifests by result: `accepted`, or the kind of the refusal.
     pub manifests: BTreeMap<&'static str, u64>,
-    /// Health changes by new health.
+    /// Health changes of workloads, by new health.
     pub health: BTreeMap<&'static str, u64>,
     /// Closes of leases by this provider, by reason.
     pub lease_ends: BTreeMap<&'static str, u64>,
-    /// Closed leases with removed workloads.
+    /// Number of closed leases that no longer have a workload in the cluster.
     pub closed_leases: u64,
     /// Number of started and of stopped health monitors of workloads. Each deploy starts a monitor, which replaces the
     /// previous monitor of the workload.
@@ -92,11 +93,11 @@ pub struct ProviderStatistics {
     pub block_age: Option<Duration>,
     /// Status requests of handles.
     pub status_requests: u64,
-    /// Events that were not published on the bus.
+    /// Facts that were dropped because the queue of the bus was full.
     pub unpublished: u64,
     /// Price of all leases per block.
     pub price_per_block: BTreeMap<Denom, Dec>,
-    /// Revenue since the start of this process: the prices of the leases of every processed block.
+    /// Revenue since the start of this process: the sum of the prices of all leases, for each processed block.
     pub accrued: BTreeMap<Denom, Dec>,
     /// Part of the accrued revenue that was withdrawn.
     pub withdrawn: BTreeMap<Denom, Dec>,

@@ -106,7 +106,7 @@ impl Default for MeterCounts {
     }
 }
 
-/// Returns true if orders that the engine finds with this input come from a snapshot.
+/// Returns true if the engine reads orders from a snapshot in a step with this input.
 pub(super) const fn is_snapshot(input: &Input) -> bool {
     matches!(
         input,
@@ -185,7 +185,8 @@ impl Meter {
         self.lock().engine = engine;
     }
 
-    /// Counts the orders that are reserved in a status, and the orders that ended without an event.
+    /// Counts the reservations of the orders in a status. Counts an order without a bid as ended if the status no
+    /// longer contains it.
     pub(super) fn settle(&self, status: &Status) {
         self.lock().orders.settle(status);
     }

@@ -114,7 +114,7 @@ impl StateWriter {
         }
     }
 
-    /// Retries a failed write once at the end of the provider.
+    /// Retries a failed write once while the provider stops.
     pub(crate) fn try_again(&mut self) {
         if self.again_at.is_some() {
             self.begin();

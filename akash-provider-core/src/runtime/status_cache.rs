@@ -60,7 +60,7 @@ impl StatusCache {
         status
     }
 
-    /// Returns whether the status may differ from the last one.
+    /// Returns whether the status may have changed since it was last returned.
     pub(super) fn may_differ(&self, brain: &impl StateMachine) -> bool {
         let last = self.last.as_ref();
         last.is_none_or(|last| last.ages || last.changes != brain.changes())

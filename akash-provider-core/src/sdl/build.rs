@@ -145,7 +145,7 @@ fn start(name: &str, infra: &Placement) -> Building {
     }
 }
 
-/// Adds the requirement of a service with confidential computing to its whole placement.
+/// Adds the confidential-computing type that a service requests to the required attributes of its placement.
 fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError> {
     let Some((spot, kind)) = service.params.as_ref().and_then(|params| params.tee.as_ref()) else {
         return Ok(());

@@ -79,7 +79,7 @@ fn profiles(document: &Document, placement: &str, placed: &PlacementEntry, notes
     }
 }
 
-/// Used leased IPs.
+/// Leased IPs that the services of the document use.
 #[derive(Default)]
 struct Ips<'a> {
     used: BTreeSet<&'a str>,

@@ -143,9 +143,9 @@ pub(super) struct Compute {
     pub(super) spot: Location,
     pub(super) cpu: (Location, Sourced<Cpu>),
     pub(super) memory: (Location, Sourced<Memory>),
-    /// GPUs. If `gpu` is missing, zero units with the location of the profile.
+    /// GPUs. If `gpu` is missing in the profile, zero GPUs and the location of the profile.
     pub(super) gpu: (Location, Gpu),
-    /// Volumes, in the order of the Akash tools.
+    /// Volumes, sorted as by the Akash tools.
     pub(super) storage: Vec<(Location, Sourced<Storage>)>,
 }
 

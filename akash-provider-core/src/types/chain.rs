@@ -144,7 +144,7 @@ pub struct Order {
     pub spec: Arc<GroupSpec>,
     /// Height of the block in which the order was created.
     pub created_at: Height,
-    /// Minimum reclamation window that the tenant accepts; `None` requests none.
+    /// Minimum reclamation window that the tenant accepts; `None` if the tenant requires no window.
     pub reclamation_min_window: Option<Duration>,
 }
 
@@ -329,7 +329,7 @@ pub struct ProviderInfo {
 pub struct AuditedAttributes {
     /// Auditor as text, because orders may name auditors that are not addresses.
     pub auditor: String,
-    /// Signed attributes, which are compared with the requirements of orders.
+    /// Attributes of the provider that this auditor signed. They are compared with the requirements of orders.
     pub attributes: Vec<Attribute>,
 }
 
@@ -511,7 +511,7 @@ pub struct Snapshot {
     pub bids: Vec<Bid>,
     /// Active and reclaiming leases of the provider.
     pub leases: Vec<LeaseRecord>,
-    /// Deployments of these leases.
+    /// Deployments to which the leases of the provider belong.
     pub deployments: Vec<DeploymentRecord>,
     /// Times of the blocks in which the records were created, by height. For a height without an entry, the
     /// time of the snapshot applies.

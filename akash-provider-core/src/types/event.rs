@@ -22,7 +22,7 @@ pub enum Topic {
     /// Deployments with their manifests and pending requests.
     #[serde(rename = "akash.provider.manifest.status")]
     ManifestStatus,
-    /// Reservations, and free ports and addresses.
+    /// Reservations, and the number of free external ports and leased IPs.
     #[serde(rename = "akash.provider.inventory.status")]
     InventoryStatus,
     /// Capacity of the cluster as a whole.
@@ -143,7 +143,7 @@ pub enum Event {
         /// Required and available funds, as text.
         message: String,
     },
-    /// A bid of the provider is on the chain.
+    /// The chain recorded a bid of the provider.
     BidPlaced {
         /// Order and provider of the bid.
         bid: BidId,
@@ -279,7 +279,7 @@ pub enum Event {
     RecordUnusable {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// The object and its problem.
+        /// The invalid object and its problem, as text.
         problem: String,
     },
     /// The record of the lease in the cluster is usable again.

@@ -156,7 +156,7 @@ impl OrderWorld {
         }
     }
 
-    /// Adds the bid to the simulated chain, or returns the refusal, by the rules of the chain.
+    /// Adds the bid to the simulated chain, or returns the error with which a real chain rejects the bid.
     fn land_create(&mut self) -> Result<(), TxError> {
         if self.order != OrderState::Open {
             return Err(TxError::OrderNotOpen);

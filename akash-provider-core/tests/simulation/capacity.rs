@@ -157,12 +157,12 @@ impl Cause {
     }
 }
 
-/// Amounts that the engine held at the last check.
+/// Amounts that the engine had reserved at the last check.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reservations {
     pub(crate) capacity: Option<Capacity>,
     reserved: BTreeMap<OrderId, Amounts>,
-    /// Amounts by which the sum of held and free resources exceeds the capacity.
+    /// Amounts by which the sum of reserved and free resources exceeds the capacity.
     missing: Amounts,
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Shape {
     /// Additional volume: storage class, and size in GiB.
     pub(crate) volume: Option<(&'static str, u64)>,
     pub(crate) count: u32,
-    /// Maximum price per block.
+    /// Maximum price of one replica per block.
     pub(crate) price: i64,
     pub(crate) denom: &'static str,
     pub(crate) ingress: bool,

@@ -9,7 +9,7 @@ use crate::world::World;
 use akash_provider_core::engine::{Input, Leadership};
 use std::mem::swap;
 
-/// The inactive instance.
+/// The instance that receives no inputs until it becomes the active one.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub(crate) engine: RecordedEngine,
@@ -21,7 +21,7 @@ pub(crate) struct Instance {
 }
 
 impl World {
-    /// Starts another instance as standby.
+    /// Starts a second instance as standby. The first instance stays active.
     pub(crate) fn second_instance(&mut self) -> Checked {
         self.lives += 1;
         self.other = Some(Instance {
@@ -51,7 +51,7 @@ impl World {
         self.trace.line(|| format!("instance {life}"));
     }
 
-    /// Makes the other instance active for a limited time.
+    /// Exchanges the active and the inactive instance. Sometimes the new active instance gets an inventory update.
     pub(crate) fn switch_instance(&mut self) -> Checked {
         self.swap();
         if self.random.percent(20) {

@@ -222,7 +222,7 @@ pub(crate) fn live(market: &Market) -> Vec<LeaseId> {
         .collect()
 }
 
-/// The state of an engine at any time.
+/// State of an engine, for the invariants that hold after every step.
 pub(crate) struct StateCheck<'a> {
     pub(crate) status: &'a Status,
     pub(crate) model: &'a EngineModel,

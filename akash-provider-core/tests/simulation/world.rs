@@ -51,7 +51,7 @@ pub(crate) struct World {
     pub(crate) life: u64,
     /// Number of engines created.
     pub(crate) lives: u64,
-    /// The instance that is not active.
+    /// The inactive instance, which receives no inputs.
     pub(crate) other: Option<Instance>,
     pub(crate) mono: Mono,
     pub(crate) pending: Vec<Pending>,

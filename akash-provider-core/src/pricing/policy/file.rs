@@ -32,7 +32,7 @@ pub struct PolicyFile {
     /// Minimum price of an order.
     #[serde(default)]
     pub minimum: Option<Amount>,
-    /// Surcharges for scarce resources, by ascending share.
+    /// Surcharges for scarce resources, in ascending order of `above`.
     #[serde(default)]
     pub scarcity: Vec<Scarcity>,
     /// Rules. Only the first matching rule applies to an order.
@@ -81,8 +81,8 @@ pub struct Prices {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Scarcity {
-    /// Share of utilization, from 0 to 1, above which the surcharge applies. The share is that of the
-    /// scarcest requested resource, including the order.
+    /// Used share, from 0 to 1, above which the surcharge applies. It is compared with the share of the scarcest
+    /// requested resource, including the order.
     pub above: Amount,
     /// Factor by which the price is multiplied.
     pub multiply: Amount,
@@ -104,7 +104,7 @@ pub struct Rule {
     /// Prices that replace the prices of the policy.
     #[serde(default)]
     pub prices: Option<Prices>,
-    /// Factor of the price; 0.9 is a discount of 10 %.
+    /// Factor by which the price is multiplied; 0.9 is a discount of 10 %.
     #[serde(default)]
     pub multiply: Option<Amount>,
     /// Minimum price of a matching order, instead of the minimum of the policy.

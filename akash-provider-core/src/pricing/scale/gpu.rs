@@ -103,9 +103,8 @@ impl GpuPrices {
     /// Returns the index of the price of one GPU of a unit, by its attributes. If several models are
     /// possible, returns the highest price.
     ///
-    /// A reserved unit names one model. For several acceptable models or a wildcard, the highest price
-    /// applies, so that no order is priced below the model that is allocated later. Malformed attributes are
-    /// skipped.
+    /// A unit with reserved GPUs names one model. For several acceptable models or a wildcard, the highest price
+    /// applies, so that no order is priced below the model that is allocated later. Malformed attributes are skipped.
     pub(super) fn find(&self, attributes: &[Attribute]) -> Result<usize, PriceError> {
         let mut models = attributes
             .iter()
@@ -124,9 +123,9 @@ impl GpuPrices {
         dearest.ok_or_else(|| no_price(ANY, ANY))
     }
 
-    /// Returns the price of the model. If the model has none, returns the price of its vendor, and then the
-    /// general price. The price of a model is the most specific price that matches, or else the highest price
-    /// that may match.
+    /// Returns the index of the price of a model: the most specific entry that covers the GPU, or else the highest
+    /// price of an entry that the GPU may match. Without a price for the model, returns the price of its vendor, or
+    /// else the price of `*`.
     fn price_of(&self, gpu: &GpuModel<'_>) -> Option<usize> {
         if gpu.model.contains(ANY) {
             let of_vendor = self.highest(|e| e.vendor == gpu.vendor && e.may_be(gpu));

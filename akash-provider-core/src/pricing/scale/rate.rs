@@ -16,7 +16,7 @@ const MIB_BITS: u32 = 20;
 /// Amount of a priced resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quantity {
-    /// Amount with a price per piece.
+    /// Number of pieces, with a price per piece.
     Whole(u128),
     /// Number of bytes, with a price per MiB.
     Bytes(u128),

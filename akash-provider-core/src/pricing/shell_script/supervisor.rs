@@ -15,10 +15,9 @@ use std::process::{Command, ExitCode};
 /// Exit code of a supervisor after SIGTERM, as in a shell.
 const ENDED: u8 = 143;
 
-/// Runs a program in the way that price scripts run under
-/// [`ShellScriptConfig::supervisor`](super::ShellScriptConfig::supervisor), with the standard streams of this
-/// process. Returns the exit code of the program. If a signal ends the program, the same signal ends this
-/// process.
+/// Runs a price script as its supervisor, see [`ShellScriptConfig::supervisor`](super::ShellScriptConfig::supervisor).
+/// The script uses the standard streams of this process. Returns the exit code of the script. On SIGTERM, kills all
+/// descendants. If a signal ends the program, the same signal ends this process.
 ///
 /// Must be called before this process starts a thread or another process.
 ///

@@ -24,7 +24,7 @@ impl Deposits {
         }
     }
 
-    /// Counts the deposit of an ended bid, or of an ended lease, which has the id of its bid.
+    /// Counts the deposit of an ended bid as returned. An ended lease has the id of its bid.
     pub(super) fn returned_for(&mut self, bid: &BidId) {
         if let Some(deposit) = self.open.remove(bid) {
             add(&mut self.returned, &deposit);

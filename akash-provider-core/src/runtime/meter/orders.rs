@@ -209,7 +209,8 @@ impl OrderCounts {
         }
     }
 
-    /// Counts reserved orders, and orders that ended without an event, because the provider had no bid on them.
+    /// Counts the reservations of the orders in a status. Counts an order in progress as ended without a bid if the
+    /// status no longer contains it, because such an order ends without an event.
     pub(super) fn settle(&mut self, status: &Status) {
         if self.in_progress.is_empty() {
             return;

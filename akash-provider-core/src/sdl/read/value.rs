@@ -198,7 +198,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Returns every field in the order of the text.
+    /// Returns every field, in the sequence of the text.
     pub(super) fn each(&self) -> impl Iterator<Item = (&'a str, ValueRef<'a>)> {
         self.entries.iter().map(|(key, node)| {
             let spot = Location::new(key.line, self.path(&key.text));

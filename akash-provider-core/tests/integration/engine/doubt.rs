@@ -98,7 +98,7 @@ fn snapshot_ahead_of_events_is_not_drift() {
     assert_eq!(world.count_facts(|e| matches!(e, Event::DriftFound { .. })), 0);
 }
 
-/// Removes the calls of a scan that the test holds back: the listing, then the snapshot.
+/// Removes and returns all held calls: the cluster list and the snapshot of one scan.
 fn scan_calls(world: &mut World) -> [(EffectId, Call); 2] {
     let mut calls: Vec<_> = world.in_flight.drain(..).collect();
     calls.sort_by_key(|(_, call)| is_snapshot(call));

@@ -283,7 +283,7 @@ impl Tenant {
         }
     }
 
-    /// Returns the tenant, with this number for the deployment.
+    /// Sets the sequence number (dseq) of the tenant's deployment.
     pub(crate) fn numbered(mut self, dseq: u64) -> Self {
         self.id.dseq = dseq;
         self
