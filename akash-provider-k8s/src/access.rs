@@ -25,7 +25,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Logs, events and commands of the leases of one cluster.
+/// Access to the logs, events and containers of the leases of one cluster.
 #[derive(Clone)]
 pub struct Access {
     client: Client,

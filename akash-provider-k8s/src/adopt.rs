@@ -23,7 +23,7 @@ const FOREIGN: &str = "foreign_leases";
 /// Problem that an administrator of the provider should check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// Object with the labels of the provider that belongs to no lease.
+    /// Object that has the labels of the provider but belongs to no lease.
     Orphan(Orphan),
     /// Invalid Manifest record. The lease of the record is not deployed, and its running workloads are not changed.
     Unreadable {
@@ -54,7 +54,7 @@ pub enum Finding {
     Missing {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Namespace of the lease, or of the records.
+        /// Namespace of the lease, or namespace of the Manifest records.
         namespace: String,
         /// Kind and name, as `Kind/name`.
         object: String,
@@ -157,7 +157,8 @@ pub struct ForeignObject {
     pub kind: &'static str,
     /// Name of the object, as `namespace/name` for a namespaced object.
     pub name: String,
-    /// Chain id in the annotation of the object; `None` without the annotation, which other providers do not write.
+    /// Chain id in the annotation of the object; `None` without the annotation, which other provider programs do not
+    /// write.
     pub chain_id: Option<String>,
 }
 

@@ -34,11 +34,14 @@ pub const MANAGER: &str = "akash-provider";
 /// Annotation of a workload: hash of its pod template as rendered.
 pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
 /// Annotation of an object: value of the label `akash.network/manifest.resource.version` when this provider last
-/// applied the object. Another provider that writes the object changes the label but not this annotation.
+/// applied the object. Another provider program, such as the Go provider, that writes the object changes the label but
+/// not this annotation.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
-/// Annotation of a workload: the pod template is still the template of the provider from which the lease was adopted.
+/// Annotation of a workload: the pod template is still the template of the provider program from which the lease was
+/// adopted.
 pub const KEPT: &str = "provider.akash.network/kept";
-/// Annotation of an object: a repair patched it. The next apply takes over its managed fields first.
+/// Annotation of an object: this provider repaired the object with a patch. Before the next apply, the apply takes over
+/// the fields that the patch set.
 pub const REPAIRED: &str = "provider.akash.network/repaired";
 /// Annotation of a namespace: hashes of its objects of kinds without a watch, as JSON.
 pub const LEDGER: &str = "provider.akash.network/ledger";
@@ -58,7 +61,7 @@ pub(crate) struct WrittenObject {
 pub(crate) struct Job<'a> {
     /// Name of the namespace and of the lease's record.
     pub(crate) name: &'a str,
-    /// Rendered namespace object, without the annotation of the hash.
+    /// Rendered namespace object, without the annotation for the hash of all objects.
     pub(crate) namespace: &'a Value,
     /// Desired objects of the lease.
     pub(crate) items: &'a [Item],
@@ -123,7 +126,8 @@ fn text_of(ledger: &Ledger) -> Value {
 }
 
 impl Job<'_> {
-    /// Starts the plan: writes the namespace without its hash, and deletes objects that must be recreated.
+    /// Starts the plan: writes the namespace without the hash of all objects, and deletes objects that must be
+    /// recreated.
     pub(crate) async fn open(&self, calls: &Calls, plan: Plan) -> Result<Steps, Error> {
         // Checked before the first write: a write to an object being deleted would be lost.
         if let Some(id) = plan.blocked.first() {
@@ -174,7 +178,8 @@ impl Job<'_> {
         Ok(written)
     }
 
-    /// Writes the objects of the last stage and deletes surplus objects. The hash of the namespace is written last.
+    /// Writes the objects of the last stage and deletes surplus objects. Last, writes the hash of all objects to the
+    /// namespace.
     pub(crate) async fn finish(&self, calls: &Calls, steps: Steps) -> Result<Vec<WrittenObject>, Error> {
         let written = self.write_all(calls, steps.rest).await?;
         let mut deletes = steps.deletes;
@@ -241,7 +246,7 @@ impl Job<'_> {
         Ok(WrittenObject { id, meta })
     }
 
-    /// Writes the namespace without its hash, so that the apply counts as unfinished.
+    /// Writes the namespace without the hash of all objects, so that the apply counts as unfinished.
     async fn write_namespace(&self, calls: &Calls, ledger: &Ledger) -> Result<(), Error> {
         let mut body = self.namespace.clone();
         // Without the annotation, the next apply searches for leftover objects again.
@@ -251,8 +256,7 @@ impl Job<'_> {
         calls.apply_namespace(self.name, &body).await
     }
 
-    /// Lists objects that another provider created in the namespace, except objects of watched kinds and objects in the
-    /// ledger.
+    /// Lists the objects of the kinds in `search` that have the labels of the provider and are not desired.
     async fn left_over(&self, calls: &Calls) -> Result<Vec<plan::Delete>, Error> {
         let kinds = self.search.iter();
         let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();

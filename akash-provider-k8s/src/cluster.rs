@@ -72,7 +72,8 @@ pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) access: Access,
     pub(crate) passwords: passwords::Passwords,
-    /// Networks that pods may reach and must not reach. Changes when addresses of nodes or API servers change.
+    /// Networks that pods may reach, and networks that pods must not reach. Changes when addresses of nodes or API
+    /// servers change.
     egress: RwLock<Egress>,
     leases: Semaphore,
     locks: locks::LeaseLocks,
@@ -299,7 +300,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns an error for a lease of another provider.
+    /// Returns an error for a lease of another provider account.
     pub(crate) fn check_provider(&self, lease: &LeaseId, operation: &'static str) -> Result<(), Error> {
         if lease.provider == self.settings.provider {
             return Ok(());

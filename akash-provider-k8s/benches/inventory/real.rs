@@ -59,7 +59,7 @@ pub(crate) async fn measure(file: &Path, options: BenchOptions) -> Result<(), Fa
     Ok(())
 }
 
-/// Measures the complete inventory source, as a provider uses it.
+/// Starts the inventory source as a provider does, and measures the time to its first update and the peak memory.
 async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let began = Instant::now();

@@ -30,7 +30,7 @@ impl Load {
         self.pods / 2 / self.pods_per_lease
     }
 
-    /// Writes the objects. `dressed` may change each node before it is written.
+    /// Writes the namespaces, leases, nodes and pods. `dressed` can change each node before it is written.
     pub(crate) async fn fill(
         &self,
         client: &Client,

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy};
 use tokio::time::timeout;
 
-/// Operation name in the errors of [`Access::exec`]. Tenant clients show the text before the reason.
+/// Operation name in the errors of [`Access::exec`]. Tenant clients print this text, followed by the reason.
 const EXEC: &str = "remote command execute error";
 /// Buffer size in each direction, in bytes.
 const BUFFER: usize = 64 * 1024;

@@ -264,7 +264,8 @@ impl Item {
         }
     }
 
-    /// Adds the annotations that simplify the next comparison. `is_adopted` marks an adopted pod template.
+    /// Adds the annotations with which the next deploy detects changes: hashes and the applied version. With
+    /// `is_adopted`, also marks the pod template as adopted.
     #[must_use]
     pub fn annotated(&self, mut body: Value, is_adopted: bool) -> Value {
         let version = body

@@ -55,7 +55,7 @@ impl LiveObject {
         annotations.and_then(|a| a.get(key)?.as_str())
     }
 
-    /// Returns true if another provider wrote the object since the last apply.
+    /// Returns true if another provider program wrote the object after this provider last applied it.
     fn is_theirs_again(&self) -> bool {
         let labels = self.body.pointer("/metadata/labels");
         let label = labels.and_then(|l| l.get(labels::MANIFEST_VERSION)?.as_str());

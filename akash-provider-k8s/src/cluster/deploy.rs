@@ -34,7 +34,8 @@ const ENTERED_LIMIT: Duration = Duration::from_millis(50);
 const ENTERED_PAUSE: Duration = Duration::from_millis(1);
 
 impl Inner {
-    /// Records a deployment and applies it. Rejects a lease of another provider.
+    /// Writes the Manifest record of a deployment and applies the objects of the lease. Rejects a lease of another
+    /// provider account.
     pub(crate) async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.check_provider(&deployment.lease, DEPLOY)?;
         self.current(DEPLOY).await?;
@@ -42,7 +43,7 @@ impl Inner {
         self.with_lock(&home, self.apply(deployment, None, DEPLOY)).await
     }
 
-    /// Applies the Manifest record of a lease with the isolation level of the settings. The record itself is not
+    /// Applies the objects of a recorded lease with the isolation level of the settings. The Manifest record is not
     /// written. If the tenant updates the manifest meanwhile, the newer manifest is applied.
     pub(crate) async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
         self.check_provider(lease, HARDEN)?;
@@ -59,7 +60,7 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, HARDEN, message).transient())
     }
 
-    /// Reads the record of a lease from the API server.
+    /// Reads the Manifest record of a lease after the cache contains the version that the API server has.
     async fn recorded_now(&self, lease: &LeaseId) -> Result<WorkloadSpec, Error> {
         let there = self.records::<Manifest>(HARDEN).read(&lease.namespace()).await?;
         // The query below uses the cache, which must have this version.
@@ -91,8 +92,8 @@ impl Inner {
         Err(changed())
     }
 
-    /// Applies the Manifest record, then restores isolation objects that a deploy does not compare. If `isolation` is
-    /// set, compares the lease again and returns an error for a remaining difference.
+    /// Applies the objects of the lease, then restores isolation objects that a deploy does not compare. If `isolation`
+    /// is set, compares the lease again and returns an error for a remaining difference.
     async fn apply(
         &self,
         deployment: &WorkloadSpec,
@@ -130,8 +131,8 @@ impl Inner {
         Err(Error::new(ErrorKind::Conflict, operation, message).transient())
     }
 
-    /// Applies the Manifest record. Returns the objects of the lease and the written objects, or `None` if another
-    /// provider created the lease and this call leaves all its workloads unchanged.
+    /// Applies the objects of the lease. Returns these objects and the metadata of the written objects, or `None` if
+    /// another provider program deployed the lease and this call leaves all its workloads unchanged.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,
@@ -207,8 +208,8 @@ impl Inner {
         Ok(Some((items, written)))
     }
 
-    /// Blocks the addresses of cloud metadata services in the network policy of a lease that another provider created.
-    /// Writes no other object and replaces no pod.
+    /// Blocks the addresses of cloud metadata services in the network policy of a lease that another provider program
+    /// deployed. Writes no other object and replaces no pod.
     async fn close_metadata(
         &self,
         home: &str,
@@ -349,8 +350,8 @@ impl Inner {
         })
     }
 
-    /// Returns the prior state of a lease for rendering. `isolation` is set if `harden` changes the isolation level of
-    /// the lease.
+    /// Returns the state of the existing lease that determines the rendering. `isolation` is the new isolation level if
+    /// `harden` changes the level of the lease.
     fn prior_of_apply(
         &self,
         deployment: &WorkloadSpec,
@@ -419,7 +420,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns the services that another provider created and that did not change since.
+    /// Returns the services that another provider program deployed and for which the manifest has not changed since.
     fn adopted(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
         let Some(adopted) = self.still_adopted(manifest) else {
             return BTreeSet::new();
@@ -502,13 +503,13 @@ pub(super) fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Iso
     })
 }
 
-/// Returns true if the namespace must be searched for objects of another provider, because it has no ledger.
+/// Returns true if the namespace must be searched for objects of another provider program, because it has no ledger.
 fn is_searched(namespace: Option<&Namespace>) -> bool {
     namespace.is_some_and(|ns| annotation(ns, LEDGER).is_none())
 }
 
-/// Returns true if another provider deployed the lease completely: all workloads, Services, and objects of kinds without
-/// a watch exist.
+/// Returns true if another provider program deployed the lease completely: all workloads, Services, and objects of
+/// kinds without a watch exist.
 fn is_whole(
     view: &LeaseView,
     deployment: &WorkloadSpec,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Rendered objects of a lease that was applied completely.
 pub(super) struct AppliedItems {
-    /// Rendered namespace, without its hash.
+    /// Rendered namespace, without the annotation for the hash of all objects.
     pub(super) body: Value,
     pub(super) items: Vec<Item>,
     pub(super) mark: String,

@@ -25,7 +25,7 @@ use kube::api::PostParams;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Maximum wait until a new binding takes effect in the API server.
+/// Maximum wait until a new RoleBinding takes effect in the API server.
 const GRANTED_LIMIT: Duration = Duration::from_secs(5);
 const GRANTED_PAUSE: Duration = Duration::from_millis(10);
 const HELP: &str = "help: run `kubectl apply --filename deploy/rbac`, then restart the provider";
