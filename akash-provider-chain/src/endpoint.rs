@@ -37,7 +37,7 @@ pub use version::Versions;
 /// Codespace and code of an `abci_query` response for a missing record.
 const NOT_FOUND: (&str, i64) = ("sdk", 22);
 
-/// Response to a query, with its height.
+/// Encoded response to a query, and the height of the chain state from which the node responded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct QueryResponse {
     pub(crate) bytes: Bytes,

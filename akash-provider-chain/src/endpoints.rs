@@ -220,9 +220,9 @@ impl Endpoints {
         self.tip(false).await.map(|(info, _)| info)
     }
 
-    /// Returns the newest block and its hash. A height more than [`LAG_MAX`] above the processed block is accepted only
-    /// if the node also serves a header close to this height. With `is_new`, the header is also required while no block
-    /// is processed yet.
+    /// Returns the newest block that a node reports, and its hash. If this block is more than [`LAG_MAX`] above the
+    /// processed block, the node must also serve the header [`LAG_MAX`] below this block. While no block is processed,
+    /// the header is required only if `is_new` is true.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<(SyncInfo, BlockHash), NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);

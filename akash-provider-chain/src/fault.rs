@@ -139,7 +139,7 @@ fn offered_text(offered: &[String]) -> String {
     format!("the versions {}", offered.join(", "))
 }
 
-/// Part that caused a failed request. The cause decides which endpoint is used next.
+/// Cause of a failed request. The cause determines which endpoint is used next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
     /// The endpoint caused the failure: another endpoint may succeed.
@@ -162,7 +162,7 @@ impl Fault {
         }
     }
 
-    /// Converts a refusal by the node to a failure of the node, as [`NodeError::blaming_the_node`] describes.
+    /// Converts [`Fault::Refused`] to [`Fault::Malformed`], as [`NodeError::blaming_the_node`] describes.
     pub(crate) fn blaming_the_node(self) -> Self {
         match self {
             Self::Refused { .. } => Self::Malformed(format!("the node must support this request: {self}")),
@@ -252,7 +252,8 @@ impl NodeError {
         Error::new(kind, operation, self.to_string()).with_source(self.fault)
     }
 
-    /// Converts a refusal by the node to a failure of the node. Used for requests that every node must support.
+    /// Converts [`Fault::Refused`] to [`Fault::Malformed`], so that another endpoint is tried. Used for requests that
+    /// every node must support.
     #[must_use]
     pub(crate) fn blaming_the_node(mut self) -> Self {
         self.fault = self.fault.blaming_the_node();

@@ -17,7 +17,7 @@ pub use expenses::{ExpenseStore, MemoryExpenses, Minute};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum age of an estimate in blocks. An upgrade of the chain may change the gas.
+/// Maximum age of a gas estimate, in blocks. An upgrade of the chain may change the required gas.
 const ESTIMATE_BLOCKS: u64 = 1_000;
 /// Maximum number of stored estimates. Normally, fewer than ten estimates are stored.
 const SHAPES_MAX: usize = 64;

@@ -27,8 +27,8 @@ pub struct Limits {
     /// older value is queried again, so that a false value is replaced soon after the node stops returning
     /// it.
     pub single_age: Duration,
-    /// Time for which nodes contradict the processed height, and no node has reached it, before the height is
-    /// dropped. A node has enough time to restart and confirm the height.
+    /// Time after which the processed height is dropped if nodes contradict this height and no node has reached it. A
+    /// restarted node can confirm the height within this time.
     pub contradiction: Duration,
 }
 

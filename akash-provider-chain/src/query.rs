@@ -117,8 +117,8 @@ impl Reader {
         })
     }
 
-    /// Returns a page of leases. Returns an error if a lease of the provider in the filter, or of the own provider
-    /// `us`, cannot be decoded.
+    /// Returns a page of leases. Returns an error if a lease of the provider in the filter, or of this provider (`us`),
+    /// cannot be decoded.
     pub(crate) async fn leases_at(
         &self,
         filter: &LeaseFilter,
@@ -160,9 +160,9 @@ impl Reader {
         }
     }
 
-    /// Returns a deployment with its groups, its escrow account and its active leases. The leases are from the height
-    /// of the other parts, unless the node no longer serves this height. The inner error means that the deployment
-    /// exists but its record is malformed.
+    /// Returns a deployment with its groups, its escrow account and its active leases. All parts have the same height.
+    /// Without `pin`, the leases may have a later height if the node no longer serves this height. The inner error
+    /// means that the deployment exists but its record is malformed.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,

@@ -29,7 +29,7 @@ pub struct Reader {
     pub(crate) heights: Arc<dyn HeightStore>,
     pub(crate) following: Arc<Mutex<FollowerStatus>>,
     pub(crate) observer: Option<Arc<dyn BlockObserver>>,
-    /// Chain account of the own provider. A lease of this account that cannot be decoded causes an error, and is never
+    /// Chain account of this provider. A lease of this account that cannot be decoded causes an error, and is never
     /// left out. `None` if no account is set.
     pub(crate) us: Option<Address>,
     /// Malformed records of other accounts that were already logged.
@@ -86,7 +86,7 @@ impl Reader {
         self
     }
 
-    /// Sets the chain account of the own provider.
+    /// Sets the chain account of this provider.
     #[must_use]
     pub(crate) fn with_account(mut self, us: Address) -> Self {
         self.us = Some(us);
@@ -139,7 +139,7 @@ impl Reader {
         }
     }
 
-    /// Returns the cached time of a block, and true if the time can be used without another query.
+    /// Returns the cached time of a block, and whether the time can be used without another query.
     pub(crate) fn cached_time(&self, height: Height) -> Option<(BlockTime, bool)> {
         let (time, by_one) = lock(&self.times).get(&height).copied()?;
         let age = self.endpoints.limits().single_age;

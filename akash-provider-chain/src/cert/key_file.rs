@@ -114,11 +114,11 @@ impl<'a> KeyFiles<'a> {
         replace(&target(self.path(which)), text.as_bytes())
     }
 
-    /// Replaces the current file with the next file. If the current file is a symbolic link, the target of
-    /// the link is replaced.
+    /// Replaces the file `Current` with the file `Next`. If the file `Current` is a symbolic link, the target of the
+    /// link is replaced.
     ///
     /// # Errors
-    /// Returns an error if the next file does not exist, or if a file operation fails.
+    /// Returns an error if the file `Next` does not exist, or if a file operation fails.
     pub fn promote(&self) -> Result<(), CertError> {
         let (from, to) = (self.path(KeyFile::Next), target(self.path(KeyFile::Current)));
         if to.parent() == from.parent() {
@@ -130,13 +130,13 @@ impl<'a> KeyFiles<'a> {
         self.discard_next()
     }
 
-    /// Copies the current file to the old file, then replaces the current file with the next file.
+    /// Copies the file `Current` to the file `Old`, then replaces the file `Current` with the file `Next`.
     ///
-    /// The modification time of the old file is the time of the swap. If the process crashes between the two
+    /// The modification time of the file `Old` is the time of the swap. If the process crashes between the two
     /// operations, the next call completes the swap.
     ///
     /// # Errors
-    /// Returns an error if the next file does not exist, or if a file operation fails.
+    /// Returns an error if the file `Next` does not exist, or if a file operation fails.
     pub fn swap(&self) -> Result<(), CertError> {
         let (next, current) = (self.path(KeyFile::Next), self.path(KeyFile::Current));
         if !next.exists() {
@@ -158,10 +158,11 @@ impl<'a> KeyFiles<'a> {
         self.promote()
     }
 
-    /// Returns the time of the last [`swap`](Self::swap), since the Unix epoch: the modification time of the old file.
+    /// Returns the time of the last [`swap`](Self::swap), since the Unix epoch: the modification time of the file
+    /// `Old`.
     ///
     /// # Errors
-    /// Returns an error if the old file does not exist, or if the file system does not report the time.
+    /// Returns an error if the file `Old` does not exist, or if the file system does not report the time.
     pub fn swapped_at(&self) -> Result<Duration, CertError> {
         let path = self.path(KeyFile::Old);
         let time = fs::metadata(&path).and_then(|m| m.modified());
@@ -174,7 +175,7 @@ impl<'a> KeyFiles<'a> {
         Ok(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// Removes the old file, if it exists.
+    /// Removes the file `Old`, if it exists.
     ///
     /// # Errors
     /// Returns an error if the file cannot be removed.
@@ -182,7 +183,7 @@ impl<'a> KeyFiles<'a> {
         self.remove(KeyFile::Old)
     }
 
-    /// Removes the next file, if it exists.
+    /// Removes the file `Next`, if it exists.
     ///
     /// # Errors
     /// Returns an error if the file cannot be removed.
@@ -277,8 +278,8 @@ pub(super) fn password(account: &PrivateKey) -> [u8; crate::private_key::SIGNATU
     account.sign(account.address().as_str().as_bytes())
 }
 
-/// Decrypts a private key in the older PEM format. Returns `None` if the block has another format, and
-/// `Some(None)` if the password is wrong.
+/// Decrypts a private key in the legacy PEM format of older versions of the Go provider. Returns `None` if the block
+/// has another format, and `Some(None)` if the password is wrong.
 #[expect(clippy::option_option, reason = "two different failures of one small step")]
 fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
     let info = block.headers().get("DEK-Info")?;
@@ -308,7 +309,7 @@ fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
     }))
 }
 
-/// Derives the encryption key of older PEM files: chained MD5 of password and salt, up to 32 bytes.
+/// Derives the encryption key of a file in the legacy PEM format: two chained MD5 hashes of password and salt.
 fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
     let mut key = Zeroizing::new([0; 32]);
     let mut last: Vec<u8> = Vec::new();

@@ -64,7 +64,7 @@ impl RotationSettings {
 pub enum StepResult {
     /// No action was necessary. The next step is due after this duration.
     Idle(Duration),
-    /// A certificate with this serial was generated and written to the next file.
+    /// A certificate with this serial was generated and written to the file `Next`.
     Generated(String),
     /// The certificate with this serial was published in a block.
     Published(String),
@@ -72,7 +72,7 @@ pub enum StepResult {
     Swapped(String),
     /// The old certificate with this serial was revoked.
     Revoked(String),
-    /// An unusable next file or old file was removed.
+    /// The file `Next` or `Old` was removed, because the file was unusable.
     Discarded,
 }
 

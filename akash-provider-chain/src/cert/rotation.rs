@@ -20,20 +20,20 @@ pub enum Step {
         /// Time until the next check.
         recheck_in: Duration,
     },
-    /// Generate a certificate and write it to the next file.
+    /// Generate a certificate and write it to the file `Next`.
     Make,
-    /// Publish the certificate in the next file.
+    /// Publish the certificate in the file `Next`.
     PublishNext,
-    /// Publish the certificate in the current file.
+    /// Publish the certificate in the file `Current`.
     PublishCurrent,
-    /// Replace the current file with the next file. After the grace period, revoke the old certificate if it
+    /// Replace the file `Current` with the file `Next`. After the grace period, revoke the replaced certificate if it
     /// is still valid on the chain.
     Promote {
         /// Serial number of the old certificate. `None` if the old certificate is not valid on the chain, or
         /// if the old and the new certificate are the same.
         revoke: Option<String>,
     },
-    /// Delete the next file, because the file is unusable.
+    /// Delete the file `Next`, because the file is unusable.
     DiscardNext,
 }
 

@@ -165,8 +165,8 @@ fn rebuilt_requests_have_the_recorded_bytes() {
     println!("{built} rebuilt requests");
 }
 
-/// Decodes a recorded request, and returns its decoded response, or `None` if no response was recorded. Encoding the
-/// request again must result in the recorded bytes. With `exact`, this applies to the response too.
+/// Decodes a recorded request. Returns its decoded response, or `None` if no response was recorded. Panics if encoding
+/// the decoded request again does not result in the recorded bytes. With `exact`, checks the response in the same way.
 fn decode_recording<M: Method + Default>(recording: &Recording, exact: bool) -> Option<M::Response> {
     let name = &recording.name;
     let request = M::decode(&*recording.request).unwrap();

@@ -142,9 +142,10 @@ impl Endpoints {
         !self.other_nodes(0).is_empty()
     }
 
-    /// Compares the record of the first node with the record of another node at the same height. Returns the height and
-    /// the result. If this requires a second query of the first node at a lower height, also returns its record at that
-    /// height.
+    /// Compares the record of the first node with the record of another node. Equal records may have different heights,
+    /// other records are compared at the same height. If the other node is behind, the first node is queried again at
+    /// the lower height. Returns the second record of the first node if it was queried again, the height, and the
+    /// result of the comparison.
     async fn compare<M, T, C>(
         &self,
         first: usize,
@@ -258,8 +259,9 @@ impl Endpoints {
         }
     }
 
-    /// Selects an endpoint that is behind in height but not in the time of its newest block. If the first
-    /// node reports a false height, honest nodes look like this.
+    /// Selects an endpoint that has the fault [`Fault::Behind`] only because of its height: its newest block is at most
+    /// [`LAG_TIME`] older than the newest block of endpoint `first`. If endpoint `first` reports a false height, honest
+    /// endpoints have this fault.
     async fn timely(&self, first: usize, others: &[usize]) -> Option<usize> {
         let newest = lock(&self.shared.members.get(first)?.health).tip.time;
         for at in others {

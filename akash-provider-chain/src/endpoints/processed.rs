@@ -38,8 +38,8 @@ impl Endpoints {
         }
     }
 
-    /// Returns the processed height. Returns 0 before the first block is processed, and after a false block
-    /// was dropped.
+    /// Returns the height of the processed block. Returns 0 before the first block is processed, and after the
+    /// processed block was dropped as false.
     #[must_use]
     pub fn floor(&self) -> Height {
         self.processed().map_or(0, |block| block.height)
@@ -139,8 +139,9 @@ impl Endpoints {
         self.refresh_if_due(super::Capability::Queries).await;
     }
 
-    /// Compares the processed block with the newest blocks of the nodes. If nodes contradict the processed
-    /// block for long enough, the processed block is dropped.
+    /// Compares the processed block with the newest blocks of the nodes. Drops the processed block if nodes contradict
+    /// it for [`Limits::contradiction`](crate::Limits::contradiction) and no node has reached it. Logs a warning if no
+    /// node has reached it for five minutes.
     pub(super) fn review_processed(&self) {
         let tips: Vec<Checkpoint> = self.shared.members.iter().filter_map(reported_tip).collect();
         let mut processed = lock(&self.shared.processed);

@@ -16,7 +16,7 @@ use std::fmt;
 /// Maximum size of a value in bytes. Values on the Akash network have some hundred bytes.
 const VALUE_MAX: usize = 16 << 10;
 
-/// Keys of an event that are decoded. Other keys are ignored.
+/// Attribute keys that are decoded. Attributes with other keys are ignored.
 const KEYS: [&str; 7] = ["auditor", "deadline", "hash", "id", "owner", "price", "reason"];
 
 /// Malformed event.
@@ -338,7 +338,8 @@ fn market_event(name: &str, attributes: &[AbciAttribute]) -> Result<Option<Chain
     Ok(Some(fact))
 }
 
-/// Decodes an event that concerns only the provider of the bid.
+/// Decodes an event of the type `BidCreated`, `BidClosed`, `LeaseClosed` or `LeaseReclaimStarted`. These events concern
+/// only the provider in `id`.
 fn bid_event(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, Malformed> {
     Ok(match name {
         "BidCreated" => ChainEvent::BidCreated {

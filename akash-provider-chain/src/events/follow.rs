@@ -33,7 +33,8 @@ type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 enum SessionEnd {
     /// The receiver was dropped.
     ReceiverDropped,
-    /// Blocks are missing, and no node serves them or they are too many to fetch.
+    /// A `Resync` is necessary: blocks or events may be missing, or previous data of a node is false. Contains the
+    /// reason.
     Gap(String),
     /// No node has responded for longer than the outage limit.
     Outage(String),

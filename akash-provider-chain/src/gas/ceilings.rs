@@ -20,16 +20,17 @@ use std::str::FromStr;
 const ONE: i128 = 1_000_000_000_000_000_000;
 /// Ratio of the gas ceiling of a message to the maximum gas of such a message that was observed on the Akash network.
 const GAS_FACTOR: u64 = 10;
-/// Fee ceiling of a message: the fee at the maximum gas price for this multiple of the maximum observed gas.
+/// Multiple of the maximum observed gas of a message. The fee ceiling of the message is the fee for this amount of gas
+/// at the maximum gas price.
 const FEE_FACTOR: u64 = 4;
 /// Gas ceiling of a transaction: twice the gas of 16 withdrawals in one transaction.
 const TRANSACTION_GAS: u64 = 10_000_000;
-/// Fee ceiling of a transaction: the fee for this amount of gas at the maximum gas price.
+/// Gas amount that determines the fee ceiling of a transaction: the fee for this amount at the maximum gas price.
 const TRANSACTION_FEE_GAS: u64 = 6_000_000;
 /// Gas ceiling of one hour: the gas of 1000 bids, 1000 closes and 1000 withdrawals, with a margin.
 const HOUR_GAS: u64 = 800_000_000;
-/// Fee ceiling of one hour: the fee for this amount of gas at the maximum gas price. This equals the fee for
-/// the whole gas ceiling at the default price, which is a twentieth of the maximum price.
+/// Gas amount that determines the fee ceiling of one hour: the fee for this amount at the maximum gas price. The
+/// default gas price is a twentieth of the maximum, so the same fee pays for [`HOUR_GAS`] at the default price.
 const HOUR_FEE_GAS: u64 = HOUR_GAS / 20;
 
 /// Messages or transactions to which a ceiling applies.

@@ -87,8 +87,8 @@ impl Expenses {
         expenses
     }
 
-    /// Returns the minutes for the store. `today` is the number of the current minute since the Unix epoch, which is
-    /// the same time as the monotonic time `now`.
+    /// Returns the minutes for the store. `now` and `today` are the current time: `now` on the monotonic clock, `today`
+    /// as the number of the minute since the Unix epoch.
     #[must_use]
     pub(crate) fn to_minutes(&self, now: Mono, today: u64) -> Vec<Minute> {
         let minute = Self::minute(now);

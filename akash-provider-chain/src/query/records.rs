@@ -157,7 +157,7 @@ pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
     })
 }
 
-/// Creates an error for a malformed record that belongs to the own provider.
+/// Creates an error for a malformed record of this provider.
 pub(super) fn own_record_error(kind: Kind, record: &[u8], error: &Malformed) -> Malformed {
     let part = format!("{} {} of this provider", kind.name(), kind.describe(record));
     Malformed::new(part, format!("is malformed: {error}"))

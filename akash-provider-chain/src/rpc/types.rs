@@ -194,7 +194,7 @@ pub(crate) struct Header {
     pub(crate) last_block_id: BlockId,
 }
 
-/// Response of `block`, and the block in an event.
+/// Response of the method `block`. A `NewBlock` event contains a block in the same format.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BlockResponse {
     #[serde(default)]

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 /// Maximum time of a step. The tests use a hundredth of the default limits, so slow machines pass.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Number of blocks with false responses. Completing these blocks takes several times longer than any limit
-/// of the tests.
+/// Number of blocks during which a node sends false responses. These blocks take several times longer than any limit of
+/// the tests.
 const LIE: usize = 8;
 /// Block interval of the test chain.
 const BLOCK: Duration = Duration::from_millis(50);
@@ -47,8 +47,8 @@ struct Stage {
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
-    /// Height of the block that the first node pushes under three false heights: the next three after the last reported
-    /// height.
+    /// Height of a block that the first node pushes under false heights. Each push uses the three heights after the
+    /// last reported height.
     pushes_next: Option<Height>,
 }
 
@@ -142,8 +142,8 @@ impl Stage {
         }
     }
 
-    /// Completes this number of blocks and receives their events. Returns the number of stored values that the
-    /// reader refused because the two nodes returned different values.
+    /// Completes `blocks` blocks and receives their events. With two nodes, reads account and certificates after each
+    /// block. Returns the number of these reads that failed because the nodes returned different values.
     async fn lie_for(&mut self, blocks: usize, listener: &mut Listener) -> usize {
         let mut disagreements = 0;
         for _ in 0..blocks {

@@ -311,8 +311,8 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// Returns bytes that only requests for records of all providers contain. Malformed records in the responses to these
-/// requests are skipped.
+/// Returns bytes that identify requests for records of all providers. Malformed records in the responses to these
+/// requests are skipped. Returns no bytes if this applies to all requests with `path`.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),
