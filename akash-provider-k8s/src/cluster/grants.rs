@@ -31,7 +31,7 @@ const GRANTED_PAUSE: Duration = Duration::from_millis(10);
 const HELP: &str = "help: run `kubectl apply --filename deploy/rbac`, then restart the provider";
 /// Namespace that every cluster has and that belongs to no lease.
 const NO_LEASE: &str = "kube-system";
-/// Verb, resource and subresource of the rights in the ClusterRole.
+/// Rights of the ClusterRole for leases that the provider checks, each as verb, resource and subresource.
 const RIGHTS: [(&str, &str, Option<&str>); 4] = [
     ("list", "secrets", None),
     ("create", "secrets", None),
@@ -104,8 +104,8 @@ impl Inner {
         self.account.get().cloned().flatten()
     }
 
-    /// Binds the account in the namespace of a lease, and returns the existing objects of some kinds. Lists nothing in
-    /// a new namespace, which has no Secrets and no binding yet.
+    /// Returns the existing objects of `kinds` in the namespace of a lease. In an existing namespace, binds the account
+    /// first. In a new namespace, lists no Secrets: the namespace has none, and the account has no binding yet.
     pub(super) async fn opened(
         &self,
         home: &str,
@@ -230,7 +230,7 @@ pub(crate) fn cannot_bind(home: &str, error: Error) -> Error {
     Error::new(ErrorKind::Denied, error.operation(), message).with_source(error)
 }
 
-/// Returns the account with a user name.
+/// Converts the user name of an account to the subject of a RoleBinding.
 fn subject(user: &str) -> Subject {
     let account = user.strip_prefix(ACCOUNT).and_then(|rest| rest.split_once(':'));
     match account {

@@ -410,7 +410,8 @@ impl Inner {
         }
     }
 
-    /// Restores isolation objects that a deploy does not compare.
+    /// Deletes objects that weaken the isolation of a lease, and restores edited isolation objects that the plan of a
+    /// deploy does not compare.
     pub(super) async fn guard(
         &self,
         home: &str,

@@ -19,7 +19,7 @@ use kube::api::ListParams;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Inner {
-    /// Lists the recorded deployments of this provider, and all other traces of leases.
+    /// Lists the recorded deployments of this provider, and the leases without a usable record.
     pub(crate) async fn listing(&self, operation: &'static str) -> Result<Listing, Error> {
         self.current(operation).await?;
         let manifests: Vec<_> = self.manifests().state();
@@ -124,8 +124,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Adds findings for the person who runs the provider, except those that the listing reports as the state of a
-    /// lease.
+    /// Adds `findings` as remarks to the listing, except findings about leases with a state that the listing already
+    /// reports.
     fn remark(&self, findings: Result<Vec<Finding>, Error>, listing: &mut Listing) {
         let findings = match findings {
             Ok(findings) => findings,
@@ -171,7 +171,8 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// Traces of leases without a usable record, by name. The first problem of a lease is reported.
+/// Leases without a usable Manifest record, by the name of the record or the namespace. Only the first problem of each
+/// name is stored.
 #[derive(Debug, Default)]
 struct LeaseTraces {
     /// Names of valid Manifest records.

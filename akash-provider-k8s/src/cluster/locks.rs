@@ -42,7 +42,8 @@ impl LeaseLocks {
         }
     }
 
-    /// Locks any lease without waiting, for leases without a record and therefore without a deploy.
+    /// Locks a lease without waiting, even if no deploy of the lease has succeeded. For leases without a Manifest
+    /// record.
     pub(super) fn try_lock_any(&self, home: &str) -> LockResult {
         let lock = Arc::clone(self.all().entry(home.to_owned()).or_default());
         lock.try_lock_owned().map_or(LockResult::Busy, LockResult::Held)

@@ -21,7 +21,8 @@ use std::sync::Arc;
 /// Annotation of an adopted Manifest: [`AdoptedServices`] as JSON.
 const ADOPTED: &str = "provider.akash.network/adopted";
 
-/// Services that another provider deployed, by name, with the hash of the manifest of the service.
+/// Services that another program, such as the Go provider, deployed: the name of each service, and the hash of its
+/// manifest entry.
 pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
 /// Source of the existing Manifest object: if this object equals the record, nothing is written.
@@ -99,8 +100,8 @@ impl Inner {
         Ok(manifest)
     }
 
-    /// Returns true if the passwords are stored: in the Secret next to the Manifest, or in the Manifest itself as
-    /// another provider stores them.
+    /// Returns true if the passwords are stored: in the Secret next to the Manifest, or in the Manifest itself as the
+    /// Go provider stores them.
     async fn has_passwords(
         &self,
         deployment: &WorkloadSpec,
@@ -215,7 +216,7 @@ impl Inner {
         ))
     }
 
-    /// Returns the services that another provider deployed; `None` if this provider has applied the lease since.
+    /// Returns the services that another program deployed; `None` if this program has applied the lease since.
     pub(crate) fn still_adopted(&self, manifest: &Manifest) -> Option<AdoptedServices> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let namespace = self.state.lease_in(name).namespace?;
@@ -323,13 +324,14 @@ fn is_recorded(deployment: &WorkloadSpec, wanted: &Manifest, there: &Manifest) -
     there.spec == wanted.spec && extra(there) == extra(wanted)
 }
 
-/// Returns true if another provider wrote the Manifest object last.
+/// Returns true for a Manifest object without the annotation `EXTRA`: another program, such as the Go provider, wrote
+/// the object last.
 fn is_foreign(manifest: &Manifest) -> bool {
     let annotations = manifest.metadata.annotations.as_ref();
     !annotations.is_some_and(|a| a.contains_key(labels::EXTRA))
 }
 
-/// Returns the services that another provider deployed, from its Manifest object or from the annotation [`ADOPTED`].
+/// Returns the services that another program deployed, from its Manifest object or from the annotation [`ADOPTED`].
 fn adopted(manifest: &Manifest) -> Option<AdoptedServices> {
     let annotations = manifest.metadata.annotations.clone().unwrap_or_default();
     if let Some(text) = annotations.get(ADOPTED) {
@@ -341,7 +343,7 @@ fn adopted(manifest: &Manifest) -> Option<AdoptedServices> {
     Some(entries(&manifest.spec.group.services))
 }
 
-/// Returns the hash of each service. Empty and missing fields are equal, and passwords are ignored.
+/// Returns the hash of each service, by name. Passwords and empty fields do not affect the hash.
 pub(crate) fn entries(services: &[ManifestService]) -> AdoptedServices {
     let entry = |service: &ManifestService| {
         let mut value = serde_json::to_value(service).unwrap_or_default();

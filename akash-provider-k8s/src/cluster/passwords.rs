@@ -154,8 +154,8 @@ impl Inner {
         }
     }
 
-    /// Returns the password Secret of a lease and the namespace of the Secret, if the Secret is cached but missing in
-    /// the cluster.
+    /// Returns the namespace and the id of a lease's password Secret, if its passwords are cached but the cluster lacks
+    /// the Secret.
     pub(crate) fn lost_passwords(&self, lease_namespace: &str, there: &ByNamespace) -> Option<(String, Id)> {
         let stored = self.passwords.get(lease_namespace)?;
         let id = Id {
@@ -173,7 +173,7 @@ impl Inner {
     }
 }
 
-/// Returns true if the password of a registry login is stored in a Secret.
+/// Returns true if the Manifest lacks the password of a registry login, which is then stored in a Secret.
 pub(crate) fn has_logins(manifest: &Manifest) -> bool {
     let Ok(recorded) = convert::from_manifest(manifest) else {
         return false;

@@ -30,7 +30,7 @@ pub(crate) enum Verdict<K> {
 /// Result of a decision about a record object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome<K> {
-    /// Nothing was written; the object as last read.
+    /// Nothing was written. Contains the object as last read.
     Kept(Option<K>),
     /// The object in the API server after the write.
     Written(K),
@@ -136,7 +136,7 @@ where
         rights::judged(&client, self.limit, &attempt, error).await
     }
 
-    /// Awaits a call, with the timeout as an error.
+    /// Awaits a call. Returns the result of the call, or an error after the timeout.
     async fn timed<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<kube::Result<T>, Error> {
         within(self.limit, self.operation, async { Ok(call.await) }).await
     }

@@ -159,13 +159,14 @@ fn stuck_services(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
         .collect()
 }
 
-/// Returns true if this provider applied the object. Objects of other providers are not changed.
+/// Returns true if this program applied the object. Objects that another program applied are not changed.
 pub(super) fn is_applied(meta: &ObjectMeta) -> bool {
     let annotations = meta.annotations.as_ref();
     annotations.is_some_and(|a| a.contains_key(labels::APPLIED_HASH))
 }
 
-/// Returns true if a pod of the set is not ready, not being deleted, and of another revision than the current one.
+/// Returns true if the pod belongs to the set, has another revision than the update revision, is not ready and is not
+/// being deleted.
 fn is_of_old_revision(pod: &Pod, set: &StatefulSet) -> bool {
     let status = set.status.clone().unwrap_or_default();
     // Before the controller has observed the latest specification, its status is outdated.

@@ -155,7 +155,8 @@ impl Rules {
         Some(item(over(rendered, live?), false))
     }
 
-    /// Returns true if the object belongs or may belong to the lease.
+    /// Returns true for an object that the provider rendered for the lease, or may have rendered according to the
+    /// labels.
     pub(super) fn is_rendered(&self, id: &Id, meta: &ObjectMeta) -> bool {
         let labels = meta.labels.as_ref();
         let is_labelled = labels.is_some_and(|l| l.get(labels::MANAGED).is_some_and(|value| value == "true"));
@@ -353,7 +354,7 @@ fn copy(into: &mut Value, from: &Value, field: &str) {
     }
 }
 
-/// Filters a list, if there is one.
+/// Filters the elements of `list`, if it is an array.
 fn retain(list: &mut Value, is_retained: impl FnMut(&Value) -> bool) {
     if let Some(list) = list.as_array_mut() {
         list.retain(is_retained);

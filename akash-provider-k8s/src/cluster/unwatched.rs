@@ -33,8 +33,8 @@ pub(super) const UNWATCHED: [Kind; 5] = [
     Kind::RoleBinding,
 ];
 
-/// Period after the start of the process in which deploys share the lists of the whole cluster. A start may deploy a
-/// thousand leases within seconds.
+/// Duration for which deploys share the lists of the whole cluster, from the first use of the lists. After a start, a
+/// thousand leases may be deployed within seconds.
 const START: Duration = Duration::from_secs(30);
 /// Maximum number of concurrent lists.
 const LISTS: usize = 4;
@@ -84,8 +84,8 @@ enum Phase {
 }
 
 impl StartupLists {
-    /// Returns the shared lists before the first deploy in a namespace, or `None` after it. `deploys` marks this call
-    /// as the first deploy.
+    /// Returns the shared lists, or `None` after the first deploy in the namespace or after [`START`]. `deploys` is
+    /// true if the caller deploys now.
     fn lists(&self, namespace: &str, deploys: bool) -> Option<Arc<Lists>> {
         // Each change is one assignment or one call to the set.
         let mut phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +120,7 @@ impl StartupLists {
 }
 
 impl Inner {
-    /// Returns the existing objects of some kinds in the namespace of a deployed lease.
+    /// Returns the existing objects of `kinds` in the namespace of a lease that is being deployed.
     pub(super) async fn there(
         &self,
         namespace: &str,

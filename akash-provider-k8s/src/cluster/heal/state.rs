@@ -55,7 +55,8 @@ impl RepairState {
         is_outdated
     }
 
-    /// Logs and counts objects that are not repaired, each once until it is restored.
+    /// Logs and counts the objects in `left`, which are not repaired. An object of the previous call is not logged
+    /// again.
     pub(super) fn log(
         &mut self,
         home: &str,
