@@ -11,9 +11,9 @@ use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
 
-/// Maximum number of rounds in which the writer works until no name is left.
+/// Number of passes over the pending names after which the writer must have no further work.
 const LOOKS: u32 = 8;
-/// Maximum number of rounds of events and writes until the world no longer changes.
+/// Maximum number of rounds of events and writes after which the world must be stable.
 const ROUNDS: u32 = 6;
 
 /// Model of a cluster, an index that follows the cluster, and a writer.
@@ -22,7 +22,7 @@ pub(crate) trait World: Clone {
     type Step: Copy + Debug + 'static;
     /// Event that the index receives.
     type Event: Clone;
-    /// Objects that the writer wrote. A fresh start must lead to the same value.
+    /// Objects that the writer wrote. A restarted world must produce equal objects.
     type Outcome: PartialEq + Debug;
     /// All steps.
     const STEPS: &'static [Self::Step];
@@ -113,7 +113,7 @@ impl<E> Default for PendingEvents<E> {
     }
 }
 
-/// Checks every state within a number of steps, and returns the number of states.
+/// Checks every state that at most `depth` steps can reach, and returns the number of checked states.
 pub(crate) fn explore<W: World>(mut start: W, depth: usize) -> usize {
     let mut seen = HashSet::from([state(&mut start)]);
     judge(&start, &[]);

@@ -128,8 +128,8 @@ impl State {
 }
 
 impl Guard {
-    /// Judges the deletion of the objects of `name`. Its `record` is missing; `declared` is the number of records that
-    /// are present.
+    /// Decides whether the objects of `name` may be deleted. `record` is its missing record; `declared` is the number
+    /// of existing records.
     ///
     /// # Errors
     /// Returns why the deletion waits.

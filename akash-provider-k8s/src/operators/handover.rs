@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const OPEN: &str = "open policies to a gateway";
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// Maximum number of failed namespaces in the report.
+/// Maximum number of causes in [`OpenedPolicies::why`].
 const NAMED: usize = 20;
 
 /// Result of [`open_to_gateway`].

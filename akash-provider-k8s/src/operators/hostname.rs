@@ -170,7 +170,7 @@ impl HostnameOperator {
         self.shared.state.listed().await;
     }
 
-    /// Returns the statistics of the work since the start.
+    /// Returns the depth of the work queue, and the write durations and the counters since the start.
     #[must_use]
     pub fn work_statistics(&self) -> WorkStatistics {
         self.shared.state.work_statistics()

@@ -111,7 +111,7 @@ pub struct IpOperator {
 }
 
 impl IpOperator {
-    /// Starts the watches. Writes start after records and Services were listed. Requires a tokio runtime.
+    /// Starts the watches. Writes start after records, Manifests and Services were listed. Requires a tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(
@@ -156,18 +156,18 @@ impl IpOperator {
         }
     }
 
-    /// Waits until records and Services were listed.
+    /// Waits until records, Manifests and Services were listed.
     pub async fn ready(&self) {
         self.shared.state.listed().await;
     }
 
-    /// Returns the statistics of the work since the start.
+    /// Returns the depth of the work queue, and the write durations and the counters since the start.
     #[must_use]
     pub fn work_statistics(&self) -> WorkStatistics {
         self.shared.state.work_statistics()
     }
 
-    /// Returns true after records and Services were listed.
+    /// Returns true after records, Manifests and Services were listed.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.state.is_listed()
@@ -185,7 +185,7 @@ impl IpOperator {
         self.shared.status()
     }
 
-    /// Returns the total and the used number of addresses.
+    /// Returns the total and the used number of addresses for leases, and the status of each pool.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.shared.usage()

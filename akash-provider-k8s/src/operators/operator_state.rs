@@ -154,7 +154,7 @@ pub(super) struct WorkItem<W> {
 pub(super) enum Next<W> {
     /// Work for a name. The name counts as running until [`OperatorState::finish`].
     WorkItem(WorkItem<W>),
-    /// More names wait. The writer calls again after it has released the lock.
+    /// More names wait. The writer calls [`OperatorState::next`] again after it has released the lock.
     More,
     /// No work before this time or the next change.
     Nothing(Option<Instant>),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 pub struct Issuer {
     /// Name of the issuer.
     pub name: String,
-    /// `ClusterIssuer`, or `Issuer`, which every lease namespace needs.
+    /// Kind of the issuer: a `ClusterIssuer`, or an `Issuer` that must exist in the namespace of every lease.
     pub kind: IssuerKind,
 }
 
@@ -54,8 +54,8 @@ pub fn render(name: &str, host: &Host, issuer: &Issuer) -> Value {
     })
 }
 
-/// Returns the name of the Secret with the certificate and its key. The name has a dot, unlike the Secrets of a
-/// lease.
+/// Returns the name of the Secret with the certificate and its key. The name contains a dot, which the names of all
+/// other Secrets of a lease do not.
 #[must_use]
 pub fn secret(name: &str) -> String {
     const PREFIX: &str = "tls.";

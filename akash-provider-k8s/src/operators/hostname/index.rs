@@ -124,7 +124,7 @@ pub struct Write {
     pub body: Value,
     /// UID of the existing object; `None` for a new object.
     pub uid: Option<String>,
-    /// True if the managed fields of another provider's operator must be taken over first.
+    /// True if this operator must first become the manager of the object's fields, to remove a surplus field.
     pub take_over: bool,
     /// Merge patch that removes fields of other clients, used instead of an apply.
     pub patch: Option<Value>,

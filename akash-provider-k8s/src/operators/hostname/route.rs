@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Prefixes of the proxy annotations that this operator or the Go operator writes on routes.
 const PREFIXES: [&str; 3] = ["nginx.ingress.kubernetes.io/", "nginx.org/", "haproxy.org/"];
-/// Names of the proxy annotations after one of the [`PREFIXES`].
+/// Names of the proxy annotations, without one of the [`PREFIXES`].
 const ANNOTATIONS: [&str; 9] = [
     "client-max-body-size",
     "proxy-body-size",
@@ -72,7 +72,7 @@ pub enum Controller {
 /// Implementation of the Gateway API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GatewayProvider {
-    /// NGINX Gateway Fabric, with its annotations.
+    /// NGINX Gateway Fabric, with its annotations and with a filter for the options of the tenant.
     Nginx,
     /// Any other implementation: only the options of the Gateway API standard.
     Standard,

@@ -21,7 +21,7 @@ pub struct RouteParent {
     pub name: String,
     /// Presence in the cluster; `None` before the first list.
     pub is_there: Option<bool>,
-    /// Last error of the watch, cleared when it works again.
+    /// Last error of the watch, cleared when the watch works again.
     pub error: Option<String>,
     /// Address of a Gateway, from its status.
     #[serde(skip)]

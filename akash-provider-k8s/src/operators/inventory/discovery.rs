@@ -72,7 +72,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns true if the node and this machine have the same UID.
+    /// Returns true if the node has the UID of this machine.
     #[must_use]
     pub fn is(&self, node: &NodeView) -> bool {
         self.uid == node.uid
@@ -101,7 +101,8 @@ pub struct Cards {
 #[derive(Deserialize)]
 struct Answer {
     cards: Option<Vec<Card>>,
-    /// Cards in a response that describes the whole machine. Some versions of the program return it for every path.
+    /// Cards in a response that describes the whole machine. Some versions of the program return such a response for
+    /// every path.
     gpu: Option<Box<Self>>,
 }
 
@@ -147,8 +148,8 @@ impl Processor {
         #[derive(Deserialize)]
         struct Answer {
             processors: Option<Vec<RawProcessor>>,
-            /// Processors in a response that describes the whole machine. Some versions of the program return it for
-            /// every path.
+            /// Processors in a response that describes the whole machine. Some versions of the program return such a
+            /// response for every path.
             cpu: Option<Box<Self>>,
         }
         #[derive(Deserialize)]

@@ -64,7 +64,7 @@ impl operator_state::Work for Work {
     }
 }
 
-/// Inventory that is computed on the first use, from the cluster state at the time when this value was created.
+/// Inventory that is counted on the first use, from the cluster state at that time.
 #[derive(Clone)]
 pub(super) struct LazyInventory(Arc<LazyLock<Arc<dyn Inventory>, Count>>);
 

@@ -32,7 +32,7 @@ pub enum OfferState {
     Offered,
     /// The rules exclude the node; the operator removes all its own labels from the node.
     Excluded,
-    /// The node is cordoned; of its own labels, the operator leaves only the label for the device plugin.
+    /// The node is cordoned. The operator removes its own labels, except [`GPU_PRESENT`].
     Cordoned,
     /// The node is not ready; its labels are unchanged.
     Unready,

@@ -62,8 +62,8 @@ struct RequestSchedule {
 }
 
 impl RequestSchedule {
-    /// Returns the delay after the last request, or `None` if no request is needed until the count of this operator
-    /// changes.
+    /// Returns the delay from the last request to the next one, or `None` if no request is needed until the count of
+    /// this operator changes.
     fn wait(&mut self, counted: Option<(u32, u32)>) -> Option<Duration> {
         // An unknown count cannot be compared.
         let counted = counted?;

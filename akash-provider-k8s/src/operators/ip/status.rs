@@ -25,11 +25,11 @@ const STALE: Duration = Duration::from_secs(60);
 /// Status of the IP operator.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
-    /// Records and Services were listed once.
+    /// Records, Manifests and Services were listed once.
     pub is_ready: bool,
     /// States of the watches, by watched kind.
     pub watches: BTreeMap<&'static str, WatchStatus>,
-    /// Total and used number of addresses.
+    /// Total and used number of addresses for leases.
     pub usage: Usage,
     /// Counts from the metrics of MetalLB.
     pub metallb: MetricsStatus,
@@ -140,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// Returns the total and the used number of addresses.
+    /// Returns the total and the used number of addresses for leases, and the status of each pool.
     pub(super) fn usage(&self) -> Usage {
         Usage::from_index(&self.state.inner().index)
     }

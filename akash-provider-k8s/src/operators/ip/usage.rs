@@ -112,7 +112,7 @@ impl Usage {
         }
     }
 
-    /// Returns the total and the used number of addresses, if both are known.
+    /// Returns the total and the used number of addresses for leases, if both are known.
     #[must_use]
     pub fn known(&self) -> Option<(u32, u32)> {
         self.total.zip(self.in_use)

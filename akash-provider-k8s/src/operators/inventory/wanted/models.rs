@@ -91,7 +91,8 @@ const NUMBERS: usize = 8;
 /// Reason why models are unknown before the list of GPUs is read.
 const UNREAD: &str = "the list of GPUs is pending";
 
-/// Returns the models by the discovered cards. Kubernetes reports the number of devices, cards only name the models.
+/// Returns the GPU models of a vendor on a node, from the discovered cards. `count` is the number of devices that
+/// Kubernetes reports.
 pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     if list.is_empty() {
