@@ -21,7 +21,7 @@ const OF_OPENSHIFT: [&str; 3] = [
     "system:image-pullers",
 ];
 
-/// Returns a predicate that is true for the rendered items.
+/// Returns a predicate that is true for the ids of `items`.
 pub(crate) fn is_among(items: &[Item]) -> impl Fn(&Id, &ObjectMeta) -> bool {
     |id, _| items.iter().any(|item| item.id == *id)
 }
@@ -40,10 +40,10 @@ pub(crate) struct DriftedObject {
     pub(crate) has_other_hash: bool,
 }
 
-/// Returns the missing and different objects in the caches, isolation first. Call this only for a completely applied
-/// lease: otherwise a difference may come from a running deploy.
+/// Returns the items that are missing or different in the caches, isolation objects first. Call this only for a
+/// completely applied lease: otherwise a difference may come from a running deploy.
 ///
-/// Skips workloads and Services that have the hash of another rendering or were written by another provider, because a
+/// Skips workloads and Services that have the hash of another rendering or that another program wrote, because a
 /// deploy newer than the caches may have written them. For isolation objects, the caller confirms the difference at the
 /// API server.
 pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedObject> {
@@ -76,8 +76,9 @@ pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedO
     all
 }
 
-/// Returns the objects that weaken the isolation of a lease and were not rendered, including objects being deleted, which
-/// a finalizer may delay. Objects with the label [`KEEP`] remain.
+/// Returns the objects that weaken the isolation of a lease and were not rendered. Omits objects with the label
+/// [`KEEP`] and the role bindings of OpenShift. Includes objects that are being deleted, because a finalizer may delay
+/// the deletion.
 pub(crate) fn foreign<'a>(
     is_rendered: impl Fn(&Id, &ObjectMeta) -> bool,
     there: impl IntoIterator<Item = (Id, &'a ObjectMeta)>,

@@ -32,7 +32,7 @@ pub const SERVICE_TARGET: &str = "akash.network/service-target";
 /// Annotation of a ProviderHost: time of the last declaration, RFC 3339 in UTC.
 pub const UPDATED_AT: &str = "akash.network/lease.updated_at";
 
-/// Prefix of the annotations of this provider. Other providers preserve and ignore them.
+/// Prefix of the annotations of this provider program. The Go provider ignores and preserves them.
 pub const OURS: &str = "provider.akash.network/";
 /// Annotation of an object of a lease: id of the chain of the lease.
 pub const CHAIN_ID: &str = "provider.akash.network/chain-id";
@@ -54,7 +54,7 @@ pub const EXTRA: &str = "provider.akash.network/deployment";
 
 /// Annotation of a ProviderHost: state of the proof of ownership, as JSON.
 pub const HOSTNAME_PROOF: &str = "provider.akash.network/hostname-proof";
-/// Annotation of a ProviderHost: whether the address of its routes responds, as JSON.
+/// Annotation of a ProviderHost: result of the last probe of the hostname, as JSON.
 pub const HOSTNAME_REACHABLE: &str = "provider.akash.network/hostname-reachable";
 
 /// Selector of all objects of a provider.

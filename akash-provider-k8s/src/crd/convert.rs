@@ -32,7 +32,7 @@ pub const MAX_EXTRA_BYTES: usize = 200 * 1024;
 pub struct RecordedDeployment {
     /// The deployment. Passwords that the object does not contain are empty.
     pub deployment: WorkloadSpec,
-    /// Chain id of the lease; `None` in objects of other providers.
+    /// Chain id of the lease; `None` if another program, such as the Go provider, wrote the object.
     pub chain_id: Option<String>,
     /// Ignored parts of the Manifest object with reasons, for the log.
     pub remarks: Vec<String>,
@@ -84,8 +84,8 @@ pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Man
     Ok(manifest)
 }
 
-/// Converts a Manifest object to its deployment. An object of another provider has no hostnames; the caller reads them
-/// from the ProviderHost objects.
+/// Converts a Manifest object to its deployment. An object that another program wrote has no hostnames; the caller
+/// reads them from the ProviderHost objects.
 ///
 /// # Errors
 /// [`BadObject`] for the first invalid field.

@@ -17,7 +17,7 @@ const MAX_DELAY: Duration = Duration::from_secs(3600);
 /// Maximum delay for isolation objects, which protect other tenants.
 const MAX_ISOLATION_DELAY: Duration = Duration::from_secs(60);
 
-/// Back-off state by object. The number of entries is limited by the objects of leases.
+/// Back-off state of each object. Only objects of leases have an entry, which limits the number of entries.
 #[derive(Debug)]
 pub(crate) struct RepairBackoff<K> {
     objects: BTreeMap<K, Attempts>,
@@ -81,7 +81,7 @@ impl<K: Ord + Clone> RepairBackoff<K> {
         self.attempts(key, now).put_off(limit, now, FIRST_DELAY);
     }
 
-    /// Removes objects without a recent repair.
+    /// Removes the entries of objects with a back-off that ended more than [`WINDOW`] ago.
     pub(crate) fn remove_old(&mut self, now: Instant) {
         self.objects.retain(|_, attempts| now < attempts.next + WINDOW);
     }

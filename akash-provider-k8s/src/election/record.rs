@@ -54,7 +54,8 @@ pub(super) fn patch(claim: &Claim, version: &str) -> Value {
     })
 }
 
-/// Returns the annotation with additional leader state, or `None` if there is no such state.
+/// Returns the value of the annotation with the additional state of the leader, or `None` if the leader has no such
+/// state.
 fn beside(claim: &Claim) -> Option<String> {
     (claim.payload != RecordPayload::default()).then(|| claim.payload.to_json())
 }

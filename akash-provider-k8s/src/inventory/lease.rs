@@ -19,7 +19,7 @@ impl LeaseFacts {
     /// Decodes a Manifest. Returns `Ok(None)` if the Manifest belongs to another provider or chain.
     ///
     /// # Errors
-    /// Returns why the Manifest is invalid; pods of its namespace then count as use by others.
+    /// Returns why the Manifest is invalid. The pods of its namespace then count as pods that belong to no lease.
     pub fn from_object(manifest: &DynamicObject, settings: &Settings) -> Result<Option<Self>, String> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let wrong = |what: String| format!("Manifest `{name}`: {what}; its pods count as use by others");

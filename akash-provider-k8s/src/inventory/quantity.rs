@@ -11,7 +11,7 @@ pub(crate) const LIMIT: i64 = 1 << 60;
 /// Maximum number of digits that are read; the API server stores fewer.
 const DIGITS: usize = 24;
 
-/// Resource list of an object.
+/// Quantities by resource name, such as the requests of a container.
 pub(crate) type Resources = BTreeMap<String, Quantity>;
 
 /// Parses a quantity in whole units, rounded up; returns `None` for an invalid quantity.
@@ -24,12 +24,12 @@ pub(crate) fn milli(text: &str) -> Option<i64> {
     parse(text, 3)
 }
 
-/// Returns a resource of a list in whole units; 0 if missing or invalid.
+/// Returns the quantity of a resource in whole units; 0 if the quantity is missing or invalid.
 pub(crate) fn whole_of(list: &Resources, name: &str) -> i64 {
     list.get(name).and_then(|q| whole(&q.0)).unwrap_or(0)
 }
 
-/// Returns a resource of a list in thousandths.
+/// Returns the quantity of a resource in thousandths; 0 if the quantity is missing or invalid.
 pub(crate) fn milli_of(list: &Resources, name: &str) -> i64 {
     list.get(name).and_then(|q| milli(&q.0)).unwrap_or(0)
 }
@@ -83,7 +83,7 @@ fn scaled(digits: i128, exponent: i32, shift: u32) -> i128 {
     }
 }
 
-/// Returns the powers of ten and of two of a suffix.
+/// Returns two exponents for a suffix: the power of ten, and the power of two.
 fn suffix_of(suffix: &str) -> Option<(i32, u32)> {
     Some(match suffix {
         "" => (0, 0),

@@ -39,7 +39,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Selects pods that use resources: bound and not finished.
+/// Field selector of pods that use resources: bound to a node and not finished.
 const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
 /// Settings of the capacity count. [`Options::default`] is suitable if nodes and storage classes have their
@@ -48,9 +48,10 @@ const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Fail
 pub struct Options {
     /// Settings of persistent storage.
     pub storage: StorageOptions,
-    /// Delay in which changes are collected before an update.
+    /// Duration for which changes are collected before an inventory update is published.
     pub gather: Duration,
-    /// Maximum wait for unreadable storage. After this time, all other resources are offered without the storage.
+    /// Maximum wait for storage objects before the first inventory update. After this time, all other resources are
+    /// offered without the storage that cannot be read.
     pub patience: Duration,
     /// Timeouts and back-off of the watches.
     pub watch_config: WatchConfig,
@@ -95,8 +96,8 @@ pub struct InventoryWatch {
     pub last_event: Option<Duration>,
 }
 
-/// Count that includes all pods, computed on request. With thousands of nodes a count takes longer than an update, and
-/// most counts would never be read. Dropping the value stops the watches.
+/// Capacity count that includes the pods of leases. Each count is computed on request: with thousands of nodes a count
+/// takes longer than an update, and most counts would never be read. Dropping the value stops the watches.
 #[derive(Debug)]
 pub(crate) struct WholeInventory {
     shared: Arc<Shared>,
@@ -141,7 +142,7 @@ struct Inner {
     watches: BTreeMap<Kind, Watch>,
     /// Time since which the lists of all essential kinds are complete.
     known_since: Option<Instant>,
-    /// True after the failure of the watches was reported.
+    /// True if the current failure of the essential watches was already published.
     is_failure_reported: bool,
     /// True after the first inventory update was published.
     published: bool,
@@ -399,7 +400,7 @@ impl KubeInventory {
         self.shared.watches()
     }
 
-    /// Returns the number of resources that are not offered.
+    /// Returns the number of resources that the provider does not offer, by reason.
     #[must_use]
     pub fn ignored_resources(&self) -> IgnoredResources {
         self.shared.inner().tally.ignored_resources()

@@ -31,7 +31,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Returns true for a lease with pods that another provider created, which lack the restrictions of this provider.
+    /// Returns true for a lease with pods that another program, such as the Go provider, created. These pods lack the
+    /// restrictions of this provider.
     pub(super) fn is_legacy(&self) -> bool {
         self.prior.isolation == Isolation::Legacy
     }
@@ -56,7 +57,7 @@ impl<'a> Context<'a> {
         labels
     }
 
-    /// Returns the labels of the objects of a service that also identify the lease.
+    /// Returns the labels of the objects of a service, and the labels that identify the lease.
     pub(super) fn account_labels(&self, service: &str) -> Labels {
         let mut labels = self.service_labels(service);
         labels.extend(labels::lease(&self.deployment.lease));

@@ -70,7 +70,8 @@ fn is_registry(part: &str) -> bool {
     host_is_fine && port.is_none_or(numeric)
 }
 
-/// Returns true for runs of letters and digits with single separators.
+/// Returns true for a path component in the grammar of Docker: lower-case letters and digits, with separators between
+/// them.
 fn is_component(part: &str) -> bool {
     let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let mut rest = part.as_bytes();

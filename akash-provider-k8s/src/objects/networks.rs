@@ -49,7 +49,7 @@ impl Networks {
         ))
     }
 
-    /// Returns the IPv4 addresses of cloud metadata services, which are also closed to leases that another provider
+    /// Returns the IPv4 addresses of cloud metadata services, which are also closed to leases that another program
     /// created. The policies of such leases do not open IPv6.
     pub(super) fn metadata() -> Vec<Ipv4Net> {
         Self::merge(excluded()).v4

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Suffixes by powers of a thousand, starting at thousandths.
+/// Suffixes of a quantity, each 1,000 times the previous one, starting at thousandths.
 const SUFFIXES: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
 
 /// Returns a quantity in whole units: `16777216`, `512M`, `1`.

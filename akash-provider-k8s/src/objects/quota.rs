@@ -28,7 +28,7 @@ const CPU_ON_TOP: u64 = 1_000;
 const MEMORY_ON_TOP: u64 = 1024 * 1024 * 1024;
 
 /// Renders the quota; `None` if [`Settings::quota`](crate::settings::Settings::quota) is false, and for a lease with
-/// pods that another provider created.
+/// pods that another program created.
 pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal> {
     if !cx.settings.quota || cx.is_legacy() {
         return Ok(None);

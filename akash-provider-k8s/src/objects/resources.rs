@@ -23,7 +23,7 @@ pub(super) struct Amounts {
     pub(super) memory: u64,
     /// Total size of the memory-backed volumes, in bytes.
     pub(super) ram_volumes: u64,
-    /// Ephemeral storage in bytes. The default amount for a service that requests none.
+    /// Ephemeral storage in bytes: the requested amount, or the default amount if the service requests none.
     pub(super) ephemeral: u64,
     /// Number of GPUs.
     pub(super) gpu: u64,

@@ -217,8 +217,8 @@ const fn seconds(milliseconds: u32) -> u32 {
     milliseconds.div_ceil(1_000)
 }
 
-/// Formats the retry conditions for nginx, in which numbers are status codes. Drops unknown conditions, because records of
-/// other providers may contain arbitrary text.
+/// Formats the retry conditions for nginx, in which numbers are status codes. Drops unknown conditions, because records
+/// that another program wrote may contain arbitrary text.
 pub(crate) fn next_cases(options: &HttpOptions) -> String {
     let word = |case: &String| {
         let is_status = case.starts_with(|c: char| ('1'..='5').contains(&c));

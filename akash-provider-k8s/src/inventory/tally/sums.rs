@@ -29,7 +29,7 @@ impl Sums {
         self.ephemeral
     }
 
-    /// Returns the sums as the amounts of one node.
+    /// Returns the sums, limited to the range from 0 to `i64::MAX`.
     pub(super) fn amounts(&self) -> Requests {
         Requests {
             cpu: clamp(self.cpu),

@@ -41,7 +41,7 @@ fn unit_of(objects: &Objects, namespace: &str, pod: &PodFacts) -> Option<u32> {
     lease.units.get(pod.service.as_ref()?).copied()
 }
 
-/// Returns the nodes and placements. Storage and the reasons are taken from a new [`Tally`] of the same objects.
+/// Returns the nodes and the placements, counted without a [`Tally`]. Storage is not counted.
 pub(super) fn recount(objects: &Objects) -> (ClusterSpec, Vec<Placement>) {
     let pods = || {
         objects.iter().filter_map(|((_, key), fact)| match fact {
