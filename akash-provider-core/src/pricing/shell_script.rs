@@ -91,7 +91,7 @@ enum ScriptError {
     Exit {
         /// Exit code or signal of the script.
         status: ExitStatus,
-        /// End of the standard error of the script.
+        /// Last part of the script's standard error.
         stderr: String,
     },
     /// The script printed too much.

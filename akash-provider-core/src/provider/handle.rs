@@ -107,7 +107,8 @@ impl ProviderHandle {
     /// differences unless `dry_run` is true.
     ///
     /// # Errors
-    /// Returns `Unavailable` if the chain or the cluster cannot be queried, and `Busy` and `Stopping` like every request.
+    /// Returns `Unavailable` if the chain or the cluster cannot be queried, and `Busy`, `Stopping` and `Unavailable` like
+    /// every request.
     pub async fn scan(&self, dry_run: bool) -> Result<Vec<String>, Refusal> {
         match self.request(Request::Scan { dry_run }).await? {
             Reply::Scan(findings) => Ok(findings),
@@ -126,8 +127,8 @@ impl ProviderHandle {
     /// Releases the circuit breaker for an owner for which it has tripped.
     ///
     /// # Errors
-    /// Returns `Busy`, `Stopping` and `Unavailable` like every request, and [`RefusalKind::Rejected`] if the breaker has
-    /// not tripped for this owner.
+    /// Returns `Busy`, `Stopping` and `Unavailable` like every request, and [`RefusalKind::Rejected`] if the breaker
+    /// has not tripped for this owner.
     pub async fn release_breaker_for(&self, owner: Address) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreakerFor { owner }).await
     }

@@ -34,7 +34,7 @@ pub const RESERVATION_BOUNDS: [Duration; 6] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProviderStatistics {
-    /// Orders by source: `event`, `snapshot`, or `bid` for an order with an adopted bid.
+    /// Number of received orders by source: `event`, `snapshot`, or `bid` for an order with an adopted bid.
     pub orders: BTreeMap<&'static str, u64>,
     /// Finished orders by outcome: `won`, `declined`, the names of [`BidOutcome`](crate::types::BidOutcome), or `no_bid`
     /// for an order that ended before a bid.
@@ -79,7 +79,7 @@ pub struct ProviderStatistics {
     pub scan_durations: BTreeMap<&'static str, DurationCounts>,
     /// Deposits of the bids that this process created, by denomination.
     pub deposits_locked: BTreeMap<Denom, u128>,
-    /// Part of these deposits that the chain returned, because the bid or its lease ended.
+    /// Part of `deposits_locked` that the chain returned, because the bid or its lease ended.
     pub deposits_returned: BTreeMap<Denom, u128>,
     /// Counts of the engine, as of the last status request.
     pub engine: EngineCounts,
@@ -95,7 +95,7 @@ pub struct ProviderStatistics {
     pub status_requests: u64,
     /// Facts that were dropped because the queue of the bus was full.
     pub unpublished: u64,
-    /// Price of all leases per block.
+    /// Total price of all active leases per block.
     pub price_per_block: BTreeMap<Denom, Dec>,
     /// Revenue since the start of this process: the sum of the prices of all leases, for each processed block.
     pub accrued: BTreeMap<Denom, Dec>,

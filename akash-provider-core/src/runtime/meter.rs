@@ -39,7 +39,7 @@ pub(super) struct Moment {
     is_snapshot: bool,
 }
 
-/// Counts shared by the loop and the handles.
+/// Counters shared by the loop and the handles.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Meter {
     counts: Arc<Mutex<MeterCounts>>,

@@ -40,7 +40,7 @@ pub struct PolicyFile {
     pub rules: Vec<Rule>,
 }
 
-/// Period of prices.
+/// Period to which the prices of a policy file refer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -66,7 +66,7 @@ pub struct Prices {
     /// Price of a GiB of storage, by storage class; `ephemeral` for ephemeral volumes. The provider does not
     /// bid on an order with a class that has no price.
     pub storage: BTreeMap<String, Amount>,
-    /// Price of an endpoint of a unit.
+    /// Price of an endpoint. The endpoints of a resource unit count once, regardless of the number of replicas.
     pub endpoint: Amount,
     /// Price of a leased IP.
     pub ip: Amount,

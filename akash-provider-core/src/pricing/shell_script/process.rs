@@ -20,7 +20,7 @@ const STDERR_KEPT: usize = 4 * 1024;
 pub(super) struct Outcome {
     pub(super) status: ExitStatus,
     pub(super) stdout: Vec<u8>,
-    /// End of the standard error.
+    /// Last part of the standard error.
     pub(super) stderr: Vec<u8>,
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Amounts by denomination.
 type Amounts = BTreeMap<Denom, Dec>;
 
-/// Lease with the height up to which its revenue was withdrawn.
+/// Lease with its price, and the height up to which its revenue was withdrawn.
 #[derive(Debug)]
 struct Account {
     price: DecCoin,

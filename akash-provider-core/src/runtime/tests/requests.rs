@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns a brain that sends `reply` for every request, or never replies.
+/// Returns a reaction that replies to every request with success, or to no request if `replies` is false.
 fn desk_brain(replies: bool) -> Reaction {
     Box::new(move |_, input| match input {
         Input::Request(id, crate::engine::Request::Scan { .. }) if replies => {
