@@ -15,8 +15,8 @@ const EVENTS: &str = "events";
 const WAITING_MAX: usize = 64;
 
 impl Access {
-    /// Returns the events of a lease, oldest first. With `follow`, the stream ends when the lease is torn down;
-    /// without, after the newest event.
+    /// Returns the Kubernetes events of a lease, oldest first. With `follow`, the stream ends when the lease is torn
+    /// down; without, after the newest event.
     ///
     /// # Errors
     /// `NotFound` for an unknown lease or service, `Unavailable` while the watches are not synchronized.

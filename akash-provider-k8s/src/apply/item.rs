@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// Returns true if deploys compare objects of this kind with the watches.
+    /// Returns true if deploys compare objects of this kind with the watch caches.
     #[must_use]
     pub const fn is_watched(self) -> bool {
         matches!(

@@ -180,8 +180,8 @@ impl Plan {
     }
 }
 
-/// Compares one object with its item, also for kinds that deploys do not compare with the watches. Returns the write
-/// that restores the object; `None` if the object equals the item or is being deleted.
+/// Compares one object with its item, also for kinds that deploys do not compare with the watch caches. Returns the
+/// write that restores the object; `None` if the object equals the item or is being deleted.
 pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<Write> {
     let mut plan = Plan::default();
     plan_watched(&mut plan, item, live, &BTreeSet::new());
