@@ -28,8 +28,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Settings of a provider. The types contain the units. If the Akash network defines a value, it is the default.
-/// Parentheses in the description of a setting contain the flag of the Go provider and its values.
+/// Settings of a provider. The types contain the units. Values that the Akash network defines are the defaults.
+/// Parentheses in the description of a setting contain the flag of the Go provider, with its default value or special
+/// values.
 ///
 /// In files (JSON, TOML, YAML), a duration is a text such as `500ms`, `30s`, `5m` or `1h30m`. An optional
 /// duration can be `never`. A missing setting has its default value. Only [`provider`](Self::provider) and
@@ -133,8 +134,9 @@ pub struct Config {
     /// Owners for which the circuit breaker had tripped before the restart. If there are more than 64 owners,
     /// the breaker trips for all owners.
     pub breaker_held_owners: BTreeSet<Address>,
-    /// Time to wait for an unreachable second chain endpoint after an event or a full scan reported that a lease is
-    /// closed. After this time, the record of the first endpoint alone is evidence of the closed lease.
+    /// Maximum time to wait for a second chain endpoint that is unreachable and cannot confirm that a lease is
+    /// closed. The time starts when an event or a full scan reports the close. After this time, the record of the
+    /// first endpoint is sufficient evidence.
     #[serde(with = "duration")]
     pub witness_grace: Duration,
     /// Time that a new leader waits before it closes a lease. During this time, transactions of the old

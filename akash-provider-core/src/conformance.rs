@@ -25,7 +25,7 @@ const BLOCKED: Duration = Duration::from_secs(5);
 /// Interval between checks for calls that block their thread.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A rule of a port's contract, with the time limit for the calls that check the rule.
+/// A rule that implementations of a trait must follow, with the time limit for the calls that check the rule.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     name: Cow<'static, str>,

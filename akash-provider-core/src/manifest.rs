@@ -102,7 +102,7 @@ pub struct ServiceExpose {
     pub http_options: HttpOptions,
     /// Name of the leased-IP endpoint; empty for none.
     pub ip: String,
-    /// Sequence number of the endpoint; 0 for none.
+    /// Sequence number of the leased-IP endpoint; 0 for none.
     pub endpoint_sequence_number: u32,
 }
 

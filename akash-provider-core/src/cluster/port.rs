@@ -150,17 +150,17 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// Returns the version of the backend as free text.
     async fn version(&self) -> Result<String, Error>;
 
-    /// Returns the hostname facet, or `None` if the backend routes no hostnames. With `None`, the provider
-    /// declines orders with services behind hostnames. The result is constant for the lifetime of the
+    /// Returns the implementation of [`Hostnames`], or `None` if the backend routes no hostnames. With `None`, the
+    /// provider declines orders with services behind hostnames. The result is constant for the lifetime of the
     /// backend.
     fn hostnames(&self) -> Option<Arc<dyn Hostnames>>;
 
-    /// Returns the leased-IP facet, or `None` if the backend has no leased IPs. With `None`, the provider
-    /// declines orders with leased IPs. The result is constant for the lifetime of the backend.
+    /// Returns the implementation of [`LeasedIps`], or `None` if the backend has no leased IPs. With `None`, the
+    /// provider declines orders with leased IPs. The result is constant for the lifetime of the backend.
     fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>>;
 
-    /// Returns the shell facet, or `None` if the backend runs no commands. The result is constant for the
-    /// lifetime of the backend.
+    /// Returns the implementation of [`Shell`], or `None` if the backend runs no commands. The result is constant for
+    /// the lifetime of the backend.
     fn shell(&self) -> Option<Arc<dyn Shell>>;
 }
 
@@ -188,7 +188,7 @@ pub trait Hostnames: fmt::Debug + Send + Sync + 'static {
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
-    /// Routes a leased IP to a service. If another lease of the same tenant holds the sharing key,
+    /// Routes a leased IP to a service. If another lease of the same tenant holds the sharing key in `ip`,
     /// `overwrite` moves the key to this lease. Without `overwrite`, the call returns a conflict.
     async fn declare_ip(&self, lease: &LeaseId, ip: &IpDeclaration, overwrite: bool) -> Result<(), Error>;
 

@@ -244,8 +244,8 @@ pub struct BreakerStatus {
     pub tripped: bool,
     /// Owners for which the breaker has tripped separately. Other owners are not affected.
     pub held_owners: Vec<Address>,
-    /// Number of closes within [`Config::breaker_window`](crate::Config::breaker_window). Each owner counts for at most
-    /// half of `allowed`.
+    /// Number of closes and teardowns that the breaker granted within
+    /// [`Config::breaker_window`](crate::Config::breaker_window). Each owner counts for at most half of `allowed`.
     pub recent: u32,
     /// Maximum number of closes within [`Config::breaker_window`](crate::Config::breaker_window).
     pub allowed: u32,

@@ -72,9 +72,9 @@ pub(super) struct TxContext<'a> {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Index {
     pub(super) open_orders: BTreeSet<OrderId>,
-    /// Open and active bids by provider.
+    /// Orders with an open or active bid, by provider of the bid.
     pub(super) bids: BTreeMap<Address, BTreeSet<OrderId>>,
-    /// Active and reclaiming leases by provider.
+    /// Orders with an active or reclaiming lease, by provider of the lease.
     pub(super) leases: BTreeMap<Address, BTreeSet<OrderId>>,
 }
 
@@ -218,12 +218,12 @@ impl GroupBook {
 }
 
 impl OrderBook {
-    /// Returns the lease of this provider in any state.
+    /// Returns the lease of `provider` in any state.
     pub(super) fn lease_of(&self, provider: &Address) -> Option<&LeaseBook> {
         self.lease.as_ref().filter(|l| l.lease.id.provider == *provider)
     }
 
-    /// Returns the active or reclaiming lease of this provider.
+    /// Returns the active or reclaiming lease of `provider`.
     pub(super) fn live_lease_of(&self, provider: &Address) -> Option<&LeaseBook> {
         self.lease_of(provider).filter(|l| l.lease.state.is_live())
     }

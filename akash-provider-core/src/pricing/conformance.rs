@@ -156,7 +156,7 @@ async fn more_costs_no_less(strategy: &dyn PricingStrategy, setup: &Setup, first
     }
 }
 
-/// Checks that an unavailable source is a transient failure.
+/// Checks that every call fails with a transient error while the price source is unavailable.
 async fn a_strategy_without_its_source_says_so(strategy: &dyn PricingStrategy, setup: &Setup) {
     let rule = setup.rule("an unavailable source is a transient failure");
     for denom in &setup.denoms {
@@ -299,7 +299,7 @@ async fn price_or_error(
     }
 }
 
-/// Checks that an unsupported denomination is priced in itself or refused.
+/// Checks that an order in any denomination gets a price in that denomination, or an error.
 async fn other_denominations_get_their_own_price_or_an_error(strategy: &dyn PricingStrategy, setup: &Setup) {
     let rule = setup.rule("other denominations get their own price or an error");
     for denom in ["uact", "uakt", "uother"] {

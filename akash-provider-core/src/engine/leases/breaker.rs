@@ -64,7 +64,8 @@ pub(crate) struct CloseRequest<'a> {
     pub(crate) lease: &'a LeaseId,
     /// True if the lease is already closed on the chain, so that only its workload must be removed.
     pub(crate) is_over: bool,
-    /// True if this instance won the lease, and the lease never had a manifest or a workload.
+    /// True if the close destroys nothing: this instance won the lease, and the lease never had a manifest or a
+    /// workload.
     pub(crate) destroys_nothing: bool,
 }
 
@@ -290,7 +291,7 @@ impl Breaker {
         self.deferred.append(&mut self.waiting);
     }
 
-    /// Releases the breaker for all owners. Returns the leases with held requests, which are now granted.
+    /// Releases the breaker for all owners. Returns the leases for which held requests are now granted.
     pub(crate) fn release(&mut self) -> Vec<LeaseId> {
         self.tripped = false;
         self.held_owners.clear();
@@ -305,9 +306,9 @@ impl Breaker {
         waited.into_iter().collect()
     }
 
-    /// Releases the breaker for one owner. Returns `None` if the breaker has not tripped for this owner
-    /// separately. Otherwise returns the owner's leases with held requests, which are now granted. If the
-    /// breaker has also tripped for all owners, the requests stay held.
+    /// Releases the breaker for one owner. Returns `None` if the breaker has not tripped for this owner separately.
+    /// Otherwise returns the leases of the owner for which held requests are now granted. The list is empty while the
+    /// requests of all owners are held.
     pub(crate) fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
         if !self.held_owners.remove(owner) {
             return None;

@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Restores the stored state of the breaker, and publishes the resulting changes so that all stores are updated.
+    /// Restores the stored state of the breaker. Publishes the changes as events, so that subscribers can store them.
     pub(in crate::engine) fn restore(&mut self, state: &RestartState) {
         let breaker = &mut self.leases.breaker;
         let (was_tripped, mut were_held) = (breaker.is_tripped(), breaker.held_owners().clone());

@@ -81,7 +81,7 @@ struct Rejection {
     missing: Coin,
     /// True if the balance was read after the rejection.
     is_read: bool,
-    /// True if that read showed a sufficient balance.
+    /// True if the first read after the rejection showed a sufficient balance.
     is_unexplained: bool,
 }
 
@@ -198,7 +198,7 @@ impl Wallet {
         self.next = Some(self.next.map_or(soon, |at| at.min(soon)));
     }
 
-    /// Subtracts the deposit and the fee of a bid that is being sent.
+    /// Subtracts the deposit and the fee of a bid that is being sent from the estimated balance.
     pub(in crate::engine) fn send(&mut self, order: &OrderId, deposit: &Coin, fee: &Coin) {
         self.spend(deposit);
         self.spend(fee);
@@ -338,7 +338,7 @@ impl Engine {
         }
     }
 
-    /// Processes the result of any transaction, which changes the balance.
+    /// Processes the result of a transaction of any kind, because every sent transaction changes the balance.
     pub(in crate::engine) fn transaction_ended(&mut self, result: &Result<TxOutcome, Failure>) {
         let now = self.progress.mono();
         let wallet = &mut self.market.wallet;

@@ -24,8 +24,8 @@ pub(super) struct BlockTimeEstimate {
 }
 
 impl BlockTimeEstimate {
-    /// Records a block. If the blocks before it are missing, the average interval since the last recorded block is one
-    /// measurement.
+    /// Records a block. If the blocks before it are missing, the average interval since the last recorded block
+    /// counts as one measurement.
     pub(super) fn record(&mut self, height: Height, time: BlockTime) {
         let Some((before, then)) = self.last.replace((height, time)) else {
             return;

@@ -17,13 +17,13 @@ use std::time::Duration;
 
 /// Interval between listings of the cluster while a problem in the cluster blocks leases.
 const LISTING_INTERVAL: Duration = Duration::from_secs(20);
-/// Maximum number of reported findings. Further findings are counted.
+/// Maximum number of reported findings. Further findings are only counted, not reported.
 const FINDINGS_MAX: usize = 100;
 
-/// A scan in progress.
+/// A scan in progress: a full scan, or a listing of the cluster alone.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct ScanInProgress {
-    /// True if only the cluster is listed, because a chain snapshot was just applied.
+    /// True if the scan only lists the cluster, and does not fetch a snapshot of the chain.
     cluster_only: bool,
     dry_run: bool,
     /// Requests that were pending at the start of the scan and get its result.

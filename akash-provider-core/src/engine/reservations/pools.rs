@@ -6,7 +6,7 @@ use crate::engine::status::LeasedIpStatus;
 use crate::inventory::LeasedIpUsage;
 use serde::{Deserialize, Serialize};
 
-/// Ports and IP addresses of a reservation.
+/// Numbers of ports and IP addresses that a reservation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Claim {
     pub(super) ports: u32,

@@ -18,8 +18,7 @@ impl Store {
         Some(Stored { record, version })
     }
 
-    /// Writes another election term into the record, and another holder if `forgery` names one, as a third
-    /// party could.
+    /// Simulates a third party: overwrites the election term in the record, and the holder if `forgery` names one.
     fn forge(&mut self, forgery: &Forgery) {
         if let Some(record) = &mut self.record {
             record.term = forgery.term;
@@ -100,14 +99,14 @@ struct Node {
     late: Vec<(u64, Plan)>,
 }
 
-/// Faults injected into the next call of a node.
+/// Latencies and faults of the next call of a node.
 #[derive(Debug, Clone, Copy)]
 struct Luck {
     way_there: u64,
     way_back: u64,
     /// 0 if the response is lost, 1 if the request is lost. With any other value, nothing is lost.
     lost: u8,
-    /// Additional delay with which a request without a response still arrives at the store.
+    /// Additional delay before a request without a response arrives at the store.
     late: u64,
     /// Duration of a suspension before the next step.
     stands_still: u64,
