@@ -55,7 +55,8 @@ pub(crate) struct State {
     past: BTreeMap<Height, Market>,
     blocks: BTreeMap<Height, (BlockTime, Vec<ChainEvent>)>,
     facts: Vec<ChainEvent>,
-    /// Messages of the tenant, one for each block that a query completes.
+    /// Messages of the tenant. Each query with the path [`NodeBehavior::moves_on_at`] executes the first remaining
+    /// message and completes a block.
     pub(crate) script: Vec<TenantMsg>,
 }
 
@@ -277,7 +278,8 @@ impl Chain {
     }
 }
 
-/// Returns the status of a node that reports the height `named`. The newest block is `newest`.
+/// Returns the status of a node that reports `named` as its newest height and `time` as the time of its newest block.
+/// `newest` is the true newest height.
 fn status(chain_id: &str, named: Height, (newest, time): (Height, BlockTime), catching_up: bool) -> Value {
     json!({
         "node_info": {"network": chain_id},

@@ -66,8 +66,8 @@ fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// Returns an error unless a response is conclusive. A refusal is not conclusive if another node may have received the
-/// transaction.
+/// Returns an error for a refusal if another node may have received the transaction, unless the code is [`IN_MEMPOOL`].
+/// Returns other responses unchanged.
 fn check_conclusive(response: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match response {
         Submission::Refused { code, log }

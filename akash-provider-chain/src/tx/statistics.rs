@@ -28,7 +28,8 @@ const MESSAGES_MAX: usize = 64;
 const CODES_MAX: usize = 64;
 /// Maximum number of counted fee denominations. The settings determine the denominations.
 const DENOMS_MAX: usize = 16;
-/// Maximum length of a counted codespace.
+/// Maximum length of the codespace in a counted error code, in bytes. Codes with a longer codespace are counted as
+/// [`OTHER`].
 const CODESPACE_MAX: usize = 32;
 const OTHER: &str = "other";
 

@@ -95,7 +95,7 @@ impl Stage {
         self.start_with(Duration::from_millis(100))
     }
 
-    /// Starts a provider with this time between two `Resync` events.
+    /// Starts a provider with `resync_pause` as the minimum time between two `Resync` events.
     fn start_with(&self, resync_pause: Duration) -> Listener {
         let limits = Limits {
             // Slow responses of a busy machine are not failures.

@@ -159,7 +159,8 @@ impl ChainState {
         }
     }
 
-    /// Handles the response to the account query, and returns the account sequence.
+    /// Handles the response to the account query: stores the account number, and returns the account sequence. Returns
+    /// `None` if the query failed or the account does not exist.
     pub(super) fn set_account(
         &mut self,
         now: Mono,
@@ -187,7 +188,8 @@ impl ChainState {
         }
     }
 
-    /// Removes a tip that is older than `oldest`, because its block time is too old for a timeout.
+    /// Removes the tip if its last update is more than `oldest` ago, because its block time is then too old to compute
+    /// a timeout.
     pub(super) fn clear_old_tip(&mut self, now: Mono, oldest: std::time::Duration) {
         if now.since(self.tip_at) > oldest {
             self.tip.value = None;

@@ -46,7 +46,7 @@ pub(super) struct Flight {
     pub(super) gas: Option<u64>,
     /// Draft that was sent last.
     pub(super) draft: Option<Draft>,
-    /// True if a node may have the draft, so it must not be replaced before its expiry.
+    /// True if a node may have the draft. Such a draft must not be replaced before its expiry.
     pub(super) perhaps_sent: bool,
     /// Height up to which all blocks were examined and do not contain the draft. `None` if no block was examined.
     pub(super) absent_until: Option<u64>,
@@ -54,7 +54,7 @@ pub(super) struct Flight {
     pub(super) accepted_at: Option<u64>,
     /// Number of consecutive failures of the request that the current phase needs.
     pub(super) failures: u32,
-    /// Number of drafts of this transaction that were replaced by another draft.
+    /// Number of times that the draft of this transaction was replaced by another draft.
     pub(super) replaced: u32,
     /// Number of times that the transaction ran out of gas.
     pub(super) out_of_gas: u32,

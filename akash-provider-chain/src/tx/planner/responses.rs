@@ -11,7 +11,7 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
-/// Maximum number of drafts of one transaction that are replaced after refusals.
+/// Maximum number of times that the draft of a transaction is replaced after a refusal.
 const REPLACED_MAX: u32 = 5;
 /// Maximum number of times that a transaction may run out of gas. Each failure costs a fee.
 const OUT_OF_GAS_MAX: u32 = 2;
@@ -373,8 +373,8 @@ impl Planner {
         }
     }
 
-    /// Returns the price of a transaction that a block contains. Returns `None` if the block contains no known draft, or
-    /// if the chain refused the nonce, because the chain then takes no fee.
+    /// Returns the price that was paid for a transaction in a block. Returns `None` if the draft of the transaction is
+    /// unknown, or if the chain refused the nonce, because the chain then takes no fee.
     pub(in crate::tx) fn price_of(&self, id: FlightId, included: &IncludedTx) -> Option<&Price> {
         let draft = self.flights.get(&id)?.draft.as_ref()?;
         let is_refused_nonce = included.failure.as_ref().is_some_and(is_refused_nonce);

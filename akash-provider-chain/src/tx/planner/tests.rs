@@ -23,7 +23,7 @@ struct Faults {
     missing_orders: u32,
     /// Gas that every simulation reports.
     reported_gas: Option<u64>,
-    /// Number of blocks by which the height that a false chain reports is above the newest height.
+    /// Number of blocks that a node adds to its newest height in each response, to simulate a false chain.
     higher: u64,
     lag: u64,
     owner: u64,
