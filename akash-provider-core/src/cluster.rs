@@ -86,7 +86,7 @@ pub struct Listing {
     /// such a lease was deployed before, it is deployed again.
     #[serde(default)]
     pub incomplete: Vec<LeaseId>,
-    /// Further findings for the operator, one line each.
+    /// Further problems that the backend found in the cluster, one line each, for the operator.
     #[serde(default)]
     pub remarks: Vec<String>,
     /// Location of the Manifest records, as text: ``namespace `lease` of https://10.0.0.1:6443``.
@@ -238,7 +238,7 @@ pub struct Termination {
     pub reason: String,
     /// Exit code of the command.
     pub exit_code: i32,
-    /// Number of restarts of all containers of the service.
+    /// Total number of restarts of all containers of the service.
     pub restarts: u32,
 }
 

@@ -37,10 +37,7 @@ pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Resul
 }
 
 /// Checks that the chain accepts prices in the denomination of a group. The chain accepts no deployment in another
-/// denomination, so only a group without an order can fail.
-///
-/// # Errors
-/// Returns [`Decline::PriceDenom`].
+/// denomination, so the check can only fail for a group that is not part of an order.
 pub fn check_denom(group: &GroupSpec, params: &MarketParams) -> Result<(), Decline> {
     let order = group.max_price().map(|price| price.denom).unwrap_or_default();
     let accepted = || params.bid_min_deposits.iter().map(|deposit| &deposit.denom);

@@ -14,7 +14,8 @@ use std::sync::Arc;
 pub struct Verdict {
     /// Bid that the provider would place, or the first reason not to bid.
     pub bid: Result<Offer, Decline>,
-    /// Reasons for every node why the order fits or does not fit, even if the order is declined for another reason.
+    /// Reasons why the order fits or does not fit on each node. Complete even if the order is declined for another
+    /// reason.
     pub explanation: Explanation,
 }
 

@@ -50,8 +50,8 @@ pub enum BroadcastResult {
     NotSent,
     /// The caller receives the outcome `Unknown`.
     Unknown {
-        /// Number of blocks after the next block until the transaction is included, unless it expires
-        /// earlier. `None` means never.
+        /// Delay of the inclusion, in blocks: 0 is the next block. If the transaction expires before this block, it has
+        /// no effect. `None` means that no block includes the transaction.
         included_after: Option<u32>,
     },
 }
@@ -101,9 +101,9 @@ struct State {
     deaf: bool,
     keep: Keep,
     maker: Maker,
-    /// Whether the market may have changed since the block maker last received it.
+    /// Whether other code than the block maker may have changed the market since the previous block.
     touched: bool,
-    /// Whether a snapshot that is requested within a block waits for the end of the block.
+    /// Whether a snapshot that is requested during an incomplete block waits for the end of the block.
     waits_for_block_end: bool,
     /// Requests for a snapshot at the end of the block.
     snapshots: Vec<(Address, oneshot::Sender<Snapshot>)>,
@@ -228,7 +228,7 @@ impl MemoryChain {
     /// Executes a message of a tenant or an auditor.
     ///
     /// # Errors
-    /// Returns the refusal of the Akash network.
+    /// Returns an error if the Akash network would refuse the message.
     pub fn tenant(&self, msg: TenantMsg) -> Result<Vec<ChainEvent>, Rejection> {
         let mut state = lock(&self.state);
         let events = state.market.tenant(msg)?;
@@ -257,8 +257,9 @@ impl MemoryChain {
         lock(&self.state).inclusion = inclusion;
     }
 
-    /// Makes a snapshot that is requested within a block wait for the end of the block, as on a real chain. Without this
-    /// call, the snapshot also contains the first facts of that block. Blocks must then end by themselves.
+    /// Makes a snapshot that is requested during an incomplete block wait for the end of the block, as on a real chain.
+    /// Without this call, the snapshot also contains the events of the incomplete block. After this call,
+    /// another task must complete the blocks.
     pub fn wait_for_block_end(&self) {
         lock(&self.state).waits_for_block_end = true;
     }

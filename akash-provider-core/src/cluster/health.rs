@@ -5,7 +5,8 @@ use std::fmt;
 
 /// Health of a workload.
 ///
-/// Only `bad` counts as unhealthy time. The JSON form is `unknown`, `good`, `bad` or the name of an outage.
+/// Only time with the health `bad` counts as unhealthy time. The JSON form is `unknown`, `good`, `bad` or the name of
+/// an outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -72,7 +72,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns whether the cluster contains nothing of any lease.
+    /// Returns whether the cluster contains no workload, record, hostname or address of any lease.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -114,7 +114,7 @@ type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
 #[derive(Debug)]
 enum Record {
     Good,
-    /// Problem that makes the record unreadable.
+    /// Unreadable record. Contains the reason.
     Corrupt(String),
     Lost,
 }

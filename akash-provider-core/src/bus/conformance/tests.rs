@@ -240,8 +240,8 @@ async fn every_mistake_is_detected() {
     }
 }
 
-/// A bus that does not limit the number of unread events itself. Only the buffers of the TCP connections limit unread
-/// events, and each byte of an event takes one byte of a buffer.
+/// A bus that does not limit the number of unread events. Only the TCP buffers limit the unread events, by their total
+/// size in bytes.
 #[derive(Debug, Default)]
 struct TcpBus {
     readers: Mutex<Vec<TcpStream>>,

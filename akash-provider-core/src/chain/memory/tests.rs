@@ -91,7 +91,8 @@ async fn an_outcome_is_known_only_after_its_block() {
     assert_eq!(outcome.await.unwrap(), TxOutcome::Committed { height });
 }
 
-/// A snapshot within a block lacks the later orders of this block. A client must not treat these orders as closed.
+/// A snapshot that is read during an incomplete block lacks the later orders of this block. A client must not treat
+/// these orders as closed.
 #[tokio::test]
 async fn snapshot_within_a_block_has_the_height_of_the_complete_block() {
     let chain = chain();

@@ -125,7 +125,7 @@ pub(super) fn health_in(
     }
 }
 
-/// Reads changes until the lease is healthy, or with `None` until the lease is not running.
+/// Reads changes until the lease has the health `wanted`. `None` means that the lease is not running.
 pub(super) async fn wait_for(
     changes: &mut Changes,
     setup: &Setup,
