@@ -198,7 +198,7 @@ impl Wallet {
         self.next = Some(self.next.map_or(soon, |at| at.min(soon)));
     }
 
-    /// Subtracts the deposit and the fee of a bid that is being sent from the estimated balance.
+    /// Reduces the estimated balance by the deposit and the fee of a bid that is being sent.
     pub(in crate::engine) fn send(&mut self, order: &OrderId, deposit: &Coin, fee: &Coin) {
         self.spend(deposit);
         self.spend(fee);
