@@ -40,8 +40,8 @@ pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
 /// Annotation of a workload: the pod template is still the template of the provider program from which the lease was
 /// adopted.
 pub const KEPT: &str = "provider.akash.network/kept";
-/// Annotation of an object: this provider repaired the object with a patch. Before the next apply, the apply takes over
-/// the fields that the patch set.
+/// Annotation of an object: this provider repaired the object with a patch. The next apply first takes over the fields
+/// that the patch set.
 pub const REPAIRED: &str = "provider.akash.network/repaired";
 /// Annotation of a namespace: hashes of its objects of kinds without a watch, as JSON.
 pub const LEDGER: &str = "provider.akash.network/ledger";

@@ -187,8 +187,8 @@ pub enum RefusalKind {
     Hostname,
     /// The request cannot be fulfilled. The message contains the reason.
     Rejected,
-    /// The chain or the cluster is not reachable, or the provider did not respond in time. The client can retry. After a
-    /// timeout, the request can still take effect.
+    /// The chain or the cluster is not reachable, or the provider did not respond in time. The client can retry. After
+    /// a timeout, the request can still take effect.
     Unavailable,
     /// Too many requests are pending.
     Busy,

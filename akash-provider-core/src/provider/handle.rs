@@ -107,8 +107,8 @@ impl ProviderHandle {
     /// differences unless `dry_run` is true.
     ///
     /// # Errors
-    /// Returns `Unavailable` if the chain or the cluster cannot be queried, and `Busy`, `Stopping` and `Unavailable` like
-    /// every request.
+    /// Returns `Unavailable` if the chain or the cluster cannot be queried, and `Busy`, `Stopping` and `Unavailable`
+    /// like every request.
     pub async fn scan(&self, dry_run: bool) -> Result<Vec<String>, Refusal> {
         match self.request(Request::Scan { dry_run }).await? {
             Reply::Scan(findings) => Ok(findings),

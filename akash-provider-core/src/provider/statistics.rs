@@ -46,7 +46,7 @@ pub struct ProviderStatistics {
     /// Transactions of bids by action (`open`, `close`) and result (`success`, `fail`, `unknown`).
     pub bids: BTreeMap<(&'static str, &'static str), u64>,
     /// Number of bids, by the number of blocks between the order and the bid. A bid after more than 1000 blocks counts
-    /// under 1000.
+    /// under the key 1000.
     pub bid_blocks: BTreeMap<u64, u64>,
     /// Time between the order and the bid.
     pub bid_delay: DurationCounts,
