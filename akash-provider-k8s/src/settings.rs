@@ -19,7 +19,7 @@ pub struct Settings {
     pub manifest_namespace: String,
     /// Host name at which node ports are reachable (`--cluster-public-hostname`).
     pub public_hostname: String,
-    /// Type of HTTP routes (`--ingress-mode`).
+    /// Kind of the objects for HTTP routes (`--ingress-mode`).
     pub ingress: IngressMode,
     /// Pods of proxies, which may connect to the pods of leases.
     pub proxies: Vec<ProxyPods>,
@@ -183,7 +183,7 @@ impl ProxyPods {
     }
 }
 
-/// Type of HTTP routes.
+/// Kind of the objects for HTTP routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IngressMode {
     /// Ingress objects of class `akash-ingress-class`.

@@ -164,8 +164,8 @@ impl State {
         self.shared.watches.read(Clone::clone)
     }
 
-    /// Subscribes to health changes. The stream has a snapshot at the start and after each gap, and `Lost` when health
-    /// becomes unknown.
+    /// Subscribes to health changes. The stream has a snapshot at the start and whenever changes were missed, and
+    /// `Lost` when health becomes unknown.
     #[must_use]
     pub fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
         changes::changes(&self.shared)

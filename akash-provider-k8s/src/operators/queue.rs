@@ -192,8 +192,8 @@ impl Queue {
         self.unfail(name);
     }
 
-    /// Returns true if an object may be written now. After another client has reverted a write immediately, the next
-    /// write waits as after a failure, so that two clients do not overwrite each other without a pause.
+    /// Returns true if an object may be written now. If another client reverted the last write soon after it, the next
+    /// write waits as after a failure, so that the two clients do not overwrite each other without a pause.
     pub fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
         let Some(written) = self.written.get(name).filter(|written| written.hash == hash) else {
             return true;
@@ -261,7 +261,7 @@ impl Queue {
         }
     }
 
-    /// Removes the state of each name for which `is_there` returns false. Such a name has neither a record nor an
+    /// Removes the state of each name for which `is_there` returns false. Such a name has no record and no
     /// object.
     pub fn prune(&mut self, is_there: impl Fn(&str) -> bool) {
         self.written.retain(|name, _| is_there(name));
@@ -269,13 +269,13 @@ impl Queue {
         self.dues.retain(|(_, name)| is_there(name));
     }
 
-    /// Returns the failures of a name, or `None` after a successful write.
+    /// Returns the state of a name that failed, or `None` if its last attempt succeeded.
     #[must_use]
     pub fn failure(&self, name: &str) -> Option<&Failure> {
         self.failed.get(name)
     }
 
-    /// Returns all names whose last attempt failed.
+    /// Returns all names with a failed last attempt.
     pub fn failures(&self) -> impl Iterator<Item = (&String, &Failure)> {
         self.failed.iter()
     }

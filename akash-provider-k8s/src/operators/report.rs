@@ -9,17 +9,18 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Maximum length of a problem with a record, in characters. The text may come from a tenant.
+/// Maximum length of the description of a problem with a record, in characters. The description may contain text from a
+/// tenant.
 pub(super) const PROBLEM_MAX: usize = 300;
 
 /// State of a watch.
 #[derive(Debug, Clone, Serialize)]
 pub struct WatchStatus {
-    /// The operator does no work before this watch has listed all objects.
+    /// True if the operator does no work before this watch has listed all objects.
     pub is_needed: bool,
     /// All objects have been listed at least once.
     pub synced: bool,
-    /// Seconds since the watch failed; `None` while it works.
+    /// Seconds since the watch stopped working; `None` while it works.
     pub down_for_seconds: Option<u64>,
     /// Last error of the watch, retained after the watch works again.
     pub last_error: Option<String>,

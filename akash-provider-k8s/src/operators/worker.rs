@@ -15,7 +15,7 @@ const AT_ONCE: usize = 8;
 
 /// Implementation of the writes of an operator.
 pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
-    /// Index that computes the work.
+    /// Index that computes the work for each name.
     type Index: Index;
 
     /// Returns the state that the writer shares with the watches and the status.
@@ -48,7 +48,7 @@ pub(super) struct OperatorTasks {
 }
 
 impl OperatorTasks {
-    /// Starts the writer, which works while `gate` is open, so while the provider leads.
+    /// Starts the writer, which works while `gate` is open: while the provider leads.
     pub(super) fn start(writer: impl ObjectWriter, pace: Timing, gate: LeadershipGate) -> Self {
         let mut running = Self {
             stopping: CancellationToken::new(),
@@ -67,7 +67,7 @@ impl OperatorTasks {
         running
     }
 
-    /// Starts a task that runs while `gate` is open, so while the provider leads.
+    /// Starts a task that runs while `gate` is open: while the provider leads.
     pub(super) fn lead<W: Future<Output = ()> + Send + 'static>(
         &mut self,
         gate: LeadershipGate,

@@ -32,8 +32,8 @@ struct Listener {
     losses: u64,
 }
 
-/// Returns a stream of health changes. A snapshot comes first and after each gap. The stream ends when the
-/// [`State`](super::State) is dropped.
+/// Returns a stream of health changes. A snapshot comes first and whenever changes were missed. The stream ends when
+/// the [`State`](super::State) is dropped.
 pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<ClusterChange, Error>> {
     let listener = Listener {
         shared: Arc::downgrade(shared),

@@ -193,7 +193,7 @@ impl Definitions {
     }
 }
 
-/// Returns the name of the definition of a path, or `None` for a built-in kind.
+/// Returns the name of the CustomResourceDefinition for the API path of a kind, or `None` for a built-in kind.
 fn definition_of(path: &str) -> Option<String> {
     let mut parts = path.strip_prefix("/apis/")?.split('/');
     let group = parts.next()?;

@@ -22,7 +22,7 @@ pub struct Replicas {
     pub updated: u32,
     /// Ready replicas of any generation.
     pub ready: u32,
-    /// Replicas that have been ready for the minimum time.
+    /// Replicas that have been ready for `minReadySeconds`.
     pub available: u32,
     /// A rolling update is running and has not stalled.
     pub updating: bool,

@@ -23,8 +23,8 @@ const FAILING: [&str; 6] = [
 /// Reasons of a waiting container if its image could not be pulled.
 const PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
-/// Parts of a registry's response to a reference that is wrong or not permitted. A registry that does not respond, or
-/// that limits the rate of pulls, does not send these texts.
+/// Texts in a registry's response to an image reference that is wrong or not permitted. A registry that does not
+/// respond, or that limits the rate of pulls, does not send these texts.
 const WRONG_REFERENCE: [&str; 8] = [
     "not found",
     "notfound",

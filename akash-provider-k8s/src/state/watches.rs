@@ -21,7 +21,7 @@ pub struct WatchState {
     pub last_error: Option<String>,
     /// Number of complete lists.
     pub lists: u64,
-    /// Number of started watches.
+    /// Number of watch requests.
     pub starts: u64,
     /// Number of failures.
     pub failures: u64,

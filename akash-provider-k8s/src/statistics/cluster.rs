@@ -53,10 +53,11 @@ pub struct ClusterStatistics {
     pub durations: BTreeMap<Operation, DurationCounts>,
     /// Number of failed operations.
     pub failures: BTreeMap<Operation, u64>,
-    /// Number of changed objects by kind and outcome. The kind is `Namespace` for the labels of a namespace.
+    /// Number of objects that other clients changed, by kind and outcome. The kind is `Namespace` for the labels of a
+    /// namespace.
     pub drift: BTreeMap<(&'static str, DriftOutcome), u64>,
-    /// Number of leases that are compared again later without a change of their objects: after a failed repair, or
-    /// because the lease is locked, the watches are down, or another client changes the objects repeatedly.
+    /// Number of leases for which another comparison is scheduled: after a failed repair, or because the lease is
+    /// locked, the watches are down, or another client changes the objects repeatedly.
     pub waiting_leases: usize,
     /// Number of changed leases in the repair queue, which are compared one at a time.
     pub queued_leases: usize,

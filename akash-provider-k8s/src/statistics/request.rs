@@ -91,7 +91,7 @@ pub enum ApiResult {
     Unreachable,
 }
 
-/// Kind of a request with its result.
+/// Requests that are counted together: verb, resource and result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApiCall {
     /// Verb of the request.

@@ -91,7 +91,8 @@ fn without(value: Value, lease: &LeaseId) -> Value {
 }
 
 /// Returns a value for each object that changes with each write of the provider: the generation of a workload, the spec
-/// of a quota, and otherwise the resource version. Controllers write only the status of workloads and quotas.
+/// of a quota, and otherwise the resource version. Controllers write the status of workloads and quotas, which changes
+/// the resource version.
 async fn versions(world: &World, lease: &LeaseId) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for kind in KINDS {

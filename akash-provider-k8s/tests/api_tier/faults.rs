@@ -13,7 +13,7 @@ use serde_json::json;
 use std::time::Duration;
 use testbed::Component;
 
-/// Limit of the number of writes of any operation in these tests. No operation reaches this limit.
+/// Upper bound of the number of writes of each operation in these tests.
 const WRITES_MAX: usize = 30;
 
 #[test]

@@ -76,7 +76,7 @@ pub(crate) struct World {
     fault: Arc<Mutex<Option<Fault>>>,
 }
 
-/// Runs a test with its own namespaces, and deletes them afterwards in any case.
+/// Runs a test with its own namespaces. Deletes the namespaces afterwards, even if the test fails.
 pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<'a, ()>) {
     let Some(place) = TestCluster::find(Tier::Api) else {
         return;

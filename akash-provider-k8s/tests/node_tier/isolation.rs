@@ -99,8 +99,7 @@ async fn pods(client: &Client, namespace: &str) -> Vec<(String, i32)> {
     pods
 }
 
-/// Returns a deployment with objects of all kinds. One of its services has a ServiceAccount with rights in the
-/// namespace of the lease.
+/// Returns a deployment with objects of all kinds. Its service has a ServiceAccount with the right to read logs.
 fn reading(tenant: &Tenant) -> WorkloadSpec {
     let mut reading = deployment(&tenant.lease, SLEEPS, 1);
     let web = &mut Arc::make_mut(&mut reading.group).services[0];

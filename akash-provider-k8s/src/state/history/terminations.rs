@@ -29,7 +29,8 @@ pub(in crate::state) fn follow(
 }
 
 impl History {
-    /// Adds the failed terminations in one namespace to the history, or those in all namespaces.
+    /// Adds the failed terminations of containers in the lease namespace `home` to the history, or in all lease
+    /// namespaces for `None`.
     fn add_terminations(&self, shared: &Shared, home: Option<&str>) {
         let found: Vec<StoredEvent> = {
             let index = shared.index();

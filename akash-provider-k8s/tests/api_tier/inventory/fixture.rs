@@ -36,7 +36,7 @@ pub(crate) struct Fixture {
     suffix: String,
 }
 
-/// Runs a test with its own objects, and deletes them afterwards in any case.
+/// Runs a test with its own objects. Deletes the objects afterwards, even if the test fails.
 pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a Fixture) -> BoxFuture<'a, ()>) {
     let Some(cluster) = TestCluster::find(Tier::Api) else {
         return;
@@ -354,7 +354,7 @@ impl Capacity {
         nodes.into_iter().find(|n| n.name == name)
     }
 
-    /// Returns the pods of a lease: resource unit, node and number of replicas.
+    /// Returns where the pods of a lease run: for each resource unit and node, the number of replicas.
     pub(crate) fn places(&self, lease: &LeaseId) -> Vec<(u32, String, u32)> {
         let placements = self.update().map_or(&[][..], |u| &u.placements);
         let ours = placements.iter().filter(|p| p.lease == *lease);

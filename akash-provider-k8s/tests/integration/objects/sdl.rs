@@ -15,7 +15,7 @@ pub(crate) fn lease() -> LeaseId {
     text.parse().unwrap()
 }
 
-/// Settings with a host and a chain id.
+/// Settings with a public hostname and a chain id.
 pub(crate) fn settings() -> Settings {
     Settings {
         chain_id: "chain-1".to_owned(),

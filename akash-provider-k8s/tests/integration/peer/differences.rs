@@ -40,7 +40,8 @@ pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
 
 type Objects = BTreeMap<String, Value>;
 
-/// Removes the listed differences from both sets of objects. Returns those that occurred.
+/// Removes the differences that are expected at the isolation level from both sets of objects. Adds each difference
+/// that occurred to `needed`.
 pub(super) fn even_out(
     isolation: Isolation,
     ours: &mut Objects,

@@ -116,7 +116,7 @@ pub(crate) struct Server {
 /// Counters of the data that the server sent.
 #[derive(Default)]
 struct Sent {
-    /// Number of parts that the client has read.
+    /// Number of parts that the server has written to connections.
     parts: AtomicUsize,
     /// Number of streams that wait until the client closes the connection.
     stalled: AtomicUsize,
