@@ -5,7 +5,7 @@ use redis::streams::StreamId;
 use redis::{RedisError, RedisResult};
 use std::sync::Arc;
 
-/// Version of the entries. Readers accept no other version.
+/// Version of the entry format. Readers accept no other version.
 pub(crate) const VERSION: &str = "1";
 /// Maximum size of an event as JSON, in bytes. A status of ten thousand leases has several megabytes.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
@@ -36,7 +36,7 @@ impl std::fmt::Display for EntryId {
     }
 }
 
-/// Version of the entry format. Readers accept no other version.
+/// Decoded entry.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: EntryId,

@@ -40,9 +40,9 @@ use std::time::Duration;
 pub use election::RedisElection;
 pub use location::{InvalidLocation, Location};
 
-/// Number of events that the stream of each topic of facts retains for slow readers.
+/// Number of events that the stream of [`Topic::Facts`] retains for slow readers.
 pub const FACTS_PER_STREAM: usize = 65_536;
-/// Number of events that the stream of each retained topic contains. The latest event is also stored separately.
+/// Number of events that the stream of each other topic contains. The latest event is also stored separately.
 pub const STATUSES_PER_STREAM: usize = 64;
 
 /// Bus on Redis. Clones share their connection.
@@ -78,7 +78,7 @@ impl RedisBus {
         Self::with_stream_length(location, FACTS_PER_STREAM)
     }
 
-    /// Creates a bus with `facts` events in each stream of facts, at least 1.
+    /// Creates a bus with `facts` events, at least 1, in the stream of [`Topic::Facts`].
     #[must_use]
     pub fn with_stream_length(location: Location, facts: usize) -> Self {
         let link = Arc::new(Endpoint::new(location));

@@ -67,7 +67,7 @@ pub(crate) fn last(key: &str) -> Cmd {
 }
 
 impl Heads {
-    /// Returns the heads with all positions before the first event of the epoch. For a reader whose last event is from
+    /// Returns the heads with all positions before the first event of the epoch. For a reader that has read
     /// another epoch.
     pub(crate) fn at_start_of_epoch(mut self) -> Self {
         let epoch = self.epoch.as_deref().and_then(|epoch| epoch.rsplit_once('@'));
