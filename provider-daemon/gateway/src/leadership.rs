@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 
-/// Response header of a standby that contains the address of the leader.
+/// Response header with the address of the leader, set by a standby.
 const LEADER: HeaderName = HeaderName::from_static("akash-provider-leader");
 /// Value of `Retry-After`, in seconds. A fail-over takes less time.
 const AGAIN: HeaderValue = HeaderValue::from_static("3");

@@ -59,8 +59,8 @@ struct ServiceBody<'a> {
     available: u32,
     total: u32,
     uris: Option<&'a [String]>,
-    /// Notes about the hostnames of the service. The Go provider does not have this field. The field is omitted if it
-    /// is empty.
+    /// Status of each hostname of the service: the condition that the route waits for, and the result of the probe. The
+    /// Go provider does not have this field. The field is omitted if it is empty.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     hostnames: &'a BTreeMap<String, HostnameNotes>,
     observed_generation: i64,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Maximum age of the cached provider record and market parameters: one or two blocks.
 const RECORD_FOR: Duration = Duration::from_secs(10);
-/// Maximum age of the cached attributes that an auditor signed. That the auditor signed none is cached too.
+/// Maximum age of the cached attributes that an auditor signed. An empty result is cached too.
 const AUDITS_FOR: Duration = Duration::from_secs(60);
 /// Maximum number of cached auditors.
 const AUDITORS_MAX: u64 = 1000;

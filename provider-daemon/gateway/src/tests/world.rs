@@ -151,7 +151,7 @@ fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>)
     });
 }
 
-/// Returns the changed settings, and an in-memory cluster whose facets match these settings.
+/// Returns the changed settings, and an in-memory cluster with the facets that these settings require.
 fn configured(provider: &Address, configure: impl FnOnce(&mut Config)) -> (Config, MemoryCluster) {
     let mut config = Config::new(provider.clone(), "local");
     config.static_hosts_domain = Some("ingress.localhost".to_owned());
