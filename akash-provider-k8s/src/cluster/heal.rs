@@ -209,8 +209,8 @@ impl Inner {
         }
     }
 
-    /// Returns the desired objects of a completely applied lease, or only the isolation objects if the lease has no
-    /// Manifest record.
+    /// Returns the desired objects of a completely applied lease. Without a Manifest record, returns the objects that
+    /// [`Inner::unrecorded`] derives.
     fn applied(
         &self,
         lease: &LeaseId,
@@ -278,8 +278,9 @@ impl Inner {
         })
     }
 
-    /// Returns the lease and the objects of a namespace that lost its lease labels and has no Manifest record. If there
-    /// is no such namespace, returns the time of the next attempt as the error.
+    /// Returns the lease and the objects of a namespace that lost its lease labels and has no Manifest record. Returns
+    /// an error if the namespace does not exist or cannot be read now. The error is the time of the next attempt, if
+    /// any.
     async fn disowned(
         &self,
         home: &str,
@@ -305,8 +306,8 @@ impl Inner {
         }
     }
 
-    /// Reads the namespace of a lease that the watches do not show, because it lost its label. If the namespace does
-    /// not exist, returns the time of the next attempt as the error.
+    /// Reads the namespace of a lease that the watches do not show, because it lost its label. Returns an error if the
+    /// namespace does not exist or cannot be read now. The error is the time of the next attempt, if any.
     async fn unlabelled(
         &self,
         home: &str,

@@ -20,7 +20,7 @@ const COLLECT: &str = "collect_passwords";
 /// Interval between two searches for password Secrets without a Manifest record.
 const EVERY: Duration = Duration::from_hours(1);
 /// Minimum age at which a Secret without a Manifest record is deleted. The record is written within seconds after its
-/// Secret; the rest of the hour covers clock differences between providers.
+/// Secret; the rest of the hour covers clock differences between machines.
 const GIVEN_UP: Duration = Duration::from_hours(1);
 /// Secrets per page of a list.
 const PAGE: u32 = 500;

@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Secrets per page of a list.
 const PAGE: u32 = 500;
 
-/// Cached contents of registry Secrets, by name.
+/// Cached registry passwords, by the name of their Secret.
 #[derive(Default)]
 pub(crate) struct Passwords(Mutex<BTreeMap<String, BTreeMap<String, String>>>);
 

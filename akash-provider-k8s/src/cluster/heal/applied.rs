@@ -24,7 +24,8 @@ pub(super) struct AppliedLease {
     pub(super) is_recorded: bool,
     /// Rules that derive the other objects of the lease, if its Manifest record is missing.
     pub(super) rules: Option<Rules>,
-    /// Items that do not have the hash of the applied object and may therefore differ from the applied object.
+    /// Ids of the desired objects without the hash of the applied object, which may therefore differ from the applied
+    /// object.
     pub(super) unverified: BTreeSet<Id>,
 }
 
@@ -44,7 +45,8 @@ impl AppliedLease {
         })
     }
 
-    /// Returns the repair of an object that the API server returned, or no repair if a newer deploy wrote the object.
+    /// Returns the repair of an object that the API server returned, or `None` if the object does not differ or a newer
+    /// deploy wrote it.
     pub(super) fn repair_of(&self, id: &Id, live: &DynamicObject) -> Option<Repair> {
         let meta = &live.metadata;
         let live = LiveObject {
