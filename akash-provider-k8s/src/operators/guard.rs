@@ -24,8 +24,8 @@ const SETTLE: Duration = Duration::from_secs(2);
 const WINDOW: Duration = Duration::from_secs(60);
 /// Duration for which the guard stores the time of a permitted deletion. A name is judged again every [`RETRY`].
 const REMEMBER: Duration = Duration::from_secs(300);
-/// Number of records that may disappear together without a hold in a cluster of any size, such as the records of one
-/// lease with several hostnames.
+/// Number of records that may disappear together without a hold in a cluster of any size if other records remain, such
+/// as the records of one lease with several hostnames.
 const FREE: usize = 5;
 /// Divisor for large clusters: one tenth of all records may disappear together without a hold.
 const SHARE: usize = 10;
@@ -57,7 +57,7 @@ pub(super) struct Evidence {
     /// UID of the CustomResourceDefinition of the records. A read after the list returned this definition with the
     /// condition `Established`.
     pub(super) definition: String,
-    /// Names of the listed records.
+    /// Keys of the listed records in the index.
     pub(super) records: BTreeSet<String>,
 }
 
@@ -79,7 +79,8 @@ enum State {
     Pending,
     /// No reason for the absence is known. The deletion waits for a reason or for the confirmation of an administrator.
     Unexplained,
-    /// Too many records are missing. The deletion waits for the confirmation of an administrator.
+    /// Too many records are missing, or the definition of the records was replaced. The deletion waits for the
+    /// confirmation of an administrator.
     Held,
     /// An administrator confirmed the deletion, which waits for the evidence.
     Confirmed,
@@ -115,7 +116,7 @@ pub(super) struct Guard {
     /// Time of the first reading in which the UID of the CustomResourceDefinition had changed.
     replaced: Option<Instant>,
     evidence: Option<Evidence>,
-    /// Reason why the last reading of the records did not prove that records are absent.
+    /// Error of the last reading of the records or their definition; `None` after a successful reading.
     problem: Option<String>,
     /// Time at which the held deletions are logged; `None` after they were logged.
     report: Option<Instant>,
@@ -220,8 +221,8 @@ impl Guard {
         self.problem = None;
     }
 
-    /// Stores why the records or their definition cannot be read. Returns true if deletions wait for new evidence and
-    /// the problem differs from the previous one.
+    /// Stores why the records or their definition cannot be read. Returns true if names without a record exist and the
+    /// problem differs from the previous one.
     pub(super) fn fail(&mut self, problem: String, is_absent: bool) -> bool {
         if is_absent {
             // The definition that comes next is another one.
@@ -288,8 +289,9 @@ impl Guard {
         }
     }
 
-    /// Holds the pending names that went missing within [`WINDOW`] of `since`, if too many names went missing or if the
-    /// definition of the records was replaced.
+    /// Holds the pending and the unexplained names that went missing within [`WINDOW`] of `since`, if too many names
+    /// went missing together. If the definition of the records was replaced, holds all such names that went missing
+    /// before the replacement or within [`WINDOW`] after it.
     fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
         while self.released.front().is_some_and(|at| *at + REMEMBER < now) {
             self.released.pop_front();

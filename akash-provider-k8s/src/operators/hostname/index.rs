@@ -56,7 +56,7 @@ pub struct Plan {
     pub mode: Mode,
     /// Issuer of certificates; `None` for no certificates. Only Ingresses reference them.
     pub issuer: Option<Issuer>,
-    /// Whether existing routes of the other mode are never deleted.
+    /// Whether to keep existing routes of the other mode.
     pub keep_other_routes: bool,
     /// Hostnames for which no new route is created. Existing routes are unchanged.
     pub blocked: HostnameLedger,

@@ -105,7 +105,7 @@ fn accepted(shared: &Shared) -> BTreeSet<String> {
     index.names().into_iter().filter(is_accepted).collect()
 }
 
-/// Probes one hostname and reports the result; returns true if it responds.
+/// Probes one hostname and reports the result; returns true if the hostname responds.
 async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, name: &str) -> bool {
     let Some((entrance, has_certificate)) = whereabouts(shared, name) else {
         return false;

@@ -29,7 +29,7 @@ pub struct Status {
     /// Deletions that wait for the confirmation of an administrator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Hostnames that have a ProviderHost record or a route.
+    /// Hostnames that have a ProviderHost record or an object.
     pub hostnames: BTreeMap<String, HostnameStatus>,
     /// Last hostname of this page, if another page follows.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,7 +59,7 @@ pub struct HostnameStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateState>,
     /// Namespaces that have a route of the other mode. The operator deletes such a route when the route of this mode
-    /// serves.
+    /// serves requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_routes: Vec<String>,
     /// Result of the last probe; only with `--probe`.
@@ -111,7 +111,7 @@ impl Shared {
         self.with(&inner, hostnames, next)
     }
 
-    /// Returns the status with only the hostname `name`, or `None` if `name` does not have a record or a route.
+    /// Returns the status with only the hostname `name`, or `None` if `name` does not have a record or an object.
     pub(super) fn status_of(&self, name: &str) -> Option<Status> {
         let inner = self.state.inner();
         let is_there = inner.index.has(name);

@@ -156,7 +156,8 @@ impl Index {
         }
     }
 
-    /// Returns all Services that a record declares or that exist, and the names of all invalid records.
+    /// Returns the Services that a record declares, the existing Services of this provider's leased addresses, and the
+    /// names of all invalid records.
     #[must_use]
     pub fn names(&self) -> BTreeSet<Name> {
         let services = self.services.iter().flatten();
@@ -398,7 +399,7 @@ impl Index {
         }
     }
 
-    /// Updates the Services that a record declares; returns the affected Services.
+    /// Updates `claims` after a change of the record `name`; returns the affected Services.
     fn claim(&mut self, name: &Name, old: Option<&DecodedRecord>) -> BTreeSet<Name> {
         let place = |fact: &DecodedRecord| match fact {
             Ok(leased) => Some(leased.place()),

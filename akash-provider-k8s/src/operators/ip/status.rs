@@ -40,8 +40,8 @@ pub struct Status {
     /// Deletions that wait for the confirmation of an administrator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Services that a record declares or that exist, as `NAMESPACE/NAME`, and invalid records by the name of the
-    /// record.
+    /// Services that a record declares or that exist for this provider, as `NAMESPACE/NAME`, and invalid records by the
+    /// name of the record.
     pub addresses: BTreeMap<String, AddressStatus>,
 }
 
@@ -66,7 +66,7 @@ pub struct AddressStatus {
     pub addresses: Vec<IpAddr>,
     /// Time since when the Service has no address, RFC 3339.
     pub waiting_since: Option<String>,
-    /// Notices about the assigned addresses.
+    /// Notices about the assigned addresses, or about an address that is late.
     pub notices: Vec<String>,
     /// Reason why the Service differs from the state that its record declares.
     pub problem: Option<String>,

@@ -57,7 +57,8 @@ impl Usage {
         }
     }
 
-    /// Counts the addresses of `pools`, and how many of them are in `addresses`, the addresses of load balancers.
+    /// Counts the addresses of the `pools` that leases use, and how many of these are in `addresses`, the addresses of
+    /// load balancers.
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {
@@ -193,7 +194,7 @@ pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
     services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < LATE_AFTER))
 }
 
-/// Returns the notices about the assigned addresses, by Service.
+/// Returns the notices about assigned and late addresses, by Service.
 pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Notice>> {
     let mut holders: BTreeMap<IpAddr, Vec<(&String, &LiveService)>> = BTreeMap::new();
     for (place, live) in index.services().filter(|(_, live)| live.is_balancer) {

@@ -70,7 +70,7 @@ pub struct MachineStatus {
     pub error: Option<String>,
     /// Number of consecutive failed discoveries.
     pub failures: u32,
-    /// Seconds until the next discovery of the node.
+    /// Seconds until the next attempt after a failed discovery.
     pub waits_seconds: Option<u64>,
 }
 
