@@ -10,7 +10,7 @@ pub(crate) const CONFLICT_REPAIRS: usize = 10;
 const WINDOW: Duration = Duration::from_secs(600);
 /// Delay after the first failure; each further failure doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
-/// Delay at the moment when a conflict is detected.
+/// First delay in a conflict, and maximum delay without a conflict.
 const CONFLICT_DELAY: Duration = Duration::from_secs(60);
 /// Maximum delay in a conflict.
 const MAX_DELAY: Duration = Duration::from_secs(3600);

@@ -77,7 +77,7 @@ struct Entry<'a> {
     auth: String,
 }
 
-/// Encodes the configuration like Go, which always escapes some characters.
+/// Encodes the Docker configuration as JSON, with the same escapes as Go.
 fn config(host: &str, entry: &Entry<'_>) -> String {
     let auths = BTreeMap::from([("auths", BTreeMap::from([(host, entry)]))]);
     let json = serde_json::to_string(&auths).unwrap_or_default();

@@ -11,10 +11,10 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 
-/// Class name that selects the default class of the cluster.
+/// Name that selects the default storage class of the cluster.
 const DEFAULT_CLASS: &str = "default";
 
-/// Returns the class of a persistent volume.
+/// Returns the name of the storage class of a persistent volume.
 pub(super) fn class(volume: &Storage) -> &str {
     volume.class().unwrap_or(DEFAULT_CLASS)
 }
