@@ -41,7 +41,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Re
     })
 }
 
-/// Returns the labels for the promised GPU: model, memory and interface.
+/// Returns the node labels of the promised GPU for its model, memory and interface, each with the field of the
+/// manifest.
 fn gpu(cx: &Context<'_>, service: &Service) -> Result<Vec<(String, String)>, Refusal> {
     let field = || "resources.gpu".to_owned();
     if service.resources.gpu.units == 0 {

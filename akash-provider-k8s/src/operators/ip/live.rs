@@ -40,7 +40,7 @@ pub struct LiveService {
     pub given: Assignment,
     /// Time of the last observed change; at the start, the time of the list.
     pub changed: Timestamp,
-    /// Time at which the Service got its assigned addresses.
+    /// Time at which the assigned addresses last changed; the creation time before the first change.
     pub since: Timestamp,
     /// Labels, annotations and spec.
     body: Value,
@@ -111,8 +111,8 @@ impl LiveService {
         }
     }
 
-    /// Returns the name of the ProviderLeasedIP record that would declare this Service, or `None` for an invalid
-    /// Service.
+    /// Returns the name of the ProviderLeasedIP record that would declare this Service, or `None` for a Service that is
+    /// invalid or has no sharing key.
     #[must_use]
     pub fn seat(&self) -> Option<String> {
         let ip = self.ip.as_ref().ok()?;
