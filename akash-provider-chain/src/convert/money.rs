@@ -5,7 +5,7 @@ use crate::proto::cosmos::base::v1beta1 as wire;
 use akash_provider_core::types::{BlockTime, Coin, Dec, DecCoin, Denom};
 use std::time::Duration;
 
-/// Parses a decimal of the wire format: an integer, scaled by 10^18.
+/// Parses a decimal in the wire format: the decimal times 10^18, written as an integer.
 pub(super) fn scaled(part: &str, text: &str) -> Result<Dec, Malformed> {
     let scaled = text.parse::<i128>();
     scaled
@@ -22,7 +22,7 @@ pub(super) fn dec_coin(part: &str, coin: Option<wire::DecCoin>) -> Result<DecCoi
     })
 }
 
-/// Parses the price in an event. In events, prices are unscaled decimals.
+/// Parses the price in an event. An event contains the plain decimal, not the decimal times 10^18.
 pub(crate) fn dec_coin_from_text(denom: &str, amount: &str) -> Result<DecCoin, Malformed> {
     let parsed: Result<Dec, _> = amount.parse();
     let amount = parsed.map_err(|error| Malformed::new("price.amount", error.to_string()))?;

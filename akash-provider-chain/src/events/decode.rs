@@ -13,7 +13,7 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Maximum size of a value in bytes. Values on the Akash network have some hundred bytes.
+/// Maximum size of an attribute value, in bytes. Attribute values on the Akash network have some hundred bytes.
 const VALUE_MAX: usize = 16 << 10;
 
 /// Attribute keys that are decoded. Attributes with other keys are ignored.
@@ -161,7 +161,7 @@ impl Id {
     }
 }
 
-/// Values of an event by key.
+/// Attribute values of an event, one entry for each key in [`KEYS`].
 struct Values<'a> {
     values: [Option<Cow<'a, str>>; KEYS.len()],
 }

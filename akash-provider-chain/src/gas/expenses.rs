@@ -65,8 +65,8 @@ impl ExpenseStore for MemoryExpenses {
 /// Gas and fees of the last hour, by minute. All sent transactions count, even if no block includes them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Expenses {
-    /// Amounts by minute. The minute is counted by the monotonic clock, plus [`MINUTES`], so that minutes
-    /// before the start are not negative.
+    /// Gas and fees by minute. The number of a minute is its number on the monotonic clock plus [`MINUTES`], so minutes
+    /// before the start of the process have no negative number.
     minutes: VecDeque<(u64, Cost)>,
 }
 

@@ -157,7 +157,7 @@ pub(crate) struct SyncInfo {
     pub(crate) catching_up: bool,
 }
 
-/// Response of `abci_query`, with the response of the application and its code.
+/// Response of the method `abci_query`. Contains the response of the application, with its error code.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AbciQuery {
     pub(crate) response: AbciResponse,

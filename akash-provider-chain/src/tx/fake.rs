@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub(crate) const CHAIN: &str = "fake";
 const NUMBER: u64 = 9;
-/// 0.0025 uakt per unit of gas.
+/// Minimum gas price of the node: 0.0025 uakt, scaled by 10^18.
 const MIN_PRICE_SCALED: i128 = 2_500_000_000_000_000;
 
 #[derive(Debug)]

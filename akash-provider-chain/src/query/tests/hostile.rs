@@ -243,7 +243,7 @@ fn wire_bid(id: &BidId) -> mkt::Bid {
     responses::bid(bid).bid.unwrap()
 }
 
-/// Returns malformed records that belong to another provider. Each record has one error.
+/// Returns malformed records, none of which is a record of this provider.
 fn malformed_records() -> Vec<Vec<u8>> {
     let bid = wire_bid(&other_bid());
     let of_bid = |bid: mkt::Bid| {

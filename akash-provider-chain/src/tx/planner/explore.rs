@@ -35,7 +35,7 @@ enum InFlight {
 struct Sent {
     tickets: Vec<Ticket>,
     draft: Draft,
-    /// True if the node refused the draft, and no earlier attempt may have reached a node.
+    /// True if the node refused the draft, and certainly no node received an earlier attempt.
     is_refused: bool,
 }
 
