@@ -39,8 +39,8 @@ fn main() -> Result<(), BenchError> {
     price(&world)
 }
 
-/// Returns the count of `--histories COUNT`. With this argument the bench runs histories only, for a profiler
-/// that counts instructions.
+/// Returns the number of order histories in the argument `--histories COUNT`. With this argument, the bench only runs
+/// order histories, for a profiler that counts instructions.
 fn requested_histories() -> Result<Option<u64>, BenchError> {
     let mut words = std::env::args().skip_while(|word| word != "--histories");
     match (words.next(), words.next()) {

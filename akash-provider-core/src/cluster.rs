@@ -94,8 +94,8 @@ pub struct Listing {
     pub place: String,
 }
 
-/// Object of a lease that has no usable record of its workload. While the object exists, the lease is not
-/// closed because of a missing manifest.
+/// Object of a lease that has no usable record of its workload. While the object exists, a missing manifest is no
+/// reason to close the lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UnusableRecord {
     /// Lease of the object. `None` if the object does not name its lease.

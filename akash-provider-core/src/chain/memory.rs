@@ -21,8 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Maximum number of events in the queue of a subscriber. Some thousand busy blocks have this number of
-/// events. If the queue is full, a `Resync` replaces its content.
+/// Maximum number of events in the queue of a subscriber. If the queue is full, a `Resync` replaces its content.
 const QUEUE_LIMIT: usize = 4096;
 
 /// Lifetime of a transaction, in block time.
