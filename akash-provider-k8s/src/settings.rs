@@ -194,7 +194,8 @@ pub enum IngressMode {
         name: String,
         /// Namespace of the Gateway (`--gateway-namespace`).
         namespace: String,
-        /// Size of the proxy's buffer, for example `16k` (`--proxy-buffer-size`).
+        /// Default size of the proxy buffers for responses, for example `16k` (`--proxy-buffer-size`). The HTTP options
+        /// of a service may set a different size.
         buffer_size: String,
     },
 }

@@ -37,7 +37,7 @@ pub enum Condition {
     KubernetesElection,
 }
 
-/// Rule: verbs for resources of one API group.
+/// RBAC rule: verbs on resources of one API group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
     /// Scope of the rule.
@@ -183,8 +183,8 @@ pub const fn required() -> &'static [Rule] {
     &RULES
 }
 
-/// Returns the rights of the provider in the namespace of each lease, as in `deploy/rbac/lease.yaml`. The provider binds
-/// its account to them.
+/// Returns the rights of the provider in the namespace of each lease, as in `deploy/rbac/lease.yaml`. In each of these
+/// namespaces, the provider binds its account to the rights.
 #[must_use]
 pub const fn required_in_leases() -> &'static [Rule] {
     &LEASE_RULES

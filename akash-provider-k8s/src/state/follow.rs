@@ -21,7 +21,7 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Number of failures at one resource version after which everything is listed again.
+/// Number of failures at one resource version after which all objects of the kind are listed again.
 const STUCK: u32 = 3;
 
 /// Reason for the end of a watch or a list.
@@ -31,7 +31,7 @@ enum End {
     Closed,
     /// No event arrived within the idle limit. Contains the time of the last event.
     Silent(Instant),
-    /// The resource version is too old: everything has to be listed again.
+    /// The resource version is too old: all objects have to be listed again.
     Expired,
     /// The server does not serve the kind.
     Absent(String),
@@ -92,7 +92,7 @@ pub(crate) trait Report: Send + Sync {
     /// The watch works: an event was received, or the watch did not fail within [`WatchConfig::proof`].
     fn works(&self);
 
-    /// Reports that the resource version was too old, so that everything is listed again.
+    /// Reports that the resource version was too old, so that all objects are listed again.
     fn expired(&self) {}
 
     /// Returns true for a kind that a cluster may lack.
@@ -231,7 +231,7 @@ impl Watch {
         }
     }
 
-    /// Watches until everything has to be listed again.
+    /// Watches until all objects have to be listed again.
     async fn watch_from(
         &mut self,
         mut version: String,

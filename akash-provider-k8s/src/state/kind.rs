@@ -149,7 +149,8 @@ pub(crate) trait WatchedKind:
     /// Removes all objects of this kind from the view.
     fn clear(view: &mut LeaseView);
 
-    /// Returns false for an object outside of lease namespaces, if the watch includes such objects.
+    /// Returns true for an object in a lease namespace. The default is always true, because the watches of most kinds
+    /// select only objects of leases.
     fn is_of_a_lease(&self) -> bool {
         true
     }

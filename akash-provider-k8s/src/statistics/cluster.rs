@@ -113,7 +113,7 @@ impl Default for ClusterCounters {
 }
 
 impl ClusterCounters {
-    /// Runs an operation, and counts its duration and its failure.
+    /// Runs an operation. Records its duration, and counts the operation as failed if the operation returns an error.
     pub(crate) async fn run<T>(
         &self,
         operation: Operation,

@@ -33,8 +33,8 @@ const KINDS: [&str; 9] = [
     "RoleBinding",
 ];
 
-/// Returns the fields of each object that the provider sets, without versions and without fields that the API server or
-/// a controller adds.
+/// Returns the fields that the provider sets, for each object of the lease. Versions, the status and other fields that
+/// the API server or a controller adds are removed.
 pub(crate) async fn decided(world: &World, lease: &LeaseId) -> Vec<Value> {
     let mut found = Vec::new();
     for kind in KINDS {

@@ -122,7 +122,8 @@ fn ready() -> Value {
     })
 }
 
-/// Marks all nodes but one as ready, as their kubelets would. Otherwise the cluster treats them as lost.
+/// Starts a task that marks all nodes but one as ready, as their kubelets would. Otherwise the cluster treats them as
+/// lost.
 fn kubelets(world: &World) -> AbortOnDropHandle<()> {
     let nodes: Api<Node> = Api::all(world.admin.clone());
     AbortOnDropHandle::new(tokio::spawn(async move {
@@ -211,7 +212,7 @@ async fn settled(world: &World, operator: &InventoryOperator, nodes: usize) {
     world.until("every node has its labels", are_written).await;
 }
 
-/// Waits until the capacity that the provider counts satisfies the condition.
+/// Waits until the capacity that the provider reports satisfies the condition, and returns this capacity.
 async fn counted(world: &World, is_it: impl Fn(&Metrics) -> bool) -> Metrics {
     let count = KubeInventory::start(&world.client, &world.settings, &CountOptions::default());
     let mut updates = count.watch();

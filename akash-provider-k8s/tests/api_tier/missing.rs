@@ -22,7 +22,7 @@ const UNWATCHED: [(&str, &str, &str); 5] = [
     ("rbac.authorization.k8s.io", "RoleBinding", "web"),
 ];
 
-/// Returns a deployment with objects of all these kinds.
+/// Returns a deployment with objects of each kind in `UNWATCHED`.
 pub(crate) fn rich(lease: &LeaseId, password: &str, replicas: u32) -> WorkloadSpec {
     let mut web = with_logs(with_login(service("web"), password));
     web.count = replicas;

@@ -134,8 +134,8 @@ fn persistent_volumes_decide_the_kind_of_a_workload() {
     }
 }
 
-/// Returns the health during a rolling update of `web` with this number of replicas, this reason of the
-/// controller, and this number of available replicas.
+/// Returns the health of a lease during a rolling update of its service `web`. `count` is the number of replicas,
+/// `reason` the reason in the condition `Progressing`, and `available` the number of available replicas.
 fn updating(count: u32, reason: &str, available: i32) -> Health {
     let wanted = i32::try_from(count).unwrap();
     let mut view = view(&[("web", count)], &[("web", (2, 2, wanted, available))], &[]);

@@ -12,7 +12,7 @@ const OPERATION: &str = "store lease events";
 /// Interval between two writes of events to the store. A crash loses the events of one interval, but the API server
 /// still has them.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Namespaces written in one call, which bounds the copies in memory.
+/// Maximum number of namespaces in one call of the store. The limit bounds the copies in memory.
 const BATCH: usize = 32;
 
 /// Stored lease event.
@@ -28,7 +28,7 @@ pub struct StoredEvent {
     pub event: LeaseEvent,
 }
 
-/// Storage of lease events across restarts. Its calls may block; each implementation bounds its size.
+/// Storage of lease events across restarts. Calls may block. Each implementation limits the size of the storage.
 pub trait EventStore: fmt::Debug + Send + Sync + 'static {
     /// Returns all stored events.
     ///
@@ -82,14 +82,15 @@ impl History {
 /// Progress of the writes of lease events.
 #[derive(Debug, Default)]
 struct Writer {
-    /// Number of the last record that was written.
+    /// Number of the last record that was written to the store.
     last: u64,
     /// Namespaces with stored lease events.
     stored: BTreeSet<String>,
 }
 
 impl Writer {
-    /// Writes the namespaces that changed, and removes those that the history no longer has.
+    /// Writes the events of namespaces that changed, and removes the events of namespaces that the history no longer
+    /// has.
     async fn write(&mut self, history: &History, store: &Arc<dyn EventStore>) -> Result<(), Error> {
         let newest = *history.newest().borrow();
         let (all, mut changed) = history.namespaces(self.last);
