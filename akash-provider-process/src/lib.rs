@@ -114,7 +114,7 @@ fn no_service(operation: &'static str, lease: &LeaseId, service: &str) -> Error 
     Error::new(ErrorKind::NotFound, operation, message)
 }
 
-/// Guide to writing a cluster, compiled with the tests.
+/// Guide to the implementation of a `Cluster`. The tests compile its examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/writing-a-cluster.md")]
 pub struct Guide;

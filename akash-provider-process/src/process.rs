@@ -18,7 +18,7 @@ const SETTLED: Duration = Duration::from_millis(50);
 const RESTART: Duration = Duration::from_secs(1);
 /// Time between the signal to terminate and the signal to kill.
 const GRACE: Duration = Duration::from_secs(2);
-/// Maximum wait for the end of a killed group.
+/// Maximum wait for the end of a killed process group.
 const KILL_LIMIT: Duration = Duration::from_secs(2);
 /// Maximum length of an output line in bytes. Longer lines are split.
 const LINE: u64 = 16 * 1024;
