@@ -90,8 +90,8 @@ impl Endpoint {
             .await
     }
 
-    /// Returns the master that the sentinels name. All sentinels are queried, because sentinels may name different
-    /// masters, and all instances of a provider must use the same master.
+    /// Returns the master that the sentinels name: the only named master, or the master that more than half of all
+    /// sentinels name. All sentinels are queried, because all instances of a provider must use the same master.
     async fn elected_master(&self, master: &str) -> RedisResult<Client> {
         let addresses: Vec<_> = self.location.addresses().collect();
         let count = addresses.len();
