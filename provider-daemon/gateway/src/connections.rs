@@ -33,7 +33,7 @@ const LEASED_OF_ACCOUNT: usize = 512;
 /// Maximum number of connections of one account without a live lease: a browser opens six connections, a script one.
 /// Further connections count as anonymous.
 const UNLEASED_OF_ACCOUNT: usize = 32;
-/// IP network that counts for all clients on this machine, such as a readiness probe.
+/// IP network against which all clients on this machine count, for example a readiness probe.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Classes of connections. A connection of a lower class is closed before one of a higher class.

@@ -17,7 +17,7 @@ const AGAIN: HeaderValue = HeaderValue::from_static("3");
 pub struct Leadership {
     /// Role of this instance: `leader` or `standby`.
     pub role: &'static str,
-    /// Term of the leader election in which this instance is the leader.
+    /// Term of the leader election in which this instance is the leader; `None` on a standby.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<u64>,
     /// Identity of the leader, if known.

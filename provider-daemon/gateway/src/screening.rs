@@ -237,7 +237,7 @@ async fn judge(
     judging.await.map_err(|e| unavailable(&failed(e)))
 }
 
-/// Returns the reason of a decline, as `explain` reports it, and the summary of the reasons for each node.
+/// Returns the reason of a decline, as `explain` reports it, and then the other reasons that [`summarize`] returns.
 fn with_nodes(decline: &Decline, explanation: &Explanation) -> Vec<String> {
     let first = decline.to_string();
     let mut reasons = summarize(explanation);

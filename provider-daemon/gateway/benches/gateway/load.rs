@@ -55,7 +55,7 @@ pub(crate) async fn connect(
         .context("a handshake")?
 }
 
-/// Returns the `Authorization` header line of the tenant with this number. Its token is valid for an hour.
+/// Returns the `Authorization` header line of the tenant with this number. The token in the line is valid for an hour.
 pub(crate) fn authorization(number: u8) -> anyhow::Result<String> {
     let key = tenant(number)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();

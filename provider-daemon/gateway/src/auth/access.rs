@@ -160,7 +160,7 @@ impl Services {
     }
 }
 
-/// Caller with a verified certificate or token. Requests with a cached token share one identity.
+/// Caller with a verified certificate or token. Requests with the same cached token share one identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The tenant's account: the subject of the certificate, or the issuer of the token.

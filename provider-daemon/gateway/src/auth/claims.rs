@@ -22,7 +22,7 @@ pub enum ClaimFault {
     Expired,
 }
 
-/// Claims that obey every rule except the rules about time, which [`Claims::check_time`] checks.
+/// Claims of a token, checked against all rules except the rules about time. [`Claims::check_time`] checks these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
     /// `iss`: account of the tenant, who signed the token.

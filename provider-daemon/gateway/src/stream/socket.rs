@@ -35,7 +35,8 @@ impl Ending {
     const STOPPING: u16 = 1001;
     /// The credential is no longer valid, or the connection is closed in favor of another connection.
     const OVER: u16 = 1008;
-    /// The stream failed; the reason has the cause. Codes from 4000 on are application-specific.
+    /// The stream failed. The reason in the close frame contains the cause. Codes from 4000 on are
+    /// application-specific.
     pub(super) const FAILED: u16 = 4000;
     /// The lease does not exist.
     pub(super) const NOT_FOUND: u16 = 4001;
