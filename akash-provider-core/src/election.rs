@@ -38,8 +38,8 @@ mod store;
 pub use contest::Candidate;
 pub use gate::LeadershipGate;
 pub use store::{
-    Claim, ElectionStore, MemoryElection, PAYLOAD_MAX, Record, RecordPayload, Stored, TERM_LEAP, TERM_MAX,
-    Timing,
+    Claim, ElectionStore, LEASE_DURATION_MAX, MemoryElection, PAYLOAD_MAX, Record, RecordPayload, Stored,
+    TERM_LEAP, TERM_MAX, Timing,
 };
 
 use crate::error::{Error, ErrorKind};

@@ -3,6 +3,7 @@
 use crate::STATUSES_PER_STREAM;
 use crate::connection::{Endpoint, SharedConnection};
 use crate::entry::{BYTES_MAX, VERSION};
+use akash_provider_core::election::LEASE_DURATION_MAX;
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_core::{Error, ErrorKind};
 use redis::{Cmd, FromRedisValue, RedisError, Script};
@@ -15,9 +16,10 @@ use tokio::sync::Mutex;
 const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 /// Lifetime of the last event number of a publisher, in seconds.
 const PUBLISHER_LIFETIME_S: u64 = 3600;
-/// Lifetime of the id of a fact, in seconds. After a fail-over, the new leader publishes recent facts again: those of
-/// two election lease durations, at most ten minutes. The lifetime is longer than this period.
-const ID_LIFETIME_S: u64 = 900;
+/// Lifetime of the id of a fact, in seconds. After a fail-over, the new leader publishes the facts of the last two
+/// election lease durations again. The lifetime is five minutes longer than the maximum of this period, for the time
+/// until the new leader reaches the server.
+const ID_LIFETIME_S: u64 = 2 * LEASE_DURATION_MAX.as_secs() + 300;
 
 /// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A sequence above 2^50, which no provider
 /// reaches, is forged and counts as lost. If the sequence decreased, or if a stream contains a higher sequence, then

@@ -2,7 +2,7 @@
 //! next action. All times are of the monotonic clock of this instance. The election record contains no times
 //! to compare, so the clocks of the instances may differ.
 
-use super::store::{Claim, DURATION_MAX, Record, RecordPayload, Stored, TERM_LEAP, TERM_MAX, Timing};
+use super::store::{Claim, LEASE_DURATION_MAX, Record, RecordPayload, Stored, TERM_LEAP, TERM_MAX, Timing};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -398,7 +398,7 @@ impl Contest {
     fn free_from(&self, record: &Record) -> Option<Duration> {
         let since = self.unchanged.as_ref().map(|(_, since)| *since)?;
         // At least one second, because a record can contain zero.
-        let lease = record.lease.clamp(Duration::from_secs(1), DURATION_MAX);
+        let lease = record.lease.clamp(Duration::from_secs(1), LEASE_DURATION_MAX);
         let over = match record.holder {
             Some(_) => since + lease,
             None => since,

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// Maximum size of a [`RecordPayload`] in JSON, in bytes. A Kubernetes Lease stores the payload as an
 /// annotation.
 pub const PAYLOAD_MAX: usize = 32 * 1024;
-/// Maximum lease duration that an election record can contain.
-pub(super) const DURATION_MAX: Duration = Duration::from_secs(600);
+/// Maximum lease duration of an election. Longer durations in settings and records are reduced to this value.
+pub const LEASE_DURATION_MAX: Duration = Duration::from_secs(600);
 
 /// Minimum timeout of a call, for a store under load.
 const FIRST_LIMIT_MIN: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ impl Timing {
     /// Returns a timing with corrected values. With the corrected values, two instances never lead at the
     /// same time, and a leader is always possible.
     pub(super) fn sane(self) -> Self {
-        let lease = self.lease.clamp(Duration::from_secs(1), DURATION_MAX);
+        let lease = self.lease.clamp(Duration::from_secs(1), LEASE_DURATION_MAX);
         let renew = self.renew.min(lease * 2 / 3);
         let retry = self.retry.clamp(Duration::from_millis(10), renew / 2);
         Self { lease, renew, retry }

@@ -46,8 +46,8 @@ fn values_of_a_record_are_bounded() {
     absurd.record.lease = Duration::from_secs(1 << 40);
     let mut contest = contestant("me");
     contest.saw(Some(absurd), ms(0));
-    assert_eq!(contest.plan(DURATION_MAX - ms(1)), Plan::Read);
-    assert!(matches!(contest.plan(DURATION_MAX), Plan::Replace(..)));
+    assert_eq!(contest.plan(LEASE_DURATION_MAX - ms(1)), Plan::Read);
+    assert!(matches!(contest.plan(LEASE_DURATION_MAX), Plan::Replace(..)));
     let timing = Timing {
         lease: Duration::ZERO,
         renew: Duration::from_secs(99),

@@ -50,7 +50,7 @@ fn a_candidate_with_other_settings_leads_after_a_delay() {
                     assert!(begins(&mut contest, from), "{settings:?} {holder:?}");
                 }
                 None => assert!(
-                    !begins(&mut contest, DURATION_MAX * 100),
+                    !begins(&mut contest, LEASE_DURATION_MAX * 100),
                     "a candidate of another provider never leads"
                 ),
             }
