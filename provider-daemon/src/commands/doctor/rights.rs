@@ -47,7 +47,7 @@ pub(super) async fn checks(context: &Context<'_>, client: &Client) -> Vec<Check>
     let reviews = applicable(context).into_iter();
     let reviews = reviews.map(|right| review(client, right, records.to_owned()).boxed());
     match all(reviews.collect(), context.remaining(LIMIT)).await {
-        Some(facts) => judge(&facts),
+        Some(facts) => judge(Place::Provider, &facts),
         None => vec![unfinished(SUBJECT)],
     }
 }
@@ -68,7 +68,7 @@ pub(super) async fn lease_checks(context: &Context<'_>, client: &Client) -> Vec<
     };
     let reviews = namespaces.iter().take(LEASES_MAX).flat_map(of_lease);
     match all(reviews.collect(), context.remaining(LIMIT)).await {
-        Some(facts) => judge_leases(&facts, namespaces.len()),
+        Some(facts) => judge(Place::Leases(namespaces.len()), &facts),
         None => vec![unfinished(LEASES)],
     }
 }
@@ -130,76 +130,88 @@ async fn review(client: &Client, (rule, resource, verb): Right, namespace: Strin
     }
 }
 
-/// Returns one failure per resource with missing verbs.
-fn judge(facts: &[RightFacts]) -> Vec<Check> {
-    if let Some(why) = facts.iter().find_map(|fact| fact.granted.as_ref().err()) {
-        return vec![Check::failure(SUBJECT, format!("cannot review: {why}"), APPLY)];
+/// Place of the reviewed rights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The cluster and the namespace of the records.
+    Provider,
+    /// The namespaces of some leases; the value is the number of all leases.
+    Leases(usize),
+}
+
+impl Place {
+    const fn subject(self) -> &'static str {
+        match self {
+            Self::Provider => SUBJECT,
+            Self::Leases(_) => LEASES,
+        }
     }
-    let mut missing: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
-    for fact in facts.iter().filter(|fact| fact.granted == Ok(false)) {
-        let place = match &fact.namespace {
-            Some(namespace) => format!(" in namespace {namespace}"),
-            None => String::new(),
-        };
-        let key = (format!("{}{place}", fact.resource), fact.rule.group);
-        missing.entry(key).or_default().push(fact.verb);
+
+    fn granted(self, rights: usize) -> String {
+        match self {
+            Self::Provider => format!("all {rights} of deploy/rbac are granted"),
+            Self::Leases(leases) => format!(
+                "all of deploy/rbac/lease.yaml are granted in {} of {}",
+                leases.min(LEASES_MAX),
+                count(leases, "lease")
+            ),
+        }
     }
-    let failure = |((resource, group), mut verbs): ((String, &str), Vec<&str>)| {
-        verbs.sort_unstable();
-        let group = match group {
-            "" => String::new(),
-            group => format!(" of {group}"),
-        };
-        Check::failure(
-            SUBJECT,
-            format!("missing right to {} {resource}{group}", verbs.join(", ")),
-            APPLY,
-        )
-    };
-    let failures: Vec<Check> = missing.into_iter().map(failure).collect();
-    match failures.is_empty() {
-        true => vec![Check::ok(
-            SUBJECT,
-            format!("all {} of deploy/rbac are granted", facts.len()),
-        )],
-        false => failures,
+
+    /// Formats the namespaces in which a right is missing.
+    fn namespaces(self, namespaces: &BTreeSet<&str>) -> String {
+        match (self, namespaces.first()) {
+            (_, None) => String::new(),
+            (Self::Provider, Some(namespace)) => format!(" in namespace {namespace}"),
+            (Self::Leases(leases), Some(namespace)) => format!(
+                " in {} of {} reviewed namespaces, such as {namespace}",
+                namespaces.len(),
+                leases.min(LEASES_MAX)
+            ),
+        }
+    }
+
+    fn help(self) -> String {
+        match self {
+            Self::Provider => APPLY.to_owned(),
+            Self::Leases(_) => format!("{APPLY}; a running provider creates missing RoleBindings again"),
+        }
     }
 }
 
-/// Judges the rights in the reviewed namespaces of `leases` leases. Returns one failure per resource with missing verbs.
-fn judge_leases(facts: &[RightFacts], leases: usize) -> Vec<Check> {
-    if leases == 0 {
-        return vec![Check::skipped(LEASES, "no namespace of a lease exists")];
+/// Returns one failure per resource with missing verbs. For the provider, each namespace has its own failure.
+fn judge(place: Place, facts: &[RightFacts]) -> Vec<Check> {
+    let subject = place.subject();
+    if place == Place::Leases(0) {
+        return vec![Check::skipped(subject, "no namespace of a lease exists")];
     }
     if let Some(why) = facts.iter().find_map(|fact| fact.granted.as_ref().err()) {
-        return vec![Check::failure(LEASES, format!("cannot review: {why}"), APPLY)];
+        return vec![Check::failure(subject, format!("cannot review: {why}"), APPLY)];
     }
-    let mut missing: BTreeMap<&str, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
+    let mut missing: BTreeMap<_, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     for fact in facts.iter().filter(|fact| fact.granted == Ok(false)) {
-        let (verbs, namespaces) = missing.entry(fact.resource).or_default();
+        let namespace = fact.namespace.as_deref();
+        let own = namespace.filter(|_| place == Place::Provider);
+        let (verbs, namespaces) = missing.entry((fact.resource, own, fact.rule.group)).or_default();
         verbs.insert(fact.verb);
-        namespaces.extend(fact.namespace.as_deref());
+        namespaces.extend(namespace);
     }
-    let reviewed = leases.min(LEASES_MAX);
     if missing.is_empty() {
-        let detail = format!(
-            "all of deploy/rbac/lease.yaml are granted in {reviewed} of {}",
-            count(leases, "lease")
-        );
-        return vec![Check::ok(LEASES, detail)];
+        return vec![Check::ok(subject, place.granted(facts.len()))];
     }
-    let failure = |(resource, (verbs, namespaces)): (&str, (BTreeSet<&str>, BTreeSet<&str>))| {
-        let detail = format!(
-            "missing right to {} {resource} in {} of {} reviewed namespaces, such as {}",
-            verbs.into_iter().collect::<Vec<_>>().join(", "),
-            namespaces.len(),
-            reviewed,
-            namespaces.first().copied().unwrap_or_default()
-        );
-        let help = format!("{APPLY}; a running provider creates missing RoleBindings again");
-        Check::failure(LEASES, detail, help)
-    };
-    missing.into_iter().map(failure).collect()
+    let failures = missing
+        .into_iter()
+        .map(|((resource, _, group), (verbs, namespaces))| {
+            let verbs = verbs.into_iter().collect::<Vec<_>>().join(", ");
+            let group = match group {
+                "" => String::new(),
+                group => format!(" of {group}"),
+            };
+            let namespaces = place.namespaces(&namespaces);
+            let detail = format!("missing right to {verbs} {resource}{group}{namespaces}");
+            Check::failure(subject, detail, place.help())
+        });
+    failures.collect()
 }
 
 #[cfg(test)]
@@ -207,28 +219,68 @@ mod tests {
     use super::super::check::Severity;
     use super::*;
 
-    #[test]
-    fn missing_rights_are_grouped_by_resource() {
+    fn fact(verb: &'static str, namespace: Option<&str>, granted: Result<bool, String>) -> RightFacts {
         let rule = &required()[0];
-        let fact = |verb, granted| RightFacts {
+        RightFacts {
             rule,
             resource: rule.resources[0],
             verb,
-            namespace: None,
+            namespace: namespace.map(str::to_owned),
             granted,
-        };
-        let granted = judge(&[fact("get", Ok(true)), fact("list", Ok(true))]);
+        }
+    }
+
+    fn details(checks: &[Check]) -> Vec<&str> {
+        checks.iter().map(Check::detail).collect()
+    }
+
+    #[test]
+    fn missing_rights_are_grouped_by_resource() {
+        let provider = |facts: &[RightFacts]| judge(Place::Provider, facts);
+        let granted = provider(&[fact("get", None, Ok(true)), fact("list", None, Ok(true))]);
         assert_eq!(granted[0].severity(), Severity::Ok);
-        let missing = [
-            fact("watch", Ok(false)),
-            fact("list", Ok(false)),
-            fact("get", Ok(true)),
-        ];
-        let missing = judge(&missing);
-        assert_eq!(missing.len(), 1);
-        assert_eq!(missing[0].detail(), "missing right to list, watch namespaces");
+        assert_eq!(details(&granted), ["all 2 of deploy/rbac are granted"]);
+        let missing = provider(&[
+            fact("watch", None, Ok(false)),
+            fact("list", None, Ok(false)),
+            fact("get", None, Ok(true)),
+            fact("get", Some("a"), Ok(false)),
+            fact("get", Some("b"), Ok(false)),
+        ]);
+        assert_eq!(
+            details(&missing),
+            [
+                "missing right to list, watch namespaces",
+                "missing right to get namespaces in namespace a",
+                "missing right to get namespaces in namespace b",
+            ]
+        );
         assert_eq!(missing[0].severity(), Severity::Failure);
-        let unknown = judge(&[fact("get", Err("down".to_owned()))]);
+        let unknown = provider(&[fact("get", None, Err("down".to_owned()))]);
         assert_eq!(unknown[0].severity(), Severity::Failure);
+    }
+
+    #[test]
+    fn missing_rights_in_leases_are_grouped_over_their_namespaces() {
+        let leases = |number, facts: &[RightFacts]| judge(Place::Leases(number), facts);
+        assert_eq!(leases(0, &[])[0].severity(), Severity::Skipped);
+        let granted = leases(LEASES_MAX + 3, &[fact("get", Some("a"), Ok(true))]);
+        assert_eq!(
+            details(&granted),
+            ["all of deploy/rbac/lease.yaml are granted in 12 of 15 leases"]
+        );
+        let missing = leases(
+            3,
+            &[
+                fact("list", Some("b"), Ok(false)),
+                fact("get", Some("a"), Ok(false)),
+                fact("get", Some("c"), Ok(true)),
+            ],
+        );
+        assert_eq!(
+            details(&missing),
+            ["missing right to get, list namespaces in 2 of 3 reviewed namespaces, such as a"]
+        );
+        assert!(missing[0].help().unwrap().contains("RoleBindings"));
     }
 }
