@@ -3,6 +3,7 @@
 
 use super::{Printer, World, names, node};
 use crate::args::DevArgs;
+use crate::error::message_text;
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_chain::keyring::{Backend, Keyring, KeyringError};
 use akash_provider_core::chain::ChainQuery;
@@ -173,9 +174,7 @@ impl DevGateway {
                 printer.note("  provider-daemon lease-events");
                 printer.note(&format!("  provider-daemon status {}", world.provider));
             }
-            Err(error) => printer.note(&format!(
-                "gateway at https://{address}; cannot create the key of the tenant: {error:#}"
-            )),
+            Err(error) => printer.note(&without_key(address, &error)),
         }
         printer.note("or with other tools:");
         if let Some(grpc) = self.grpc {
@@ -221,6 +220,12 @@ fn fund_tenant(world: &World) -> anyhow::Result<()> {
         }
     });
     Ok(())
+}
+
+/// Formats the address of the gateway, and the error of the tenant's key with its remedy.
+fn without_key(address: SocketAddr, error: &anyhow::Error) -> String {
+    let error = message_text(error);
+    format!("gateway at https://{address}; cannot create the key of the tenant: {error}")
 }
 
 /// Returns the keyring with the key of the tenant of the given SDLs, which is not secret.
@@ -310,6 +315,17 @@ mod tests {
     use crate::args::{Cli, Command, Output};
     use akash_provider_core::sdl;
     use clap::Parser;
+
+    #[test]
+    fn error_of_the_tenants_key_has_its_remedy() {
+        let error = anyhow::Error::new(KeyringError::UnknownBackend("os".to_owned()));
+        let note = without_key(([127, 0, 0, 1], 1).into(), &error);
+        assert!(
+            note.starts_with("gateway at https://127.0.0.1:1; cannot create")
+                && note.ends_with("\nhelp: use file or test; export keys of os, pass and kwallet first"),
+            "{note}"
+        );
+    }
 
     #[tokio::test]
     async fn rejects_a_requested_address_that_is_in_use() {

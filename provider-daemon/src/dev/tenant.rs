@@ -2,9 +2,11 @@
 //! deployment.
 
 use super::{CapacityQueue, Printer, World, names};
+use crate::error::help;
 use crate::plain::count;
 use akash_provider_core::cluster::{Cluster, Health};
 use akash_provider_core::engine::{LeasePhase, RefusalKind};
+use akash_provider_core::error::chain_text;
 use akash_provider_core::manifest::{self, Manifest};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
@@ -61,8 +63,16 @@ pub struct Outcome {
     pub reason: Option<DeclineCode>,
     /// Duration for which the tenant waited for released capacity.
     pub waited: Option<Duration>,
-    /// Flags or changes with which the provider bids on the SDL.
+    /// Remedy of a failure, or flags or changes with which the provider bids on the SDL.
     pub remedy: Option<String>,
+}
+
+impl Outcome {
+    /// Records an error with its remedy.
+    fn fail(&mut self, error: &anyhow::Error) {
+        self.problem = Some(chain_text(error.as_ref()));
+        self.remedy = help(error).map(str::to_owned);
+    }
 }
 
 /// Tenant with one deployment.
@@ -152,7 +162,7 @@ impl Tenant {
             ..Outcome::default()
         };
         if let Err(error) = self.life(to_the_end, &mut outcome).await {
-            outcome.problem = Some(format!("{error:#}"));
+            outcome.fail(&error);
             if to_the_end {
                 // The deployment is closed after any failure.
                 let _ = self
@@ -423,5 +433,19 @@ impl Tenant {
 
     fn deadline(&self) -> Instant {
         Instant::now() + self.wait_limit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::WithHelp;
+
+    #[test]
+    fn failed_outcome_has_the_remedy_of_the_error() {
+        let mut outcome = Outcome::default();
+        outcome.fail(&anyhow!("port in use").context(WithHelp::new("cannot start", "free the port")));
+        assert_eq!(outcome.problem.as_deref(), Some("cannot start: port in use"));
+        assert_eq!(outcome.remedy.as_deref(), Some("free the port"));
     }
 }
