@@ -131,3 +131,20 @@ async fn a_status_is_returned_at_once_before_the_provider_runs() {
     drop(provider);
     assert_eq!(handle.status().await.lifecycle, Lifecycle::Done);
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_status_request_is_counted_once() {
+    let (provider, handle) = full().build().unwrap();
+    let shutdown = CancellationToken::new();
+    let asking = async {
+        handle.wait_ready().await.unwrap();
+        let before = handle.statistics().status_requests;
+        for _ in 0..7 {
+            handle.status().await;
+        }
+        assert_eq!(handle.statistics().status_requests - before, 7);
+        shutdown.cancel();
+    };
+    let (ended, ()) = tokio::join!(provider.run(shutdown.clone()), asking);
+    ended.unwrap();
+}

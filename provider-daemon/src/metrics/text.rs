@@ -147,6 +147,43 @@ mod tests {
         assert!(open.ends_with("# EOF\n") && !prometheus.contains("# EOF"));
     }
 
+    /// Source of a gauge with one label value.
+    #[derive(Debug)]
+    struct Labelled(String);
+
+    impl MetricSource for Labelled {
+        fn measures(&self) -> Vec<Measure> {
+            vec![Measure::gauge("classes", "Classes").with([("class", &self.0)], 1.0)]
+        }
+    }
+
+    #[test]
+    fn long_label_values_with_quotes_and_line_breaks_stay_on_one_line() {
+        let sample = |value: &str| -> Vec<String> {
+            let metrics = Metrics::default();
+            metrics.add(Labelled(value.to_owned()));
+            let (prometheus, open) = metrics.texts().unwrap();
+            let samples = |text: &str| -> Vec<String> {
+                let lines = text.lines().filter(|line| !line.starts_with('#'));
+                let lines = lines.filter(|line| !line.starts_with("akash_provider_metrics_"));
+                lines.map(str::to_owned).collect()
+            };
+            assert_eq!(samples(&prometheus), samples(&open));
+            samples(&prometheus)
+        };
+        // 4 KiB, of which 128 bytes are reported.
+        let hostile = "\"\n\\}".repeat(1024);
+        let escaped = "\\\"\\n\\\\}".repeat(32);
+        assert_eq!(sample(&hostile), [format!("classes{{class=\"{escaped}\"}} 1.0")]);
+        for (bytes, reported) in [(128, 128), (129, 128)] {
+            let value = "a".repeat(reported);
+            assert_eq!(
+                sample(&"a".repeat(bytes)),
+                [format!("classes{{class=\"{value}\"}} 1.0")]
+            );
+        }
+    }
+
     #[test]
     fn the_accept_header_selects_the_format() {
         let format = |accept: &str| {

@@ -2,7 +2,9 @@
 
 use crate::run::metrics_names;
 use crate::run::metrics_page::{OPEN_METRICS, check_documentation, kubernetes_scrape};
-use crate::run::metrics_values::{assert_close, check, check_capacity, check_money, check_scans};
+use crate::run::metrics_values::{
+    assert_close, check, check_capacity, check_money, check_scans, check_status_requests,
+};
 use crate::run::served::Served;
 use crate::scrape::{Values, get, parse, scraped};
 use crate::stage::ADDRESS;
@@ -342,6 +344,7 @@ fn check_end(served: &Served, port: u16) {
     check_capacity(&values);
     check_money(served, &values);
     check_scans(served, port);
+    check_status_requests(served, port);
     let height = served.stage.chain.market(|market| market.height());
     let processed = values["akash_provider_engine_height"];
     assert!(

@@ -5,6 +5,8 @@ use crate::scrape::{Values, scraped};
 use crate::stage::ADDRESS;
 use akash_provider_core::market::BidDeposit;
 use akash_provider_core::types::Address;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 
 /// Initial balance of the account, in each denomination.
 const FUNDS: u128 = 1_000_000_000_000;
@@ -172,4 +174,26 @@ pub(crate) fn check_scans(served: &Served, port: u16) {
     let recounted = values["akash_provider_ledger_last_recount_timestamp_seconds"];
     // Blocks of the chain are faster than real time.
     assert!((now - 60.0..=now).contains(&recounted), "{recounted}, now {now}");
+}
+
+/// Compares the number of status requests with requests over the socket for operators.
+pub(crate) fn check_status_requests(served: &Served, port: u16) {
+    const REQUESTS: u32 = 300;
+    let sample = "provider_inventory_requests{action=\"status\",result=\"success\"}";
+    let count = |what: &str, minimum: f64| {
+        let values = scraped(port, &served.provider, what, |values| values[sample] >= minimum);
+        values[sample]
+    };
+    let before = count("the count before the requests", 0.0);
+    for _ in 0..REQUESTS {
+        let mut stream = UnixStream::connect(served.stage.path("provider.sock")).unwrap();
+        stream.write_all(b"{\"ask\":\"leases\"}\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.contains("\"leases\""), "{response}");
+    }
+    let requests = f64::from(REQUESTS);
+    let counted = count("the counted requests", before + requests) - before;
+    // Scrapes and the summary of the provider request the status as well.
+    assert!(counted < requests * 1.5, "{counted}");
 }
