@@ -334,7 +334,8 @@ fn check(order: &Order, facts: &OrderContext<'_>, config: &Config) -> Result<(),
     limits::check_group(group).map_err(|e| Decline::InvalidGroup {
         problem: e.to_string(),
     })?;
-    check_reclamation(order.reclamation_min_window, facts.params, config)?;
+    check_reclamation(order.reclamation_min_window, config.reclamation_window)?;
+    check_reclamation_range(facts.params, config)?;
     facts
         .params
         .map_or(Ok(()), |params| check_deposit(params, config))
@@ -381,13 +382,13 @@ fn check_volumes(group: &GroupSpec, limit: u32) -> Result<(), Decline> {
     Ok(())
 }
 
-fn check_reclamation(
-    wanted: Option<Duration>,
-    params: Option<&MarketParams>,
-    config: &Config,
-) -> Result<(), Decline> {
-    // A window of zero means no window, for the order and for the provider.
-    let offered = config.reclamation_window.filter(|w| !w.is_zero());
+/// Checks that a provider with the reclamation window `offered` may bid on an order that requires a window of at least
+/// `wanted`. A window of zero is the same as `None`.
+///
+/// # Errors
+/// Returns [`Decline::Reclamation`].
+pub fn check_reclamation(wanted: Option<Duration>, offered: Option<Duration>) -> Result<(), Decline> {
+    let offered = offered.filter(|w| !w.is_zero());
     let wanted = wanted.filter(|w| !w.is_zero());
     if let Some(wanted) = wanted.filter(|wanted| offered.is_none_or(|o| o < *wanted)) {
         return Err(Decline::Reclamation {
@@ -395,6 +396,11 @@ fn check_reclamation(
             offered: offered.map_or_else(|| "none".to_owned(), |o| format!("{} s", o.as_secs())),
         });
     }
+    Ok(())
+}
+
+fn check_reclamation_range(params: Option<&MarketParams>, config: &Config) -> Result<(), Decline> {
+    let offered = config.reclamation_window.filter(|w| !w.is_zero());
     let (Some(offered), Some(params)) = (offered, params) else {
         return Ok(());
     };

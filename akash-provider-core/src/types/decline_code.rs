@@ -38,6 +38,69 @@ pub enum DeclineCode {
 }
 
 impl DeclineCode {
+    /// All codes, in the order of their texts.
+    pub const ALL: [Self; 24] = [
+        Self::AlreadyBid,
+        Self::Attributes,
+        Self::Deposit,
+        Self::ExternalPortsExhausted,
+        Self::Gpu,
+        Self::InsufficientCapacity,
+        Self::InvalidGroup,
+        Self::LeasedIpsExhausted,
+        Self::NoHostnames,
+        Self::NoLeasedIps,
+        Self::NotForUs,
+        Self::OrderFull,
+        Self::Price,
+        Self::PriceDenom,
+        Self::PriceTooHigh,
+        Self::Reclamation,
+        Self::ReclamationRange,
+        Self::Refused,
+        Self::SignedBy,
+        Self::Storage,
+        Self::TooLarge,
+        Self::TooManyAuditors,
+        Self::TooManyVolumes,
+        Self::Unknown,
+    ];
+
+    /// Returns whether the provider can find this reason with the group of an order alone. Bid screening has no order,
+    /// so bid screening never returns the other codes.
+    #[must_use]
+    pub const fn needs_only_group(self) -> bool {
+        match self {
+            // The chain records bids by the ID of the order.
+            Self::AlreadyBid | Self::OrderFull => false,
+            // The order has the minimum window, the group does not.
+            Self::Reclamation => false,
+            // Only the chain refuses bids, and a screening sends none.
+            Self::Refused => false,
+            Self::Attributes
+            | Self::Deposit
+            | Self::ExternalPortsExhausted
+            | Self::Gpu
+            | Self::InsufficientCapacity
+            | Self::InvalidGroup
+            | Self::LeasedIpsExhausted
+            | Self::NoHostnames
+            | Self::NoLeasedIps
+            | Self::NotForUs
+            | Self::Price
+            | Self::PriceDenom
+            | Self::PriceTooHigh
+            // The window of the provider, compared with the range of the chain.
+            | Self::ReclamationRange
+            | Self::SignedBy
+            | Self::Storage
+            | Self::TooLarge
+            | Self::TooManyAuditors
+            | Self::TooManyVolumes
+            | Self::Unknown => true,
+        }
+    }
+
     /// Returns the code as text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -73,5 +136,23 @@ impl DeclineCode {
 impl fmt::Display for DeclineCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_of_codes_is_complete() {
+        let numbers: Vec<_> = DeclineCode::ALL.iter().map(|code| *code as usize).collect();
+        assert_eq!(numbers, Vec::from_iter(0..numbers.len()));
+        // The error of serde lists the variants of the type.
+        let error = serde_json::from_str::<DeclineCode>("\"x\"")
+            .unwrap_err()
+            .to_string();
+        let listed = error.matches('`').count() / 2 - 1;
+        assert_eq!(listed, DeclineCode::ALL.len(), "{error}");
+        assert!(DeclineCode::ALL.is_sorted_by_key(|code| code.as_str()));
     }
 }

@@ -14,6 +14,7 @@ use akash_provider_gateway::auth::Scope;
 use anyhow::bail;
 use http::StatusCode;
 use serde::Deserialize;
+use std::time::Duration;
 
 /// Maximum length of a provider's reasons, in characters; this provider's reasons are shorter.
 const REASON_CHARS_MAX: usize = 16 * 1024;
@@ -33,6 +34,14 @@ pub(crate) enum ScreeningResult {
     Bid(DecCoin),
     /// The provider would not bid, for this reason.
     NoBid(String),
+}
+
+/// Part of the public status of a provider; unknown fields are ignored.
+#[derive(Deserialize)]
+struct StatusResponse {
+    /// Reclamation window of the provider, in nanoseconds.
+    #[serde(default)]
+    reclamation_window: u64,
 }
 
 /// JSON form of the message `ValidateGroupSpecResult` in the provider's response; unknown fields are ignored.
@@ -61,6 +70,20 @@ impl Screener {
     /// Returns the chain reader, for further queries of the caller.
     pub(crate) const fn chain(&self) -> &Reader {
         &self.chain
+    }
+
+    /// Returns the reclamation window that the provider offers; zero if the provider offers none.
+    ///
+    /// # Errors
+    /// Returns an error if the provider does not respond or cannot be verified.
+    pub(crate) async fn reclamation_window(&self) -> anyhow::Result<Duration> {
+        let body = self
+            .client
+            .send(ProviderRequest::get(&["status"], Scope::Status))
+            .await?;
+        let status: StatusResponse =
+            serde_json::from_slice(&body).map_err(|e| self.client.invalid(&chain_text(&e)))?;
+        Ok(Duration::from_nanos(status.reclamation_window))
     }
 
     /// Screens a group.

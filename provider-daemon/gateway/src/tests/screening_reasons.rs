@@ -18,16 +18,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reasons that depend on the order or on the chain, and not on the group: screening cannot return them.
-const OF_ORDERS: [DeclineCode; 5] = [
-    DeclineCode::AlreadyBid,
-    DeclineCode::OrderFull,
-    DeclineCode::Reclamation,
-    DeclineCode::Refused,
-    // The gateway accepts no group that exceeds the limit of an order.
-    DeclineCode::TooLarge,
-];
-
 /// Change of a group, and the reason for which the provider declines the group.
 type Case = (DeclineCode, fn(&mut GroupSpec));
 
@@ -195,7 +185,7 @@ async fn world(capacity: InventoryUpdate, configure: impl Fn(&mut Config)) -> (W
 
 #[tokio::test]
 async fn screening_explain_and_bids_have_the_same_reasons() {
-    let mut tested: BTreeSet<DeclineCode> = OF_ORDERS.into();
+    let mut tested = BTreeSet::new();
     let limits = |config: &mut Config| config.max_volumes_per_unit = 1;
     let (world_1, settings) = world(hardware(), limits).await;
     assert_eq!(validate(&world_1, &accepted()).await.status, 200);
@@ -213,13 +203,43 @@ async fn screening_explain_and_bids_have_the_same_reasons() {
         world.stop().await;
     }
     tested.extend(pools_compared().await);
+    tested.insert(comparisons_compared().await);
     // In separate tests.
     tested.extend([DeclineCode::Price, DeclineCode::PriceDenom, DeclineCode::Unknown]);
-    assert_eq!(tested.len(), CODES, "a code has no case: {tested:?}");
+    let codes = DeclineCode::ALL
+        .into_iter()
+        .filter(|code| code.needs_only_group());
+    assert_eq!(
+        tested,
+        codes.collect(),
+        "a code has no case, or screening cannot return it"
+    );
 }
 
-/// Number of decline codes. A new code needs a case in this file.
-const CODES: usize = 24;
+/// Compares the reason for a group with more attributes of GPUs than the provider compares with its own attributes.
+async fn comparisons_compared() -> DeclineCode {
+    let attributes = (0..1001)
+        .map(|n| Attribute::new(format!("key{n}"), "x"))
+        .collect();
+    let mut used = None;
+    let remember = |settings: &mut Settings| used = Some(settings.clone());
+    let world = World::with_config(Some(attributes), hardware(), |_| {}, remember).await;
+    let mut group = accepted();
+    let unit = group.resources[0].clone();
+    group.resources = (1..=20)
+        .map(|id| {
+            let mut unit = unit.clone();
+            unit.resources.id = id;
+            unit.resources.gpu.units = 1;
+            let model = |n| Attribute::new(format!("vendor/nvidia/model/m{n}"), "true");
+            unit.resources.gpu.attributes = (0..50).map(model).collect();
+            unit
+        })
+        .collect();
+    let code = compare(&world, &used.unwrap(), 1, &group).await;
+    world.stop().await;
+    code
+}
 
 /// Compares the reasons for missing ports and addresses.
 async fn pools_compared() -> [DeclineCode; 2] {

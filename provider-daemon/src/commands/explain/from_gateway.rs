@@ -5,10 +5,13 @@ use crate::args::{ExplainArgs, Output};
 use crate::tenant::{Screener, ScreeningResult};
 use crate::{plain, say};
 use akash_provider_core::bidding::{self, Decline};
+use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::inventory::Explanation;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{Address, GroupSpec};
+use anyhow::Context;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Explains an order of the chain, or every group of an SDL.
 pub(super) async fn explain(
@@ -21,15 +24,22 @@ pub(super) async fn explain(
     let mut verdicts = Vec::new();
     if let Some(id) = &args.order {
         let order = from_chain::open_order(screener.chain(), id).await?;
-        // The gateway screens groups instead of orders, so it cannot report an existing bid.
-        let (_, is_ours) = from_chain::bids(screener.chain(), provider, id).await?;
+        let (others, is_ours) = from_chain::bids(screener.chain(), provider, id).await?;
         verdicts.push(match is_ours {
             true => Verdict::new(&order.spec, refused(Decline::AlreadyBid)),
-            false => screen(&screener, &order.spec).await?,
+            false => {
+                let verdict = screen(&screener, &order.spec).await?;
+                let bids = check_bids(&screener, others).await?;
+                let window = check_window(&screener, order.reclamation_min_window).await?;
+                with_order(with_order(verdict, bids), window)
+            }
         });
     } else {
-        for group in &needed(sdl)?.groups {
-            verdicts.push(screen(&screener, group).await?);
+        let sdl = needed(sdl)?;
+        let window = check_window(&screener, sdl.reclamation_min_window).await?;
+        for group in &sdl.groups {
+            let verdict = screen(&screener, group).await?;
+            verdicts.push(with_order(verdict, window.clone()));
         }
     }
     if output == Output::Text {
@@ -46,6 +56,37 @@ pub(super) async fn explain(
         print(&verdict, output)?;
     }
     Ok(code(all_bid))
+}
+
+/// Returns the reason not to bid if the order already has the maximum number of bids.
+async fn check_bids(screener: &Screener, others: u32) -> anyhow::Result<Option<Decline>> {
+    let params = screener.chain().params().await;
+    let params = params.context("cannot query the market parameters")?;
+    Ok(bidding::check_bid_count(others, &params).err())
+}
+
+/// Returns the reason not to bid if the provider does not offer the reclamation window that an order requires.
+async fn check_window(screener: &Screener, wanted: Option<Duration>) -> anyhow::Result<Option<Decline>> {
+    if wanted.is_none() {
+        return Ok(None);
+    }
+    let offered = screener.reclamation_window().await?;
+    Ok(bidding::check_reclamation(wanted, Some(offered)).err())
+}
+
+/// Adds a reason that depends on the order to the verdict of the gateway, which has only the group.
+fn with_order(verdict: Verdict, decline: Option<Decline>) -> Verdict {
+    let Some(decline) = decline else {
+        return verdict;
+    };
+    let reasons = [Some(decline.to_string()), verdict.message];
+    Verdict {
+        would_bid: false,
+        price: None,
+        reason: Some(decline.code()),
+        message: Some(reasons.into_iter().flatten().collect::<Vec<_>>().join("; ")),
+        ..verdict
+    }
 }
 
 /// Formats the reasons in the provider's response, one per line. Line breaks in the response are escaped.
@@ -77,5 +118,34 @@ fn refused(decline: Decline) -> bidding::Verdict {
     bidding::Verdict {
         bid: Err(decline),
         explanation: Explanation::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use akash_provider_core::types::{DecCoin, DeclineCode};
+
+    #[test]
+    fn reason_of_the_order_precedes_the_reasons_of_the_gateway() {
+        let verdict = |price: Option<&str>, message: Option<&str>| Verdict {
+            group: "g".to_owned(),
+            would_bid: price.is_some(),
+            price: price.map(|amount| DecCoin::new(&"uact".into(), amount.parse().unwrap())),
+            maximum: None,
+            reason: None,
+            message: message.map(str::to_owned),
+            explanation: Explanation::default(),
+        };
+        let full = Decline::OrderFull { bids: 21, limit: 20 };
+        let of_order = full.to_string();
+        let bid = with_order(verdict(Some("1"), None), None);
+        assert!(bid.would_bid && bid.price.is_some());
+        let none = with_order(verdict(Some("1"), None), Some(full.clone()));
+        assert!(!none.would_bid && none.price.is_none());
+        assert_eq!(none.reason, Some(DeclineCode::OrderFull));
+        assert_eq!(none.message.as_deref(), Some(&*of_order));
+        let both = with_order(verdict(None, Some("no GPU")), Some(full));
+        assert_eq!(both.message, Some(format!("{of_order}; no GPU")));
     }
 }
