@@ -15,6 +15,7 @@ use std::sync::Arc;
 pub mod conformance;
 mod explain;
 pub(crate) mod gpu;
+mod ignored;
 mod layout;
 mod need;
 pub mod node_inventory;
@@ -23,6 +24,7 @@ mod pack;
 mod source;
 pub mod spec;
 
+pub use ignored::{IgnoredKind, IgnoredResource};
 pub use node_inventory::NodeInventory;
 pub use spec::{ClusterSpec, GpuSpec, Hardware, NodeSpec, Quantity};
 
@@ -78,9 +80,8 @@ pub struct Explanation {
     pub nodes: Vec<NodeVerdict>,
     /// Reasons why the group does not fit that concern the whole cluster instead of a node.
     pub cluster: Vec<String>,
-    /// Resources that exist but are not offered, each with the reason, such as an unlabeled storage class or
-    /// an unhealthy device.
-    pub ignored: Vec<String>,
+    /// Resources that exist but are not offered, such as an unlabeled storage class or an unhealthy device.
+    pub ignored: Vec<IgnoredResource>,
     /// Units that a bid would offer and reserve, with concrete GPUs. Empty if the group does not fit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offers: Vec<ResourceUnit>,
@@ -161,10 +162,9 @@ pub struct Metrics {
     pub storage: BTreeMap<String, Pair>,
     /// Number of reserved replicas for which no capacity is left, after the capacity of the cluster shrank.
     pub overcommitted_replicas: u32,
-    /// Resources that exist but are not offered, each with the reason, such as an unlabeled storage class or
-    /// an invalid node.
+    /// Resources that exist but are not offered, such as an unlabeled storage class or an invalid node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ignored: Vec<String>,
+    pub ignored: Vec<IgnoredResource>,
 }
 
 /// Ledger of free capacity.

@@ -1,7 +1,7 @@
 //! Protocol between the operator commands and a running provider: a Unix socket in the home directory.
 //!
 //! ```text
-//! breaker, leases, reconcile, harden, end-lease, log-level ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
+//! breaker, leases, capacity, reconcile, harden, end-lease, log-level ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
 //! orders, order, summary
 //!                                    ◀── one line of JSON ──
 //! ```
@@ -9,6 +9,7 @@
 //! The file mode gives access to root and the system user of the provider only, and the credentials of each peer are
 //! checked as well. The socket is not reachable over a network.
 
+mod capacity;
 mod client;
 mod orders;
 mod serve;
@@ -19,6 +20,7 @@ pub(crate) use serve::{SocketHandler, serve};
 
 use crate::history::{HistoryHealth, OrderFilter, OrderRecord, OrderRef, Summary};
 use akash_provider_core::cluster::Health;
+use akash_provider_core::inventory::Metrics;
 use akash_provider_core::types::{Address, CloseReason, LeaseId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -60,6 +62,8 @@ enum Request {
     },
     /// Returns the leases.
     Leases,
+    /// Returns the free capacity, and the resources that are not offered.
+    Capacity,
     /// Returns the status of the operators that are embedded in the provider.
     Operators,
     /// Changes the pods of a lease to the isolation level in the settings of the provider.
@@ -164,6 +168,13 @@ enum Response {
     Leases {
         /// All leases, including leases that are being closed.
         leases: Vec<LeaseLine>,
+    },
+    /// Free capacity of the cluster.
+    Capacity {
+        /// False before the first inventory update.
+        is_known: bool,
+        /// Free capacity by node and storage class, and the resources that are not offered.
+        capacity: Box<Metrics>,
     },
     /// Operators that are embedded in the provider.
     Operators {

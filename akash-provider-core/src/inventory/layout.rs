@@ -2,7 +2,7 @@
 
 use super::gpu::{GpuRequest, Kind};
 use super::spec::{ClusterSpec, Hardware, NodeSpec, Quantity};
-use super::{GpuMetrics, NodeName, Pair};
+use super::{GpuMetrics, IgnoredKind, IgnoredResource, NodeName, Pair};
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -34,9 +34,9 @@ pub(super) struct Layout {
     pub(super) kinds: Vec<Kind>,
     pub(super) classes: Vec<Class>,
     /// Ignored resources reported by the cluster.
-    ignored: Arc<Vec<String>>,
+    ignored: Arc<Vec<IgnoredResource>>,
     /// Ignored resources found while building the layout.
-    notes: Vec<String>,
+    notes: Vec<IgnoredResource>,
     by_name: Arc<HashMap<NodeName, usize, FxBuildHasher>>,
 }
 
@@ -117,8 +117,11 @@ impl Layout {
         for (name, quantity) in &spec.storage {
             // Reported and omitted, so that an uncounted class is never offered.
             if layout.classes.len() == CLASSES {
-                let note = format!("storage class `{name}`: at most {CLASSES} classes are counted");
-                layout.notes.push(note);
+                layout.notes.push(IgnoredResource::new(
+                    IgnoredKind::StorageClass,
+                    format!("storage class `{name}`: at most {CLASSES} classes are counted"),
+                    format!("offer at most {CLASSES} storage classes to tenants"),
+                ));
                 continue;
             }
             layout.classes.push(Class {
@@ -132,8 +135,11 @@ impl Layout {
             let name: NodeName = node.name.as_str().into();
             // A node that is counted twice would be sold twice.
             if by_name.contains_key(&name) {
-                let note = format!("node `{name}` is listed more than once; the first counts");
-                layout.notes.push(note);
+                layout.notes.push(IgnoredResource::new(
+                    IgnoredKind::Node,
+                    format!("node `{name}` is listed more than once; the first counts"),
+                    "give each node a unique name",
+                ));
                 continue;
             }
             by_name.insert(name.clone(), layout.nodes.len());
@@ -151,7 +157,7 @@ impl Layout {
         &self,
         nodes: &[NodeSpec],
         storage: &BTreeMap<String, Quantity>,
-        ignored: &Arc<Vec<String>>,
+        ignored: &Arc<Vec<IgnoredResource>>,
     ) -> Option<Self> {
         let same_classes = storage.keys().eq(self.classes.iter().map(|c| &c.name));
         // A note reports an omitted resource. Only a full rebuild can find out whether the resource is still
@@ -186,7 +192,7 @@ impl Layout {
     }
 
     /// Returns the resources that exist but are not offered.
-    pub(super) fn ignored(&self) -> impl Iterator<Item = &String> {
+    pub(super) fn ignored(&self) -> impl Iterator<Item = &IgnoredResource> {
         self.ignored.iter().chain(&self.notes)
     }
 
@@ -224,13 +230,21 @@ impl Layout {
                     slot.count = slot.count.saturating_add(count);
                 }
                 (Ok(kind), None) if !full => self.slots.push(Slot { kind, count, free }),
-                (Ok(_), None) => self.notes.push(format!(
-                    "node `{name}`: {} GPUs `{}`: at most {KINDS_PER_NODE} kinds are counted on a node",
-                    gpu.count, gpu.model
+                (Ok(_), None) => self.notes.push(IgnoredResource::new(
+                    IgnoredKind::Gpu,
+                    format!(
+                        "node `{name}`: {} GPUs `{}`: at most {KINDS_PER_NODE} kinds are counted on a node",
+                        gpu.count, gpu.model
+                    ),
+                    format!("offer at most {KINDS_PER_NODE} kinds of GPUs on the node"),
                 )),
-                (Err(why), _) => self.notes.push(format!(
-                    "node `{name}`: {} GPUs `{}` of vendor `{}`: {why}",
-                    gpu.count, gpu.model, gpu.vendor
+                (Err(why), _) => self.notes.push(IgnoredResource::new(
+                    IgnoredKind::Gpu,
+                    format!(
+                        "node `{name}`: {} GPUs `{}` of vendor `{}`: {why}",
+                        gpu.count, gpu.model, gpu.vendor
+                    ),
+                    "correct the vendor and the model of the GPUs in the list of nodes",
                 )),
             }
         }

@@ -13,8 +13,8 @@ use super::need::Need;
 use super::pack;
 use super::spec::{ClusterSpec, NodeSpec, Quantity};
 use super::{
-    AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, Metrics, NodeMetrics, Pair,
-    ReplicaGroup,
+    AdjustOptions, Allocation, Explanation, IgnoredResource, InsufficientCapacity, Inventory, Metrics,
+    NodeMetrics, Pair, ReplicaGroup,
 };
 use crate::types::ResourceUnit;
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ impl NodeInventory {
         &self,
         nodes: &[NodeSpec],
         storage: &BTreeMap<String, Quantity>,
-        ignored: &Arc<Vec<String>>,
+        ignored: &Arc<Vec<IgnoredResource>>,
     ) -> Option<Self> {
         let layout = self.layout.revised(nodes, storage, ignored)?;
         Some(Self::from_layout(layout))

@@ -1,5 +1,6 @@
 //! A cluster as plain data, from which tests, the daemon and backends build an inventory.
 
+use super::IgnoredResource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -11,8 +12,8 @@ pub struct ClusterSpec {
     pub nodes: Vec<NodeSpec>,
     /// Persistent storage in bytes by class; each class is one pool for the whole cluster.
     pub storage: BTreeMap<String, Quantity>,
-    /// Resources that exist but are not offered, with the reason, one line each.
-    pub ignored: Vec<String>,
+    /// Resources that exist but are not offered.
+    pub ignored: Vec<IgnoredResource>,
 }
 
 /// Quantity of a resource, and the part of it that is used.

@@ -5,7 +5,7 @@
 use super::PublishQueue;
 use crate::bus::Bus;
 use crate::engine::Status;
-use crate::inventory::{Metrics, NodeMetrics, Pair};
+use crate::inventory::{IgnoredResource, Metrics, NodeMetrics, Pair};
 use crate::types::{Event, Mono, Topic};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -157,7 +157,7 @@ fn cluster_capacity(metrics: &Metrics) -> Value {
         "memory": sum(|n| n.memory),
         "storage_ephemeral": sum(|n| n.storage_ephemeral),
         "overcommitted_replicas": metrics.overcommitted_replicas,
-        "ignored": metrics.ignored,
+        "ignored": metrics.ignored.iter().map(IgnoredResource::reason).collect::<Vec<_>>(),
     })
 }
 

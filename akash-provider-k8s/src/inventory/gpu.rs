@@ -5,6 +5,7 @@
 //! nodes by these labels. On a node without these labels, the labels of the vendor's tools only show which
 //! `akash.network` label is missing.
 
+use super::reason::GpuProblem;
 use super::requests::Requests;
 use akash_provider_core::inventory::GpuSpec;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ pub(crate) mod vendor_labels;
 pub(crate) const PREFIX: &str = "akash.network/capabilities.gpu.vendor.";
 /// Maximum number of models, sizes and interfaces of one vendor on a node, together.
 /// [`NodeInventory`](akash_provider_core::inventory::NodeInventory) has the same limit.
-const KINDS: usize = 8;
+pub(super) const KINDS: usize = 8;
 
 /// GPU vendor that orders can request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,11 @@ impl Vendor {
     }
 }
 
+/// Returns the label that counts the GPUs of a model.
+pub(super) fn model_label(vendor: Vendor, model: &str) -> String {
+    format!("{PREFIX}{}.model.{model}", vendor.name())
+}
+
 /// Devices of one vendor on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Devices {
@@ -68,7 +74,7 @@ pub(crate) struct Devices {
 pub(crate) fn devices(
     labels: &BTreeMap<String, String>,
     amounts: impl Fn(Vendor) -> (i64, i64),
-    note: &mut impl FnMut(String),
+    note: &mut impl FnMut(GpuProblem),
 ) -> Vec<Devices> {
     let mut all = Vec::new();
     for vendor in Vendor::ALL {
@@ -78,22 +84,24 @@ pub(crate) fn devices(
             continue;
         }
         if allocatable < capacity {
-            let lost = capacity - allocatable;
-            note(format!(
-                "{lost} of {capacity} {} GPUs are unhealthy",
-                vendor.name()
-            ));
+            let unhealthy = capacity - allocatable;
+            note(GpuProblem::Unhealthy {
+                vendor,
+                unhealthy,
+                capacity,
+            });
         }
         if kinds.is_empty() {
             vendor_labels::report(labels, vendor, capacity, note);
         } else {
             let labelled: i64 = kinds.iter().map(|k| i64::from(k.count)).sum();
             if labelled < capacity {
-                let more = capacity - labelled;
-                note(format!(
-                    "{more} of {capacity} {} GPUs have no model label",
-                    vendor.name()
-                ));
+                let unlabelled = capacity - labelled;
+                note(GpuProblem::Unlabelled {
+                    vendor,
+                    unlabelled,
+                    capacity,
+                });
             }
         }
         all.push(Devices {
@@ -115,7 +123,11 @@ struct Model<'a> {
     both: Vec<(&'a str, &'a str, u32)>,
 }
 
-fn kinds(labels: &BTreeMap<String, String>, vendor: Vendor, note: &mut impl FnMut(String)) -> Vec<GpuSpec> {
+fn kinds(
+    labels: &BTreeMap<String, String>,
+    vendor: Vendor,
+    note: &mut impl FnMut(GpuProblem),
+) -> Vec<GpuSpec> {
     let mut models: BTreeMap<&str, Model<'_>> = BTreeMap::new();
     let start = format!("{PREFIX}{}.model.", vendor.name());
     let ours = labels
@@ -123,7 +135,10 @@ fn kinds(labels: &BTreeMap<String, String>, vendor: Vendor, note: &mut impl FnMu
         .take_while(|(k, _)| k.starts_with(&start));
     for (key, value) in ours {
         let Ok(count) = value.parse::<u32>() else {
-            note(format!("label {key}: invalid number of devices `{value}`"));
+            note(GpuProblem::InvalidCount {
+                label: key.clone(),
+                value: value.clone(),
+            });
             continue;
         };
         let (name, attributes) = split(&key[start.len()..]);
@@ -141,10 +156,7 @@ fn kinds(labels: &BTreeMap<String, String>, vendor: Vendor, note: &mut impl FnMu
         model.kinds(vendor, name, &mut kinds, note);
     }
     if kinds.len() > KINDS {
-        note(format!(
-            "more than {KINDS} kinds of {} GPUs: the others are not counted",
-            vendor.name()
-        ));
+        note(GpuProblem::TooManyKinds(vendor));
         kinds.truncate(KINDS);
     }
     kinds
@@ -177,7 +189,13 @@ fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
 impl Model<'_> {
     /// Returns the device kinds of the counters. If devices differ in both size and interface and no counter combines
     /// the two, no attribute is offered.
-    fn kinds(mut self, vendor: Vendor, name: &str, out: &mut Vec<GpuSpec>, note: &mut impl FnMut(String)) {
+    fn kinds(
+        mut self,
+        vendor: Vendor,
+        name: &str,
+        out: &mut Vec<GpuSpec>,
+        note: &mut impl FnMut(GpuProblem),
+    ) {
         // Any client may write these labels, so their sum must not overflow.
         let sum = |counts: &mut dyn Iterator<Item = u32>| counts.fold(0, u32::saturating_add);
         let sums = [
@@ -195,10 +213,10 @@ impl Model<'_> {
         if !self.both.is_empty() {
             kinds = std::mem::take(&mut self.both);
         } else if self.interface.len() > 1 && self.memory.len() > 1 {
-            note(format!(
-                "{} GPUs `{name}`: no label combines size and interface; no attribute is promised",
-                vendor.name()
-            ));
+            note(GpuProblem::UncombinedAttributes {
+                vendor,
+                model: name.to_owned(),
+            });
         } else if self.interface.len() > 1 {
             let memory = self.memory.first().map_or("", |m| m.0);
             kinds.extend(

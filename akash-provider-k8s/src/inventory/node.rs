@@ -2,6 +2,7 @@
 
 use super::gpu::{self, Devices, Vendor};
 use super::quantity::{Resources, milli_of, whole, whole_of};
+use super::reason::{ClosedReason, GpuProblem};
 use super::requests::Requests;
 use crate::labels;
 use akash_provider_core::inventory::{Hardware, NodeName, NodeSpec, Quantity};
@@ -24,7 +25,7 @@ pub struct NodeFacts {
     /// True if the node has the label `akash.network=true`.
     pub(crate) offered: bool,
     /// Reason why the node accepts no new pods.
-    pub(crate) closed: Option<String>,
+    pub(crate) closed: Option<ClosedReason>,
     /// Allocatable CPU, in millicores.
     pub(crate) cpu: i64,
     pub(crate) memory: i64,
@@ -36,8 +37,8 @@ pub struct NodeFacts {
     pub(crate) classes: Vec<String>,
     /// Hardware of the node. Boxed, because most stored facts are about pods and have no hardware.
     pub(crate) hardware: Box<Hardware>,
-    /// Resources that are not offered, with the reason.
-    pub(crate) notes: Vec<String>,
+    /// GPUs that are not offered, with the reason.
+    pub(crate) notes: Vec<GpuProblem>,
 }
 
 impl NodeFacts {
@@ -57,9 +58,9 @@ impl NodeFacts {
             (amount(capacity).max(amount(allocatable)), amount(allocatable))
         };
         let offered = labels.get(labels::MANAGED).is_some_and(|v| v == "true");
-        let mut note = |text: String| {
+        let mut note = |problem: GpuProblem| {
             if notes.len() < NOTES {
-                notes.push(text);
+                notes.push(problem);
             }
         };
         let devices = gpu::devices(labels, amounts, &mut note);
@@ -90,20 +91,19 @@ impl NodeFacts {
             gpu_allocatable,
             gpu_allocated,
             storage_classes: self.classes.clone(),
-            closed: self.closed_now(used.pods),
+            closed: self.closed_now(used.pods).map(|reason| reason.to_string()),
             hardware: (*self.hardware).clone(),
         }
     }
 
     /// Returns the reason why the node accepts no new pods, including the pod limit.
-    pub(crate) fn closed_now(&self, pods: i64) -> Option<String> {
+    pub(crate) fn closed_now(&self, pods: i64) -> Option<ClosedReason> {
         if !self.offered {
-            return Some(format!("missing label {}", labels::SELECTOR));
+            return Some(ClosedReason::Unlabelled);
         }
         // The kubelet accepts no pod above this limit, regardless of free resources.
         let full = self.pods.filter(|most| pods >= *most);
-        let full = full.map(|most| format!("pod limit reached ({most})"));
-        self.closed.clone().or(full)
+        self.closed.clone().or_else(|| full.map(ClosedReason::PodLimit))
     }
 }
 
@@ -138,24 +138,26 @@ fn hardware(capacity: &Resources, labels: &labels::Labels, devices: &[Devices]) 
     }
 }
 
-fn closed(node: &Node) -> Option<String> {
+fn closed(node: &Node) -> Option<ClosedReason> {
     let conditions = node.status.iter().flat_map(|s| s.conditions.iter().flatten());
     let ready = conditions.into_iter().find(|c| c.type_ == "Ready");
     match ready.map(|c| (c.status.as_str(), c.reason.as_deref().unwrap_or(""))) {
         Some(("True", _)) => {}
-        Some(("Unknown", _)) => return Some("unreachable".to_owned()),
-        Some((_, "")) => return Some("not ready".to_owned()),
-        Some((_, reason)) => return Some(format!("not ready ({reason})")),
-        None => return Some("no Ready condition".to_owned()),
+        Some(("Unknown", _)) => return Some(ClosedReason::Unreachable),
+        Some((_, reason)) => return Some(ClosedReason::NotReady(reason.to_owned())),
+        None => return Some(ClosedReason::NoReadyCondition),
     }
     let spec = node.spec.as_ref()?;
     if spec.unschedulable == Some(true) {
-        return Some("cordoned".to_owned());
+        return Some(ClosedReason::Cordoned);
     }
     // `PreferNoSchedule` is only a preference.
     let keeps_off = |t: &&Taint| t.effect == "NoSchedule" || t.effect == "NoExecute";
     let taint = spec.taints.iter().flatten().find(keeps_off)?;
-    Some(format!("taint {}:{}", taint.key, taint.effect))
+    Some(ClosedReason::Taint {
+        key: taint.key.clone(),
+        effect: taint.effect.clone(),
+    })
 }
 
 fn classes(labels: &labels::Labels) -> Vec<String> {
@@ -223,7 +225,12 @@ mod tests {
 
     #[test]
     fn reasons_of_a_closed_node_are_reported() {
-        let reason = |change: &dyn Fn(&mut Value)| facts(change).closed.unwrap_or_default();
+        let reason = |change: &dyn Fn(&mut Value)| {
+            facts(change)
+                .closed
+                .map(|why| why.to_string())
+                .unwrap_or_default()
+        };
         let ready = |status: &'static str, why: Value| {
             reason(&move |n| {
                 n["status"]["conditions"] = json!([{"type": "Ready", "status": status, "reason": why}])
@@ -251,10 +258,10 @@ mod tests {
     #[test]
     fn node_without_the_label_or_at_its_pod_limit_is_closed() {
         let bare = facts(|n| n["metadata"]["labels"] = json!({"akash.network": "false"}));
-        assert_eq!(bare.closed_now(0).unwrap(), "missing label akash.network=true");
+        assert_eq!(bare.closed_now(0), Some(ClosedReason::Unlabelled));
         let node = facts(|_| ());
         assert_eq!(node.closed_now(109), None);
-        assert_eq!(node.closed_now(110).unwrap(), "pod limit reached (110)");
+        assert_eq!(node.closed_now(110), Some(ClosedReason::PodLimit(110)));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! A class of unknown size is not offered, unless unlimited classes are enabled.
 
 use super::quantity::{whole, whole_of};
+use super::reason::{ClassProblem, IgnoredClass, SizeProblem};
 use crate::labels;
 use akash_provider_core::inventory::{NodeName, Quantity};
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -166,7 +167,7 @@ impl Volumes {
 
 /// Returns the capacity of each offered class with the part that other users use, and the reasons why the other classes
 /// are not offered.
-pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<String>) {
+pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<IgnoredClass>) {
     let mut volumes: HashMap<&str, Volumes> = HashMap::new();
     for volume in view.volumes {
         let of_class = volumes.entry(&volume.class).or_default();
@@ -189,10 +190,7 @@ pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<String>)
     let (mut pools, mut notes) = (BTreeMap::new(), Vec::new());
     for (name, class) in view.classes {
         if !class.offered {
-            notes.push(format!(
-                "storage class `{name}`: missing label {}",
-                labels::SELECTOR
-            ));
+            notes.push(IgnoredClass::new(name, ClassProblem::Unlabelled));
             continue;
         }
         let mine = of(name);
@@ -214,14 +212,16 @@ pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<String>)
             }
             // Unbound volumes are free.
             _ if &*class.provisioner == BY_HAND => Ok((mine.all(), mine.others - mine.unbound)),
-            _ => Err("unknown size".to_owned()),
+            _ => Err(SizeProblem::Unreported),
         };
         let quantity = match amount {
             Ok((allocatable, allocated)) => Quantity::used(clamp(allocatable), clamp(allocated)),
             // Minus one is unlimited.
             Err(_) if view.options.unknown_is_unlimited => Quantity::free(-1),
-            Err(why) => {
-                notes.push(format!("storage class `{name}` of {}: {why}", class.provisioner));
+            Err(problem) => {
+                let provisioner = class.provisioner.clone();
+                let problem = ClassProblem::UnknownSize { provisioner, problem };
+                notes.push(IgnoredClass::new(name, problem));
                 continue;
             }
         };

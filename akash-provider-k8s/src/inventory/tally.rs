@@ -8,10 +8,13 @@ use super::facts::{Change, Key, Kind, ObjectFacts};
 use super::lease::LeaseFacts;
 use super::node::{NodeFacts, Used};
 use super::pod::PodFacts;
+use super::reason::IgnoredClass;
 use super::storage::{
     CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts,
 };
-use akash_provider_core::inventory::{NodeInventory, NodeName, Placement, Quantity, ReplicaGroup};
+use akash_provider_core::inventory::{
+    IgnoredResource, NodeInventory, NodeName, Placement, Quantity, ReplicaGroup,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -40,8 +43,8 @@ pub struct Tally {
     dirty: Dirty,
     /// Capacity of each offered storage class with the part that other users use, from the last count of the storage.
     storage: BTreeMap<String, Quantity>,
-    storage_notes: Vec<String>,
-    ignored: Arc<Vec<String>>,
+    storage_notes: Vec<IgnoredClass>,
+    ignored: Arc<Vec<IgnoredResource>>,
     placements: BTreeMap<Arc<str>, Placement>,
     last: Option<Arc<NodeInventory>>,
 }

@@ -220,6 +220,7 @@ impl fixture::Capacity {
 
     fn ignored(&self) -> Vec<String> {
         let update = self.update();
-        update.map_or_else(Vec::new, |u| Inventory::explain(&*u.inventory, &[]).ignored)
+        let ignored = update.map_or_else(Vec::new, |u| Inventory::explain(&*u.inventory, &[]).ignored);
+        ignored.iter().map(ToString::to_string).collect()
     }
 }

@@ -23,6 +23,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
         "Inspect and control a provider",
         &[
             "leases",
+            "capacity",
             "orders",
             "order",
             "summary",

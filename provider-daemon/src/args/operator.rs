@@ -16,6 +16,8 @@ pub enum OperatorCommand {
     Reconcile(ReconcileArgs),
     /// List the leases of the running provider, with their states and problems
     Leases(OutputArgs),
+    /// Show the free capacity by node and GPU model, and the resources that are not offered, with remedies
+    Capacity(OutputArgs),
     /// Apply the isolation settings of the provider to running leases; changed pods are replaced
     Harden(HardenArgs),
     /// Close a lease of the running provider on the chain, and remove its workload

@@ -27,7 +27,6 @@ use akash_provider_core::types::{
     Attribute, AuditedAttributes, DecCoin, DeclineCode, DeploymentId, GroupId, GroupSpec, MarketParams,
     Order, OrderId, OrderState,
 };
-use akash_provider_k8s::inventory::remedy;
 use anyhow::{Context, bail};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -239,9 +238,11 @@ pub fn nodes(explanation: &Explanation) -> String {
     for line in &explanation.cluster {
         lines.push_str(&format!("  cluster      {line}\n"));
     }
-    for line in &explanation.ignored {
-        lines.push_str(&format!("  ignored      {line}\n"));
-        lines.push_str(&format!("  help         {}\n", remedy(line)));
+    for ignored in &explanation.ignored {
+        lines.push_str(&format!("  ignored      {}\n", ignored.reason()));
+        if !ignored.help().is_empty() {
+            lines.push_str(&format!("  help         {}\n", ignored.help()));
+        }
     }
     lines
 }

@@ -1,7 +1,6 @@
 //! Client of the socket: the operator commands.
 
-use super::orders;
-use super::{LeaseLine, RESPONSE_MAX, Request, Response, WORK_LIMIT, path};
+use super::{LeaseLine, RESPONSE_MAX, Request, Response, WORK_LIMIT, capacity, orders, path};
 use crate::args::Output;
 use crate::args::operator::{
     BreakerAction, EndLeaseArgs, HardenArgs, LogLevelArgs, OperatorCommand, ReconcileArgs, ReleaseArgs,
@@ -35,6 +34,7 @@ pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
             BreakerAction::Release(args) => release(home, args),
         },
         OperatorCommand::Leases(printed) => leases(home, printed.output),
+        OperatorCommand::Capacity(printed) => capacity::show(home, printed.output),
         OperatorCommand::Reconcile(args) => reconcile(home, args),
         OperatorCommand::Harden(args) => harden(home, args),
         OperatorCommand::EndLease(args) => end_lease(home, args),
@@ -356,7 +356,7 @@ pub(crate) fn running_provider(home: &Path, limit: Duration) -> anyhow::Result<O
     }))
 }
 
-fn ask(home: &Path, request: &Request) -> anyhow::Result<Response> {
+pub(super) fn ask(home: &Path, request: &Request) -> anyhow::Result<Response> {
     ask_within(home, request, RESPONSE_LIMIT)
 }
 

@@ -1,6 +1,6 @@
 //! Server of the socket: the provider side.
 
-use super::{LeaseLine, REQUEST_MAX, Request, Response, WORK_LIMIT, path};
+use super::{LeaseLine, REQUEST_MAX, Request, Response, WORK_LIMIT, capacity, path};
 use crate::history::{History, HistoryHealth, HistoryStore, OrderRecord, Summary};
 use crate::logging;
 use crate::run::ClusterProxy;
@@ -171,6 +171,7 @@ impl SocketHandler {
             Request::ReleaseBreaker { owner } => self.release(owner).await,
             Request::Scan { dry_run, confirm } => self.scan(dry_run, confirm).await,
             Request::Leases => self.with_status(leases).await,
+            Request::Capacity => self.with_status(capacity::respond).await,
             Request::Operators => {
                 let operators = self
                     .cluster

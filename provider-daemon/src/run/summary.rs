@@ -5,6 +5,7 @@ use crate::flight::RecordingStatus;
 use crate::history::HistoryHealth;
 use crate::plain::count;
 use akash_provider_core::engine::{OrderPhase, Status};
+use akash_provider_core::inventory::IgnoredResource;
 use akash_provider_core::types::{DeclineCode, LeaseId, OrderId};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -60,7 +61,7 @@ fn failed_payouts(status: &Status) -> Vec<&LeaseId> {
 }
 
 /// Returns the resources of the cluster that are not offered, with the reasons.
-fn not_offered(status: &Status) -> &[String] {
+fn not_offered(status: &Status) -> &[IgnoredResource] {
     &status.inventory.available.ignored
 }
 
@@ -107,7 +108,10 @@ fn line(status: &Status) -> String {
     let payouts = named("leases with a failed payout", &failed_payouts(status));
     let ignored = match not_offered(status).len() {
         0 => String::new(),
-        number => format!("; {} not offered, listed by `doctor`", count(number, "resource")),
+        number => format!(
+            "; {} not offered, listed by `capacity`",
+            count(number, "resource")
+        ),
     };
     format!("{leases}, {bids}, {declined} declined{why}{orders}{payouts}{ignored}")
 }
@@ -117,6 +121,7 @@ mod tests {
     use super::*;
     use akash_provider_core::Config;
     use akash_provider_core::engine::Engine;
+    use akash_provider_core::inventory::IgnoredKind;
     use akash_provider_core::types::{Address, Now};
 
     #[test]
@@ -150,9 +155,10 @@ mod tests {
             line(&status),
             "0 leases, 0 bids, 42 declined: attributes 30, gpu 11, price 1"
         );
-        status.inventory.available.ignored = vec!["node `n1`: missing label akash.network=true".to_owned()];
+        let reason = "node `n1`: missing label akash.network=true";
+        status.inventory.available.ignored = vec![IgnoredResource::new(IgnoredKind::Node, reason, "")];
         assert!(
-            line(&status).ends_with("price 1; 1 resource not offered, listed by `doctor`"),
+            line(&status).ends_with("price 1; 1 resource not offered, listed by `capacity`"),
             "{}",
             line(&status)
         );

@@ -1,5 +1,5 @@
 use super::*;
-use crate::inventory::{GpuSpec, NodeSpec, ReplicaGroup};
+use crate::inventory::{GpuSpec, IgnoredKind, NodeSpec, ReplicaGroup};
 use crate::types::{Attribute, DecCoin, Gpu, Resources};
 use proptest::prelude::*;
 
@@ -142,7 +142,11 @@ fn ignored_resources_are_listed_with_the_reason() {
     let twice = NodeSpec::new("n", 1, 1, 1);
     let odd = NodeSpec::new("odd", 1, 1, 1).with_gpus(GpuSpec::new("intel", "max", "", "", 1));
     let mut spec = ClusterSpec::from_nodes([twice.clone(), twice, odd]);
-    spec.ignored.push("storage class `x` has no label".to_owned());
+    spec.ignored.push(IgnoredResource::new(
+        IgnoredKind::StorageClass,
+        "storage class `x` has no label",
+        "set the label",
+    ));
     let inventory = NodeInventory::new(&spec);
     let ignored = inventory.explain(&[]).ignored;
     assert_eq!(ignored.len(), 3, "{ignored:?}");
@@ -290,7 +294,7 @@ fn any_cluster() -> impl Strategy<Value = ClusterSpec> {
     let nodes = (any_node(0), any_node(1), any_node(2));
     (nodes, 0i64..100, 0usize..2).prop_map(|((a, b, c), pool, ignored)| {
         let mut spec = ClusterSpec::from_nodes([a, b, c]).with_storage("beta2", pool);
-        spec.ignored = vec!["something".to_owned(); ignored];
+        spec.ignored = vec![IgnoredResource::new(IgnoredKind::Other, "something", ""); ignored];
         spec
     })
 }

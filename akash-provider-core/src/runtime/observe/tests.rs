@@ -1,5 +1,6 @@
 use super::*;
 use crate::error::ErrorKind;
+use crate::inventory::IgnoredKind;
 use crate::runtime::fakes::{Does, FakeBus, lease};
 use crate::types::DeclineCode;
 
@@ -101,7 +102,11 @@ async fn capacity_of_the_cluster_is_the_sum_of_its_nodes() {
     };
     let metrics = Metrics {
         nodes: vec![node("a", 1_000), node("b", 3_000)],
-        ignored: vec!["node `c`: no label".to_owned()],
+        ignored: vec![IgnoredResource::new(
+            IgnoredKind::Node,
+            "node `c`: no label",
+            "set the label",
+        )],
         ..Metrics::default()
     };
     let body = cluster_capacity(&metrics);

@@ -16,7 +16,9 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 fn read(pairs: &[(&str, &str)], nvidia: (i64, i64)) -> (Vec<Devices>, Vec<String>) {
     let mut notes = Vec::new();
     let amounts = |vendor| if vendor == Vendor::Nvidia { nvidia } else { (0, 0) };
-    let devices = devices(&labels(pairs), amounts, &mut |note| notes.push(note));
+    let devices = devices(&labels(pairs), amounts, &mut |problem| {
+        notes.push(problem.to_string())
+    });
     (devices, notes)
 }
 

@@ -1,6 +1,7 @@
 //! GPU models by the labels of vendor tools: GPU Feature Discovery of NVIDIA and the node labeller of AMD.
 
 use super::Vendor;
+use crate::inventory::reason::GpuProblem;
 use akash_provider_core::inventory::GpuSpec;
 use std::collections::BTreeMap;
 
@@ -15,17 +16,16 @@ pub(super) fn report(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,
     capacity: i64,
-    note: &mut impl FnMut(String),
+    note: &mut impl FnMut(GpuProblem),
 ) {
-    let name = vendor.name();
     note(match gpu_of_vendor(labels, vendor) {
-        None => format!(
-            "{capacity} {name} GPUs of unknown model: no label akash.network/capabilities.gpu.vendor.{name}.model.*"
-        ),
-        Some((label, GpuSpec { model, .. })) => format!(
-            "{capacity} {name} GPUs `{model}` are known only by label {label}; pods are bound by label \
-             akash.network/capabilities.gpu.vendor.{name}.model.{model}, which the node lacks"
-        ),
+        None => GpuProblem::UnknownModel { vendor, capacity },
+        Some((source, GpuSpec { model, .. })) => GpuProblem::VendorLabelOnly {
+            vendor,
+            capacity,
+            model,
+            source,
+        },
     });
 }
 

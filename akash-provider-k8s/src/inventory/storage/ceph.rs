@@ -1,6 +1,7 @@
 //! Ceph clusters of Rook: size of a cluster, copies of a pool.
 
 use super::ClassFacts;
+use crate::inventory::reason::SizeProblem;
 use kube::core::DynamicObject;
 use serde_json::Value;
 
@@ -90,13 +91,16 @@ pub(super) fn amount(
     pools: &[CephPoolFacts],
     ours: i128,
     shared: &dyn Fn(&CephClusterFacts) -> i128,
-) -> Result<(i128, i128), String> {
-    let (id, pool) = class.ceph.as_ref().ok_or("not a Ceph class")?;
+) -> Result<(i128, i128), SizeProblem> {
+    let (id, pool) = class.ceph.as_ref().ok_or(SizeProblem::Unreported)?;
     let cluster = clusters.iter().find(|c| c.is(id));
-    let cluster = cluster.ok_or_else(|| format!("no CephCluster in namespace `{id}`"))?;
-    let (total, used) = cluster
-        .raw
-        .ok_or_else(|| format!("CephCluster `{}` reports no size", cluster.name))?;
+    let cluster = cluster.ok_or_else(|| SizeProblem::MissingCephCluster {
+        namespace: id.clone(),
+    })?;
+    let (total, used) = cluster.raw.ok_or_else(|| SizeProblem::UnsizedCephCluster {
+        namespace: cluster.namespace.clone(),
+        name: cluster.name.clone(),
+    })?;
     let pool = pools.iter().find(|p| *p.namespace == **id && p.name == *pool);
     let (part, of) = pool.map_or((1, COPIES), |p| p.usable);
     let usable = |raw: i64| i128::from(raw) * part / of;

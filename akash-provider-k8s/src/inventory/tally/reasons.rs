@@ -1,11 +1,12 @@
-//! Texts about resources that are not offered.
+//! Resources that are not offered, each with the reason and the remedy.
 
 use super::{NodeEntry, Tally};
-use crate::labels;
+use crate::inventory::reason::{self, ClassProblem, ClosedReason, IgnoredClass};
 use crate::statistics::IgnoredResources;
+use akash_provider_core::inventory::IgnoredResource;
 
-/// Maximum number of lines, to limit memory.
-const LINES: usize = 200;
+/// Maximum number of entries, to limit memory.
+const ENTRIES_MAX: usize = 200;
 
 impl Tally {
     /// Returns the number of resources that are not offered. The number of storage classes is that of the last
@@ -26,62 +27,60 @@ impl Tally {
     }
 
     /// Returns all resources that are not offered (of unreadable kinds, storage classes, Manifests and nodes), each
-    /// with the reason.
-    pub(super) fn reasons(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        // Lines about the whole cluster come first, because the end is truncated.
-        for (kind, why) in &self.troubles {
-            lines.push(format!("{} cannot be read: {why}", kind.plural()));
-        }
-        lines.extend(self.storage_notes.iter().cloned());
-        lines.extend(self.unmounted());
-        let mut bad: Vec<_> = self.spaces.values().filter_map(|s| s.bad.clone()).collect();
+    /// with the reason and the remedy.
+    pub(super) fn reasons(&self) -> Vec<IgnoredResource> {
+        // Entries about the whole cluster come first, because the end is truncated.
+        let kinds = self.troubles.iter();
+        let mut entries: Vec<_> = kinds
+            .map(|(kind, why)| reason::unreadable_kind(*kind, why))
+            .collect();
+        entries.extend(self.storage_notes.iter().map(IgnoredClass::resource));
+        entries.extend(self.unmounted().map(|class| class.resource()));
+        let spaces = self.spaces.iter();
+        let bad = spaces.filter_map(|(name, space)| Some(reason::invalid_record(name, space.bad.as_ref()?)));
+        let mut bad: Vec<_> = bad.collect();
         // A hash map has no order, and equal lists must not differ.
         bad.sort_unstable();
-        lines.extend(bad);
-        let mut left = LINES.saturating_sub(lines.len());
-        let mut more = lines.len().saturating_sub(LINES);
-        lines.truncate(LINES);
+        entries.extend(bad);
+        let mut left = ENTRIES_MAX.saturating_sub(entries.len());
+        let mut more = entries.len().saturating_sub(ENTRIES_MAX);
+        entries.truncate(ENTRIES_MAX);
         for (name, entry) in &self.nodes {
-            for line in of_node(name, entry) {
+            for resource in of_node(name, entry) {
                 if left == 0 {
                     more += 1;
                 } else {
                     left -= 1;
-                    lines.push(line);
+                    entries.push(resource);
                 }
             }
         }
         if more > 0 {
-            lines.push(format!("and {more} more"));
+            entries.push(reason::omitted(more));
         }
-        lines
+        entries
     }
 
     /// Returns the classes that no node mounts.
-    fn unmounted(&self) -> impl Iterator<Item = String> {
+    fn unmounted(&self) -> impl Iterator<Item = IgnoredClass> {
         let mounted = |class: &str| {
             let mut nodes = self.nodes.values().filter_map(NodeEntry::listed);
             nodes.any(|n| n.classes.iter().any(|c| c == class))
         };
         let unmounted = self.storage.keys().filter(move |class| !mounted(class));
-        unmounted.map(|class| {
-            format!(
-                "storage class `{class}`: no node has the label akash.network/capabilities.storage.class.{class}"
-            )
-        })
+        unmounted.map(|class| IgnoredClass::new(class, ClassProblem::Unmounted))
     }
 }
 
-fn of_node(name: &str, entry: &NodeEntry) -> Vec<String> {
+fn of_node(name: &str, entry: &NodeEntry) -> Vec<IgnoredResource> {
     let Some(facts) = &entry.facts else {
         return Vec::new();
     };
     if entry.listed().is_none() {
-        return vec![format!("node `{name}`: missing label {}", labels::SELECTOR)];
+        return vec![ClosedReason::Unlabelled.resource(name)];
     }
     let closed = facts.closed_now(entry.pods());
-    let closed = closed.map(|why| format!("node `{name}` accepts no new pods: {why}"));
-    let notes = facts.notes.iter().map(|note| format!("node `{name}`: {note}"));
+    let closed = closed.map(|reason| reason.resource(name));
+    let notes = facts.notes.iter().map(|problem| problem.resource(name));
     closed.into_iter().chain(notes).collect()
 }

@@ -116,6 +116,11 @@ fn tally(changes: impl IntoIterator<Item = Change>) -> Tally {
     tally
 }
 
+/// Returns the reasons of the resources that are not offered.
+fn reasons(tally: &Tally) -> Vec<String> {
+    tally.spec().ignored.iter().map(ToString::to_string).collect()
+}
+
 fn spec_of(tally: &Tally, name: &str) -> NodeSpec {
     let found = tally.spec().nodes.into_iter().find(|n| n.name == name);
     found.unwrap_or_else(|| panic!("no node {name}"))
@@ -221,10 +226,7 @@ fn unreachable_node_stays_and_accepts_no_new_pods() {
     let spec = spec_of(&tally, "n1");
     assert_eq!(spec.closed.as_deref(), Some("unreachable"));
     assert_eq!((spec.cpu.allocatable, spec.cpu.allocated), (4_000, 1_000));
-    assert_eq!(
-        tally.spec().ignored,
-        ["node `n1` accepts no new pods: unreachable"]
-    );
+    assert_eq!(reasons(&tally), ["node `n1` accepts no new pods: unreachable"]);
     tally.apply(node("n1", |_| ()));
     tally.snapshot();
     assert_eq!(spec_of(&tally, "n1").closed, None);
@@ -244,10 +246,7 @@ fn node_without_the_label_is_listed_only_with_own_pods() {
     tally.apply(gone(Kind::Pod, &namespace, "web-0"));
     tally.snapshot();
     assert!(tally.spec().nodes.is_empty());
-    assert_eq!(
-        tally.spec().ignored,
-        ["node `n1`: missing label akash.network=true"]
-    );
+    assert_eq!(reasons(&tally), ["node `n1`: missing label akash.network=true"]);
 }
 
 #[test]
@@ -258,9 +257,9 @@ fn node_at_its_pod_limit_is_full() {
     tally.apply(pod("a", "y", "n1", "1m", |_| ()));
     tally.snapshot();
     assert!(
-        tally.spec().ignored[0].contains("pod limit reached (2)"),
+        reasons(&tally)[0].contains("pod limit reached (2)"),
         "{:?}",
-        tally.spec().ignored
+        reasons(&tally)
     );
 }
 
@@ -304,8 +303,9 @@ fn resources_that_are_not_offered_are_reported() {
     ]);
     tally.trouble(Kind::Capacity, Some("forbidden".to_owned()));
     let explanation = akash_provider_core::inventory::Inventory::explain(&*tally.snapshot().inventory, &[]);
+    let ignored: Vec<_> = explanation.ignored.iter().map(ToString::to_string).collect();
     assert_eq!(
-        explanation.ignored,
+        ignored,
         [
             "csistoragecapacities cannot be read: forbidden",
             "storage class `beta3`: missing label akash.network=true",
@@ -330,7 +330,7 @@ fn resources_that_are_not_offered_are_reported() {
 fn list_of_ignored_resources_is_limited() {
     let bare = |n: &mut Value| n["metadata"]["labels"] = json!({});
     let tally = tally((0..300).map(|i| node(&format!("n{i:03}"), bare)));
-    let ignored = tally.spec().ignored;
+    let ignored = reasons(&tally);
     assert_eq!(ignored.len(), 201);
     assert_eq!(ignored[200], "and 100 more");
 }

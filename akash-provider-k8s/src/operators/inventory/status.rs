@@ -123,7 +123,8 @@ fn ignored(index: &Index, count: &LastCount) -> Vec<String> {
     let counted = count
         .inventory
         .iter()
-        .flat_map(|counted| counted.metrics().ignored);
+        .flat_map(|counted| counted.metrics().ignored)
+        .map(|ignored| ignored.to_string());
     all.extend(counted);
     all
 }

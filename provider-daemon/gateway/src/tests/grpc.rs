@@ -2,15 +2,19 @@
 //! of this crate encode.
 
 use super::clients::Client;
-use super::world::{SDL, World, until};
+use super::world::{SDL, World, hardware, until};
 use akash_provider_chain::convert::wire_group_spec;
 use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse, Status};
+use akash_provider_core::inventory::{
+    ClusterSpec, IgnoredKind, IgnoredResource, InventoryUpdate, NodeInventory, NodeSpec,
+};
 use akash_provider_core::sdl;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -121,6 +125,31 @@ async fn the_status_has_what_indexers_read() {
         (gpu.info[0].memory_size.as_str(), gpu.info[0].interface.as_str()),
         ("80Gi", "pcie")
     );
+    world.stop().await;
+}
+
+/// Clients need no authentication, and the Go provider lists only nodes that are offered.
+#[tokio::test]
+async fn public_status_does_not_list_resources_that_are_not_offered() {
+    let mut spec = ClusterSpec::from_nodes([NodeSpec::new("node1", 16_000, 64 << 30, 500 << 30)]);
+    spec.ignored = vec![IgnoredResource::new(
+        IgnoredKind::Node,
+        "node `internal`: missing label",
+        "label internal",
+    )];
+    let capacity = InventoryUpdate {
+        inventory: Arc::new(NodeInventory::new(&spec)),
+        ..hardware()
+    };
+    let world = World::with_all(Vec::new(), capacity, |_| {}).await;
+    let ignored = world.handle.status().await.inventory.available.ignored.clone();
+    assert_eq!(ignored, spec.ignored);
+    let rest = world.client().get("/status").await;
+    let (grpc, _) = unary(&world, "GetStatus", Vec::new()).await;
+    for body in [rest.body.as_bytes(), &grpc[0]] {
+        let body = String::from_utf8_lossy(body);
+        assert!(body.contains("node1") && !body.contains("internal"), "{body}");
+    }
     world.stop().await;
 }
 

@@ -338,6 +338,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("reconcile", &["reconcile --dry-run", "reconcile"]),
     ("leases", &["leases", "leases --output json"]),
+    ("capacity", &["capacity", "capacity --output json"]),
     (
         "harden",
         &[

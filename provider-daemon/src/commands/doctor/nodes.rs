@@ -5,9 +5,9 @@ use super::check::Check;
 use super::kubernetes::{Cluster, NoCluster};
 use crate::commands::explain::first_inventory;
 use crate::plain::count;
-use akash_provider_core::inventory::{LeasedIpUsage, Metrics};
+use akash_provider_core::inventory::{IgnoredKind, IgnoredResource, LeasedIpUsage, Metrics};
 use akash_provider_core::types::Address;
-use akash_provider_k8s::inventory::{KubeInventory, remedy};
+use akash_provider_k8s::inventory::KubeInventory;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoClu
 }
 
 fn judge(metrics: &Metrics) -> Vec<Check> {
-    let is_closed = |line: &&String| line.contains("accepts no new pods");
+    let is_closed = |ignored: &&IgnoredResource| ignored.kind() == IgnoredKind::ClosedNode;
     let closed = metrics.ignored.iter().filter(is_closed).count();
     let nodes = metrics.nodes.len();
     let mut checks = vec![if nodes == 0 {
@@ -72,7 +72,7 @@ fn judge(metrics: &Metrics) -> Vec<Check> {
         Check::ok(SUBJECT, summary(metrics))
     }];
     let ignored = metrics.ignored.iter().take(IGNORED_MAX);
-    checks.extend(ignored.map(|line| Check::warning("not offered", line, remedy(line))));
+    checks.extend(ignored.map(|ignored| Check::warning("not offered", ignored.reason(), ignored.help())));
     let more = metrics.ignored.len().saturating_sub(IGNORED_MAX);
     if more > 0 {
         let detail = format!("{} more", count(more, "resource"));
@@ -135,7 +135,7 @@ mod tests {
         };
         let metrics = Metrics {
             nodes: vec![node],
-            ignored: vec!["x".to_owned(); IGNORED_MAX + 2],
+            ignored: vec![IgnoredResource::new(IgnoredKind::Gpu, "x", ""); IGNORED_MAX + 2],
             ..Metrics::default()
         };
         let checks = judge(&metrics);

@@ -129,7 +129,7 @@ fn other(values: &Values<'_>) -> Vec<Measure> {
         ),
         gauge(
             "akash_provider_capacity_ignored_resources",
-            "Resources of the cluster that are not offered, see the status",
+            "Resources of the cluster that are not offered, listed by the command `capacity`",
             length(inventory.available.ignored.len()),
         ),
     ]

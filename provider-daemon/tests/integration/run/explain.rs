@@ -67,7 +67,7 @@ fn ignored_capacity_is_logged_and_explained() {
     stage.start_node(Some(Duration::from_millis(250)));
     let unknown = "--node-gpus=intel/max=1";
     let (_, verdict) = explained(&stage, &[unknown, WEB]);
-    let ignored = verdict["explanation"]["ignored"][0].as_str().unwrap();
+    let ignored = verdict["explanation"]["ignored"][0]["reason"].as_str().unwrap();
     assert!(
         ignored.contains("node1") && ignored.contains("intel"),
         "{verdict}"
@@ -84,6 +84,19 @@ fn ignored_capacity_is_logged_and_explained() {
         "the ignored object is logged",
         || provider.dump(),
         || provider.dump().contains(&line),
+    );
+    let (code, out, err) = stage.ran(&["capacity", "--output=json"]);
+    assert_eq!(code, 0, "{out}{err}");
+    let capacity: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(capacity["ignored"], verdict["explanation"]["ignored"]);
+    assert_eq!(
+        (&capacity["known"], &capacity["nodes"][0]["name"]),
+        (&true.into(), &"node1".into())
+    );
+    let (_, text, err) = stage.ran(&["capacity"]);
+    assert!(
+        text.contains(&format!("\nnot offered: {ignored}\n  help: ")),
+        "{text}{err}"
     );
 }
 
@@ -128,6 +141,14 @@ fn running_provider_explains_its_decision() {
     let (_, out, _) = asked(&[file.to_str().unwrap()]);
     assert!(out.contains("memory, on 2 nodes: node1 for unit 1"), "{out}");
     assert!(out.contains("\n  gateway      node2 for unit 1"), "{out}");
+
+    // The gateway has no order, so the client adds the reasons that depend on the order.
+    let windowed = std::fs::read_to_string(WEB).unwrap() + "reclamation:\n  min_window: 1h\n";
+    std::fs::write(&file, windowed).unwrap();
+    let (code, none) = verdict(&[file.to_str().unwrap()]);
+    let why = "the order requires a reclamation window of at least 3600 s; this provider offers none";
+    assert_eq!((code, &none["message"]), (1, &why.into()), "{none}");
+    assert_eq!(none["reason"], "reclamation");
 
     let id = served.stage.order(77);
     let order = format!("{TENANT}/77/1/1");
