@@ -227,7 +227,7 @@ const HA: [(&str, Target); 14] = [
 ];
 
 /// Figures of the operation of a provider.
-const OPERATE: [(&str, Target); 6] = [
+const OPERATE: [(&str, Target); 7] = [
     ("metrics_scrape_1000_leases_ms", Target::AtMost(20.0)),
     ("metrics_scrape_kib", Target::AtMost(512.0)),
     // From the events of the engine to the record in the file, and the part in the engine.
@@ -236,6 +236,7 @@ const OPERATE: [(&str, Target); 6] = [
     ("doctor_s", Target::AtMost(5.0)),
     // With metrics, recording, order history and gateway.
     ("idle_memory_mib", Target::AtMost(32.0)),
+    ("idle_private_memory_mib", Target::Known),
 ];
 
 /// Figures of builds from scratch.

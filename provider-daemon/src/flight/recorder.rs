@@ -27,7 +27,8 @@ const LAST: Duration = Duration::from_secs(5);
 /// Recorder of the engine's steps.
 #[derive(Debug)]
 pub struct FlightRecorder {
-    queue: SyncSender<Message>,
+    /// Queue of boxes, because the channel allocates the memory of all its places when it is created.
+    queue: SyncSender<Box<Message>>,
     key: Key,
     /// Whether the writer needs the engine's state, to start a file with it.
     wants_state: Arc<AtomicBool>,
@@ -119,7 +120,7 @@ impl FlightRecorder {
 
     /// Returns true if the queue accepted the message.
     fn send(&mut self, message: Message) -> bool {
-        let sent = self.queue.try_send(message);
+        let sent = self.queue.try_send(Box::new(message));
         self.stopped |= matches!(sent, Err(TrySendError::Disconnected(_)));
         sent.is_ok()
     }

@@ -29,7 +29,7 @@ const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::fro
 /// Message from the recorder to the writer.
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all are turns, and boxing would be one more allocation for each"
+    reason = "nearly all are turns, and the queue holds boxes"
 )]
 pub(super) enum Message {
     State {
@@ -85,7 +85,7 @@ impl Writer {
     }
 
     /// Writes the messages of the recorder until the recorder is dropped, and retries after errors.
-    pub(super) fn run(mut self, messages: &Receiver<Message>) {
+    pub(super) fn run(mut self, messages: &Receiver<Box<Message>>) {
         loop {
             let written = catch_unwind(AssertUnwindSafe(|| self.write(messages)));
             let failed = match written {
@@ -125,11 +125,12 @@ impl Writer {
     }
 
     /// Discards messages until the pause ends. Returns false if the recorder was dropped.
-    fn discard_during_pause(&mut self, messages: &Receiver<Message>) -> bool {
+    fn discard_during_pause(&mut self, messages: &Receiver<Box<Message>>) -> bool {
         let until = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(RETRY_PAUSE.1);
         loop {
-            match messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            let wait = until.saturating_duration_since(Instant::now());
+            match messages.recv_timeout(wait).map(|message| *message) {
                 Ok(Message::Turn { .. }) => self.lose(1),
                 Ok(Message::State { missed, .. }) => self.lose(missed),
                 Err(RecvTimeoutError::Timeout) => break,
@@ -142,17 +143,17 @@ impl Writer {
         true
     }
 
-    fn write(&mut self, messages: &Receiver<Message>) -> io::Result<()> {
+    fn write(&mut self, messages: &Receiver<Box<Message>>) -> io::Result<()> {
         let mut flushed = Instant::now();
         let mut is_over = false;
         while !is_over {
             match messages.recv_timeout(PAUSE) {
                 Ok(message) => {
-                    self.take(message)?;
+                    self.take(*message)?;
                     // A wake-up for each message would cost the provider more than the message itself.
                     thread::sleep(COLLECT_INTERVAL);
                     while let Ok(message) = messages.try_recv() {
-                        self.take(message)?;
+                        self.take(*message)?;
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}

@@ -42,7 +42,8 @@ pub(super) struct FileAccess {
 /// Message to the writer.
 #[derive(Debug)]
 enum Message {
-    Fact(Fact),
+    /// In a box, because the channel allocates the memory of all its places when it is created.
+    Fact(Box<Fact>),
     /// Request to write all earlier facts and respond.
     Flush(SyncSender<()>),
     /// Request to write all earlier facts and end.
@@ -59,7 +60,7 @@ pub(super) struct FactSender {
 impl FactSender {
     /// Sends a fact. A fact that does not fit the queue is counted.
     pub(super) fn send(&self, fact: Fact) {
-        if self.queue.try_send(Message::Fact(fact)).is_err() {
+        if self.queue.try_send(Message::Fact(Box::new(fact))).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -205,7 +206,7 @@ impl Writer {
         let (mut next, mut flush) = (Some(first), Vec::new());
         while let Some(message) = next {
             match message {
-                Message::Fact(fact) => self.apply(fact),
+                Message::Fact(fact) => self.apply(*fact),
                 Message::Flush(done) => flush.push(done),
                 Message::End => return (flush, true),
             }

@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Sequence number (dseq) before that of the first deployment of this test.
 const FIRST: u64 = 1_000;
+/// Maximum number of manifests in transit. Without a limit, the clients on a busy machine are themselves the load: each
+/// of them is a process, and repeats its request until the provider accepts it.
+const SENDING_MAX: usize = 64;
 
 /// A pending order.
 struct Order {
@@ -135,7 +138,7 @@ impl<'a> Crowd<'a> {
     }
 
     /// For a duration, creates orders at this interval, accepts bids, submits manifests and closes leases.
-    /// Calls `look` after each round.
+    /// Calls `look` after each round. Skips orders while too many manifests are in transit.
     pub(crate) fn lives(
         &mut self,
         began: Instant,
@@ -148,7 +151,9 @@ impl<'a> Crowd<'a> {
             if next_order <= Instant::now() {
                 // Relative to the planned time, so that a slow iteration does not lower the rate.
                 next_order += pause;
-                self.order();
+                if self.sending.len() < SENDING_MAX {
+                    self.order();
+                }
             }
             self.lease();
             self.close();

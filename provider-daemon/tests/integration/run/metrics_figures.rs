@@ -7,7 +7,6 @@ use crate::stage::{ADDRESS, Stage};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidId, Msg};
 use serde_json::json;
-use std::path::Path;
 use std::time::{Duration, Instant};
 use testbed::free_port;
 
@@ -89,11 +88,11 @@ fn measures_time_of_doctor() {
     assert!(seconds <= 5.0, "{seconds} s");
 }
 
-/// Resident memory of a program, in KiB.
-fn resident(about: &Path) -> f64 {
-    let status = std::fs::read_to_string(about).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+/// Value of a line of the file `status` of a process, in MiB.
+fn memory(status: &str, name: &str) -> f64 {
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+    let kib: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    kib / 1024.0
 }
 
 #[test]
@@ -129,7 +128,10 @@ fn measures_memory_of_an_idle_provider() {
         get(port, "text/plain").unwrap();
         std::thread::sleep(Duration::from_secs(seconds.min(15)));
     }
-    let mib = resident(&provider.about("status")) / 1024.0;
-    print("idle_memory_mib", mib, "MiB");
-    assert!(mib > 1.0, "{mib} MiB");
+    let status = std::fs::read_to_string(provider.about("status")).unwrap();
+    let (all, private) = (memory(&status, "VmRSS:"), memory(&status, "RssAnon:"));
+    print("idle_memory_mib", all, "MiB");
+    // Without the pages of the program file, which the kernel shares between processes and can drop.
+    print("idle_private_memory_mib", private, "MiB");
+    assert!(private > 1.0 && private < all, "{private} of {all} MiB");
 }
