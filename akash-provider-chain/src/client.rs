@@ -27,7 +27,7 @@ use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DeploymentId, DeploymentRecord,
     Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId,
-    ProviderRecord, Snapshot, TxOutcome,
+    ProviderRecord, Snapshot, TxOutcome, TxReceipt,
 };
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -229,14 +229,6 @@ impl AkashClient {
             transactions: self.writer.as_ref().map(TxWriter::statistics),
         }
     }
-
-    /// Returns the hash of the last transaction that was sent with this message, in upper-case hexadecimal digits.
-    /// Returns `None` if the message was not sent, or was sent before several thousand other messages.
-    #[must_use]
-    pub fn transaction_of(&self, message: &Msg) -> Option<String> {
-        let hash = self.writer.as_ref()?.transaction_of(message)?;
-        Some(hash.to_string())
-    }
 }
 
 #[async_trait]
@@ -247,6 +239,10 @@ impl ChainTx for AkashClient {
             return Err(Error::new(ErrorKind::Denied, "broadcast", message));
         };
         writer.broadcast_fenced(msgs, self.fence.clone()).await
+    }
+
+    fn receipt_of(&self, message: &Msg) -> Option<TxReceipt> {
+        self.writer.as_ref()?.receipt_of(message)
     }
 }
 

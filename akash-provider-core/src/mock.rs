@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DeploymentId, DeploymentRecord,
     GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId, ProviderRecord,
-    Snapshot, TxOutcome,
+    Snapshot, TxOutcome, TxReceipt,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -78,6 +78,7 @@ mock! {
     #[async_trait]
     impl ChainTx for ChainClient {
         async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error>;
+        fn receipt_of(&self, message: &Msg) -> Option<TxReceipt>;
     }
 
     impl ChainEvents for ChainClient {

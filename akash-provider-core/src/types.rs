@@ -32,4 +32,4 @@ pub use resources::{
 #[cfg(feature = "schema")]
 pub use schema::event_schema;
 pub use time::{BlockTime, Height, Mono, Now};
-pub use tx::{Msg, TxError, TxOutcome};
+pub use tx::{Msg, TxError, TxOutcome, TxReceipt};

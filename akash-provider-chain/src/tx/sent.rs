@@ -1,42 +1,56 @@
-//! Hashes of the transactions that contained recent messages.
+//! Receipts of the transactions that contained recent messages.
 
 use crate::signer::TxHash;
-use akash_provider_core::types::Msg;
+use akash_provider_core::types::{Coin, Msg, TxReceipt};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
-/// Maximum number of messages with a stored hash.
+/// Maximum number of messages with a stored receipt.
 const MESSAGES_MAX: usize = 4096;
 
-/// Hash of the last transaction of each recent message. The oldest messages are removed first.
+/// Hash and fee of the last transaction of each recent message. The oldest messages are removed first.
 #[derive(Debug, Default)]
-pub(super) struct SentHashes {
+pub(super) struct SentReceipts {
     hasher: RandomState,
-    /// Hash by digest of the message.
-    hashes: HashMap<u64, TxHash>,
+    /// Hash and fee by digest of the message; `None` after [`SentReceipts::clear`].
+    receipts: HashMap<u64, Option<(TxHash, Coin)>>,
     /// Digests, oldest first.
     digests: VecDeque<u64>,
 }
 
-impl SentHashes {
-    /// Stores the hash of a transaction for each of its messages.
-    pub(super) fn insert(&mut self, messages: &[Msg], hash: TxHash) {
+impl SentReceipts {
+    /// Removes the receipt of each message, because a new call sends these messages.
+    pub(super) fn clear(&mut self, messages: &[Msg]) {
+        for message in messages {
+            if let Some(receipt) = self.receipts.get_mut(&self.hasher.hash_one(message)) {
+                *receipt = None;
+            }
+        }
+    }
+
+    /// Stores the hash and the fee of a transaction for each of its messages.
+    pub(super) fn insert(&mut self, messages: &[Msg], hash: TxHash, fee: &Coin) {
         for message in messages {
             let digest = self.hasher.hash_one(message);
-            if self.hashes.insert(digest, hash).is_none() {
+            let receipt = Some((hash, fee.clone()));
+            if self.receipts.insert(digest, receipt).is_none() {
                 self.digests.push_back(digest);
             }
         }
         while self.digests.len() > MESSAGES_MAX {
             if let Some(oldest) = self.digests.pop_front() {
-                self.hashes.remove(&oldest);
+                self.receipts.remove(&oldest);
             }
         }
     }
 
-    /// Returns the hash of the last transaction with this message.
-    pub(super) fn get(&self, message: &Msg) -> Option<TxHash> {
-        self.hashes.get(&self.hasher.hash_one(message)).copied()
+    /// Returns the receipt of the last transaction with this message.
+    pub(super) fn get(&self, message: &Msg) -> Option<TxReceipt> {
+        let (hash, fee) = self.receipts.get(&self.hasher.hash_one(message))?.clone()?;
+        Some(TxReceipt {
+            hash: hash.to_string(),
+            fee,
+        })
     }
 }
 
@@ -54,20 +68,32 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_the_hash_of_its_last_transaction_and_the_oldest_are_removed() {
-        let mut sent = SentHashes::default();
+    fn a_message_has_the_receipt_of_its_last_transaction_and_the_oldest_are_removed() {
+        let mut sent = SentReceipts::default();
         let (first, second) = (TxHash([1; 32]), TxHash([2; 32]));
-        sent.insert(&[withdrawal(0), withdrawal(1)], first);
-        sent.insert(&[withdrawal(1)], second);
-        let hashes = [0, 1, 2].map(|dseq| sent.get(&withdrawal(dseq)));
-        assert_eq!(hashes, [Some(first), Some(second), None]);
+        let fee: Coin = "500uakt".parse().unwrap();
+        sent.insert(&[withdrawal(0), withdrawal(1)], first, &fee);
+        sent.insert(&[withdrawal(1)], second, &fee);
+        let receipt = |hash: TxHash| {
+            let hash = hash.to_string();
+            Some(TxReceipt {
+                hash,
+                fee: fee.clone(),
+            })
+        };
+        let receipts = [0, 1, 2].map(|dseq| sent.get(&withdrawal(dseq)));
+        assert_eq!(receipts, [receipt(first), receipt(second), None]);
+        // A cleared receipt is stored again without a second digest.
+        sent.clear(&[withdrawal(1), withdrawal(2)]);
+        assert_eq!(sent.get(&withdrawal(1)), None);
+        sent.insert(&[withdrawal(1)], second, &fee);
         for dseq in 2..=MESSAGES_MAX {
-            sent.insert(&[withdrawal(dseq)], first);
+            sent.insert(&[withdrawal(dseq)], first, &fee);
         }
-        let hashes = [0, 1].map(|dseq| sent.get(&withdrawal(dseq)));
-        assert_eq!(hashes, [None, Some(second)]);
+        let receipts = [0, 1].map(|dseq| sent.get(&withdrawal(dseq)));
+        assert_eq!(receipts, [None, receipt(second)]);
         assert_eq!(
-            (sent.hashes.len(), sent.digests.len()),
+            (sent.receipts.len(), sent.digests.len()),
             (MESSAGES_MAX, MESSAGES_MAX)
         );
     }

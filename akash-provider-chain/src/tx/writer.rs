@@ -2,7 +2,7 @@
 
 use super::api::{IncludedTx, Simulation, TxApi};
 use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
-use super::sent::SentHashes;
+use super::sent::SentReceipts;
 use super::statistics::{MessageOutcome, TxCounters, TxStatistics};
 use crate::convert::to_any;
 use crate::gas::{Ceilings, ExpenseStore, Expenses};
@@ -11,7 +11,7 @@ use crate::private_key::PrivateKey;
 use crate::signer::{Account, SignedTx, TxHash, sign};
 use akash_provider_core::chain::{ChainTx, SyncInfo};
 use akash_provider_core::error::{Error, ErrorKind, Failure};
-use akash_provider_core::types::{Address, Coin, Denom, Mono, Msg, TxOutcome};
+use akash_provider_core::types::{Address, Coin, Denom, Mono, Msg, TxOutcome, TxReceipt};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -98,7 +98,7 @@ pub struct TxWriter {
     tickets: Arc<AtomicU64>,
     status: Arc<Mutex<WriterStatus>>,
     counters: Arc<TxCounters>,
-    sent: Arc<Mutex<SentHashes>>,
+    sent: Arc<Mutex<SentReceipts>>,
 }
 
 /// Guard that reports a dropped caller to the task.
@@ -163,19 +163,16 @@ impl TxWriter {
     pub fn statistics(&self) -> TxStatistics {
         self.counters.statistics()
     }
-
-    /// Returns the hash of the last transaction that was sent with this message. Returns `None` if the message was not
-    /// sent, or was sent before several thousand other messages.
-    #[must_use]
-    pub fn transaction_of(&self, message: &Msg) -> Option<TxHash> {
-        lock(&self.sent).get(message)
-    }
 }
 
 #[async_trait]
 impl ChainTx for TxWriter {
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {
         self.broadcast_fenced(msgs, None).await
+    }
+
+    fn receipt_of(&self, message: &Msg) -> Option<TxReceipt> {
+        lock(&self.sent).get(message)
     }
 }
 
@@ -204,6 +201,7 @@ impl TxWriter {
             names: msgs.iter().map(Msg::name).collect(),
             has_outcome: false,
         };
+        lock(&self.sent).clear(&msgs);
         let began = Instant::now();
         let sent = self.inbox.send(Command::Submit(ticket, msgs, reply)).await;
         if sent.is_err() {
@@ -242,7 +240,7 @@ impl TxWriter {
 struct Task {
     status: Arc<Mutex<WriterStatus>>,
     counters: Arc<TxCounters>,
-    sent: Arc<Mutex<SentHashes>>,
+    sent: Arc<Mutex<SentReceipts>>,
     api: Arc<dyn TxApi>,
     key: Arc<PrivateKey>,
     chain_id: Arc<str>,
@@ -447,7 +445,7 @@ impl Task {
                 let tx = self.sign(&draft);
                 // Stored before the response: a block may contain the transaction earlier.
                 self.hashes.insert(tx.hash, id);
-                lock(&self.sent).insert(&draft.msgs, tx.hash);
+                lock(&self.sent).insert(&draft.msgs, tx.hash, &draft.price.fee);
                 self.counters.count_submission();
                 tracing::debug!(hash = %tx.hash, messages = draft.msgs.len(), "sending transaction");
                 Box::pin(async move { Input::Sent(id, within(api.broadcast(tx.bytes)).await) })

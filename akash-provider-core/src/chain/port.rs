@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind};
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, BidState, BlockTime, Certificate, ChainEvent, Coin, DeploymentId,
     DeploymentRecord, Group, GroupId, Height, LeaseId, LeaseRecord, LeaseState, MarketParams, Msg, Observed,
-    Order, OrderId, OrderState, ProviderRecord, Snapshot, TxOutcome,
+    Order, OrderId, OrderState, ProviderRecord, Snapshot, TxOutcome, TxReceipt,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -247,6 +247,12 @@ pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Returns an error only if the transaction was certainly not sent.
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error>;
+
+    /// Returns the hash and the fee of the transaction that the last call of [`ChainTx::broadcast_msgs`] with this
+    /// message sent. Returns `None` if the call sent no transaction, or if the client has no receipt of the transaction.
+    fn receipt_of(&self, _message: &Msg) -> Option<TxReceipt> {
+        None
+    }
 }
 
 /// Events of the chain.

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::types::{
     Address, AuditedAttributes, Bid, BidId, BlockTime, ChainEvent, Coin, DeploymentId, DeploymentRecord,
     Group, GroupId, Height, LeaseId, LeaseRecord, MarketParams, Msg, Observed, Order, OrderId,
-    ProviderRecord, Snapshot, TxOutcome,
+    ProviderRecord, Snapshot, TxOutcome, TxReceipt,
 };
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -94,6 +94,9 @@ read! {
 impl<R: ChainQuery, T: ChainTx> ChainTx for SplitChain<R, T> {
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {
         self.sends.broadcast_msgs(msgs).await
+    }
+    fn receipt_of(&self, message: &Msg) -> Option<TxReceipt> {
+        self.sends.receipt_of(message)
     }
 }
 

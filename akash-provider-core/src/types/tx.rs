@@ -154,6 +154,15 @@ pub enum TxError {
     Other,
 }
 
+/// Hash and fee of a transaction that was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TxReceipt {
+    /// Hash in upper-case hexadecimal digits.
+    pub hash: String,
+    /// Fee that the transaction offers. The chain charges the fee when a block includes the transaction.
+    pub fee: Coin,
+}
+
 /// Outcome of a message. `Unknown` does not mean "not included in a block".
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]

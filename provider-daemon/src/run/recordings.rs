@@ -8,6 +8,8 @@ use crate::metrics::Metrics;
 use crate::traces::{self, OtlpSource, Traces, TransactionOf};
 use akash_provider_chain::AkashClient;
 use akash_provider_core::Config;
+#[cfg(feature = "otlp")]
+use akash_provider_core::chain::ChainTx;
 use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::provider::{Provider, ProviderBuilder};
 use akash_provider_core::record::Recorder;
@@ -42,7 +44,7 @@ impl Recordings {
         #[cfg(feature = "otlp")]
         let traces = {
             let chain = chain.clone();
-            let transaction_of: TransactionOf = Box::new(move |msg| chain.transaction_of(msg));
+            let transaction_of: TransactionOf = Box::new(move |msg| Some(chain.receipt_of(msg)?.hash));
             let traces = traces::start(&args.otlp, &config.provider, &config.chain_id, transaction_of)?;
             metrics.add(OtlpSource::new(traces.as_ref().map(|(_, traces)| traces)));
             traces.map(|(recorder, traces)| {

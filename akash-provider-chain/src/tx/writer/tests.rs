@@ -99,16 +99,16 @@ fn bid(api: &Api, dseq: u64) -> Msg {
 async fn calls_return_the_height_of_inclusion() {
     let (writer, api, stop, running) = started();
     let bids: Vec<Msg> = (1..=20).map(|d| bid(&api, d)).collect();
-    assert_eq!(writer.transaction_of(&bids[0]), None);
+    assert_eq!(writer.receipt_of(&bids[0]), None);
     let calls = bids.iter().map(|b| writer.broadcast_msgs(vec![b.clone()]));
     for outcome in futures::future::join_all(calls).await {
         assert!(matches!(outcome, Ok(TxOutcome::Committed { .. })), "{outcome:?}");
     }
     assert_eq!(api.node.lock().unwrap().executed.len(), 20);
     // A transaction with a bid contains no other message.
-    let hashes: BTreeSet<TxHash> = bids
+    let hashes: BTreeSet<String> = bids
         .iter()
-        .map(|bid| writer.transaction_of(bid).unwrap())
+        .map(|bid| writer.receipt_of(bid).unwrap().hash)
         .collect();
     assert_eq!(hashes.len(), 20);
     let error = writer.broadcast_msgs(vec![]).await.unwrap_err();
@@ -127,6 +127,29 @@ async fn calls_return_the_height_of_inclusion() {
     assert_eq!(counted.fees.len(), 1);
     assert_eq!(u128::from(counted.fees[&Denom::from("uakt")]), node.fees);
     assert!(node.fees > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_receipt_has_the_hash_and_the_fee_of_the_transaction_of_the_last_call() {
+    let (writer, api, stop, running) = started();
+    let bid = bid(&api, 1);
+    let outcome = writer.broadcast_msgs(vec![bid.clone()]).await;
+    assert!(matches!(outcome, Ok(TxOutcome::Committed { .. })), "{outcome:?}");
+    let receipt = writer.receipt_of(&bid).unwrap();
+    let (included, fees) = {
+        let node = api.node.lock().unwrap();
+        (node.included(), node.fees)
+    };
+    assert_eq!(included.len(), 1);
+    assert_eq!(receipt.hash, included[0].0.to_string());
+    assert_eq!((receipt.fee.amount, &*receipt.fee.denom), (fees, "uakt"));
+    // Another leader may exist, so no transaction is sent.
+    let fence = Some(Fence::new(|| false));
+    let unsent = writer.broadcast_fenced(vec![bid.clone()], fence).await;
+    assert_eq!(unsent.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(writer.receipt_of(&bid), None);
+    stop.cancel();
+    running.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
