@@ -25,6 +25,7 @@ pub mod input;
 pub mod reservations;
 pub mod status;
 
+mod acts;
 mod backoff;
 mod cx;
 mod leases;

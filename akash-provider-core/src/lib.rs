@@ -92,6 +92,7 @@
 //! | `election` | leader election of several instances with a shared record, in memory or in a backend |
 //! | `runtime` (private) | the loop that feeds the engine and executes its effects |
 //! | [`record`] | content of a flight recording, without secrets |
+//! | [`audit`] | acts that spend or destroy, and the port of a log for them |
 //! | [`error`] | one error type for every port, and its serializable form |
 //! | [`statistics`] | counters and histograms of running parts, as plain data |
 //! | `prelude` | the types of a program that runs a provider, for one `use` |
@@ -106,6 +107,7 @@
 //! | `conformance` | the conformance suite of each port, for the tests of a backend | |
 //! | `mock` | mocks of the ports, for tests of single calls | |
 
+pub mod audit;
 pub mod bidding;
 #[cfg(feature = "runtime")]
 pub mod bus;

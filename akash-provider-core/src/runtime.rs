@@ -15,6 +15,7 @@
     reason = "the only place that reads the clock; the engine receives the time as input"
 )]
 
+mod audit_trail;
 mod execute;
 pub(crate) mod handle_requests;
 mod ignored_resources;
@@ -28,12 +29,14 @@ pub(crate) mod state_writer;
 mod status_cache;
 mod streams;
 
+use crate::audit::AuditLog;
 use crate::bus::Bus;
 use crate::config::Config;
 use crate::engine::{Effect, Input, Leadership, Lifecycle, Status};
 use crate::error::{Error, ErrorKind};
 use crate::inventory::InventorySource;
 use crate::types::{BlockTime, ChainEvent, Mono, Now, Snapshot};
+use audit_trail::AuditTrail;
 use execute::Executor;
 pub(crate) use execute::Ports;
 use handle_requests::{HandleRequest, RequestQueue};
@@ -70,6 +73,7 @@ pub(crate) struct Parts<B> {
     pub(crate) leadership: Leadership,
     pub(crate) bids_held: Option<Arc<str>>,
     pub(crate) store: Option<Arc<dyn StateStore>>,
+    pub(crate) audit: Option<Arc<dyn AuditLog>>,
     pub(crate) desk: RequestQueue,
     pub(crate) stage: ProgressSender,
     /// Cell for the last status, read by handles.
@@ -104,6 +108,7 @@ struct Driver<B> {
     leadership: Leadership,
     bids_held: Option<Arc<str>>,
     executor: Executor,
+    audit: AuditTrail,
     keeping: StateWriter,
     observer: Observer,
     feeds: Feeds,
@@ -133,6 +138,7 @@ impl<B: StateMachine> Driver<B> {
         let provider = parts.config.provider.clone();
         Self {
             executor: Executor::new(parts.ports, &parts.config).with_meter(parts.meter.clone()),
+            audit: AuditTrail::new(parts.audit),
             keeping: StateWriter::new(parts.store, &parts.config),
             observer: Observer::start(parts.bus).count_unpublished(parts.meter.unpublished()),
             feeds: Feeds::start(chain, cluster, parts.inventory, provider),
@@ -262,8 +268,8 @@ impl<B: StateMachine> Driver<B> {
                 self.capacity_seen = true;
                 self.ignored.follow(update);
             }
+            Input::Completed(_, completion) => self.audit.observe(completion),
             Input::Chain(_)
-            | Input::Completed(..)
             | Input::Request(..)
             | Input::Leadership(_)
             | Input::HoldBids(_)
@@ -346,7 +352,10 @@ impl<B: StateMachine> Driver<B> {
     fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Call(id, call) => self.executor.start(id, call),
+                Effect::Call(id, call) => {
+                    let act = self.audit.act(&call, || self.brain.act_of_call(id, &call));
+                    self.executor.start(id, call, act);
+                }
                 Effect::Publish(event) => self.observer.fact(event),
                 Effect::Reply(id, response) => self.desk.answer(id, response),
             }
@@ -408,6 +417,7 @@ impl<B: StateMachine> Driver<B> {
     fn drain(&mut self) {
         self.drain_until = Some(self.mono().plus(self.config.shutdown_grace));
         self.stage.enter(Lifecycle::Shutdown);
+        self.executor.drain();
         self.desk.stop_admitting();
         self.step(Input::Shutdown);
     }

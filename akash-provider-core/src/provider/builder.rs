@@ -1,6 +1,7 @@
 //! Builder of a provider.
 
 use super::{Lifecycle, Provider, ProviderHandle};
+use crate::audit::AuditLog;
 use crate::bus::Bus;
 use crate::chain::ChainClient;
 use crate::cluster::Cluster;
@@ -50,6 +51,7 @@ pub struct ProviderBuilder {
     bids_held: Option<Arc<str>>,
     recorder: Option<Box<dyn Recorder>>,
     store: Option<Arc<dyn StateStore>>,
+    audit: Option<Arc<dyn AuditLog>>,
 }
 
 impl ProviderBuilder {
@@ -127,6 +129,14 @@ impl ProviderBuilder {
         self
     }
 
+    /// Sets the log of acts that spend money or destroy data. While the log cannot store entries, acts that destroy data
+    /// are delayed. Without a log, no act is delayed.
+    #[must_use]
+    pub fn audit_log(mut self, log: impl AuditLog) -> Self {
+        self.audit = Some(Arc::new(log));
+        self
+    }
+
     /// Returns the provider and a first handle, which can be cloned.
     ///
     /// # Errors
@@ -165,6 +175,7 @@ impl ProviderBuilder {
             leadership: self.leadership.unwrap_or(Leadership::Leader { epoch: 0 }),
             bids_held: self.bids_held,
             store: self.store,
+            audit: self.audit,
             desk,
             stage,
             last_status,

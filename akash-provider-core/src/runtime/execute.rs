@@ -14,7 +14,9 @@
 
 mod composite;
 
+use super::audit_trail;
 use super::meter::Meter;
+use crate::audit::{ActOutcome, AuditedAct};
 use crate::chain::{BidFilter, ChainClient, PageRequest};
 use crate::cluster::Cluster;
 use crate::config::Config;
@@ -31,6 +33,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 /// Maximum number of concurrent queries. A start with thousands of open orders must not overload a node. 32
 /// queries of 50 ms each are more than 600 per second, more than a block requires.
@@ -49,6 +52,12 @@ const BIDS_COUNTED: u32 = 1000;
 /// Maximum timeout of a transaction in block time, the same as in the transaction sender of the chain client.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
 
+/// Maximum time for which a call waits until the audit log can store its intent. Afterwards the call fails, and the engine
+/// decides again whether the call is still necessary.
+const AUDIT_WAIT: Duration = Duration::from_secs(60);
+/// Delay between two attempts to store an intent.
+const AUDIT_RETRY: Duration = Duration::from_millis(500);
+
 /// Ports for the calls of the engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Ports {
@@ -62,8 +71,17 @@ pub(crate) struct Ports {
 pub(crate) struct Executor {
     room: Arc<CallContext>,
     tasks: JoinSet<Result<Completion, Failure>>,
-    calls: FxHashMap<Id, (EffectId, Arc<Call>, Instant)>,
+    calls: FxHashMap<Id, RunningCall>,
     meter: Meter,
+}
+
+/// Call in progress.
+#[derive(Debug)]
+struct RunningCall {
+    id: EffectId,
+    call: Arc<Call>,
+    act: Option<Arc<AuditedAct>>,
+    started: Instant,
 }
 
 /// State shared by the tasks of all calls.
@@ -79,6 +97,8 @@ struct CallContext {
     cluster_calls: Semaphore,
     records: Semaphore,
     prices: Semaphore,
+    /// Cancelled during shutdown: calls no longer wait for the audit log.
+    draining: CancellationToken,
 }
 
 impl Executor {
@@ -94,6 +114,7 @@ impl Executor {
             cluster_calls: Semaphore::new(CLUSTER_CALLS),
             records: Semaphore::new(RECORDS),
             prices: Semaphore::new(PRICES),
+            draining: CancellationToken::new(),
         };
         Self {
             room: Arc::new(room),
@@ -108,13 +129,24 @@ impl Executor {
         Self { meter, ..self }
     }
 
-    /// Starts a call without waiting.
-    pub(crate) fn start(&mut self, id: EffectId, call: Call) {
+    /// Starts a call without waiting. `act` is the audited act of the call.
+    pub(crate) fn start(&mut self, id: EffectId, call: Call, act: Option<Arc<AuditedAct>>) {
         // Shared with the task, so that a call that hangs or panics can be reported and completed.
         let call = Arc::new(call);
-        let task = limited(Arc::clone(&self.room), Arc::clone(&call));
+        let task = limited(Arc::clone(&self.room), Arc::clone(&call), act.clone());
         let handle = self.tasks.spawn(task);
-        self.calls.insert(handle.id(), (id, call, Instant::now()));
+        let running = RunningCall {
+            id,
+            call,
+            act,
+            started: Instant::now(),
+        };
+        self.calls.insert(handle.id(), running);
+    }
+
+    /// Lets calls that wait for the audit log fail without further waiting.
+    pub(crate) fn drain(&self) {
+        self.room.draining.cancel();
     }
 
     /// Returns the next completed call, or `None` if no call is in progress. `block_time` is the time of the
@@ -135,7 +167,7 @@ impl Executor {
         let mut calls: Vec<_> = self
             .calls
             .values()
-            .map(|(id, call, _)| (*id, call.as_ref()))
+            .map(|running| (running.id, running.call.as_ref()))
             .collect();
         calls.sort_unstable_by_key(|(id, _)| *id);
         calls
@@ -150,14 +182,26 @@ impl Executor {
             Ok((task, answer)) => (task, answer),
             Err(error) => (error.id(), Err(defect(error))),
         };
-        let (id, call, begun) = self.calls.remove(&task)?;
+        let RunningCall {
+            id,
+            call,
+            act,
+            started,
+        } = self.calls.remove(&task)?;
         let completion = answer.unwrap_or_else(|failure| {
             tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call to the chain, the cluster or the pricing strategy panicked, outcome unknown; report this as a bug");
             // Counted from the end of the call, which may have sent the transaction at its last moment.
             let expires = block_time.plus(self.room.tx_timeout).plus(TX_EXPIRY);
             unanswered(&call, failure, expires)
         });
-        self.meter.completed(&call, &completion, begun.elapsed());
+        self.meter.completed(&call, &completion, started.elapsed());
+        if let (Some(act), Some(outcome)) = (act, audit_trail::outcome(&completion)) {
+            let receipt = match &*call {
+                Call::Broadcast(msg) => self.room.ports.chain.receipt_of(msg),
+                _ => None,
+            };
+            act.record_outcome(ActOutcome { receipt, ..outcome });
+        }
         // The log contains the failure, because the reply to the tenant does not.
         if let (Call::FetchDeployment(_), Completion::Deployment(Err(failure)))
         | (Call::Record(_), Completion::Cluster(Err(failure))) = (&*call, &completion)
@@ -219,9 +263,28 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
         .unwrap_or("panic without a message")
 }
 
+/// Returns the completion of a call that was not made.
+fn not_made(call: &Call, failure: Failure) -> Completion {
+    match call {
+        Call::Broadcast(_) => Completion::Tx(Err(failure)),
+        // The time is used only for transactions.
+        _ => unanswered(call, failure, BlockTime::default()),
+    }
+}
+
 /// Executes one call within the limits of its class. Returns `Err` if the call had no response.
-async fn limited(room: Arc<CallContext>, call: Arc<Call>) -> Result<Completion, Failure> {
+async fn limited(
+    room: Arc<CallContext>,
+    call: Arc<Call>,
+    act: Option<Arc<AuditedAct>>,
+) -> Result<Completion, Failure> {
     let (class, limit) = room.class(&call);
+    // Before the permit, so that a delayed act does not delay other calls.
+    if let Some(act) = act
+        && let Err(failure) = room.record_intent(&act).await
+    {
+        return Ok(not_made(&call, failure));
+    }
     // The wait for a permit does not count against the timeout, because it is caused by this limit.
     let _permit: Option<SemaphorePermit<'_>> = match class {
         // The semaphore is never closed.
@@ -257,6 +320,25 @@ impl CallContext {
             Call::Record(_) => (Some(&self.records), self.cluster_timeout),
             Call::Deploy { .. } | Call::Teardown(_) | Call::ListWorkloads => {
                 (Some(&self.cluster_calls), self.cluster_timeout)
+            }
+        }
+    }
+
+    /// Records the intent of an act. Waits while the audit log cannot store an intent that must be durable.
+    async fn record_intent(&self, act: &AuditedAct) -> Result<(), Failure> {
+        let until = Instant::now() + AUDIT_WAIT;
+        loop {
+            let Err(error) = act.record_intent().await else {
+                return Ok(());
+            };
+            let failure = failure(error.transient());
+            tokio::select! {
+                biased;
+                () = self.draining.cancelled() => return Err(failure),
+                () = tokio::time::sleep(AUDIT_RETRY) => {}
+            }
+            if Instant::now() >= until {
+                return Err(failure);
             }
         }
     }

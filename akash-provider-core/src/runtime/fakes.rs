@@ -1,6 +1,7 @@
 //! Scripted ports and a scripted brain for the tests of the loop.
 
 use super::*;
+use crate::audit::{Act, ActKind, Actor};
 use crate::bus::EventStream;
 use crate::chain::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,
@@ -14,6 +15,7 @@ use crate::cluster::{
 use crate::engine::counts::EngineCounts;
 use crate::engine::reservations::{Capacity, Reservations};
 use crate::engine::status::Pulse;
+use crate::engine::{Call, EffectId};
 use crate::inventory::{
     AdjustOptions, Allocation, Explanation, InsufficientCapacity, Inventory, InventoryUpdate, LeasedIpUsage,
     Metrics,
@@ -208,6 +210,19 @@ impl Inventory for Nothing {
     }
 }
 
+/// Returns the act of a call, without evidence. Every close is the close of a lease.
+pub(crate) fn audited(call: &Call) -> Option<Act> {
+    match call {
+        Call::Broadcast(msg @ Msg::CloseBid { .. }) => Some(Act {
+            kind: ActKind::LeaseClose,
+            ..Act::from_msg(msg, Actor::Provider)
+        }),
+        Call::Broadcast(msg) => Some(Act::from_msg(msg, Actor::Provider)),
+        Call::Teardown(lease) => Some(Act::new(ActKind::Teardown, Actor::Provider, lease.to_string())),
+        _ => None,
+    }
+}
+
 /// Returns effects for an input.
 pub(crate) type Reaction = Box<dyn FnMut(Now, &Input) -> Vec<Effect> + Send>;
 
@@ -287,5 +302,8 @@ impl StateMachine for ScriptedMachine {
     }
     fn lease_of(&self, _: &GroupId) -> Option<LeaseId> {
         None
+    }
+    fn act_of_call(&self, _: EffectId, call: &Call) -> Option<Act> {
+        audited(call)
     }
 }

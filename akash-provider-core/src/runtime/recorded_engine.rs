@@ -1,10 +1,11 @@
 //! The engine with an optional recorder.
 
 use super::state_machine::StateMachine;
+use crate::audit::Act;
 use crate::engine::counts::EngineCounts;
 use crate::engine::reservations::Capacity;
 use crate::engine::status::Pulse;
-use crate::engine::{Effect, Engine, Input, Status};
+use crate::engine::{Call, Effect, EffectId, Engine, Input, Status};
 use crate::record::Recorder;
 use crate::types::{GroupId, LeaseId, Mono, Now};
 
@@ -71,5 +72,8 @@ impl StateMachine for RecordedEngine {
     }
     fn lease_of(&self, group: &GroupId) -> Option<LeaseId> {
         self.engine.lease_of(group)
+    }
+    fn act_of_call(&self, id: EffectId, call: &Call) -> Option<Act> {
+        self.engine.act_of_call(id, call)
     }
 }

@@ -1,9 +1,10 @@
 //! The interface between the loop and the engine.
 
+use crate::audit::Act;
 use crate::engine::counts::EngineCounts;
 use crate::engine::reservations::Capacity;
 use crate::engine::status::Pulse;
-use crate::engine::{Effect, Input, Status};
+use crate::engine::{Call, Effect, EffectId, Input, Status};
 use crate::types::{GroupId, LeaseId, Mono, Now};
 
 /// State machine driven by the loop: the engine, or a script in tests.
@@ -20,4 +21,6 @@ pub(crate) trait StateMachine: Send {
     fn capacity(&self) -> Option<Capacity>;
     fn has_lease(&self, lease: &LeaseId) -> bool;
     fn lease_of(&self, group: &GroupId) -> Option<LeaseId>;
+    /// Returns the act of a call in flight, for the audit log.
+    fn act_of_call(&self, id: EffectId, call: &Call) -> Option<Act>;
 }

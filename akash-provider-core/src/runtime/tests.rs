@@ -89,6 +89,7 @@ impl Setup {
             leadership: Leadership::Leader { epoch: 3 },
             bids_held: None,
             store: None,
+            audit: None,
             desk,
             stage,
             last_status,

@@ -271,6 +271,13 @@ impl Workload {
         self.close_report.as_ref()
     }
 
+    /// Returns the reason for which the chain closed the lease, or `None` if the lease is not closed or the reason is
+    /// unknown.
+    #[must_use]
+    pub const fn closed_because(&self) -> Option<CloseReason> {
+        self.closed_because
+    }
+
     /// Returns the last error of the cluster backend for this workload.
     #[must_use]
     pub fn last_error(&self) -> Option<&str> {

@@ -1,3 +1,5 @@
+mod audit;
+
 use super::*;
 use crate::cluster::{HostnameDeclaration, IpDeclaration, Teardown, WorkloadSpec};
 use crate::manifest::{Group, Proto};
@@ -126,7 +128,7 @@ fn fits(call: &Call, completion: &Completion) -> Option<bool> {
 }
 
 async fn one(executor: &mut Executor, call: Call, block_time: i64) -> Completion {
-    executor.start(EffectId(9), call);
+    executor.start(EffectId(9), call, None);
     let (id, completion) = executor.next(&BlockTime(block_time)).await.unwrap();
     assert_eq!(id, EffectId(9));
     assert!(executor.in_flight().is_empty());
@@ -309,10 +311,10 @@ async fn concurrent_queries_are_limited_and_do_not_delay_transactions() {
     script.set("order", Does::Hang);
     let mut executor = with_facets(&script, Vec::new());
     for id in 0..500 {
-        executor.start(EffectId(id), Call::FetchOrder(lease(id).order));
+        executor.start(EffectId(id), Call::FetchOrder(lease(id).order), None);
     }
     let (broadcast, _) = all_calls().remove(8);
-    executor.start(EffectId(1_000), broadcast);
+    executor.start(EffectId(1_000), broadcast, None);
     let (id, _) = executor.next(&BlockTime(0)).await.unwrap();
     assert_eq!(id, EffectId(1_000));
     assert_eq!(executor.in_flight().len(), 500);

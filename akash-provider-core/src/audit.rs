@@ -1,0 +1,253 @@
+//! Acts of a provider that spend money or destroy data, and the port of a log for these acts.
+//!
+//! ```text
+//! call of the engine ─▶ intent ─┬─ destroys: waits until the entry is durable ─▶ call ─▶ outcome
+//!                               └─ spends: does not wait ──────────────────────▶ call ─▶ outcome
+//! ```
+//! While the log cannot store entries, acts that destroy data are delayed and retried. All other acts continue.
+//! [`ProviderBuilder::audit_log`](crate::provider::ProviderBuilder::audit_log) sets the log of a provider.
+
+#[cfg(feature = "runtime")]
+mod log;
+
+#[cfg(all(feature = "runtime", test))]
+pub(crate) use log::RECORD_TIMEOUT;
+#[cfg(feature = "runtime")]
+pub use log::{AuditEntry, AuditLog, AuditedAct};
+
+use crate::types::{
+    Agreement, CloseReason, Coin, DecCoin, Height, LeaseRecord, LeaseState, Msg, Observed, TxOutcome,
+    TxReceipt,
+};
+
+/// Kind of an act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ActKind {
+    /// A bid on an order, with its deposit.
+    Bid,
+    /// Close of an open bid.
+    BidClose,
+    /// Close of a lease.
+    LeaseClose,
+    /// Start of the reclamation of a lease, after which the provider closes the lease.
+    LeaseReclaim,
+    /// Withdrawal of the earnings of a lease.
+    Withdrawal,
+    /// Removal of the workload of a lease from the cluster.
+    Teardown,
+    /// Registration of the provider on the chain.
+    ProviderCreate,
+    /// Update of the provider record on the chain.
+    ProviderUpdate,
+    /// Publication of a certificate on the chain.
+    CertificatePublish,
+    /// Revocation of a certificate on the chain.
+    CertificateRevoke,
+    /// Command of an operator.
+    Command {
+        /// Name of the command.
+        name: &'static str,
+        /// True if the command itself destroys data.
+        destroys: bool,
+    },
+}
+
+impl ActKind {
+    /// Returns the name of the kind, such as `lease_close`. A command has its own name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Bid => "bid",
+            Self::BidClose => "bid_close",
+            Self::LeaseClose => "lease_close",
+            Self::LeaseReclaim => "lease_reclaim",
+            Self::Withdrawal => "withdrawal",
+            Self::Teardown => "teardown",
+            Self::ProviderCreate => "provider_create",
+            Self::ProviderUpdate => "provider_update",
+            Self::CertificatePublish => "certificate_publish",
+            Self::CertificateRevoke => "certificate_revoke",
+            Self::Command { name, .. } => name,
+        }
+    }
+
+    /// Returns true for an act that destroys data, so that its entry must be durable before the act.
+    #[must_use]
+    pub const fn destroys(self) -> bool {
+        match self {
+            Self::LeaseClose | Self::LeaseReclaim | Self::Teardown | Self::CertificateRevoke => true,
+            Self::Command { destroys, .. } => destroys,
+            Self::Bid
+            | Self::BidClose
+            | Self::Withdrawal
+            | Self::ProviderCreate
+            | Self::ProviderUpdate
+            | Self::CertificatePublish => false,
+        }
+    }
+}
+
+/// Origin of an act.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Actor {
+    /// Rule of the provider, without a request.
+    Provider,
+    /// Process of a user that requested the act.
+    User {
+        /// User ID of the process; `None` if unknown.
+        uid: Option<u32>,
+        /// Process ID; `None` if unknown.
+        pid: Option<i32>,
+    },
+}
+
+/// Record of a closed lease on the chain, as evidence for an act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RecordEvidence {
+    /// Height at which the record was read.
+    pub height: Height,
+    /// State of the lease in the record.
+    pub state: LeaseState,
+    /// Agreement of the endpoints about the record.
+    pub agreement: Agreement,
+    /// Close reason in the record.
+    pub reason: Option<CloseReason>,
+}
+
+impl RecordEvidence {
+    /// Returns the evidence of a lease record, or `None` if the record is missing or shows an active lease.
+    #[must_use]
+    pub fn from_record(observed: &Observed<LeaseRecord>) -> Option<Self> {
+        let lease = &observed.value.as_ref()?.lease;
+        (!lease.state.is_live()).then_some(Self {
+            height: observed.height,
+            state: lease.state,
+            agreement: observed.agreement,
+            reason: lease.reason,
+        })
+    }
+}
+
+/// Facts that led to an act.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Evidence {
+    /// Height of the newest block that the provider had processed; `None` if unknown.
+    pub height: Option<Height>,
+    /// Source and height of the report that the lease is closed, such as `("chain", 1200)`.
+    pub report: Option<(&'static str, Height)>,
+    /// Record of the closed lease.
+    pub record: Option<RecordEvidence>,
+    /// Price per block of a bid.
+    pub price: Option<DecCoin>,
+    /// Deposit of a bid.
+    pub deposit: Option<Coin>,
+    /// Request of the actor, as text.
+    pub request: Option<String>,
+}
+
+/// Act that spends money, destroys data or changes a running provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Act {
+    /// Kind of the act.
+    pub kind: ActKind,
+    /// Origin of the act.
+    pub actor: Actor,
+    /// Object of the act, such as a lease ID. A bid has the ID of its future lease.
+    pub subject: String,
+    /// Name of the reason, such as `manifest_timeout`; `None` if unknown.
+    pub reason: Option<String>,
+    /// Facts that led to the act.
+    pub evidence: Evidence,
+}
+
+impl Act {
+    /// Creates an act without a reason and without evidence.
+    #[must_use]
+    pub fn new(kind: ActKind, actor: Actor, subject: impl Into<String>) -> Self {
+        Self {
+            kind,
+            actor,
+            subject: subject.into(),
+            reason: None,
+            evidence: Evidence::default(),
+        }
+    }
+
+    /// Returns the act of a message. The message does not show whether it closes a bid or a lease, so its close is
+    /// [`ActKind::BidClose`].
+    #[must_use]
+    pub fn from_msg(msg: &Msg, actor: Actor) -> Self {
+        let new = |kind, subject: &dyn ToString| Self::new(kind, actor, subject.to_string());
+        match msg {
+            Msg::CreateBid {
+                id, price, deposit, ..
+            } => {
+                let mut act = new(ActKind::Bid, id);
+                act.evidence.price = Some(price.clone());
+                act.evidence.deposit = Some(deposit.clone());
+                act
+            }
+            Msg::CloseBid { id, reason } => new(ActKind::BidClose, id).with_reason(reason.name()),
+            Msg::StartReclaim { id, reason } => new(ActKind::LeaseReclaim, id).with_reason(reason.name()),
+            Msg::WithdrawLease { id } => new(ActKind::Withdrawal, id),
+            Msg::CreateProvider(record) => new(ActKind::ProviderCreate, &record.owner),
+            Msg::UpdateProvider(record) => new(ActKind::ProviderUpdate, &record.owner),
+            Msg::CreateCertificate { owner, .. } => new(ActKind::CertificatePublish, owner),
+            Msg::RevokeCertificate { owner, serial } => {
+                new(ActKind::CertificateRevoke, &format!("{owner}/{serial}"))
+            }
+        }
+    }
+
+    /// Sets the reason.
+    #[must_use]
+    pub fn with_reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+}
+
+/// Outcome of an act.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActOutcome {
+    /// Name of the result, such as `committed`, `done` or `failed`.
+    pub result: &'static str,
+    /// Cause of a failure.
+    pub message: Option<String>,
+    /// Height of the block that contains the transaction.
+    pub height: Option<Height>,
+    /// Hash and fee of the transaction; `None` if unknown, or without a transaction.
+    pub receipt: Option<TxReceipt>,
+}
+
+impl ActOutcome {
+    /// Creates an outcome without a transaction.
+    #[must_use]
+    pub const fn new(result: &'static str, message: Option<String>) -> Self {
+        Self {
+            result,
+            message,
+            height: None,
+            receipt: None,
+        }
+    }
+
+    /// Returns the outcome of a transaction, or `not_sent` with the error text for a transaction that was not sent. The
+    /// outcome has no receipt.
+    #[must_use]
+    pub fn from_tx(result: Result<&TxOutcome, String>) -> Self {
+        match result {
+            Ok(TxOutcome::Committed { height }) => Self {
+                height: Some(*height),
+                ..Self::new("committed", None)
+            },
+            Ok(TxOutcome::Rejected { code, log, .. }) => {
+                Self::new("rejected", Some(format!("{code}: {log}")))
+            }
+            Ok(TxOutcome::Unknown { .. }) => Self::new("unknown", None),
+            Err(message) => Self::new("not_sent", Some(message)),
+        }
+    }
+}
