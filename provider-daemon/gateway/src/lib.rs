@@ -53,7 +53,7 @@ mod wire;
 pub use leadership::{Leadership, LeadershipSource};
 pub use rest::reply::escaped;
 pub use screening::Screening;
-pub use settings::{CertificateFiles, Limits, Program, Settings};
+pub use settings::{CertificateFiles, Limits, ProblemSource, Program, Settings};
 pub use statistics::{GatewayCounters, GatewayStatistics, PortStatistics, RequestKind, StreamKind};
 
 use akash_provider_chain::cert::OwnCertificate;
@@ -131,6 +131,7 @@ struct App {
     screening: Option<Screening>,
     /// Instructions for the person who runs the provider, in the response of `/readyz`.
     notes: Vec<String>,
+    problem: Option<ProblemSource>,
     leadership: Option<LeadershipSource>,
     program: Program,
     screenings: screening::ScreeningState,
@@ -261,6 +262,7 @@ impl Gateway {
             clock: settings.clock.clone(),
             screening: settings.screening.clone(),
             notes: settings.notes.clone(),
+            problem: settings.problem.clone(),
             leadership: settings.leadership.clone(),
             program: settings.program.clone(),
             screenings: screening::ScreeningState::new(settings.limits.screenings),

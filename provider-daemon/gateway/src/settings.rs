@@ -2,8 +2,10 @@
 
 use super::auth::Clock;
 use super::{GatewayCounters, LeadershipSource, Screening};
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Settings of a gateway. Create them with [`Settings::at`], then change single fields.
@@ -28,6 +30,8 @@ pub struct Settings {
     pub program: Program,
     /// Instructions for the person who runs the provider, about missing features. `/readyz` returns them.
     pub notes: Vec<String>,
+    /// Source of a problem of the program that does not affect requests of tenants. `/readyz` returns the problem.
+    pub problem: Option<ProblemSource>,
     /// Source of the state of the leader election. `None` for a provider with a single instance.
     pub leadership: Option<LeadershipSource>,
     /// Limits for connections, requests and streams.
@@ -52,11 +56,36 @@ impl Settings {
             screening: None,
             program: Program::default(),
             notes: Vec::new(),
+            problem: None,
             leadership: None,
             limits: Limits::default(),
             counters: GatewayCounters::default(),
             clock: Clock::default(),
         }
+    }
+}
+
+/// Source of the current problem of a program. Any client can read the problem, so it must contain no path and no secret.
+#[derive(Clone)]
+pub struct ProblemSource(Arc<dyn Fn() -> Option<String> + Send + Sync>);
+
+impl fmt::Debug for ProblemSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ProblemSource").field(&self.now()).finish()
+    }
+}
+
+impl ProblemSource {
+    /// Creates a source that calls `now` for the current problem.
+    #[must_use]
+    pub fn new(now: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// Returns the current problem, or `None` without a problem.
+    #[must_use]
+    pub fn now(&self) -> Option<String> {
+        (self.0)()
     }
 }
 

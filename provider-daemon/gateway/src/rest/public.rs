@@ -1,7 +1,7 @@
 //! Routes without authentication: version, address, status, health.
 
 use super::reply::{self, Reply};
-use crate::App;
+use crate::{App, ProblemSource};
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::Lifecycle;
 use axum::extract::State;
@@ -112,9 +112,10 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> Reply {
         None if app.handle.lifecycle() != Lifecycle::Running => "the provider is starting",
         None => {
             let mut body = no_bids(&app.status.get().await.status);
-            app.notes
-                .iter()
-                .for_each(|note| body.push_str(&format!("; {note}")));
+            let problem = app.problem.as_ref().and_then(ProblemSource::now);
+            for note in app.notes.iter().chain(&problem) {
+                body.push_str(&format!("; {note}"));
+            }
             return reply::text(StatusCode::OK, body);
         }
     };

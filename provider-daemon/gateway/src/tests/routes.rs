@@ -1,13 +1,14 @@
 //! Every route, with successful requests and with errors.
 
 use super::world::{SDL, WITH_IP, World, token_for, until};
-use crate::Program;
+use crate::{ProblemSource, Program};
 use akash_provider_core::chain::Outage;
 use akash_provider_core::cluster::{Cluster, Operation};
 use akash_provider_core::engine::Leadership;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::sdl;
 use serde_json::json;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn manifest(text: &str) -> String {
@@ -24,6 +25,21 @@ async fn readiness_lists_notes_for_operators() {
         body.starts_with("ok") && body.contains("create the routes manually"),
         "{body}"
     );
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn readiness_reports_a_problem_of_the_program_while_it_lasts() {
+    let problem = Arc::new(Mutex::new(Some("disk full".to_owned())));
+    let source = ProblemSource::new({
+        let problem = Arc::clone(&problem);
+        move || problem.lock().unwrap().clone()
+    });
+    let world = World::with(|settings| settings.problem = Some(source)).await;
+    let ready = world.client().get("/readyz").await;
+    assert_eq!((ready.status, ready.body.as_str()), (200, "ok; disk full\n"));
+    *problem.lock().unwrap() = None;
+    assert_eq!(world.client().get("/readyz").await.body, "ok\n");
     world.stop().await;
 }
 
