@@ -1,5 +1,6 @@
 //! Command line: commands, flags and their help.
 
+pub mod audit;
 pub mod bus;
 pub mod cluster;
 pub mod compared;
@@ -33,6 +34,7 @@ pub mod tools;
 pub mod tx;
 pub mod values;
 
+pub use audit::{AuditArgs, AuditLogArgs};
 pub use bus::{BusArgs, BusCommand};
 pub use cluster::ClusterArgs;
 pub use config::ConfigCommand;

@@ -3,6 +3,7 @@
 //! The crate is a library, so that embedders can reuse its parts. The binary calls [`run()`].
 
 pub mod args;
+pub mod audit;
 pub mod chain_json;
 mod cluster_client;
 pub mod commands;
@@ -17,6 +18,7 @@ pub mod history;
 pub mod json;
 mod logging;
 pub mod metrics;
+mod numbered_files;
 pub mod operator;
 pub mod operators;
 pub mod plain;

@@ -9,6 +9,7 @@
 //! The file mode gives access to root and the system user of the provider only, and the credentials of each peer are
 //! checked as well. The socket is not reachable over a network.
 
+mod acts;
 mod capacity;
 mod client;
 mod orders;

@@ -35,6 +35,15 @@ pub fn line(text: &str) -> Cow<'_, str> {
     without(text, |c| is_active(c) || c == '\n')
 }
 
+/// Limits a text to `most` characters. A shortened text ends in `…`.
+#[must_use]
+pub fn cut(text: String, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
 fn without(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(&is_escaped) {
         return Cow::Borrowed(text);

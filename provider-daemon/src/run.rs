@@ -45,6 +45,7 @@ use breaker::BreakerFile;
 use bus::Buses;
 use cluster::ClusterAccess;
 pub(crate) use cluster_proxy::ClusterProxy;
+use gateway::GatewayDependencies;
 use ha::Ha;
 use parts::{all_ended, answer_operators, connect, print, run_and_look, supervised};
 use readiness::{Conditions, Watch};
@@ -119,7 +120,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     config.leased_ips = cluster.cluster.leased_ips().is_some();
     let screening = screening(&config, &pricing);
     let gateway = gateway::GatewayOptions::from_args(args, home, key, screening, ha.source());
-    let (builder, records) = Recordings::start(args, home, &config, &pricing, (&chain, &metrics))?;
+    let (builder, records) = Recordings::start(args, home, &config, &pricing, (&chain, &metrics)).await?;
     let watch = Watch::new(&printer, &chain, &breaker, args, &conditions, &records);
     let balances = metrics::MeasuredParts {
         chain: metrics::chain_source(&chain, &config, &args.gas.gas_prices),
@@ -128,19 +129,18 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         process: process_source(&parts, &ha, &state, &records),
     }
     .add_to(&metrics);
-    let mut builder = cluster.add_to(builder.config(config).pricing(pricing));
-    if gateway.is_some() {
-        // Bids are held from the start: a lease that is won before tenants reach the gateway gets no manifest.
-        builder = builder.hold_bids(gateway::PENDING);
-    }
+    let builder = cluster.add_to(builder.config(config).pricing(pricing));
+    let builder = gateway::hold_bids(builder, gateway.as_ref());
     let bus = buses.provider_bus(&conditions.writers);
-    builder = builder.bus(bus.bus()).leadership(ha.role()).state_store(breaker);
+    let builder = builder.bus(bus.bus()).leadership(ha.role()).state_store(breaker);
     let (provider, handle) = builder.chain(chain.clone()).build()?;
     metrics::add_engine(&metrics, args, &handle, balances);
     // Subscribers start before the provider, or they miss its first events.
     print(&mut parts, &buses, &printer, &background).await?;
-    answer_operators(&mut parts, home, &handle, (&cluster.proxy, &records), &background);
-    let served = gateway::GatewayDependencies::new(&handle, &cluster, chain, &state, conditions.writers);
+    let operated = (&handle, &cluster.proxy, &records);
+    answer_operators(&mut parts, home, operated, &background);
+    let stores = (&state, &records);
+    let served = GatewayDependencies::new(&handle, &cluster, chain, stores, conditions.writers);
     let end = gateway::ShutdownTokens::new(&shutdown);
     gateway::start(gateway, served, conditions.gateway, &printer, &end, &mut parts);
     ha.follow(&handle, &background, &mut parts);
@@ -193,6 +193,7 @@ fn process_source(parts: &Supervisor, ha: &Ha, state: &State, recordings: &Recor
         leadership: ha.source(),
         recording: recordings.flight.as_ref().map(flight::Finish::health),
         history: recordings.history.clone(),
+        audit: recordings.audit.clone(),
         state: state.path().to_owned(),
     }
 }

@@ -131,6 +131,9 @@ const OWN: [(&str, &[&str]); 8] = [
     (
         "output and recording",
         &[
+            "audit-log",
+            "audit-log-bytes",
+            "audit-log-files",
             "event-history",
             "log-color",
             "log-format",

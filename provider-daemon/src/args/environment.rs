@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 /// Prefixes of variables, in order of precedence.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// Commands that read their flags from the environment.
-pub(crate) const COMMANDS: [&str; 22] = [
+pub(crate) const COMMANDS: [&str; 23] = [
+    "audit",
     "keys",
     "query",
     "tx",

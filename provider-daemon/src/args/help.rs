@@ -27,6 +27,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "orders",
             "order",
             "summary",
+            "audit",
             "reconcile",
             "breaker",
             "harden",

@@ -1,6 +1,6 @@
 //! Flags of `keys`, and of the key that signs transactions.
 
-use super::values;
+use super::{AuditLogArgs, values};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -43,6 +43,9 @@ pub struct KeysArgs {
     /// Output format of keys and addresses
     #[arg(long, short, value_enum, default_value = "text", global = true)]
     pub output: KeysOutput,
+    /// Audit log.
+    #[command(flatten)]
+    pub audit: AuditLogArgs,
     /// Keyring.
     #[command(flatten)]
     pub keyring: KeyringArgs,

@@ -1,6 +1,7 @@
 //! Flags of the commands that control a running provider.
 
 use super::Output;
+use super::audit::AuditArgs;
 use super::orders::{OrderArgs, OrdersArgs, SummaryArgs};
 use super::values::check_log_levels;
 use akash_provider_core::types::{Address, CloseReason, LeaseId};
@@ -28,6 +29,8 @@ pub enum OperatorCommand {
     Orders(OrdersArgs),
     /// Show the recorded timeline of an order, from its creation to the running workload
     Order(OrderArgs),
+    /// List acts that spent money, destroyed data or changed the provider, with actor, reason and evidence
+    Audit(AuditArgs),
     /// Summarize recorded orders, and list the price or capacity changes that would have won the most orders
     Summary(SummaryArgs),
 }

@@ -12,7 +12,8 @@ use super::rules::RuleArgs;
 use super::settings::Remarks;
 use super::tx::{Gas, GasArgs};
 use super::{
-    BusArgs, ClusterArgs, HaArgs, KubernetesArgs, OrderHistoryArgs, Output, PricingArgs, SignerArgs, values,
+    AuditLogArgs, BusArgs, ClusterArgs, HaArgs, KubernetesArgs, OrderHistoryArgs, Output, PricingArgs,
+    SignerArgs, values,
 };
 use crate::flight::RecordArgs;
 use clap::builder::ArgPredicate;
@@ -54,6 +55,9 @@ pub struct RunArgs {
     #[cfg(feature = "otlp")]
     #[command(flatten)]
     pub otlp: super::OtlpArgs,
+    /// Audit log.
+    #[command(flatten)]
+    pub audit: AuditLogArgs,
     /// Bids.
     #[command(flatten)]
     pub bids: BidArgs,

@@ -3,7 +3,7 @@
 pub mod tenant;
 
 use super::query::{NodeArgs, QueryOutput};
-use super::{SignerArgs, values};
+use super::{AuditLogArgs, SignerArgs, values};
 use akash_provider_chain::gas::{Ceilings, Scope};
 use akash_provider_core::types::{Address, Dec};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
@@ -28,6 +28,9 @@ pub struct TxArgs {
     /// Transaction.
     #[command(flatten)]
     pub how: TransactionArgs,
+    /// Audit log.
+    #[command(flatten)]
+    pub audit: AuditLogArgs,
     /// Signing key.
     #[command(flatten)]
     pub signer: SignerArgs,

@@ -10,6 +10,7 @@
 //! time with limits, so a dead server delays only its own checks.
 
 mod account;
+mod audit;
 mod bus;
 mod certificate;
 mod chain;

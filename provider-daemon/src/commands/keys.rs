@@ -1,6 +1,7 @@
 //! `keys`: signing keys in keyrings that are compatible with the Go tools.
 
 use crate::args::keys::{AddArgs, KeysArgs, KeysCommand, KeysOutput, ShowArgs};
+use crate::audit::{audited, this_process};
 use crate::chain_json;
 use crate::error::WithHelp;
 use crate::json::Json;
@@ -9,6 +10,7 @@ use crate::secrets::{confirm, open_keyring, prompt};
 use akash_provider_chain::keyring::{
     DEFAULT_PATH, KeyInfo, KeyKind, SecretSource, decrypt_armor, derive_key, generate_mnemonic,
 };
+use akash_provider_core::audit::{Act, ActKind};
 use anyhow::{Context, bail};
 use data_encoding::BASE64;
 use secrecy::{ExposeSecret, SecretString};
@@ -34,16 +36,33 @@ pub fn run(args: &KeysArgs, home: &Path) -> anyhow::Result<ExitCode> {
             // Decoded before the passphrase of the keyring is prompted for or set.
             let key = decrypt_armor(armor.expose_secret(), &passphrase);
             let key = key.with_context(|| format!("cannot import {}", file.display()))?;
-            open_keyring(&args.keyring, home)?.add(name, &key)?;
+            changed(args, home, ("keys_import", false), name, || {
+                Ok(open_keyring(&args.keyring, home)?.add(name, &key)?)
+            })?;
         }
         KeysCommand::Export { name } => {
             let passphrase = prompt("passphrase to encrypt the exported key with")?;
-            let keyring = open_keyring(&args.keyring, home)?;
-            say(&(keyring.export(name, &passphrase)? + "\n"));
+            let armor = changed(args, home, ("keys_export", false), name, || {
+                Ok(open_keyring(&args.keyring, home)?.export(name, &passphrase)?)
+            })?;
+            say(&(armor + "\n"));
         }
         KeysCommand::Delete { names, yes } => delete(args, names, *yes, home)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Changes or exports a key, and records the act in the audit log. The act has a name, and may destroy the key.
+fn changed<T>(
+    args: &KeysArgs,
+    home: &Path,
+    (name, destroys): (&'static str, bool),
+    key: &str,
+    change: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let kind = ActKind::Command { name, destroys };
+    let act = Act::new(kind, this_process(), key);
+    audited(args.audit.settings(home).as_ref(), act, change)
 }
 
 fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
@@ -67,7 +86,9 @@ fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
             public_key: Some(key.public().as_bytes().to_vec()),
         }
     } else {
-        open_keyring(&args.keyring, home)?.add(&add.name, &key)?
+        changed(args, home, ("keys_add", false), &add.name, || {
+            Ok(open_keyring(&args.keyring, home)?.add(&add.name, &key)?)
+        })?
     };
     let tell = is_new && !add.no_backup;
     let mut fields = record(&info);
@@ -143,7 +164,9 @@ fn delete(args: &KeysArgs, names: &[String], is_sure: bool, home: &Path) -> anyh
                 "add --yes to delete the key without a prompt"
             ));
         }
-        keyring.delete(&name)?;
+        changed(args, home, ("keys_delete", true), &name, || {
+            Ok(keyring.delete(&name)?)
+        })?;
         eprintln!("deleted key `{name}`");
     }
     Ok(())

@@ -11,6 +11,7 @@ pub(crate) use send::gas_price;
 use crate::args::TxArgs;
 use crate::args::tx::tenant::{EscrowTx, MarketTx};
 use crate::args::tx::{BroadcastMode, TxCommand};
+use crate::audit::AuditSettings;
 use crate::commands::chain::endpoints_with_chain_id;
 use crate::error::WithHelp;
 use crate::secrets;
@@ -47,22 +48,30 @@ struct TxAccount {
     address: Address,
     /// Key of the account; `None` if the command signs nothing.
     key: Option<PrivateKey>,
+    /// Audit log; `None` if disabled.
+    log: Option<AuditSettings>,
 }
 
 impl TxAccount {
     /// Returns the account of `--from`. The keyring is not opened if `--from` is an address and nothing is signed.
     fn from_args(args: &TxArgs, home: &Path) -> anyhow::Result<Self> {
         let from = args.signer.from.as_deref().unwrap_or_default();
+        let log = args.audit.settings(home);
         // Without a signature no passphrase is needed.
         if args.how.generate_only
             && let Ok(address) = from.parse()
         {
-            return Ok(Self { address, key: None });
+            return Ok(Self {
+                address,
+                key: None,
+                log,
+            });
         }
         let key = secrets::signer(&args.signer, home)?;
         Ok(Self {
             address: key.address().clone(),
             key: Some(key),
+            log,
         })
     }
 

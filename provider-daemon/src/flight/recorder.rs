@@ -1,10 +1,11 @@
 //! Recorder on the engine's side: copies steps into the queue without waiting.
 
-use super::folder::RecordingFolder;
+use super::folder;
 use super::health::Health;
 use super::redact::Key;
 use super::writer::{self, Message};
 use super::{Head, wall_ms};
+use crate::numbered_files::NumberedFiles;
 use akash_provider_core::Config;
 use akash_provider_core::engine::{Effect, Engine, Input};
 use akash_provider_core::record::{self, Recorder};
@@ -61,12 +62,12 @@ pub fn start(dir: &Path, limit: u64, config: &Config) -> anyhow::Result<(FlightR
         provider: config.provider.clone(),
         started: wall_ms(),
     };
-    let folder = RecordingFolder::open(dir, limit)?;
+    let folder = folder::open(dir, limit)?;
     with_queue(folder, head, QUEUE)
 }
 
 pub(super) fn with_queue(
-    folder: RecordingFolder,
+    folder: NumberedFiles,
     head: Head,
     queue: usize,
 ) -> anyhow::Result<(FlightRecorder, Finish)> {

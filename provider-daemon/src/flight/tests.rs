@@ -1,4 +1,4 @@
-use super::folder::{RecordingFolder, files};
+use super::folder::{self, files};
 use super::format::{Decoder, Encoder, ReadError, VERSION};
 use super::reader::Recording;
 use super::recorder::with_queue;
@@ -93,7 +93,7 @@ fn drive(recorder: &mut impl Recorder, engine: &mut Engine, turn: u64, input: Op
 /// Records the inputs of this number of steps in a folder. The queue of the recorder holds all of them.
 fn record_in(dir: &Path, limit: u64, turns: u64) {
     let (mut recorder, finish) =
-        with_queue(RecordingFolder::open(dir, limit).unwrap(), head("test"), 1 << 20).unwrap();
+        with_queue(folder::open(dir, limit).unwrap(), head("test"), 1 << 20).unwrap();
     let mut engine = Engine::new(config("test")).unwrap();
     for (turn, input) in (0..).zip(inputs(turns)) {
         drive(&mut recorder, &mut engine, turn, input);
@@ -364,7 +364,7 @@ fn bundle_reports_the_input_of_the_first_difference() {
 #[test]
 fn unwritable_folder_stops_only_the_recorder() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = RecordingFolder::open(dir.path(), 1 << 20).unwrap();
+    let folder = folder::open(dir.path(), 1 << 20).unwrap();
     std::fs::remove_dir_all(dir.path()).unwrap();
     let (mut recorder, finish) = with_queue(folder, head("test"), 16).unwrap();
     let mut engine = Engine::new(config("test")).unwrap();
@@ -380,7 +380,7 @@ fn unwritable_folder_stops_only_the_recorder() {
 fn recorder_resumes_when_the_folder_returns_and_counts_missing_turns() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("flight");
-    let opened = RecordingFolder::open(&folder, 1 << 20).unwrap();
+    let opened = folder::open(&folder, 1 << 20).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     let (mut recorder, finish) = with_queue(opened, head("test"), 1 << 10).unwrap();
     let health = finish.health();
@@ -435,7 +435,7 @@ fn recorder_resumes_when_the_folder_returns_and_counts_missing_turns() {
 #[test]
 fn full_queue_leaves_a_gap_without_waiting() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = RecordingFolder::open(dir.path(), 64 << 20).unwrap();
+    let folder = folder::open(dir.path(), 64 << 20).unwrap();
     let (mut recorder, finish) = with_queue(folder, head("test"), 2).unwrap();
     let mut engine = Engine::new(config("test")).unwrap();
     let all = inputs(20_000);

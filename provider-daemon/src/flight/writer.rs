@@ -1,10 +1,11 @@
 //! Thread that writes the files, so that the engine never waits for the disk.
 
-use super::folder::RecordingFolder;
+use super::folder::rotation_size;
 use super::format::Encoder;
 use super::health::Health;
 use super::redact::Key;
 use super::{Head, Record};
+use crate::numbered_files::NumberedFiles;
 use akash_provider_core::engine::{Engine, Input};
 use akash_provider_core::record;
 use akash_provider_core::types::Now;
@@ -47,7 +48,7 @@ pub(super) enum Message {
 }
 
 pub(super) struct Writer {
-    folder: RecordingFolder,
+    folder: NumberedFiles,
     head: Head,
     key: Key,
     wants_state: Arc<AtomicBool>,
@@ -64,7 +65,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(
-        folder: RecordingFolder,
+        folder: NumberedFiles,
         head: Head,
         key: Key,
         wants_state: Arc<AtomicBool>,
@@ -219,7 +220,7 @@ impl Writer {
     /// Returns true if the next file must start, with a state.
     fn is_full(&self) -> bool {
         let file = self.file.as_ref();
-        file.is_none_or(|file| file.written() >= self.folder.rotation_size())
+        file.is_none_or(|file| file.written() >= rotation_size(self.folder.limit()))
     }
 
     fn rotate(&mut self) -> io::Result<()> {
@@ -254,7 +255,11 @@ impl Writer {
             return Ok(());
         }
         let before = file.written();
-        self.folder.remove_oldest(file.pack()?)?;
+        if !self.folder.remove_oldest(file.pack()?)? {
+            return Err(io::Error::other(
+                "the state of the engine is larger than --record-bytes; raise the limit",
+            ));
+        }
         file.store()?;
         self.health.written(file.written() - before);
         (self.unsaved, self.unsaved_gaps) = (0, 0);

@@ -1,5 +1,6 @@
 //! Record of one order.
 
+use crate::plain;
 use akash_provider_core::pricing::policy::Line;
 use akash_provider_core::types::{Address, CloseReason, DecCoin, DeclineCode, GroupSpec, OrderId};
 use serde::{Deserialize, Serialize};
@@ -255,10 +256,7 @@ fn model_name(key: &str) -> String {
 
 /// Truncates a text to [`TEXT_MAX`] characters and marks the truncation with `…`.
 pub(crate) fn cut(text: String) -> String {
-    match text.char_indices().nth(TEXT_MAX) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
-    }
+    plain::cut(text, TEXT_MAX)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::convert::{flag, gauge, length, number};
 use super::{Measure, MetricSource};
+use crate::audit::Audit;
 use crate::flight;
 use crate::history::History;
 use crate::supervise::Pulses;
@@ -19,6 +20,8 @@ pub(crate) struct PartsSource {
     pub(crate) recording: Option<flight::Health>,
     /// Order history, if enabled.
     pub(crate) history: Option<History>,
+    /// Audit log, if enabled.
+    pub(crate) audit: Option<Audit>,
     /// Path of the state file.
     pub(crate) state: PathBuf,
 }
@@ -30,6 +33,7 @@ impl MetricSource for PartsSource {
         measures.extend(self.leadership());
         measures.extend(self.recording());
         measures.extend(self.history());
+        measures.extend(self.audit());
         measures.extend(runtime());
         // A scrape reads only the size, from the cache of the file system.
         if let Ok(about) = std::fs::metadata(&self.state) {
@@ -94,6 +98,33 @@ impl PartsSource {
             active.with([], flag(status.is_written)),
             missed.with([], number(status.missed)),
             bytes.with([], number(status.written_bytes)),
+        ]
+    }
+
+    /// Returns the metrics of the audit log. A disabled log has no values.
+    fn audit(&self) -> [Measure; 4] {
+        let writable = Measure::gauge(
+            "akash_provider_audit_writable",
+            "1 if the audit log can be written",
+        );
+        let lines = Measure::counter("akash_provider_audit_lines", "Lines written to the audit log");
+        let dropped = Measure::counter(
+            "akash_provider_audit_dropped_lines",
+            "Lines that were not written to the audit log",
+        );
+        let delayed = Measure::counter(
+            "akash_provider_audit_delayed_attempts",
+            "Attempts to close, tear down or revoke that were delayed because the audit log could not be written",
+        );
+        let Some(audit) = &self.audit else {
+            return [writable, lines, dropped, delayed];
+        };
+        let health = audit.health();
+        [
+            writable.with([], flag(health.problem.is_none())),
+            lines.with([], number(health.lines)),
+            dropped.with([], number(health.dropped)),
+            delayed.with([], number(health.delayed)),
         ]
     }
 }

@@ -7,7 +7,7 @@ use crate::args::operator::{
 };
 use crate::error::WithHelp;
 use crate::history::HistoryHealth;
-use crate::{plain, say};
+use crate::{audit, plain, say};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::LeaseId;
 use anyhow::{Context, bail};
@@ -41,6 +41,7 @@ pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
         OperatorCommand::LogLevel(args) => log_level(home, args),
         OperatorCommand::Orders(args) => orders::list(home, args),
         OperatorCommand::Order(args) => orders::show(home, args),
+        OperatorCommand::Audit(args) => audit::run(args, home),
         OperatorCommand::Summary(args) => orders::summarize(home, args),
     }
 }

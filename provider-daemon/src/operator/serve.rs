@@ -1,9 +1,11 @@
 //! Server of the socket: the provider side.
 
 use super::{LeaseLine, REQUEST_MAX, Request, Response, WORK_LIMIT, capacity, path};
+use crate::audit::{Audit, HELP, user};
 use crate::history::{History, HistoryHealth, HistoryStore, OrderRecord, Summary};
 use crate::logging;
 use crate::run::ClusterProxy;
+use akash_provider_core::audit::Actor;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::status::LeaseInfo;
 use akash_provider_core::engine::{LeasePhase, Status};
@@ -44,6 +46,8 @@ pub(crate) struct SocketHandler {
     pub(crate) cluster: Option<ClusterProxy>,
     /// Order history; `None` if disabled.
     pub(crate) history: Option<History>,
+    /// Audit log; `None` if disabled.
+    pub(crate) audit: Option<Audit>,
 }
 
 /// Listening socket; the file is removed on drop.
@@ -143,19 +147,15 @@ fn is_allowed(stream: &UnixStream, owner: u32) -> bool {
 }
 
 async fn converse(stream: UnixStream, handler: &SocketHandler) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    let actor = user(peer.uid(), peer.pid());
     let (reading, mut writing) = stream.into_split();
     let mut line = Vec::new();
     let mut reading = BufReader::new(reading.take(REQUEST_MAX + 1));
     // A longer request is truncated, and is invalid JSON.
     timeout(LINE_LIMIT, reading.read_until(b'\n', &mut line)).await??;
     let response = match serde_json::from_slice(&line) {
-        Ok(request) => timeout(WORK_LIMIT, handler.respond(request))
-            .await
-            .unwrap_or_else(|_| {
-                refused(format!(
-                    "the request did not finish within {WORK_LIMIT:?} and may have been executed in part; repeat the command"
-                ))
-            }),
+        Ok(request) => handler.execute(request, actor).await,
         Err(error) => refused(format!("invalid request: {error}")),
     };
     let mut line = serde_json::to_vec(&response)?;
@@ -165,6 +165,28 @@ async fn converse(stream: UnixStream, handler: &SocketHandler) -> io::Result<()>
 }
 
 impl SocketHandler {
+    /// Executes a request, and records it in the audit log if it changes something.
+    async fn execute(&self, request: Request, actor: Actor) -> Response {
+        let act = request.act(actor);
+        let act = self.audit.as_ref().zip(act).map(|(audit, act)| audit.act(act));
+        if let Some(act) = &act
+            && let Err(error) = act.record_intent().await
+        {
+            return refused(format!("nothing was done: {}; {HELP}", error.message()));
+        }
+        let response = timeout(WORK_LIMIT, self.respond(request))
+            .await
+            .unwrap_or_else(|_| {
+                refused(format!(
+                    "the request did not finish within {WORK_LIMIT:?} and may have been executed in part; repeat the command"
+                ))
+            });
+        if let Some(act) = act {
+            act.record_outcome(response.outcome());
+        }
+        response
+    }
+
     async fn respond(&self, request: Request) -> Response {
         match request {
             Request::Breaker => self.with_status(breaker).await,

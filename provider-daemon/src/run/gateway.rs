@@ -3,8 +3,10 @@
 
 use super::cluster::ClusterAccess;
 use super::readiness::WaitCondition;
+use super::recordings::{Recordings, UNWRITABLE};
 use super::writers::Writers;
 use crate::args::RunArgs;
+use crate::audit::{Audit, AuditedSender};
 use crate::dev::Printer;
 use crate::metrics::{CertificateExpiry, GatewaySource};
 use crate::operators::serve;
@@ -14,13 +16,14 @@ use akash_provider_chain::AkashClient;
 use akash_provider_chain::cert::{KeyFile, KeyFiles, OwnCertificate, Usage};
 use akash_provider_chain::cert::{Rotation, RotationSettings};
 use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::chain::{ChainClient, SplitChain};
 use akash_provider_core::cluster::Cluster;
-use akash_provider_core::provider::ProviderHandle;
+use akash_provider_core::provider::{ProviderBuilder, ProviderHandle};
 use akash_provider_core::types::Address;
 use akash_provider_gateway::Screening;
 use akash_provider_gateway::auth::memory::Memory;
 use akash_provider_gateway::tls::Tls;
-use akash_provider_gateway::{CertificateFiles, Gateway, LeadershipSource, Ports, Settings};
+use akash_provider_gateway::{CertificateFiles, Gateway, LeadershipSource, Ports, ProblemSource, Settings};
 use axum::Router;
 use axum::extract::Request;
 use futures::FutureExt;
@@ -59,6 +62,8 @@ pub(super) struct GatewayDependencies {
     chain: AkashClient,
     memory: Arc<dyn Memory>,
     writers: Writers,
+    /// Audit log, if enabled.
+    audit: Option<Audit>,
 }
 
 impl GatewayDependencies {
@@ -67,7 +72,7 @@ impl GatewayDependencies {
         handle: &ProviderHandle,
         cluster: &ClusterAccess,
         chain: AkashClient,
-        state: &State,
+        (state, recordings): (&State, &Recordings),
         writers: Writers,
     ) -> Self {
         Self {
@@ -76,6 +81,28 @@ impl GatewayDependencies {
             chain,
             memory: state.tenants(),
             writers,
+            audit: recordings.audit.clone(),
+        }
+    }
+
+    /// Returns the source of the problem of the audit log, without the path that the cause contains.
+    fn problem(&self) -> Option<ProblemSource> {
+        let audit = self.audit.clone()?;
+        Some(ProblemSource::new(move || {
+            let is_failed = audit.health().problem.is_some();
+            is_failed.then(|| UNWRITABLE.to_owned())
+        }))
+    }
+
+    /// Returns the chain client of the certificate rotation.
+    fn rotation_chain(&self) -> Arc<dyn ChainClient> {
+        let chain = self.chain.clone();
+        match self.audit.clone() {
+            Some(audit) => {
+                let sender = AuditedSender::new(chain.clone(), audit, "certificate_rotation");
+                Arc::new(SplitChain::new(chain, sender))
+            }
+            None => Arc::new(chain),
         }
     }
 }
@@ -145,7 +172,16 @@ impl GatewayOptions {
 }
 
 /// Condition that delays bids until the gateway serves requests.
-pub(super) const PENDING: &str = "the gateway to start, so that tenants can be served";
+const PENDING: &str = "the gateway to start, so that tenants can be served";
+
+/// Holds the bids of a provider from its start until the gateway runs, if the gateway is enabled. A lease that is won
+/// before tenants reach the gateway gets no manifest.
+pub(super) fn hold_bids(builder: ProviderBuilder, gateway: Option<&GatewayOptions>) -> ProviderBuilder {
+    match gateway {
+        Some(_) => builder.hold_bids(PENDING),
+        None => builder,
+    }
+}
 
 /// Starts the gateway as a supervised part, if it is enabled.
 pub(super) fn start(
@@ -156,10 +192,11 @@ pub(super) fn start(
     end: &ShutdownTokens,
     parts: &mut Supervisor,
 ) {
-    let Some(plan) = plan else {
+    let Some(mut plan) = plan else {
         condition.set(None);
         return;
     };
+    plan.settings.problem = dependencies.problem();
     let (plan, dependencies) = (Arc::new(plan), Arc::new(dependencies));
     let (printer, end) = (Arc::clone(printer), end.clone());
     parts.again(Part::Gateway, move |_| {
@@ -277,7 +314,7 @@ async fn maintain_certificate(
         domains: plan.domains.clone(),
     };
     let rotation = Rotation::new(
-        Arc::new(dependencies.chain.clone()),
+        dependencies.rotation_chain(),
         plan.home.clone(),
         Arc::clone(&plan.key),
         RotationSettings::new(usage),

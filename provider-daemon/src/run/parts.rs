@@ -121,14 +121,14 @@ pub(super) async fn supervised<E>(
 pub(super) fn answer_operators(
     parts: &mut Supervisor,
     home: &Path,
-    handle: &ProviderHandle,
-    (cluster, records): (&Option<ClusterProxy>, &Recordings),
+    (handle, cluster, records): (&ProviderHandle, &Option<ClusterProxy>, &Recordings),
     until: &CancellationToken,
 ) {
     let condition = operator::SocketHandler {
         handle: handle.clone(),
         cluster: cluster.clone(),
         history: records.history.clone(),
+        audit: records.audit.clone(),
     };
     let (home, until) = (home.to_owned(), until.clone());
     parts.again(Part::OperatorSocket, move |_| {

@@ -2,9 +2,11 @@
 
 use super::Recordings;
 use super::breaker::BreakerFile;
+use super::recordings::audit_note;
 use super::summary;
 use super::writers::Writers;
 use crate::args::{PricingArgs, RunArgs};
+use crate::audit::{Audit, AuditHealth};
 use crate::dev::Printer;
 use crate::flight;
 use crate::history::{History, HistoryHealth, INTERRUPTION_HELP};
@@ -97,6 +99,10 @@ pub(super) struct Watch {
     history: Option<History>,
     /// Last reported failure of the order history.
     reported_history: Mutex<Option<String>>,
+    /// Audit log, if enabled.
+    audit: Option<Audit>,
+    /// Last reported failure of the audit log.
+    reported_audit: Mutex<Option<String>>,
 }
 
 impl Watch {
@@ -123,6 +129,8 @@ impl Watch {
             reported_recording: Mutex::default(),
             history: recordings.history.clone(),
             reported_history: Mutex::default(),
+            audit: recordings.audit.clone(),
+            reported_audit: Mutex::default(),
         }
     }
 
@@ -201,6 +209,9 @@ impl Watch {
             if let Some(history) = &history {
                 self.report_history(history);
             }
+            if let Some(audit) = &self.audit {
+                self.report_audit(&audit.health());
+            }
             if summarized.elapsed() >= SUMMARY_INTERVAL {
                 summarized = Instant::now();
                 summary::print(&self.printer, &status, recording.as_ref(), history.as_ref());
@@ -252,6 +263,21 @@ impl Watch {
         self.printer
             .object(json!({"event": "history", "history": history}));
         reported.clone_from(&history.problem);
+    }
+
+    /// Prints that the audit log cannot be written, or is written again.
+    fn report_audit(&self, health: &AuditHealth) {
+        let mut reported = self.reported_audit.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.is_some() == health.problem.is_some() {
+            return;
+        }
+        if self.printer.is_text() {
+            self.printer.note(&plain::line(&audit_note(health)));
+        }
+        self.printer.object(
+            json!({"event": "audit_log", "is_written": health.problem.is_none(), "problem": health.problem}),
+        );
+        reported.clone_from(&health.problem);
     }
 
     /// Prints the unmet conditions if they changed.

@@ -1,6 +1,7 @@
-//! Recorders of the engine: flight recorder, order history and traces.
+//! Recorders of the engine: flight recorder, order history and traces. Audit log of the provider.
 
 use crate::args::RunArgs;
+use crate::audit::{self, Audit, AuditHealth};
 use crate::flight;
 use crate::history::{self, History, Recorders};
 use crate::metrics::Metrics;
@@ -8,6 +9,7 @@ use crate::metrics::Metrics;
 use crate::traces::{self, OtlpSource, Traces, TransactionOf};
 use akash_provider_chain::AkashClient;
 use akash_provider_core::Config;
+use akash_provider_core::audit::{Act, ActKind, ActOutcome, AuditedAct};
 #[cfg(feature = "otlp")]
 use akash_provider_core::chain::ChainTx;
 use akash_provider_core::pricing::PricingStrategy;
@@ -17,11 +19,17 @@ use anyhow::Context;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Problem while the audit log cannot be written.
+pub(super) const UNWRITABLE: &str = "audit log not writable, closes of leases and teardowns wait";
+
 /// Handles of the enabled recorders.
 #[derive(Debug)]
 pub(super) struct Recordings {
     pub(super) flight: Option<flight::Finish>,
     pub(super) history: Option<History>,
+    pub(super) audit: Option<Audit>,
+    /// Act of this command in the audit log.
+    run: Option<AuditedAct>,
     #[cfg(feature = "otlp")]
     traces: Option<Traces>,
 }
@@ -29,7 +37,7 @@ pub(super) struct Recordings {
 impl Recordings {
     /// Starts the enabled recorders and adds the metrics of the traces. Returns the handles of the recorders, and the
     /// builder of the provider with the recorders.
-    pub(super) fn start(
+    pub(super) async fn start(
         args: &RunArgs,
         home: &Path,
         config: &Config,
@@ -64,13 +72,26 @@ impl Recordings {
             add(Box::new(recorder.of_provider(config.provider.clone())));
             history
         });
+        let audit = args.audit.settings(home).map(audit::start).transpose();
+        let audit = audit.context("cannot start the audit log")?;
+        let run = audit.as_ref().map(|audit| audit.act(run_act(config)));
+        if let Some(run) = &run {
+            // The first line of the process, which also shows whether the log can be written.
+            run.record_intent().await?;
+        }
         let builder = match Recorders::new(recorders) {
             Some(recorders) => Provider::builder().recorder(recorders),
             None => Provider::builder(),
         };
+        let builder = match &audit {
+            Some(audit) => builder.audit_log(audit.clone()),
+            None => builder,
+        };
         let recordings = Self {
             flight,
             history,
+            audit,
+            run,
             #[cfg(feature = "otlp")]
             traces,
         };
@@ -85,9 +106,35 @@ impl Recordings {
         if let Some(history) = self.history {
             history.finish().await;
         }
+        if let Some(run) = self.run {
+            run.record_outcome(ActOutcome::new("done", None));
+        }
+        if let Some(audit) = self.audit {
+            audit.finish().await;
+        }
         #[cfg(feature = "otlp")]
         if let Some(traces) = self.traces {
             traces.finish().await;
         }
+    }
+}
+
+/// Returns the act of the command `run`.
+fn run_act(config: &Config) -> Act {
+    let kind = ActKind::Command {
+        name: "run",
+        destroys: false,
+    };
+    let mut act = Act::new(kind, audit::this_process(), config.provider.as_str());
+    let program = crate::program();
+    act.evidence.request = Some(format!("{} {} {}", program.name, program.version, program.commit));
+    act
+}
+
+/// Returns the failure of the audit log while it cannot be written, as a note for the operator.
+pub(super) fn audit_note(health: &AuditHealth) -> String {
+    match &health.problem {
+        Some(why) => format!("{UNWRITABLE}: {why}"),
+        None => "audit log written again".to_owned(),
     }
 }

@@ -1,5 +1,7 @@
 //! `run`, `tx` and `query` with a real node: a development network on loopback.
 
+mod audit;
+mod audit_commands;
 mod availability;
 mod breaker;
 mod bursts;

@@ -355,6 +355,13 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("log-level", &["log-level", "log-level debug"]),
     (
+        "audit",
+        &[
+            "audit --since 168h",
+            "audit --lease akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0/42/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm -o json",
+        ],
+    ),
+    (
         "orders",
         &["orders --since 168h", "orders --declined --code gpu -o json"],
     ),

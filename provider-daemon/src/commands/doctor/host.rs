@@ -1,9 +1,9 @@
 //! Machine of the provider: home directory, file modes, disk space, limit of open files and clock.
 
-use super::Context;
 use super::chain::Probe;
 use super::check::{Check, listed};
 use super::kubernetes::Cluster;
+use super::{Context, audit};
 use crate::args::RunArgs;
 use crate::files::free_bytes;
 use crate::plain::count;
@@ -64,7 +64,12 @@ pub(super) fn fix(args: &RunArgs, home: Option<&Path>) -> Vec<Check> {
             Err(error) => checks.push(failed(format!("{}: {error}", path.display()))),
         }
     }
-    if let Some(dir) = args.record.record.as_deref().filter(|dir| !dir.exists()) {
+    let audit = home.and_then(|home| Some(args.audit.settings(home)?.dir));
+    if let Some(dir) = audit.as_deref().filter(|dir| dir.exists()) {
+        checks.extend(State::restrict_access(dir).into_iter().map(&mut failed));
+    }
+    let dirs = [args.record.record.as_deref(), audit.as_deref()];
+    for dir in dirs.into_iter().flatten().filter(|dir| !dir.exists()) {
         match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
             Ok(()) => checks.push(Check::ok("fix", format!("created {}", dir.display()))),
             Err(error) => checks.push(failed(format!("{}: {error}", dir.display()))),
@@ -105,14 +110,15 @@ pub(super) fn checks(context: &Context<'_>) -> Vec<Check> {
         checks.extend(judge_home(home, home.is_dir()));
         if home.is_dir() {
             let (open, failures) = State::accessible_files(home);
-            checks.push(judge_modes(&open, &failures, false));
+            let modes = judge_modes(MODES, &open, &failures, false);
+            let private = || Check::ok(MODES, "only the owner has access to the home directory");
+            checks.push(modes.unwrap_or_else(private));
         }
-        checks.push(judge_space(free_bytes(home)));
+        checks.push(judge_space("disk space", "--home", free_bytes(home)));
+        checks.extend(audit::checks(context.args, home));
     }
     let secrets = secret_files(context.args, context.home);
-    if !secrets.is_empty() {
-        checks.push(judge_modes(&secrets, &[], true));
-    }
+    checks.extend(judge_modes(MODES, &secrets, &[], true));
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map(|(_, hard)| hard);
     checks.push(judge_files(limit.map_err(|error| error.to_string())));
     checks
@@ -126,33 +132,39 @@ fn judge_home(home: &Path, exists: bool) -> Option<Check> {
     (!exists).then(|| Check::warning(HOME, detail, FIX))
 }
 
-/// Judges modes. `is_outside` states that the files are outside of the home directory, as mounted secrets are.
-fn judge_modes(open: &[(PathBuf, u32)], failures: &[String], is_outside: bool) -> Check {
+/// Judges the modes of files to which other accounts have access, and the failures to read modes. Returns `None` without
+/// such files and failures. `is_mounted` states that the files may be mounted secrets.
+pub(super) fn judge_modes(
+    subject: &str,
+    open: &[(PathBuf, u32)],
+    failures: &[String],
+    is_mounted: bool,
+) -> Option<Check> {
     if let Some(failure) = failures.first() {
         let help = "run `doctor` as the account of the provider";
-        return Check::warning(MODES, format!("cannot read {failure}"), help);
+        return Some(Check::warning(subject, format!("cannot read {failure}"), help));
     }
     if open.is_empty() {
-        return Check::ok(MODES, "only the owner has access to the home directory");
+        return None;
     }
     let name = |(path, mode): &(PathBuf, u32)| format!("{} ({mode:04o})", path.display());
     let names = listed(open.iter().map(name), FILES_MAX);
     let detail = format!("other accounts may access {names}");
-    Check::problem(is_outside, MODES, detail, FIX)
+    Some(Check::problem(is_mounted, subject, detail, FIX))
 }
 
-fn judge_space(free: Result<u64, String>) -> Check {
-    const SUBJECT: &str = "disk space";
-    const HELP: &str = "free space on the file system of --home, or move --home to a larger one";
+/// Judges the free space of the directory that `flag` sets.
+pub(super) fn judge_space(subject: &str, flag: &str, free: Result<u64, String>) -> Check {
+    let help = format!("free space on the file system of {flag}, or move {flag} to a larger one");
     let free = match free {
         Ok(free) => free,
-        Err(why) => return Check::warning(SUBJECT, format!("cannot be read: {why}"), HELP),
+        Err(why) => return Check::warning(subject, format!("free space cannot be read: {why}"), help),
     };
     let detail = format!("{} MiB free", free >> 20);
     match free {
-        0..SPACE_MIN => Check::failure(SUBJECT, detail, HELP),
-        SPACE_MIN..SPACE_FEW => Check::warning(SUBJECT, detail, HELP),
-        _ => Check::ok(SUBJECT, detail),
+        0..SPACE_MIN => Check::failure(subject, detail, help),
+        SPACE_MIN..SPACE_FEW => Check::warning(subject, detail, help),
+        _ => Check::ok(subject, detail),
     }
 }
 
@@ -231,7 +243,8 @@ mod tests {
             (Ok(SPACE_MIN - 1), Severity::Failure),
             (Err("x".to_owned()), Severity::Warning),
         ] {
-            assert_eq!(judge_space(free.clone()).severity(), wanted, "{free:?}");
+            let check = judge_space("disk space", "--home", free.clone());
+            assert_eq!(check.severity(), wanted, "{free:?}");
         }
         assert!(free_bytes(Path::new("/tmp/missing/deeper")).is_ok());
         assert_eq!(judge_files(Ok(FILES_ENOUGH)).severity(), Severity::Ok);
@@ -269,12 +282,13 @@ mod tests {
         fs::set_permissions(&home, Permissions::from_mode(0o755)).unwrap();
         let (open, failures) = State::accessible_files(&home);
         assert_eq!(open, [(home.clone(), 0o755)]);
-        let check = judge_modes(&open, &failures, false);
+        let check = judge_modes(MODES, &open, &failures, false).unwrap();
         assert_eq!(check.severity(), Severity::Failure);
         assert!(check.detail().contains("(0755)"), "{check:?}");
-        assert_eq!(judge_modes(&open, &failures, true).severity(), Severity::Warning);
+        let mounted = judge_modes(MODES, &open, &failures, true).unwrap();
+        assert_eq!(mounted.severity(), Severity::Warning);
         assert_eq!(State::restrict_access(&home), Vec::<String>::new());
         let (open, failures) = State::accessible_files(&home);
-        assert_eq!(judge_modes(&open, &failures, false).severity(), Severity::Ok);
+        assert_eq!(judge_modes(MODES, &open, &failures, false), None);
     }
 }

@@ -4,11 +4,13 @@ use super::TxAccount;
 use super::send::send;
 use crate::args::TxArgs;
 use crate::args::tx::{CertTx, GenerateCert, Role};
+use crate::audit::{audited, this_process};
 use crate::commands::chain::{block_on, endpoints_with_chain_id};
 use crate::error::WithHelp;
 use akash_provider_chain::Reader;
 use akash_provider_chain::cert::{CertError, KeyFile, KeyFiles, OwnCertificate, Usage, check_published};
 use akash_provider_chain::convert::to_any;
+use akash_provider_core::audit::{Act, ActKind};
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::types::Msg;
 use anyhow::{Context, bail};
@@ -44,13 +46,26 @@ fn generate(what: &GenerateCert, account: &TxAccount, home: &Path) -> anyhow::Re
     }
     let now = UNIX_EPOCH.elapsed().context("the system clock is before 1970")?;
     let own = OwnCertificate::make(&account.address, &usage, now)?;
-    files.write(KeyFile::Current, &own)?;
+    let kind = ActKind::Command {
+        name: "certificate_generate",
+        destroys: path.exists(),
+    };
+    let mut act = Act::new(kind, this_process(), subject(account, &own));
+    act.evidence.request = Some(format!("write {}", path.display()));
+    audited(account.log.as_ref(), act, || {
+        Ok(files.write(KeyFile::Current, &own)?)
+    })?;
     eprintln!(
         "certificate {} created at {}; publish it with `tx cert publish`",
         own.info().serial,
         path.display()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the subject of an act on a certificate.
+fn subject(account: &TxAccount, own: &OwnCertificate) -> String {
+    format!("{}/{}", account.address, own.info().serial)
 }
 
 async fn publish(role: Role, args: &TxArgs, account: &TxAccount, home: &Path) -> anyhow::Result<ExitCode> {
@@ -73,7 +88,12 @@ async fn publish(role: Role, args: &TxArgs, account: &TxAccount, home: &Path) ->
             None => {}
         }
     }
-    send(args, account, vec![to_any(&own.publish())]).await
+    let msg = own.publish();
+    let act = Act {
+        subject: subject(account, &own),
+        ..Act::from_msg(&msg, this_process())
+    };
+    send(args, account, vec![to_any(&msg)], act).await
 }
 
 async fn revoke(
@@ -117,12 +137,9 @@ async fn revoke(
         }
     }
     let owner = account.address.clone();
-    send(
-        args,
-        account,
-        vec![to_any(&Msg::RevokeCertificate { owner, serial })],
-    )
-    .await
+    let msg = Msg::RevokeCertificate { owner, serial };
+    let act = Act::from_msg(&msg, this_process());
+    send(args, account, vec![to_any(&msg)], act).await
 }
 
 /// Checks the usage of a certificate: a server certificate is also valid for a client, but not the reverse.

@@ -4,6 +4,7 @@ use super::send::send;
 use super::{TxAccount, node, waits_for_block};
 use crate::args::TxArgs;
 use crate::args::tx::tenant::{CreateArgs, DeploymentArgs, DeploymentTx, DepositTx};
+use crate::audit::this_process;
 use crate::commands::chain::block_on;
 use crate::commands::read_sdl;
 use crate::dev::tenant::create_deployment;
@@ -12,6 +13,7 @@ use crate::plain::count;
 use akash_provider_chain::Reader;
 use akash_provider_chain::convert::tenant_to_any;
 use akash_provider_chain::proto::akash::deployment::v1beta4::QueryParamsRequest;
+use akash_provider_core::audit::{Act, ActKind};
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
@@ -99,7 +101,8 @@ async fn create(
         }
     };
     eprintln!("deployment {id} with a deposit of {deposit}");
-    let code = send_message(args, account, create_deployment(id, sdl, deposit)).await?;
+    let act = act("deployment_create", &id, Some(&deposit));
+    let code = send_message(args, account, create_deployment(id, sdl, deposit), act).await?;
     if waits_for_block(args) && code == ExitCode::SUCCESS {
         eprintln!("next, accept a bid: provider-daemon tx market lease create --dseq {dseq} --wait");
     }
@@ -123,8 +126,9 @@ async fn update(
             return Ok(ExitCode::SUCCESS);
         }
     }
+    let act = act("deployment_update", &id, None);
     let update = TenantMsg::UpdateDeployment { id, hash: sdl.hash };
-    let code = send_message(args, account, update).await?;
+    let code = send_message(args, account, update, act).await?;
     if waits_for_block(args) && code == ExitCode::SUCCESS {
         let (path, dseq) = (path.display(), which.dseq);
         eprintln!("next, send the manifest: provider-daemon send-manifest {path} --dseq {dseq}");
@@ -140,7 +144,25 @@ async fn close(which: &DeploymentArgs, args: &TxArgs, account: &TxAccount) -> an
         eprintln!("deployment {id} is already closed");
         return Ok(ExitCode::SUCCESS);
     }
-    send_message(args, account, TenantMsg::CloseDeployment { id }).await
+    let act = Act {
+        kind: ActKind::Command {
+            name: "deployment_close",
+            destroys: true,
+        },
+        ..act("deployment_close", &id, None)
+    };
+    send_message(args, account, TenantMsg::CloseDeployment { id }, act).await
+}
+
+/// Returns the act of a transaction on a deployment, with the deposit of the transaction.
+fn act(name: &'static str, id: &DeploymentId, deposit: Option<&Coin>) -> Act {
+    let kind = ActKind::Command {
+        name,
+        destroys: false,
+    };
+    let mut act = Act::new(kind, this_process(), id.to_string());
+    act.evidence.deposit = deposit.cloned();
+    act
 }
 
 /// Runs `tx escrow deposit`. Unless `--offline` is set, first checks that the deployment is open and the balance is
@@ -154,15 +176,20 @@ pub(super) fn deposit(command: &DepositTx, args: &TxArgs, home: &Path) -> anyhow
             open_deployment(&node, &deployment).await?;
             check_balance(&node, &account, amount).await?;
         }
-        let coin = amount.clone();
-        send_message(args, &account, TenantMsg::Deposit { deployment, coin }).await
+        let (coin, act) = (amount.clone(), act("deposit", &deployment, Some(amount)));
+        send_message(args, &account, TenantMsg::Deposit { deployment, coin }, act).await
     })
 }
 
-async fn send_message(args: &TxArgs, account: &TxAccount, msg: TenantMsg) -> anyhow::Result<ExitCode> {
+async fn send_message(
+    args: &TxArgs,
+    account: &TxAccount,
+    msg: TenantMsg,
+    act: Act,
+) -> anyhow::Result<ExitCode> {
     let message = tenant_to_any(&msg)
         .context("cannot create the transaction: the chain has no message for this action")?;
-    send(args, account, vec![message]).await
+    send(args, account, vec![message], act).await
 }
 
 /// Queries a deployment.

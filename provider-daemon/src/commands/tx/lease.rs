@@ -5,11 +5,13 @@ use super::send::send;
 use super::{TxAccount, node, waits_for_block};
 use crate::args::TxArgs;
 use crate::args::tx::tenant::{LeaseCreateArgs, LeaseTx};
+use crate::audit::this_process;
 use crate::commands::bids::{open_bids, open_orders};
 use crate::commands::chain::block_on;
 use crate::error::WithHelp;
 use akash_provider_chain::Reader;
 use akash_provider_chain::convert::tenant_to_any;
+use akash_provider_core::audit::{Act, ActKind};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidId, DeploymentId, GroupId, OrderId};
 use anyhow::bail;
@@ -34,10 +36,16 @@ async fn create(what: &LeaseCreateArgs, args: &TxArgs, account: &TxAccount) -> a
     for bid in &bids {
         eprintln!("accepting bid {bid}");
     }
+    let kind = ActKind::Command {
+        name: "lease_create",
+        destroys: false,
+    };
+    let ids: Vec<String> = bids.iter().map(ToString::to_string).collect();
+    let act = Act::new(kind, this_process(), ids.join(", "));
     // One transaction, so that either all groups get a lease or none.
     let taken = bids.into_iter().map(|bid| TenantMsg::CreateLease { bid });
     let messages = taken.filter_map(|msg| tenant_to_any(&msg)).collect();
-    let code = send(args, account, messages).await?;
+    let code = send(args, account, messages, act).await?;
     if waits_for_block(args) && code == ExitCode::SUCCESS {
         let dseq = what.which.dseq;
         eprintln!("next, send the manifest: provider-daemon send-manifest SDL --dseq {dseq}");

@@ -4,11 +4,13 @@ use super::TxAccount;
 use super::send::send;
 use crate::args::TxArgs;
 use crate::args::tx::ProviderTx;
+use crate::audit::this_process;
 use crate::commands::chain::block_on;
 use crate::error::WithHelp;
 use akash_provider_chain::proto::akash::base::attributes::v1::Attribute as WireAttribute;
 use akash_provider_chain::proto::akash::provider::v1beta4::{Info, MsgCreateProvider, MsgUpdateProvider};
 use akash_provider_chain::regular_file;
+use akash_provider_core::audit::{Act, ActKind};
 use akash_provider_core::types::Attribute;
 use anyhow::{Context, bail};
 use prost::{Message, Name};
@@ -178,7 +180,13 @@ pub(super) fn run(command: &ProviderTx, args: &TxArgs, home: &Path) -> anyhow::R
             info,
         }),
     };
-    block_on(send(args, &account, vec![message]))
+    let kind = match command {
+        ProviderTx::Create { .. } => ActKind::ProviderCreate,
+        ProviderTx::Update { .. } => ActKind::ProviderUpdate,
+    };
+    let mut act = Act::new(kind, this_process(), account.address.as_str());
+    act.evidence.request = Some(file.host.clone());
+    block_on(send(args, &account, vec![message], act))
 }
 
 fn pack<M: Message + Name>(message: &M) -> Any {

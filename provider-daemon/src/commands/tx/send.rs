@@ -11,7 +11,7 @@ use crate::commands::chain::{endpoints_with_chain_id, failure};
 use crate::commands::query::print;
 use crate::error::WithHelp;
 use crate::json::Json;
-use crate::{chain_json, secrets};
+use crate::{audit, chain_json, secrets};
 use akash_provider_chain::Reader;
 use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::proto::cosmos::base::abci::v1beta1::TxResponse;
@@ -20,8 +20,9 @@ use akash_provider_chain::proto::cosmos::tx::v1beta1::{AuthInfo, Fee, GetTxReque
 use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, sign_with_note};
 use akash_provider_chain::tx::api::{Simulation, Submission, TxApi};
 use akash_provider_chain::tx::{LIFETIME, LIFETIME_BLOCKS};
+use akash_provider_core::audit::{Act, ActOutcome};
 use akash_provider_core::chain::{Account as AccountRecord, SyncInfo};
-use akash_provider_core::types::{Coin, Dec, Denom};
+use akash_provider_core::types::{Coin, Dec, Denom, TxReceipt};
 use anyhow::{Context, anyhow, bail};
 use prost_types::Any;
 use std::io::{IsTerminal, Write};
@@ -37,8 +38,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum wait for a block; a transaction is valid for one minute of chain time.
 const WAIT_MAX: Duration = Duration::from_secs(180);
 
-/// Signs and sends a transaction after a confirmation, and prints the result.
-pub(super) async fn send(args: &TxArgs, account: &TxAccount, messages: Vec<Any>) -> anyhow::Result<ExitCode> {
+/// Signs and sends a transaction after a confirmation, records its act in the audit log, and prints the result.
+pub(super) async fn send(
+    args: &TxArgs,
+    account: &TxAccount,
+    messages: Vec<Any>,
+    act: Act,
+) -> anyhow::Result<ExitCode> {
     let fee = FeeArgs::from_args(args)?;
     if args.how.generate_only {
         let limit = match args.gas.gas {
@@ -70,7 +76,12 @@ pub(super) async fn send(args: &TxArgs, account: &TxAccount, messages: Vec<Any>)
             ));
         }
     }
-    let response = sending.broadcast(&price).await?;
+    let act = audit::record_intent(account.log.as_ref(), act).await?;
+    let sent = sending.broadcast(&price).await;
+    if let Some(act) = act {
+        act.record_outcome(outcome(sent.as_ref(), &price, args.how.broadcast_mode));
+    }
+    let response = sent?;
     print(&chain_json::from_message(&response)?, args.output)?;
     if response.code == 0 {
         return Ok(ExitCode::SUCCESS);
@@ -80,6 +91,33 @@ pub(super) async fn send(args: &TxArgs, account: &TxAccount, messages: Vec<Any>)
         response.txhash, response.codespace, response.code, response.raw_log
     );
     Ok(ExitCode::FAILURE)
+}
+
+/// Returns the outcome of a broadcast, for the audit log.
+fn outcome(sent: Result<&TxResponse, &anyhow::Error>, price: &Price, mode: BroadcastMode) -> ActOutcome {
+    let response = match sent {
+        Ok(response) => response,
+        // A node may have received the transaction.
+        Err(error) => return ActOutcome::new("unknown", Some(format!("{error:#}"))),
+    };
+    let outcome = match (response.code, mode) {
+        (0, BroadcastMode::Block) => ActOutcome {
+            height: u64::try_from(response.height).ok(),
+            ..ActOutcome::new("committed", None)
+        },
+        (0, BroadcastMode::Sync | BroadcastMode::Async) => ActOutcome::new("sent", None),
+        (code, _) => {
+            let why = format!("{}/{code}: {}", response.codespace, response.raw_log);
+            ActOutcome::new("rejected", Some(why))
+        }
+    };
+    ActOutcome {
+        receipt: Some(TxReceipt {
+            hash: response.txhash.clone(),
+            fee: price.fee.clone(),
+        }),
+        ..outcome
+    }
 }
 
 /// Returns the unsigned transaction as JSON. The timeout of an unordered transaction is missing, because it is relative

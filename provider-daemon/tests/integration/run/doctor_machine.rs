@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};
 
 /// Script that mounts a file system of the size `$1` at `$2`. Only the started process sees the mount.
-const MOUNTED: &str = r#"mount -t tmpfs -o size="$1" tmpfs "$2" && chmod 700 "$2" && shift 2 && exec "$@""#;
+const MOUNTED: &str = r#"mount -t tmpfs -o mode=700,size="$1" tmpfs "$2" && shift 2 && exec "$@""#;
 
 #[test]
 fn clock_behind_the_chain_is_reported_until_it_is_set() {
@@ -44,6 +44,40 @@ fn small_disk_is_reported_until_it_has_space() {
         let before = ["unshare", "--mount", "sh", "-c", MOUNTED, "sh", size, home];
         let results = Results::after(&stage, &before, &["--home", home]);
         results.expect("disk space", severity);
+    }
+}
+
+#[test]
+fn audit_log_is_reported_until_its_directory_is_private_and_writable() {
+    let stage = installation("doctor-audit");
+    let dir = stage.path("acts");
+    let flag = format!("--audit-log={}", dir.display());
+    // Another home directory: its file modes and disk space have their own checks.
+    let home = format!("--home={}", stage.path("home").display());
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+    let expect = |more: &[&str], severity: &str| {
+        let results = Results::new(&stage, &[&[&*home, &*flag], more].concat());
+        results.expect("audit log", severity);
+    };
+    expect(&[], "failure");
+    expect(&["--fix"], "ok");
+    std::fs::remove_dir(&dir).unwrap();
+    std::fs::write(&dir, "").unwrap();
+    expect(&[], "failure");
+    std::fs::remove_file(&dir).unwrap();
+    expect(&[], "ok");
+    Results::new(&stage, &["--audit-log=none"]).expect("audit log", "skipped");
+    if !geteuid().is_root() {
+        println!("skipped: only root may mount a file system");
+        return;
+    }
+    std::fs::create_dir(&dir).unwrap();
+    let dir = dir.to_str().unwrap();
+    for (options, severity) in [("2g,ro", "failure"), ("50m", "failure"), ("2g", "ok")] {
+        let before = ["unshare", "--mount", "sh", "-c", MOUNTED, "sh", options, dir];
+        let results = Results::after(&stage, &before, &[&home, &flag]);
+        results.expect("audit log", severity);
     }
 }
 

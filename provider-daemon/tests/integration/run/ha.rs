@@ -266,6 +266,19 @@ fn a_standby_publishes_no_certificate_and_no_event_and_does_both_once_it_leads()
     assert_eq!(certificates(&pair), 1, "{}", second.dump());
     let placed = || facts.output().matches("\"event\":\"bid_placed\"").count();
     assert_eq!(placed(), 1, "{}", facts.output());
+    let acts = |name: &str| {
+        let home = format!("--home={}", pair.stage.path(&format!("home-{name}")).display());
+        let (code, lines, problem) = pair.stage.ran(&["audit", "-o", "json", &home]);
+        assert_eq!(code, 0, "{problem}");
+        let act = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["act"].clone();
+        lines.lines().map(act).collect::<Vec<_>>()
+    };
+    assert_eq!(acts("b"), ["run"], "acts of a standby");
+    assert!(
+        acts("a").contains(&"certificate_publish".into()),
+        "{:?}",
+        acts("a")
+    );
     first.kill();
     leads(&second);
     until(

@@ -1,0 +1,83 @@
+//! Flags of the audit log and of the command that reads it.
+
+use super::operator::OutputArgs;
+use super::values;
+use crate::audit::AuditSettings;
+use akash_provider_core::types::LeaseId;
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Minimum of the size limit, in bytes.
+const LIMIT_MIN: u64 = 1 << 20;
+/// Value that disables the log.
+const NONE: &str = "none";
+
+/// Flags of the audit log.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Recording")]
+pub struct AuditLogArgs {
+    /// Directory of the log of acts that spend or destroy; `none` disables it [default: audit in --home]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub audit_log: Option<PathBuf>,
+    /// Maximum size of the audit log, in bytes, at least 1Mi; the oldest file is removed first
+    #[arg(long, value_name = "BYTES", default_value = "256Mi", value_parser = limit, global = true)]
+    pub audit_log_bytes: u64,
+    /// Maximum number of files of the audit log, from 2 to 1000
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=1000),
+          global = true)]
+    pub audit_log_files: u16,
+}
+
+fn limit(text: &str) -> Result<u64, String> {
+    match u64::try_from(values::bytes(text)?) {
+        Ok(bytes) if bytes >= LIMIT_MIN => Ok(bytes),
+        _ => Err("must be at least 1Mi".to_owned()),
+    }
+}
+
+impl AuditLogArgs {
+    /// Returns the settings of the log with the home directory `home`, or `None` if the log is disabled.
+    #[must_use]
+    pub fn settings(&self, home: &Path) -> Option<AuditSettings> {
+        Some(AuditSettings {
+            dir: directory(self.audit_log.as_deref(), home)?,
+            bytes: self.audit_log_bytes,
+            files: self.audit_log_files.into(),
+        })
+    }
+}
+
+/// Returns the directory of the log, or `None` if the log is disabled.
+fn directory(flag: Option<&Path>, home: &Path) -> Option<PathBuf> {
+    match flag {
+        Some(dir) if dir == Path::new(NONE) => None,
+        Some(dir) if !dir.as_os_str().is_empty() => Some(dir.to_owned()),
+        _ => Some(home.join("audit")),
+    }
+}
+
+/// Arguments of `audit`.
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    /// List acts within this time
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::go_duration)]
+    pub since: Duration,
+    /// List acts on this lease or its bid, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER
+    #[arg(long, value_name = "ID")]
+    pub lease: Option<LeaseId>,
+    /// Directory of the audit log, as for `run` [default: audit in --home]
+    #[arg(long, value_name = "DIR")]
+    pub audit_log: Option<PathBuf>,
+    /// Output options.
+    #[command(flatten)]
+    pub printed: OutputArgs,
+}
+
+impl AuditArgs {
+    /// Returns the directory of the log, or `None` if the flag disables the log.
+    #[must_use]
+    pub fn directory(&self, home: &Path) -> Option<PathBuf> {
+        directory(self.audit_log.as_deref(), home)
+    }
+}

@@ -1,0 +1,26 @@
+//! Audit log: JSON lines of the acts that spend money, destroy data or change a running provider.
+//!
+//! ```text
+//! engine, operator socket, certificate rotation ─▶ Audit ─▶ queue (bounded) ─▶ writer thread ─┐
+//! `tx`, `keys` ─▶ FileLog ────────────────────────────────────────────────────────────────────┴─▶ 000001.jsonl, …
+//! ```
+//! The intent of an act that destroys data is durable before the act. While the log cannot be written, such acts wait,
+//! and all others continue. Their lines are retained up to a limit, and written later. Processes take turns with a lock
+//! on a file in the directory.
+
+mod chain;
+mod command;
+mod files;
+mod line;
+mod log;
+mod reader;
+mod writer;
+
+pub(crate) use chain::AuditedSender;
+pub(crate) use command::{audited, record_intent};
+pub use files::AuditSettings;
+pub(crate) use log::{Audit, AuditHealth, HELP, start, this_process, user};
+pub use reader::run;
+
+#[cfg(test)]
+mod tests;

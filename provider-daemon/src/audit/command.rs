@@ -1,0 +1,92 @@
+//! Log of a command, which writes each line immediately.
+
+use super::files::AuditSettings;
+use super::line::{AuditLine, LineFormat};
+use super::log::unwritten;
+use crate::commands::chain::block_on;
+use crate::error::WithHelp;
+use akash_provider_core::audit::{Act, ActOutcome, AuditEntry, AuditLog, AuditedAct};
+use akash_provider_core::error::Error;
+use async_trait::async_trait;
+use std::sync::{Arc, Once};
+
+/// Log of a command, which writes each entry immediately.
+#[derive(Debug)]
+pub(super) struct FileLog {
+    settings: AuditSettings,
+    format: LineFormat,
+    /// Warning about an entry that is not written, printed once.
+    warning: Once,
+}
+
+impl FileLog {
+    pub(super) fn new(settings: AuditSettings) -> Self {
+        Self {
+            settings,
+            format: LineFormat::new(),
+            warning: Once::new(),
+        }
+    }
+
+    fn append(&self, entry: &AuditEntry) -> anyhow::Result<()> {
+        let line = AuditLine::new(&self.format, entry).to_json();
+        self.settings.append(line.as_bytes())
+    }
+}
+
+/// Records the intent of an act of a command. Returns `None` if the log is disabled.
+///
+/// # Errors
+/// Returns an error if the act must not start, because its intent may not be durable.
+pub(crate) async fn record_intent(
+    settings: Option<&AuditSettings>,
+    act: Act,
+) -> anyhow::Result<Option<AuditedAct>> {
+    let Some(settings) = settings else {
+        return Ok(None);
+    };
+    let act = AuditedAct::new(Arc::new(FileLog::new(settings.clone())), act);
+    act.record_intent().await.map_err(|error| {
+        let help = "free disk space, make the directory of --audit-log writable, or set --audit-log none";
+        WithHelp::new(format!("nothing was done: {}", error.message()), help)
+    })?;
+    Ok(Some(act))
+}
+
+#[async_trait]
+impl AuditLog for FileLog {
+    async fn record(&self, entry: AuditEntry) -> Result<(), Error> {
+        self.append(&entry)
+            .map_err(|error| unwritten(&format!("{error:#}")))
+    }
+
+    fn submit(&self, entry: AuditEntry) {
+        if let Err(error) = self.append(&entry) {
+            self.warning.call_once(|| {
+                eprintln!(
+                    "warning: cannot write the audit log: {error:#}; check the directory of --audit-log"
+                );
+            });
+        }
+    }
+}
+
+/// Records the intent and the outcome of an act without a transaction, such as a new key.
+///
+/// # Errors
+/// Returns the error of the act, or an error if the act must not start.
+pub(crate) fn audited<T>(
+    settings: Option<&AuditSettings>,
+    act: Act,
+    run: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let act = block_on(record_intent(settings, act))?;
+    let result = run();
+    if let Some(act) = act {
+        act.record_outcome(match &result {
+            Ok(_) => ActOutcome::new("done", None),
+            Err(error) => ActOutcome::new("failed", Some(format!("{error:#}"))),
+        });
+    }
+    result
+}
