@@ -14,13 +14,12 @@ const KUBECONFIG_BYTES_MAX: u64 = 4 << 20;
 /// of `~/.kube/config` or of this pod.
 ///
 /// # Errors
-/// As [`config`], and if certificates or credentials in it are invalid.
+/// Returns the errors of [`config`], and an error if the certificates or credentials in the configuration are invalid.
 pub(crate) async fn client(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     Client::try_from(config(kubeconfig).await?).with_context(|| source(kubeconfig))
 }
 
-/// Returns the context of an error in the certificates or credentials of a cluster configuration: the path of the
-/// kubeconfig file, if there is one.
+/// Returns the context message for an error in a cluster configuration. The message names the kubeconfig file, if any.
 pub(crate) fn source(kubeconfig: Option<&Path>) -> String {
     match kubeconfig {
         Some(path) => format!("cannot use kubeconfig {}", path.display()),
@@ -31,7 +30,7 @@ pub(crate) fn source(kubeconfig: Option<&Path>) -> String {
 /// Reads the cluster configuration from a kubeconfig file, or else from `KUBECONFIG`, `~/.kube/config` or this pod.
 ///
 /// # Errors
-/// Returns an error if the file is invalid, or if no cluster is configured. The cluster may be unavailable.
+/// Returns an error if the file is invalid, or if no cluster is configured. An unavailable cluster is not an error.
 pub(crate) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
     let Some(path) = kubeconfig else {
         return Config::infer().await.with_context(|| {

@@ -21,9 +21,9 @@ pub struct Setting {
     pub value: Vec<String>,
     /// Source of the value: flag, variable, file or default.
     pub source: &'static str,
-    /// Name of the variable or path of the file.
+    /// Name of the environment variable, or path of the file, that sets the value.
     pub from: Option<String>,
-    /// Replacement of a flag that has no effect.
+    /// Reason why a flag of the Go provider has no effect; `None` for a flag with an effect.
     pub instead: Option<&'static str>,
 }
 
@@ -72,7 +72,8 @@ fn one(
     })
 }
 
-/// Returns a printable value: secrets of the flag are hidden, and credentials are removed from URLs.
+/// Returns the value of the flag `name` for output. The value of a secret flag is hidden, and credentials in URLs are
+/// removed.
 fn redacted(name: &str, value: &str) -> String {
     if SECRET.contains(&name) && !value.is_empty() {
         return HIDDEN.to_owned();

@@ -153,7 +153,8 @@ pub fn failure(error: &NodeError) -> anyhow::Error {
     }
 }
 
-/// Returns the remedy of a chain query that failed because of the node. The text of a wrong clock has its own remedy.
+/// Returns the remedy for a chain query that failed because of the node. Returns `None` for a block time in the future:
+/// the text of this error already contains a remedy.
 pub(crate) fn help(error: &(dyn Error + 'static)) -> Option<&'static str> {
     let fault = error.downcast_ref::<Fault>()?;
     let is_clock = matches!(fault, Fault::Ahead { .. });

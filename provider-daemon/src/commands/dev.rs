@@ -18,8 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Number of the tenant account that deploys the SDL files, an argument of `names::tenant`. Each generated tenant has
-/// another number.
+/// Argument of `names::tenant` for the account that deploys the SDL files. Generated tenants have other numbers.
 const GIVEN: u32 = 0;
 /// Maximum time to wait until closed leases are removed from the cluster.
 const SETTLE: Duration = Duration::from_secs(20);
@@ -120,7 +119,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
     Ok(code)
 }
 
-/// Prints how the workloads run: the notice as text, or the keyword `are` and the notice as a JSON event.
+/// Prints the notice about how workloads run. A JSON event also contains the keyword `are`.
 fn tell_workloads(printer: &Printer, are: &str, notice: &str) {
     if printer.is_text() {
         printer.note(&format!("{notice}\n"));

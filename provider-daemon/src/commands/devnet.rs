@@ -47,7 +47,7 @@ fn now() -> anyhow::Result<BlockTime> {
     Ok(BlockTime(i64::try_from(since.as_millis())?))
 }
 
-/// Returns the chain of the state file, or a new chain. A restored chain continues at the current time.
+/// Restores the chain from the state file, or creates a new chain. A restored chain continues at the current time.
 fn chain(args: &ServeArgs) -> anyhow::Result<MemoryChain> {
     let state = args.state.as_deref().map(StateFile::open).transpose()?;
     let stored = state.as_ref().and_then(StateFile::market);

@@ -168,8 +168,8 @@ mod tests {
 
     const BASE: [&str; 3] = ["--bid-price-cpu-scale=1", "--chain-id=c", "--from=key"];
     const WRONG: &str = "%%wrong%%";
-    /// Flags that accept any text: names in a cluster, keyring or node, files that are read only with another setting
-    /// or before the settings are complete, and the log level, which each command checks.
+    /// Flags with any accepted value, because `faults` cannot check it: names in a cluster, keyring or node, files that
+    /// are read only with another setting or before the settings are complete, and the log level.
     const FREE: [&str; 20] = [
         "bid-price-policy",
         "bid-price-script-path",

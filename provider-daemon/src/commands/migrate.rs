@@ -29,7 +29,7 @@ const FROM: &str = "0.10.6";
 /// Maximum size of the state file, in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// State of the migrations.
+/// Content of the state file: the applied migrations and the time of the last run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct MigrationState {
     #[serde(default)]

@@ -28,7 +28,7 @@ use url::Url;
 /// the cause.
 const CLUSTER_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Adds the context of an error in the prices, and a remedy if the error has none.
+/// Adds a message to an error in the price settings, and a remedy if the error has none.
 pub(super) fn invalid_prices(error: anyhow::Error) -> anyhow::Error {
     const MESSAGE: &str = "invalid prices (--bid-price-…)";
     match help(&error) {
@@ -84,7 +84,7 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
     code
 }
 
-/// Returns a random seed for prices within a range, which must not be predictable.
+/// Returns a seed from the clock, so that random prices within a range are difficult to predict.
 fn seed() -> u64 {
     let nanos = std::time::UNIX_EPOCH.elapsed().map_or(1, |d| d.subsec_nanos());
     u64::from(nanos) + 1

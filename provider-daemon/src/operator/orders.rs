@@ -119,7 +119,7 @@ fn object(name: &str, result: Value, health: &HistoryHealth) -> Value {
     object
 }
 
-/// Returns the lines about facts that are missing in the output.
+/// Returns the notice about facts that the history has not recorded, or an empty text if there are none.
 fn health_text(health: &HistoryHealth) -> String {
     let facts = plain::count(usize::try_from(health.dropped).unwrap_or(usize::MAX), "fact");
     match (&health.problem, health.dropped) {

@@ -35,7 +35,8 @@ struct Funds {
     hourly_fees: Option<u128>,
 }
 
-/// Checks balance and record. `reader` is the client of the first usable node.
+/// Checks the balances of the account and its provider record on the chain. `reader` is the client of the first usable
+/// node.
 pub(super) async fn checks(context: &Context<'_>, reader: Option<Reader>) -> Vec<Check> {
     let Some(account) = context.account.as_ref() else {
         return vec![Check::skipped("account", "unknown: the key cannot be read")];
@@ -143,8 +144,8 @@ impl Funds {
     }
 }
 
-/// Judges the balance for deposits in one denomination. `is_one_paid` states that the account can pay deposits in this
-/// denomination or in another one.
+/// Judges the balance for deposits in one denomination. `is_one_paid` is true if the balance pays for a bid in at least
+/// one accepted denomination.
 fn judge_deposit(funds: &Funds, deposit: &Coin, is_one_paid: bool) -> Check {
     let subject = format!("balance for deposits in {}", deposit.denom);
     let Some(minimum) = funds.minimum(deposit) else {

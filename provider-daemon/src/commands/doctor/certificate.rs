@@ -24,7 +24,7 @@ struct CertificateFacts {
     host: String,
     /// Whether the provider creates and renews the certificate.
     is_maintained: bool,
-    /// Time since the Unix epoch.
+    /// Current time, since the Unix epoch.
     now: Duration,
 }
 
@@ -150,7 +150,7 @@ fn judge_chain(facts: &CertificateFacts) -> Check {
     }
 }
 
-/// Judges the name; returns `None` if the certificate has the host name of the provider.
+/// Returns a warning if the certificate is not valid for the host name of the provider.
 fn judge_name(facts: &CertificateFacts, info: &CertificateInfo, generate: String) -> Option<Check> {
     let host = facts.host.to_lowercase();
     let covers = |name: &String| {

@@ -45,13 +45,13 @@ pub(super) enum Area {
     Host,
     /// Nodes of the chain.
     Chain,
-    /// Balance and record of the account.
+    /// Balances of the account, and its provider record on the chain.
     Account,
     /// Certificate of the gateway.
     Certificate,
-    /// Names and ports for tenants.
+    /// Public DNS names, and ports of the gateway.
     Dns,
-    /// API server: access, rights, definitions, routes.
+    /// API server: connection, permissions, custom resource definitions, and HTTP routes.
     Kubernetes,
     /// Nodes, storage classes and GPUs.
     Nodes,

@@ -20,7 +20,8 @@ const ADDRESSES_MAX: usize = 4;
 /// Addresses of a name; empty if the name does not exist.
 type Lookup = Result<Vec<IpAddr>, String>;
 
-/// Checks names and ports. `reader` is the client of the first usable node, for a host name that no setting has.
+/// Checks the DNS names and ports of the provider. `reader` is the client of the first usable node; if no setting
+/// contains the host name, the name is read from the chain.
 pub(super) async fn checks(
     context: &Context<'_>,
     reader: impl Future<Output = Option<Reader>>,
@@ -60,8 +61,8 @@ async fn registered(
 /// DNS client, or the reason why it cannot be created, and the maximum duration of a lookup.
 type Resolver<'a> = (Result<&'a Dns, &'a String>, Duration);
 
-/// Checks the public name and the wildcard record of the domain. `is_required` states that each service gets a name in
-/// the domain.
+/// Checks the public name and the wildcard record of the domain. `is_required` is true if each HTTP service gets an
+/// automatic hostname below the domain.
 async fn names(dns: Resolver<'_>, host: &str, domain: &str, is_required: bool) -> [Check; 2] {
     // A random name proves the wildcard record, which a fixed name would not.
     let sample = match domain {

@@ -25,21 +25,21 @@ const VERSION_BYTES: usize = 64 * 1024;
 pub(super) struct Cluster {
     pub(super) client: Client,
     version: String,
-    /// Time of the API server.
+    /// Time of the API server, from the `Date` header of its response.
     pub(super) date: Option<SystemTime>,
 }
 
 /// Reason why there is no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoCluster {
-    /// Leases run in memory.
+    /// The settings select no cluster, so leases run in memory.
     InMemory,
     /// The API server cannot be used.
     Unusable(String),
 }
 
 impl NoCluster {
-    /// Returns the reason to skip another check.
+    /// Returns the reason for skipping a check that needs the cluster.
     pub(super) const fn reason(&self) -> &'static str {
         match self {
             Self::InMemory => "leases run in memory, without --cluster-k8s",
@@ -94,7 +94,7 @@ fn parse_date(text: &str) -> Option<SystemTime> {
     humantime::parse_rfc3339(&format!("{year}-{month:02}-{day}T{time}Z")).ok()
 }
 
-/// Checks access, rights, definitions and routes.
+/// Checks the connection, the permissions, the custom resource definitions and the HTTP routes.
 pub(super) async fn checks(context: &Context<'_>, cluster: Result<Cluster, NoCluster>) -> Vec<Check> {
     let cluster = match cluster {
         Ok(cluster) => cluster,

@@ -51,13 +51,14 @@ const OPERATORS: [Operator; 3] = [
 /// State of an operator.
 #[derive(Debug, PartialEq, Eq)]
 enum OperatorFacts {
-    /// Runs in the process of the provider, with its status if the provider runs.
+    /// Configured to run in the process of the provider. Contains the status of the operator if the provider is
+    /// running.
     Embedded(Option<String>),
-    /// No Service has the name of the charts.
+    /// No Service has the name that the charts give the Service of this operator.
     NoService,
-    /// Status of the path `/health`, or the reason of the failure.
+    /// HTTP status of the path `/health`, or the reason why there is no response.
     Health(Result<u16, String>),
-    /// This account may not query Services.
+    /// The query for Services failed with this error, for example without permission.
     Unknown(String),
 }
 

@@ -10,7 +10,7 @@ const UPDATE: &str = "run `provider-daemon tx provider update provider.yaml`";
 /// Maximum number of attributes in one line.
 const ATTRIBUTES_MAX: usize = 5;
 
-/// Judges the record. `file` is the file of `--provider-config`, if it is set.
+/// Judges the provider record on the chain. `file` is the content of the `--provider-config` file, if the flag is set.
 pub(super) fn judge(
     record: Option<&ProviderRecord>,
     file: Option<&ProviderFile>,
@@ -56,7 +56,7 @@ pub(super) fn judge(
     checks
 }
 
-/// Returns the attributes that only one of the lists has, with `+` if the chain lacks the attribute.
+/// Returns the attributes that only one of the lists contains. A `+` marks an attribute that is missing on the chain.
 fn differences(chain: &[Attribute], file: &[Attribute]) -> String {
     let pair = |attribute: &Attribute| format!("{}={}", attribute.key, attribute.value);
     let [chain, file] = [chain, file].map(|list| list.iter().map(pair).collect::<BTreeSet<_>>());

@@ -12,7 +12,7 @@ use std::time::Duration;
 const FAILED: u8 = 3;
 const WIDTH: usize = 8;
 
-/// Result with its area.
+/// Result of a check, with the area that the check belongs to.
 #[derive(Debug, Serialize)]
 struct Entry {
     area: Area,
@@ -40,7 +40,7 @@ impl Report {
         of_it.count()
     }
 
-    /// Returns the code of the process for the most severe result.
+    /// Returns the exit code of the process: `FAILED` after a failure, otherwise 0.
     pub(super) fn exit_code(&self) -> ExitCode {
         match self.count(Severity::Failure) {
             0 => ExitCode::SUCCESS,

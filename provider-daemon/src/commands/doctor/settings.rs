@@ -15,7 +15,7 @@ struct SettingsFacts {
     faults: Vec<String>,
     /// Settings with an unknown name.
     unknown: Vec<String>,
-    /// Settings without effect, mostly of the Go provider.
+    /// Settings without effect, most of them flags of the Go provider.
     notices: Vec<String>,
     /// Settings with a surprising consequence.
     warnings: Vec<String>,

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Timeout of the inventory; a cluster with a thousand nodes takes seconds.
+/// Maximum time to wait for the first inventory update; a cluster with a thousand nodes needs several seconds.
 const CLUSTER_LIMIT: Duration = Duration::from_secs(60);
 /// Maximum number of pages with bids of one order; an order has far fewer bids.
 const BID_PAGES: usize = 16;
@@ -89,7 +89,8 @@ fn account(args: &RunArgs, home: &Path) -> anyhow::Result<Address> {
     }
 }
 
-/// Returns the cluster with the capacity of the provider, and a description of this cluster for the output.
+/// Connects to the configured Kubernetes cluster, or creates an in-memory cluster from the flags. Also returns a
+/// description of the cluster for the output.
 async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'static str)> {
     if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
         let backend = Backend::in_memory(&args.cluster).await;
