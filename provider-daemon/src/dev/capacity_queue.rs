@@ -14,7 +14,8 @@ const FOR_CAPACITY: [DeclineCode; 3] = [
 /// Number of tenants that retry after one tenant has ended, because the released resources may be enough for several
 /// tenants.
 const RELEASED: usize = 4;
-/// Maximum number of concurrent retries. Each retry is an order that the provider must evaluate.
+/// Number of unused permits at which no more permits are added. Each permit allows one retry, which is an order that
+/// the provider must evaluate.
 const RELEASED_MAX: usize = 32;
 /// Interval at which a waiting tenant checks whether any resources are still in use.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);

@@ -59,9 +59,7 @@ impl Kubernetes {
     /// Connects to a cluster for the embedded chain. Connecting changes nothing in the cluster.
     ///
     /// # Errors
-    /// Returns an error if the kubeconfig is invalid, the cluster does not respond, or the cluster has leases of
-    /// another
-    /// chain.
+    /// Returns an error if the kubeconfig is invalid, the cluster does not respond, or it has leases of another chain.
     pub async fn connect(
         kubeconfig: &Path,
         args: &KubernetesArgs,
@@ -111,8 +109,8 @@ impl Kubernetes {
         Self::start(client, guarded, args, provider, chain_id, capacity, leading).await
     }
 
-    /// Starts the Kubernetes backend. `client` is for embedded operators, which have separate elections; `guarded` is
-    /// for all other requests.
+    /// Starts the Kubernetes backend. Embedded operators, which have their own leader elections, use `client`. All
+    /// other requests use `guarded`, which writes only while the provider leads.
     async fn start(
         client: Client,
         guarded: Client,
@@ -216,7 +214,7 @@ impl Kubernetes {
         }
     }
 
-    /// Applies the isolation settings to the pods of a lease.
+    /// Applies the current isolation level of the settings to the running pods of a lease.
     ///
     /// # Errors
     /// Returns an error if the lease is unknown, or if the API server rejects the change.
@@ -224,7 +222,7 @@ impl Kubernetes {
         self.cluster.harden(lease).await
     }
 
-    /// Returns the namespaces and records of this chain that the cluster still has, one line each.
+    /// Returns the remaining namespaces, custom resources and Secrets of this chain in the cluster, one line each.
     pub(super) async fn leftovers(&self) -> anyhow::Result<Vec<String>> {
         let client = &self.client.0;
         let mut left = Vec::new();

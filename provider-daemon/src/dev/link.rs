@@ -26,7 +26,8 @@ pub struct Link {
     wire: Option<(Devnet, JoinHandle<()>)>,
 }
 
-/// Returns the account of the provider. Over the network the account has a key, because it signs transactions.
+/// Returns the account of the provider. With `--wire` the provider signs its transactions, so the account belongs to a
+/// key.
 ///
 /// # Errors
 /// Returns an error only for an invalid constant.

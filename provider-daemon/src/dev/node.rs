@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 /// First port to try; a real node and a development network use 26657.
 const FIRST_PORT: u16 = 26_757;
-/// Number of ports to try before any other port is used.
+/// Number of consecutive ports to try. If all are in use, the operating system selects a port.
 const TRIED: u16 = 20;
 
 /// Serves a chain at the first unused port.

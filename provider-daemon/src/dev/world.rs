@@ -40,7 +40,7 @@ pub struct World {
     pub cluster: Arc<dyn Cluster>,
     /// Handle of the running provider, ready after [`World::start`].
     pub handle: ProviderHandle,
-    /// Rules that decide bids.
+    /// Bid configuration and price strategy of the provider, for bid screening.
     pub screening: Screening,
     /// Time between two blocks.
     pub block_time: Duration,
@@ -140,7 +140,8 @@ impl World {
         self.status.borrow().clone()
     }
 
-    /// Waits until the provider can observe the changes of the market: over the network, until the next block.
+    /// Waits until the provider can observe earlier changes of the market. If the provider uses the network protocols,
+    /// this is the next block; otherwise the function returns at once.
     pub async fn settled(&self) {
         let height = || self.chain.market(|m| m.height());
         let before = height();

@@ -75,10 +75,11 @@ pub(super) struct Outcome {
     pub(super) inputs: u64,
     /// Number of effects of the replayed inputs and timeouts.
     pub(super) effects: u64,
-    /// Number of steps with effects that differ from the recorded effects.
+    /// Number of steps with effects that differ from the recorded effects, and of recorded states that differ from the
+    /// replayed engine.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
-    /// Number of steps that were never written, or that have no preceding state.
+    /// Number of steps that are missing in the recording, because they arrived faster than they were written.
     pub(super) missing: u64,
     pub(super) skipped: u64,
     /// Unreadable parts of the recording, with the reason.
