@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 const CHANGES_MAX: usize = 3;
 /// Maximum number of distinct causes; further ones are ignored.
 const CAUSES_MAX: usize = 10_000;
-/// Hundredths of a percent in one.
+/// 100 %, in hundredths of a percent.
 const SCALE: i64 = 10_000;
 
 /// A change of price or capacity.
@@ -216,7 +216,7 @@ fn price_change(
     })
 }
 
-/// Returns the free capacity that would have admitted three quarters of the orders, each alone.
+/// Returns the additional free capacity that would have admitted three quarters of the orders, one order at a time.
 fn capacity_change(mut orders: Vec<(u64, u64, u64)>) -> Option<Change> {
     if orders.is_empty() {
         return None;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Maximum difference between a price and the sum of its components, which are rounded separately.
 const ROUNDING: Dec = Dec::from_scaled(1_000_000);
 
-/// A fact with its subject and time.
+/// Fact about an order for the order history, with its time.
 #[derive(Debug)]
 pub(super) struct Fact {
     pub(super) subject: Subject,
@@ -24,7 +24,7 @@ pub(super) struct Fact {
 #[derive(Debug)]
 pub(super) enum Subject {
     Order(OrderId),
-    /// All leases of a deployment.
+    /// All orders of a deployment that have a lease.
     Deployment(DeploymentId),
 }
 

@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// Maximum number of records that a reference selects.
 const REFERENCED_MAX: usize = 64;
 
-/// Conditions for records.
+/// Filter and maximum number of the order records to read.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct OrderFilter {
     /// Selects declined orders only.
@@ -21,7 +21,7 @@ pub struct OrderFilter {
     /// Selects orders that were received at this time or later, in milliseconds since the Unix epoch.
     #[serde(default)]
     pub since: u64,
-    /// Maximum number of records.
+    /// Maximum number of returned records.
     pub limit: usize,
 }
 

@@ -16,10 +16,10 @@ pub struct Summary {
     pub outcomes: BTreeMap<Outcome, usize>,
     /// Number of declined orders by code.
     pub declines: BTreeMap<DeclineCode, u64>,
-    /// Number of lost orders with a lower price of the winner.
+    /// Number of lost orders for which the winner had a lower price than this provider.
     pub lost_by_price: usize,
-    /// Earnings of the won leases by denomination: for each lease, its price per block times the number of its blocks
-    /// until now. The escrow account of a lease may have contained less.
+    /// Earnings of the won leases by denomination: for each lease, its price per block times the number of blocks until
+    /// its end, or until the newest known block. The escrow account of a lease may have contained less.
     pub accrued: Vec<DecCoin>,
     /// Changes with the most orders, most orders first.
     pub changes: Vec<Change>,

@@ -31,7 +31,7 @@ const LAST: Duration = Duration::from_secs(5);
 /// Maximum number of orders of one deployment that an event of the deployment changes.
 const ORDERS_OF_DEPLOYMENT_MAX: usize = 256;
 
-/// Access to the file system of the file.
+/// Functions for the history file and its file system.
 pub(super) struct FileAccess {
     /// Opens the file.
     pub(super) open: Box<dyn FnMut() -> Result<HistoryStore, StateError> + Send>,
@@ -58,7 +58,7 @@ pub(super) struct FactSender {
 }
 
 impl FactSender {
-    /// Sends a fact. A fact that does not fit the queue is counted.
+    /// Sends a fact to the writer. If the queue is full, the fact is dropped and counted.
     pub(super) fn send(&self, fact: Fact) {
         if self.queue.try_send(Message::Fact(Box::new(fact))).is_err() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +70,7 @@ impl FactSender {
 #[derive(Debug, Default)]
 struct Shared {
     dropped: AtomicU64,
-    /// True once the writer was reported as too slow.
+    /// True after the log has reported that the writer is too slow.
     is_slow: AtomicBool,
     store: Mutex<Option<HistoryStore>>,
     /// Last failure of the history file; `None` while facts are recorded.
@@ -321,7 +321,7 @@ impl Writer {
         self.facts = 0;
     }
 
-    /// Returns whether the writes are paused. Ends a pause that is over.
+    /// Returns whether writes are paused. Clears an expired pause.
     fn is_paused(&mut self) -> bool {
         let is_over = |pause: &mut WritePause| pause.is_over(self.retry, &self.file.has_space);
         self.pause.take_if(is_over);
