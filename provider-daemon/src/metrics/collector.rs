@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Collector of measures that are already computed.
+/// Prometheus collector for a fixed list of computed measures.
 #[derive(Debug)]
 pub(crate) struct MeasureCollector {
     measures: Vec<Measure>,
@@ -37,8 +37,8 @@ impl Collector for Metrics {
     }
 }
 
-/// Merges measures with the same name, because both formats allow each name only once. Adds a measure with the number
-/// of values that all measures dropped.
+/// Merges measures with the same name, because both formats allow each name only once. Adds a measure with the total
+/// number of values that were dropped at the limit per metric.
 fn merged(measures: Vec<Measure>) -> Vec<Measure> {
     let mut positions: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut merged: Vec<Measure> = Vec::new();

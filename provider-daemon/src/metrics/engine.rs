@@ -38,7 +38,7 @@ impl EngineSource {
     }
 }
 
-/// Values of one scrape.
+/// Status and statistics of the provider for one scrape.
 #[derive(Debug)]
 struct Values<'a> {
     status: &'a Status,
@@ -76,12 +76,12 @@ impl MetricSource for EngineSource {
     }
 }
 
-/// Counts by one name.
+/// Counts by the value of one label.
 type Counts = BTreeMap<&'static str, u64>;
-/// Counts by two names.
+/// Counts by the values of two labels.
 type PairCounts = BTreeMap<(&'static str, &'static str), u64>;
 
-/// Adds a value for each name in `counts`, and the value 0 for each name in `values` that was not counted yet.
+/// Adds the counts, with their names as values of `label`. Names in `values` without a count get the value 0.
 fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Counts) -> Measure {
     let measure = values
         .iter()
@@ -91,8 +91,8 @@ fn by_name(measure: Measure, label: &'static str, values: &[&str], counts: &Coun
     })
 }
 
-/// Adds a value for each pair of names in `counts`, and the value 0 for each pair of names in `values` that was not
-/// counted yet.
+/// Adds the counts, with their pairs of names as values of `labels`. Pairs of names in `values` without a count get the
+/// value 0.
 fn by_pair(
     measure: Measure,
     labels: [&'static str; 2],

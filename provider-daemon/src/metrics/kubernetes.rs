@@ -23,9 +23,9 @@ pub(crate) struct ClusterValues {
     pub(crate) ignored: IgnoredResources,
     /// Number of objects with the label `akash.network=true` that belong to no lease.
     pub(crate) orphans: usize,
-    /// Watches that count the capacity.
+    /// States of the watches that the inventory uses, by kind.
     pub(crate) inventory: InventoryWatches,
-    /// Operators in this process.
+    /// Metric values of the operators in this process.
     pub(crate) operators: Vec<OperatorValues>,
 }
 

@@ -4,11 +4,11 @@ use super::Measure;
 use super::convert::{flag, length, number, seconds};
 use akash_provider_k8s::operators::{QueueDepth, WorkStatistics};
 
-/// Values of an operator.
+/// Values for the metrics of an operator.
 #[derive(Debug)]
 pub(crate) struct OperatorValues {
     pub(crate) name: &'static str,
-    /// True after the initial lists.
+    /// True after the initial lists of all watches were received.
     pub(crate) is_ready: bool,
     pub(crate) is_leader: bool,
     pub(crate) work: WorkStatistics,

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum duration over which the spending is averaged.
 const WINDOW_MAX: Duration = Duration::from_secs(86_400);
-/// Minimum duration over which the spending is averaged, so that the bids after a start are not taken for the usual
-/// rate.
+/// Minimum duration over which the spending is averaged, so that the many bids after a start do not determine the rate.
 const WINDOW_MIN: Duration = Duration::from_secs(3_600);
 /// Minimum time between two stored samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(600);

@@ -67,7 +67,7 @@ fn leases(values: &Values<'_>) -> Vec<Measure> {
     ]
 }
 
-/// Returns the metrics of the life of leases: ends, health and manifests.
+/// Returns the metrics of closed leases, lease health and manifests.
 fn life(values: &Values<'_>) -> Vec<Measure> {
     let (status, counts) = (values.status, values.counts);
     vec![
