@@ -23,8 +23,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Maximum size of a response in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Requests that the operator retries the failed objects of a lease now. `what` is the name of one such object in
-/// messages.
+/// Requests that the operator immediately retries the failed objects of a lease. `what` is the term for such an object
+/// in the output.
 ///
 /// # Errors
 /// Returns an error if no operator listens on this machine and port, or if the operator refuses.
@@ -39,7 +39,7 @@ pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Confirms the deletions of cluster objects that the operator holds.
+/// Confirms the deletions of cluster objects that the operator withholds until confirmation.
 ///
 /// # Errors
 /// Returns an error as `forget` does, and if another instance is the leader.

@@ -187,7 +187,8 @@ impl EmbeddedOperators {
         self.0.iter().map(|part| part.values()).collect()
     }
 
-    /// Confirms the deletions that the operators hold. Returns one line for each operator that held deletions.
+    /// Confirms the deletions that the operators withhold until confirmation. Returns one line for each operator that
+    /// withheld deletions.
     pub(crate) fn confirm(&self) -> Vec<String> {
         self.0.iter().filter_map(|part| part.confirm()).collect()
     }

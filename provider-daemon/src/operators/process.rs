@@ -101,8 +101,8 @@ pub(super) trait Operator: Send + Sync + 'static {
         String::new()
     }
 
-    /// Confirms the deletions of cluster objects that the operator holds, and returns the number of confirmed
-    /// deletions, or `None` for an operator that never holds deletions.
+    /// Confirms the deletions of cluster objects that the operator withholds until confirmation. Returns the number of
+    /// confirmed deletions, or `None` for an operator that never withholds deletions.
     fn confirm(&self) -> Option<usize> {
         None
     }

@@ -30,7 +30,7 @@ impl std::fmt::Debug for Dns {
 }
 
 impl Dns {
-    /// Creates a client with these servers, or with those of `/etc/resolv.conf`.
+    /// Creates a client that queries these servers, or the servers in `/etc/resolv.conf` if `servers` is empty.
     pub(crate) fn new(servers: &[SocketAddr]) -> anyhow::Result<Self> {
         let mut builder = if servers.is_empty() {
             TokioResolver::builder_tokio()?
