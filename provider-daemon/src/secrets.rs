@@ -136,8 +136,8 @@ fn configured_passphrase(args: &KeyringArgs) -> anyhow::Result<Option<SecretStri
     from_environment("keyring-passphrase")
 }
 
-/// Returns a secret of an environment variable. There is no corresponding flag, because command lines are visible to
-/// other users.
+/// Returns the secret in the environment variable of the setting `name`, or `None` if the variable is not set. Secrets
+/// have no flags, because command lines are visible to other users.
 fn from_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
     let Some(variable) = variable(name, |name| std::env::var(name).ok()) else {
         return Ok(None);

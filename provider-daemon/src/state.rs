@@ -86,7 +86,7 @@ pub enum StateError {
 }
 
 impl StateError {
-    /// Returns the remedy, or `None` if the cause determines it.
+    /// Returns the remedy, or `None` for `Io` and `Database`: their remedy depends on the cause.
     pub(crate) const fn help(&self) -> Option<&'static str> {
         match self {
             Self::InUse { .. } => Some("stop that provider, or choose another --home"),

@@ -49,7 +49,7 @@ impl Traces {
         Arc::clone(self.export.counts())
     }
 
-    /// Sends the last spans, within two seconds.
+    /// Sends the remaining spans, for at most two seconds.
     pub async fn finish(self) {
         self.export.finish().await;
     }

@@ -69,8 +69,8 @@ pub(super) trait Operator: Send + Sync + 'static {
         None
     }
 
-    /// Returns the reason for an error response, if the path has no cached response and an empty response would be
-    /// wrong.
+    /// Returns the text of the 503 response to requests for a path while the cached response of the path is empty.
+    /// Returns `None` if the response is 204.
     fn missing(&self, _path: &str) -> Option<&'static str> {
         None
     }
@@ -87,10 +87,10 @@ pub(super) trait Operator: Send + Sync + 'static {
         ))
     }
 
-    /// Returns the status as metrics, without the statistics of the work.
+    /// Returns the status as metrics, except for the values of [`Operator::work`].
     fn measures(&self) -> Vec<Measure>;
 
-    /// Returns the statistics of the work.
+    /// Returns the statistics of the work queue, and of the writes and deletions since the start.
     fn work(&self) -> WorkStatistics;
 
     /// Returns the routes of the operator, in addition to the cached responses.
@@ -238,11 +238,11 @@ impl<O: Operator> Process<O> {
         }
     }
 
-    /// Confirms the deletions that the operator holds, and returns the number of confirmed deletions.
+    /// Permits the deletions that the operator withholds until they are confirmed, and returns their number.
     ///
     /// # Errors
-    /// Returns an error if another instance leads, or if this operator never holds deletions. The text contains the
-    /// remedy.
+    /// Returns an error if another instance leads (the text names that instance), or if this operator never withholds
+    /// deletions.
     pub(super) fn confirm(&self) -> Result<usize, String> {
         let election = self.election.as_ref().map(Election::status);
         if let Some(election) = election.filter(|election| !election.is_leader) {

@@ -36,7 +36,7 @@ const HEAD_MAX: usize = 64 << 10;
 /// Maximum size of a response in bytes, as in the Go operators.
 const TEXT_MAX: usize = 8 << 20;
 
-/// Address of the client, for routes with local clients only.
+/// Network address of the client, for routes that only local clients may use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 

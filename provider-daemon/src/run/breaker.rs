@@ -29,7 +29,7 @@ const FOR_OWNERS: &str = "# The circuit breaker has tripped for the owners below
                           unusual\n# number of their leases. Leases of other owners are not affected.\n";
 const HELP: &str = "# Check the log of the provider. If the closes are correct, start the provider and run\n\
                     # `provider-daemon breaker release`: the closes then continue.\n";
-/// Maximum size of the file, in bytes; the largest written file has 64 owners.
+/// Maximum size of the circuit breaker file, in bytes. The largest file that the provider writes lists 64 lease owners.
 const BYTES_MAX: u64 = 16 * 1024;
 
 /// File of the circuit breaker.

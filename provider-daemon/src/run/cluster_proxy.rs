@@ -22,8 +22,8 @@ use tokio::sync::SetOnce;
 type Ports = BTreeMap<String, Vec<ForwardedPort>>;
 type Items<T> = BoxStream<'static, Result<T, Error>>;
 
-/// Proxy of a cluster that is connected later, with hostnames, shells and, if enabled, leased addresses. Clones share
-/// the connection.
+/// Proxy of a cluster that is connected later. The proxy supports hostnames, shells and, if enabled, leased IP
+/// addresses. Clones share the connection.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterProxy {
     there: Arc<SetOnce<Backend>>,

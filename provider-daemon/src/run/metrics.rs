@@ -53,7 +53,7 @@ pub(super) struct MeasuredParts {
 }
 
 impl MeasuredParts {
-    /// Adds a source for each part. Returns the source with the balances.
+    /// Adds the source of each part to `metrics`. Returns the source of the chain client.
     pub(super) fn add_to(self, metrics: &Metrics) -> ChainSource {
         metrics.add(self.chain.clone());
         if let Some(kubernetes) = self.kubernetes {
@@ -67,14 +67,15 @@ impl MeasuredParts {
     }
 }
 
-/// Returns the source of the metrics of the chain client, with the balances for deposits and fees.
+/// Returns the source of the metrics of the chain client, which include the provider's balances of the denoms of bid
+/// deposits and fees.
 pub(super) fn chain_source(chain: &AkashClient, config: &Config, gas_prices: &str) -> ChainSource {
     let mut denoms = vec![config.bid_deposit.denom.clone()];
     denoms.extend(gas_price(gas_prices).map(|(denom, _)| denom));
     ChainSource::new(chain.clone(), config.provider.clone(), denoms)
 }
 
-/// Adds the metrics of the engine, and the runway of the balances in `chain`.
+/// Adds the metrics of the engine, and the estimate of how long the account balances from `chain` suffice.
 pub(super) fn add_engine(metrics: &Metrics, args: &RunArgs, handle: &ProviderHandle, chain: ChainSource) {
     let ports = args.cluster.cluster_node_port_quantity;
     let is_per_lease = args.metrics.metrics_per_lease;

@@ -93,7 +93,7 @@ pub(crate) fn has_space(path: &Path) -> bool {
 }
 
 impl StateFile {
-    /// Uses an open database. `open` opens the file again after a failure.
+    /// Wraps an open database. `open` reopens the file after a failure of the disk.
     pub(super) fn new(
         path: PathBuf,
         database: Database,

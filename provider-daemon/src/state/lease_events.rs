@@ -13,8 +13,8 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinitio
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Table of events: the key is the namespace and the identity of an event, the value is its version and the event as
-/// JSON.
+/// Table of events. The key is the namespace and the UID of the Kubernetes Event object. The value is the JSON array of
+/// the object's resource version and the lease event.
 const EVENTS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("lease-events");
 /// Maximum number of stored events of all leases together.
 const EVENTS_MAX: usize = 20_000;
@@ -23,7 +23,7 @@ const BYTES_MAX: usize = 16 << 20;
 /// Maximum size of a stored event, in bytes. A larger event is not stored.
 const EVENT_BYTES_MAX: usize = 8 << 10;
 
-/// Namespace of an event, and its identity within the namespace.
+/// Namespace and UID of the Kubernetes Event object.
 type Key = (String, String);
 
 /// Store of lease events in the state file.

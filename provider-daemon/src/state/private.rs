@@ -41,8 +41,8 @@ type Action<'a> = dyn FnMut(&Path, u32) -> io::Result<()> + 'a;
 /// Removes the access of the group and of other users to the home directory and its content. Failures are logged,
 /// because a read-only mount or another owner must not stop a provider.
 ///
-/// The home directory of a user and the root of a file system also contain other files, so only `owned` is changed
-/// there.
+/// If `home` is the home directory of the Unix user or the root directory, it also contains other files. Then only the
+/// file `owned` is changed.
 pub(super) fn close(home: &Path, owned: &Path) {
     let failures = restrict(home, owned);
     if let Some(first) = failures.first() {

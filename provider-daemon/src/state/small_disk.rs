@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// One file in memory. Clones share the file.
+/// In-memory disk with one file. Clones share the file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SmallDisk {
     bytes: Arc<Mutex<Vec<u8>>>,

@@ -29,7 +29,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All parts, in the order of their codes.
+    /// All parts, in the order of their exit codes.
     pub const ALL: [Self; 10] = [
         Self::Provider,
         Self::Writer,

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct Policy {
     /// Maximum number of restarts within the window.
     pub restarts: u32,
-    /// Time for which a restart counts.
+    /// Length of the window: older restarts are not counted.
     pub window: Duration,
     /// Wait before the first counted restart. The wait doubles with each further counted restart.
     pub first: Duration,

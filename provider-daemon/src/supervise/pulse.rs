@@ -23,9 +23,9 @@ pub struct Pulse(Arc<Inner>);
 struct Inner {
     part: Part,
     origin: Instant,
-    /// Start of the current step: one plus the milliseconds since the origin; 0 between steps.
+    /// Start of the current step: one plus the milliseconds since `origin`; 0 between steps.
     step: AtomicU64,
-    /// Time of the last heartbeat: one plus the milliseconds since the origin; 0 while no heartbeat is expected.
+    /// Time of the last heartbeat: one plus the milliseconds since `origin`; 0 while no heartbeat is expected.
     beat: AtomicU64,
     /// Maximum time until the next heartbeat, in milliseconds.
     within: AtomicU64,

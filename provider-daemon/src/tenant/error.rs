@@ -47,21 +47,22 @@ pub(super) enum ProviderError {
     Closed { at: String, code: u16, reason: String },
 }
 
-/// Time limit and token of the attempts to reopen a stream after a failure.
+/// How a client reopens a stream after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// With a new token, because the token has expired.
+    /// The client reopens the stream with a new token, because the token has expired.
     NewToken,
-    /// During a long outage, because the provider is expected to return.
+    /// The client retries even during a long outage, because the provider is expected to return.
     Outage,
-    /// For a short time, because the provider may not have the lease yet or may be replacing its pods.
+    /// The client retries for a short time, because the provider may not have the lease yet or may be replacing its
+    /// pods.
     Brief,
     /// The stream is not reopened.
     Never,
 }
 
 impl ProviderError {
-    /// Returns whether the client tries to reopen a stream after this failure, and the time limit of these attempts.
+    /// Returns how the client reopens a stream after this failure.
     pub(super) const fn retry(&self, auth: AuthMethod) -> Retry {
         match self {
             Self::Unreachable { .. }
@@ -172,7 +173,7 @@ impl fmt::Display for ErrorResponse {
     }
 }
 
-/// Returns the meaning of a close code, with the reason of the provider.
+/// Returns the meaning of a websocket close code, with the code and the reason text of the close frame.
 fn close_reason(code: u16, reason: &str) -> String {
     let meaning = match code {
         1001 => "the provider is stopping",

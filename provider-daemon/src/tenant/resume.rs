@@ -22,7 +22,8 @@ pub(super) const HISTORY_MAX: usize = 5000;
 const PODS_MAX: usize = 64;
 /// Maximum size of the buffered lines of one pod, in bytes.
 const BUFFER_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Pause after which the repeated lines are complete: providers send them at once.
+/// Time without a new line after which the repeated lines count as complete. Providers send repeated lines without
+/// pauses.
 const REPLAY_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum time for which repeated log lines are buffered if a busy service never pauses.
 const BUFFER_TIME_MAX: Duration = Duration::from_secs(5);
@@ -228,8 +229,9 @@ impl Lines {
     }
 }
 
-/// Returns the index of the first new line in `replay`: the last index for which the lines directly before it equal the
-/// last printed lines. With `is_whole`, `replay` cannot start before the history.
+/// Returns the index of the first line of `replay` that is not printed yet, or 0 if `replay` contains no printed line.
+/// The lines before this index end with the last printed lines. If several indexes fit, returns the largest. If
+/// `is_whole` is true, `replay` contains no lines from before the first line of `printed`.
 fn new_from(printed: &[u64], replay: &[u64], is_whole: bool) -> usize {
     let most = if is_whole {
         replay.len().min(printed.len())

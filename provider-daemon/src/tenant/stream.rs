@@ -157,7 +157,8 @@ impl StreamReader {
         }
     }
 
-    /// Returns the error of a failure frame, which has no details.
+    /// Returns the error of a shell after the provider reported, without a reason, that the command could not be
+    /// started.
     pub(super) fn failed(&self) -> ProviderError {
         ProviderError::Closed {
             at: self.at.clone(),

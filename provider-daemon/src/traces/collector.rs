@@ -60,7 +60,7 @@ impl CollectorClient {
         })
     }
 
-    /// Returns the result of the last request, once.
+    /// Removes and returns the result of the last request.
     pub(super) fn take_result(&self) -> Option<Result<Rejection, SendFailure>> {
         self.locked().take()
     }

@@ -18,21 +18,21 @@ const BATCH_MAX: usize = 512;
 /// Maximum back-off.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// Times of the task.
+/// Delays and time limits of the export task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timing {
-    /// Time in which spans are collected for a request.
+    /// Time for which spans are collected before a request is sent.
     pub(super) collect: Duration,
     /// Back-off after the first failure, doubled after each further failure.
     pub(super) backoff: Duration,
     /// Maximum time of a request.
     pub(super) request: Duration,
-    /// Maximum time to send the last spans.
+    /// Maximum time to send the remaining spans at shutdown.
     pub(super) last: Duration,
 }
 
 impl Timing {
-    /// Times of a provider.
+    /// Values that a provider uses; tests use shorter times.
     pub(super) const DEFAULT: Self = Self {
         collect: Duration::from_millis(500),
         backoff: Duration::from_secs(1),
@@ -95,7 +95,7 @@ pub(super) struct Export {
     task: JoinHandle<()>,
     end: CancellationToken,
     counts: Arc<SpanCounts>,
-    /// Maximum time to send the last spans.
+    /// Maximum time to send the remaining spans at shutdown.
     last: Duration,
 }
 
@@ -142,7 +142,7 @@ impl Export {
         &self.counts
     }
 
-    /// Sends the last spans and ends the task, within a short time.
+    /// Sends the remaining spans, for at most `last`, and stops the task.
     pub(super) async fn finish(mut self) {
         self.end.cancel();
         if timeout(self.last, &mut self.task).await.is_err() {
@@ -185,7 +185,7 @@ impl Worker {
         }
     }
 
-    /// Collects spans for a request. Returns false after the last span.
+    /// Collects spans for a request. Returns `false` if the queue is closed and empty.
     async fn collect(&mut self) -> bool {
         let end = self.end.clone();
         tokio::select! {
@@ -211,7 +211,8 @@ impl Worker {
         true
     }
 
-    /// Sends the batch until the collector accepts or rejects it. After the end, a failed batch is not sent again.
+    /// Sends the batch again until the collector accepts or rejects it. After the start of the shutdown, the batch is
+    /// sent at most once more.
     async fn deliver(&mut self) {
         let mut backoff = self.timing.backoff;
         loop {
@@ -265,7 +266,7 @@ impl Worker {
         }
     }
 
-    /// Reports the first failure of several in sequence.
+    /// Logs the first of several consecutive failures.
     fn report_failure(&mut self, failure: &SendFailure) {
         if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(
@@ -276,7 +277,7 @@ impl Worker {
         }
     }
 
-    /// Reports once that spans did not fit the queue.
+    /// Logs that spans did not fit the queue, at most once.
     fn report_full(&mut self) {
         let dropped = self.counts.queue_full.load(Ordering::Relaxed);
         if dropped > 0 && !std::mem::replace(&mut self.is_incomplete, true) {

@@ -4,13 +4,13 @@ use akash_provider_core::types::{DeploymentId, GroupId, OrderId};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// Maximum number of orders without a lease. The oldest are removed first.
+/// Maximum number of traced orders without a lease. The oldest are removed first.
 const ORDERS_MAX: usize = 8192;
 
 /// Times of the unfinished spans of an order.
 #[derive(Debug)]
 pub(super) struct OrderTrace {
-    /// Position of the order in the order of arrival.
+    /// Sequence number of the trace: a trace that was created later has a higher number.
     number: u64,
     /// Time of the order event; `None` after the end of the root span.
     pub(super) seen: Option<SystemTime>,
@@ -32,7 +32,7 @@ pub(super) struct OrderTrace {
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     traces: BTreeMap<OrderId, OrderTrace>,
-    /// Orders by number.
+    /// Orders by the sequence number of their trace.
     numbers: BTreeMap<u64, OrderId>,
     last: u64,
 }

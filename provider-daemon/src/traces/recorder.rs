@@ -16,7 +16,7 @@ use std::time::SystemTime;
 /// Maximum number of calls in flight with a span. The oldest are removed first.
 const CALLS_MAX: usize = 4096;
 
-/// Function that returns the hash of the last transaction with a message.
+/// Function that returns the hash of the last transaction that was sent with the given message.
 pub type TransactionOf = Box<dyn Fn(&Msg) -> Option<String> + Send>;
 
 /// Call in flight with a span.
@@ -40,7 +40,7 @@ pub struct TraceRecorder {
     sender: SpanSender,
     pub(super) provider: Address,
     pub(super) transaction_of: TransactionOf,
-    /// Time of the current step.
+    /// Time of the engine step that is being recorded.
     pub(super) now: SystemTime,
     /// True while another instance leads. That instance exports the spans.
     is_standby: bool,

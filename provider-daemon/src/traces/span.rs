@@ -37,7 +37,7 @@ pub(super) mod attribute {
     pub(in crate::traces) const TRANSACTION: &str = "akash.transaction.hash";
 }
 
-/// Span of an order that has not ended.
+/// Unfinished span of an order.
 pub(super) struct OpenSpan<'a> {
     provider: &'a Address,
     order: &'a OrderId,
