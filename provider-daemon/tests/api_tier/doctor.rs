@@ -68,7 +68,7 @@ fn texts<'a>(report: &'a Value, subject: &str) -> Vec<(&'a str, &'a str)> {
         .collect()
 }
 
-/// Returns the remedy for the resource with a name that is not offered.
+/// Returns the remedy for the resource `name` (node or StorageClass) if the report lists it as not offered.
 fn remedy<'a>(report: &'a Value, name: &str) -> Option<&'a str> {
     let mut found = texts(report, "not offered").into_iter();
     found.find_map(|(detail, help)| detail.contains(name).then_some(help))
@@ -246,11 +246,11 @@ fn address_pools_and_operators_are_reported_until_they_exist() {
     assert_eq!(severities(&embedded, "leased IP addresses"), ["ok"], "{embedded}");
 }
 
-/// Namespace in the form of a lease. The name is the first in lists.
+/// Namespace with a name in the form of a lease namespace, which is the first name in an alphabetical list.
 const LEASE: &str = "0000000000000000000000000000000000000doctorle";
 const LEASE_NAME: &str = "doctor-lease";
 
-/// Returns the rights in the namespace of the lease, with these verbs for Secrets.
+/// Returns a Role in the namespace `LEASE`. `verbs` are the permitted verbs for Secrets.
 fn lease_role(verbs: &[&str]) -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
     "metadata": {"name": LEASE_NAME, "namespace": LEASE},

@@ -144,8 +144,8 @@ impl<'a> Pair<'a> {
         );
     }
 
-    /// Asserts that every fail-over took at most the election lease plus a quarter of it, or plus 3 s because
-    /// the machine may be busy.
+    /// Asserts that every fail-over took at most the duration of the election lease plus a tolerance. The tolerance is
+    /// a quarter of the lease, but at least 3 s, because the machine may be busy.
     fn is_in_time(&self, lease: Duration) {
         let most = lease + (lease / 4).max(Duration::from_secs(3));
         for (way, (_, took)) in &self.by_way {

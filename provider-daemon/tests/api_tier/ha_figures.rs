@@ -66,7 +66,7 @@ fn cpu_seconds(one: &Running) -> f64 {
     ticks.map(|field| field.parse::<f64>().unwrap()).sum::<f64>() / TICKS
 }
 
-/// Waits for a condition with a longer limit than tests have.
+/// Waits for a condition, for at most `PATIENCE`. The benchmark needs a longer limit than the other tests.
 fn settled(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {

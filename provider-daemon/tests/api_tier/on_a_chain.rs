@@ -248,8 +248,8 @@ fn provider_runs_hostname_operator_in_process_and_releases_its_lease() {
     assert!(code != 0 && err.contains("no provider runs"), "{err}");
 }
 
-/// Compares the metrics of the operator and of the inventory watches with the status of the operator. The nodes have had a
-/// heartbeat within the last seconds.
+/// Compares the metrics of the operator and of the inventory watches with the status of the operator. Must be called
+/// within ten seconds after a heartbeat of a node.
 fn check_metrics(port: u16, provider: &Running, status: &Value) {
     let queue = |state: &str| {
         format!("akash_provider_operator_queue_depth{{operator=\"inventory\",state=\"{state}\"}}")

@@ -56,8 +56,7 @@ impl OperatorProcess {
         Self(child, address.to_owned())
     }
 
-    /// Returns the cluster inventory that the operator serves, or `Null` before the operator has counted the cluster
-    /// once.
+    /// Returns the cluster inventory that the operator serves, or `Null` before the operator has an inventory.
     fn cluster(&self) -> Value {
         let mut stream = TcpStream::connect(&self.1).unwrap();
         let asked = "GET /v1/inventory HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -72,7 +71,8 @@ impl OperatorProcess {
     }
 }
 
-/// Returns the allocatable and the allocated amount of a served quantity, in millicores or bytes.
+/// Converts a quantity in the inventory that the operator serves. Numbers with the suffix `m` are returned without the
+/// suffix, and other numbers are multiplied by `whole`.
 fn served(quantity: &Value, whole: u64) -> Pair {
     let number = |key: &str| {
         let text = quantity[key].as_str().unwrap();
@@ -189,7 +189,7 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Creates pods when the namespace has its default ServiceAccount.
+/// Waits until the namespace of each pod has its default ServiceAccount, then creates the pods.
 fn pods<'a>(cluster: &'a Cluster, pods: &[Value]) -> CreatedObjects<'a> {
     for pod in pods {
         let space = format!("--namespace={}", pod["metadata"]["namespace"].as_str().unwrap());

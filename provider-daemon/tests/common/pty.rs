@@ -5,7 +5,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{File, OpenOptions};
 use std::os::fd::OwnedFd;
 
-/// Opens a terminal of 40 rows and 100 columns. Returns the controlling end and the program's end.
+/// Opens a pseudoterminal of 40 rows and 100 columns. Returns the end for the test and the end for the tested program.
 pub(crate) fn open() -> (OwnedFd, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();

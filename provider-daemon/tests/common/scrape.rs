@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Values by metric with its labels, as in the text.
+/// Values by metric name with labels, such as `name{label="value"}`.
 pub(crate) type Values = BTreeMap<String, f64>;
 
 /// Requests `/metrics` with this `Accept` header. Returns the head and the body of the response.

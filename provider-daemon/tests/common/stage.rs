@@ -38,7 +38,7 @@ pub(crate) const PRICES: [&str; 4] = [
 /// Maximum wait for a condition, generous for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Waits for a condition. After the time limit, panics with `what` and the result of `told`.
+/// Waits for the condition `done`. After `PATIENCE`, panics with `what` and the result of `dump`.
 #[track_caller]
 pub(crate) fn until(what: &str, dump: impl Fn() -> String, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

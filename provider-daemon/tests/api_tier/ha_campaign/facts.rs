@@ -23,7 +23,7 @@ fn by_id(facts: &Running) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Returns the events of the orders that are missing on the bus.
+/// Returns the events of the kinds `OF_EACH_ORDER` that are missing on the bus.
 fn missing(counts: &BTreeMap<String, usize>, all: &[Deployment]) -> Vec<String> {
     let of_order = |one: &Deployment| {
         let order = format!("{}/{}/1/1", one.id.owner, one.id.dseq);
@@ -39,7 +39,8 @@ fn missing(counts: &BTreeMap<String, usize>, all: &[Deployment]) -> Vec<String> 
         .collect()
 }
 
-/// Asserts that every event of every order is on the bus, and that each event id occurs once.
+/// Asserts that the bus has the events of the kinds `OF_EACH_ORDER` for every order, that each event id occurs once,
+/// and that the bus reported no gap.
 pub(super) fn judge(facts: &Running, all: &[Deployment]) {
     let dump = || format!("{:?}", missing(&by_id(facts), all));
     until("the events of every order are on the bus", dump, || {

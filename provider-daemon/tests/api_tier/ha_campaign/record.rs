@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testbed::Cluster;
 
-/// Content of the election record from a point in time on.
+/// Version of the election record, and the time at which it was observed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ObservedHolder {
     pub(crate) at: Instant,

@@ -42,7 +42,7 @@ impl To {
 
 const PIECE: usize = 64 << 10;
 
-/// The network namespaces. Dropping the value deletes them.
+/// The network namespaces of the site and of both daemons. Dropping the value deletes them.
 pub(crate) struct Room {
     site: String,
     daemons: [String; 2],

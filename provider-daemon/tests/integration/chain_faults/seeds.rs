@@ -185,7 +185,8 @@ impl Endpoints {
         self.pipe.iter().for_each(|pipe| pipe.set(Faults::default()));
     }
 
-    /// Changes the faults and cuts connections until the time is over. Afterwards, no fault is active.
+    /// Changes the faults and cuts connections for the duration `STORM`, and then restores the initial faults of the
+    /// proxies. Returns the names of the faults.
     async fn storm(&self, seed: u64) -> Vec<&'static str> {
         let mut random = Random(seed);
         let mut names = Vec::new();
@@ -213,7 +214,8 @@ impl Endpoints {
     }
 }
 
-/// Creates and closes deployments and accepts bids as tenants. Sometimes closes or withdraws as the provider.
+/// For the duration `STORM`, sends random transactions. Tenants create and close deployments and accept bids. The
+/// provider closes bids of active leases, and withdraws from leases.
 async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
     let mut random = Random(seed ^ 0xabcd);
     let began = Instant::now();
@@ -261,8 +263,8 @@ async fn life(seed: u64, chain: &MemoryChain, bidder: &Bidder) {
     }
 }
 
-/// Asserts that the client reads the same market state of the provider as the chain has. Returns the number
-/// of bids.
+/// Asserts that the snapshot of the client has the same bids and leases of the provider as the chain. Returns the
+/// number of bids.
 async fn same_market(name: &str, bidder: &Bidder, chain: &MemoryChain) -> usize {
     // No further transactions, so any block is suitable.
     let mut snapshot = bidder.client.snapshot(&us()).await.unwrap();

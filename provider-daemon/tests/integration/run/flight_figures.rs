@@ -264,7 +264,7 @@ impl RecordedEngine {
         }
     }
 
-    /// Creates an order of a tenant, and closes the orders that have a bid.
+    /// Creates a deployment with an order, and closes the deployment one block later.
     fn order(&mut self, dseq: u64, sdl: &Sdl) {
         let id = DeploymentId {
             owner: account(2),

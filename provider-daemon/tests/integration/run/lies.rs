@@ -69,7 +69,8 @@ impl Case {
         stage.provider(name, &words)
     }
 
-    /// Triggers the query that gets the false response, if a running provider would not send this query.
+    /// Triggers the query that gets the false response. Only needed for queries that a running provider does not send
+    /// anyway.
     fn provoke(self, stage: &Stage, provider: &Running) {
         match self.lie {
             Lie::Account => stage.chain.market(|market| {

@@ -11,9 +11,10 @@ use std::time::Duration;
 use testbed::free_port;
 
 const ORDERS: u64 = 40;
-/// Scrapers that read no response.
+/// Number of scrapers that never read a response.
 const SILENT: usize = 100;
-/// Requests of each of them, so that the responses are larger than the buffers of the connection.
+/// Number of requests that each of these scrapers sends: enough that the responses exceed the buffers of the
+/// connection.
 const REQUESTS: usize = 200;
 /// Maximum number of blocks between an order and its bid.
 const BLOCKS_MAX: u64 = 3;

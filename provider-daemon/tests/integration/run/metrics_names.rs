@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Prefix of the metrics of the Go provider.
 const PREFIX: &str = "provider_";
-/// Metrics with one value, and their combinations of label values.
+/// Metrics other than histograms, and the labels of each of their samples.
 const VALUES: [(&str, &[&str]); 16] = [
     ("provider_order_handler", &["action=start", "action=stop"]),
     ("provider_order_manager", &[""]),
@@ -117,7 +117,7 @@ const HISTOGRAMS: [&str; 2] = ["provider_bid_pricing_duration", "provider_reserv
 
 type Series = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the expected sets of labels by the name of a sample.
+/// Returns, by sample name, the label sets that a scrape must have.
 fn expected() -> Series {
     let mut series = Series::new();
     for (name, labels) in VALUES {
@@ -135,7 +135,7 @@ fn expected() -> Series {
     series
 }
 
-/// Returns the sets of labels in a scrape by the name of a sample.
+/// Returns, by sample name, the label sets that the scrape has.
 fn found(values: &Values) -> Series {
     let mut series = Series::new();
     for sample in values.keys().filter(|sample| sample.starts_with(PREFIX)) {

@@ -96,7 +96,7 @@ fn expected() -> Vec<(u64, String)> {
         .into()
 }
 
-/// Returns the difference between the price of the tested provider and a lower one, in percent of the first.
+/// Returns the price reduction with which the tested provider reaches `OTHER_PRICE`, in percent of its `price`.
 fn percent(price: &str) -> String {
     let lower: f64 = OTHER_PRICE.parse().unwrap();
     let price: f64 = price.parse().unwrap();
