@@ -238,7 +238,8 @@ impl<O: Operator> Process<O> {
         }
     }
 
-    /// Permits the deletions that the operator withholds until they are confirmed, and returns their number.
+    /// Confirms the deletions that the operator withholds until confirmation, and returns the number of confirmed
+    /// deletions.
     ///
     /// # Errors
     /// Returns an error if another instance leads (the text names that instance), or if this operator never withholds

@@ -24,7 +24,8 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Limit of open files of the provider process.
 const FILES: u32 = 1024;
-/// Maximum number of open files that the provider may use. The provider reserves the other 256.
+/// Maximum number of open files of the provider under load: `FILES` without the reserve of 256 files that the gateway
+/// leaves for the chain, the cluster and the state.
 const FILES_MAX: usize = 768;
 /// Number of idle connections of each kind: from one address, from many addresses, and to the gRPC port.
 const EACH: u16 = 400;
